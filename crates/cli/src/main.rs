@@ -1,0 +1,3 @@
+//! The `manylogs` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Modelled disk drives: geometry, mechanics, queue and cache

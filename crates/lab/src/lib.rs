@@ -1,0 +1,1 @@
+//! Experiments: policies x drives x workloads, statistics and reports

@@ -1,0 +1,1 @@
+//! The log-structured core: records, logs, extent map, recovery scan

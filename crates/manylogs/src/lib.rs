@@ -1,0 +1,1 @@
+//! Manylogs at block level: placement, mapping table, checkpoint, recovery

@@ -1,0 +1,1 @@
+//! Virtual time: executor, nodes, and a disk that crashes

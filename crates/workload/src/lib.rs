@@ -1,0 +1,1 @@
+//! Block traces: readers, recorder, windows, mixes and statistics
