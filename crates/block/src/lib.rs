@@ -3,6 +3,22 @@
 //! A layer sees only devices, a clock and a task spawner (see [`Runtime`]), so the code that
 //! serves a real kernel is the code that runs in virtual time.
 
+mod completion;
+mod device;
+mod media;
+mod memory;
+mod payload;
+mod rng;
+mod runtime;
+mod signal;
 mod units;
 
-pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time};
+pub use completion::{Completer, Completion, IoResult, completion};
+pub use device::{BlockDevice, Capabilities, Hint, IoError, Request};
+pub use media::{Media, Sector};
+pub use memory::MemoryDevice;
+pub use payload::{Payload, Piece};
+pub use rng::Rng;
+pub use runtime::{Handle, LocalTask, Runtime, Sleep};
+pub use signal::{Signal, Wait};
+pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, to_usize};

@@ -6,6 +6,14 @@ use std::ops::{Add, AddAssign, Range, Sub};
 /// Bytes in a sector, the unit of every address and length (as in the Linux block layer).
 pub const SECTOR_BYTES: u64 = 512;
 
+/// An index into memory. The project is for 64-bit machines only, where nothing is lost.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits, as asserted")]
+pub const fn to_usize(n: u64) -> usize {
+    const { assert!(usize::BITS == 64) };
+    n as usize
+}
+
 /// The address of a sector on some device, counted from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);

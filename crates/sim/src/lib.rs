@@ -1,1 +1,11 @@
-//! Virtual time: executor, nodes, and a disk that crashes
+//! Virtual time: a deterministic executor, nodes that can be killed apart, and a disk that
+//! loses power.
+//!
+//! With the same seed a run is the same run: ready tasks are taken in order of arrival, or in an
+//! order drawn from the seed, and time jumps to the next timer when nothing is ready.
+
+mod crash_disk;
+mod executor;
+
+pub use crash_disk::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
+pub use executor::{NodeId, Order, Sim, Stopped};

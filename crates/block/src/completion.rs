@@ -1,0 +1,84 @@
+//! The answer to a submitted request, awaited or not.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::{IoError, Payload};
+
+/// What a request ends with: the content for a read, an empty payload otherwise.
+pub type IoResult = Result<Payload, IoError>;
+
+#[derive(Default)]
+struct Slot {
+    result: RefCell<Option<IoResult>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// Resolves when the device has answered. Dropping it abandons the answer, never the I/O.
+#[must_use = "an unawaited completion hides errors"]
+pub struct Completion(Inner);
+
+enum Inner {
+    Ready(Option<IoResult>),
+    Pending(Rc<Slot>),
+}
+
+/// The device's end of a [`Completion`].
+pub struct Completer(Rc<Slot>);
+
+/// A completion and the end that resolves it.
+pub fn completion() -> (Completer, Completion) {
+    let slot = Rc::new(Slot::default());
+    (Completer(Rc::clone(&slot)), Completion(Inner::Pending(slot)))
+}
+
+impl Completion {
+    /// An answer that is there at once.
+    pub const fn ready(result: IoResult) -> Self {
+        Self(Inner::Ready(Some(result)))
+    }
+}
+
+impl Completer {
+    /// Hands over the answer and wakes whoever waits for it.
+    pub fn complete(self, result: IoResult) {
+        *self.0.result.borrow_mut() = Some(result);
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Completion {
+    type Output = IoResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult> {
+        match &mut self.0 {
+            Inner::Ready(result) => {
+                result.take().map_or_else(|| panic!("completion polled after its end"), Poll::Ready)
+            }
+            Inner::Pending(slot) => {
+                if let Some(result) = slot.result.borrow_mut().take() {
+                    return Poll::Ready(result);
+                }
+                slot.waker.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Completion").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Completer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Completer").finish_non_exhaustive()
+    }
+}

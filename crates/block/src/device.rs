@@ -1,0 +1,156 @@
+//! The trait that every device and layer implements, and its requests.
+
+use thiserror::Error;
+
+use crate::{Completion, Extent, Payload, Sectors};
+
+/// What a device can do, after nbdkit's list of capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Size of the device.
+    pub capacity: Sectors,
+    /// The unit that the medium writes: a write of a whole aligned one is atomic, a smaller one
+    /// makes the drive read and rewrite its neighbours.
+    pub physical_sector: Sectors,
+    /// Whether the medium turns: position matters.
+    pub rotational: bool,
+    /// Whether an acknowledged write may still be lost with the power until a flush.
+    pub volatile_cache: bool,
+    /// Whether a durable write costs one command; else the device writes and flushes.
+    pub native_fua: bool,
+    /// Whether discarded sectors are given up by the device; else a discard only costs time.
+    pub discard: bool,
+}
+
+/// What the submitter knows of a write beyond its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing.
+    #[default]
+    None,
+    /// The data needs durability but no place (seed 000 section IV-D, `O_DUR`).
+    DurabilityOnly,
+}
+
+/// One request to a device. Extents are never empty and payloads match their extents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Read the extent.
+    Read {
+        /// What to read.
+        extent: Extent,
+    },
+    /// Write the extent.
+    Write {
+        /// Where.
+        extent: Extent,
+        /// What, exactly as long as the extent.
+        payload: Payload,
+        /// Durable when acknowledged (forced unit access).
+        fua: bool,
+        /// See [`Hint`].
+        hint: Hint,
+    },
+    /// Make durable every write acknowledged before this was submitted.
+    Flush,
+    /// The content is no longer needed. A device with [`Capabilities::discard`] reads zeroes after.
+    Discard {
+        /// What to give up.
+        extent: Extent,
+    },
+    /// Read zeroes from now on.
+    WriteZeroes {
+        /// What to zero.
+        extent: Extent,
+        /// Durable when acknowledged.
+        fua: bool,
+    },
+}
+
+impl Request {
+    /// The extent the request names, if it names one.
+    #[must_use]
+    pub const fn extent(&self) -> Option<Extent> {
+        match self {
+            Self::Read { extent }
+            | Self::Write { extent, .. }
+            | Self::Discard { extent }
+            | Self::WriteZeroes { extent, .. } => Some(*extent),
+            Self::Flush => None,
+        }
+    }
+
+    /// A durable write without a hint.
+    #[must_use]
+    pub const fn write_fua(extent: Extent, payload: Payload) -> Self {
+        Self::Write { extent, payload, fua: true, hint: Hint::None }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The request reaches beyond the device, is empty, or has a payload of another length.
+    #[error("request for {extent} does not fit a device of {} sectors", capacity.0)]
+    OutOfRange {
+        /// What was asked for.
+        extent: Extent,
+        /// Size of the device.
+        capacity: Sectors,
+    },
+    /// The medium could not be read or written there.
+    #[error("medium error at {extent}")]
+    Medium {
+        /// Where.
+        extent: Extent,
+    },
+    /// What was read is not what was written: its checksum is wrong.
+    #[error("checksum mismatch in the logged copy of {extent}")]
+    Checksum {
+        /// The sectors whose logged copy is damaged.
+        extent: Extent,
+    },
+    /// The device accepts no more writes.
+    #[error("device is read-only: {reason}")]
+    ReadOnly {
+        /// Why it became so.
+        reason: &'static str,
+    },
+    /// The device is gone, or its server stopped.
+    #[error("device is gone")]
+    Gone,
+}
+
+/// A block device or a layer over one; single-threaded.
+///
+/// `submit` starts the operation before it returns and never blocks. The device owns the request
+/// until it completes: dropping the [`Completion`] abandons the answer, not the I/O. Requests in
+/// flight together may take effect in any order; a sector is atomic, a request is not.
+pub trait BlockDevice {
+    /// What the device can do. Constant while it is open, but for `capacity`, which may grow.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Starts `request`.
+    fn submit(&self, request: Request) -> Completion;
+}
+
+impl Capabilities {
+    /// Checks that `request` names a non-empty extent inside the device and a payload that fits.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] if not.
+    pub fn check(&self, request: &Request) -> Result<(), IoError> {
+        let Some(extent) = request.extent() else { return Ok(()) };
+        let fits = extent.start.0.checked_add(extent.len.0).is_some_and(|e| e <= self.capacity.0);
+        let whole = match request {
+            Request::Write { payload, .. } => payload.len() == extent.len,
+            _ => true,
+        };
+        if fits && whole && !extent.is_empty() {
+            Ok(())
+        } else {
+            Err(IoError::OutOfRange { extent, capacity: self.capacity })
+        }
+    }
+}
