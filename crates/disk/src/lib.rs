@@ -1,1 +1,20 @@
-//! Modelled disk drives: geometry, mechanics, queue and cache
+//! Modelled disk drives: physics first.
+//!
+//! A drive is built in layers, each usable alone and none of them aware of a clock or a task:
+//!
+//! * [`profile`]: what a drive is, as data (TOML); every number names its source;
+//! * [`geometry`]: where a sector is: cylinder, head and angle;
+//! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
+//!
+//! `docs/drive-model.md` says what is modelled, how well, and what is not.
+
+pub mod geometry;
+pub mod mechanics;
+pub mod profile;
+pub mod rng;
+pub mod seek;
+pub mod turn;
+
+pub use geometry::{Geometry, Location};
+pub use mechanics::{Access, Mechanism, RandomTerms};
+pub use profile::Profile;

@@ -1,0 +1,264 @@
+//! Where a sector is: zone, track, cylinder, head and angle.
+//!
+//! Sectors are numbered along a serpentine: a zone is cut into bands of cylinders, a band is
+//! written head by head, the first head inwards, the second outwards, and so on; the next band
+//! takes the heads in reverse order. Defective sectors are slipped, so that the position within a
+//! zone (the *slot*) runs ahead of the sector number by the slips up to there.
+
+mod build;
+
+use std::cmp::Ordering;
+
+use manylogs_block::{Extent, Lba};
+
+use crate::turn::{Turn, Turns};
+
+/// Where a sector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Index of the zone.
+    pub zone: u32,
+    /// Number of the track within its zone, in the order of the sector numbers.
+    pub track: u32,
+    /// Slot on the track, from the track's first.
+    pub sector: u32,
+    /// Cylinder, counted from the outside.
+    pub cylinder: u32,
+    /// Head (recording surface).
+    pub head: u32,
+    /// Angle at which the sector begins.
+    pub angle: Turn,
+}
+
+/// The layout of a drive.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    zones: Vec<Zone>,
+    segments: Vec<Segment>,
+    heads: u32,
+    cylinders: u32,
+    capacity: u64,
+    skew: Skew,
+}
+
+/// Angles between the ends and starts of consecutive tracks.
+#[derive(Clone, Copy, Debug)]
+struct Skew {
+    track: Turn,
+    head: Turn,
+    band: Turn,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    first_cylinder: u32,
+    band_cylinders: u32,
+    /// Cylinders of the last band, which takes up the remainder.
+    last_band_cylinders: u32,
+    bands: u32,
+    first_lba: u64,
+    sectors: u32,
+    sectors_per_track: u32,
+    /// Angle of one sector in units of 2^-48 revolution.
+    sector_turn_q48: u64,
+    /// Sum of the skews over one full band, up to the start of the next.
+    band_turn: Turn,
+    /// Sum of the skews over one head's run in a full band, up to the next head's start.
+    run_turn: Turn,
+    /// As `run_turn`, in the last band.
+    last_run_turn: Turn,
+}
+
+/// A stretch of a zone over which slips grow evenly.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    first_lba: u64,
+    zone: u32,
+    /// Slot of the first sector, counted from the zone's start, in units of 2^-20.
+    slot_q20: u64,
+    /// Slots per sector beyond one, in units of 2^-40.
+    slip_rate_q40: u64,
+}
+
+/// A track: where it is and at which angle its first slot begins.
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    cylinder: u32,
+    head: u32,
+    start: Turn,
+}
+
+impl Geometry {
+    /// Number of sectors.
+    #[must_use]
+    pub const fn capacity_sectors(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Number of cylinders that carry data.
+    #[must_use]
+    pub const fn cylinders(&self) -> u32 {
+        self.cylinders
+    }
+
+    /// Number of recording surfaces.
+    #[must_use]
+    pub const fn heads(&self) -> u32 {
+        self.heads
+    }
+
+    /// First and last sector of each zone, from the outside in.
+    pub fn zones(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.zones.iter().map(|zone| Extent::new(zone.first_lba, u64::from(zone.sectors)))
+    }
+
+    /// Sectors on each track of `zone`.
+    #[must_use]
+    pub fn sectors_per_track(&self, zone: u32) -> u32 {
+        self.zones[zone as usize].sectors_per_track
+    }
+
+    /// Where the sector `lba` is; the last sector stands in for any behind it.
+    #[must_use]
+    pub fn locate(&self, lba: Lba) -> Location {
+        let (zone_index, slot) = self.slot(lba);
+        let zone = &self.zones[zone_index as usize];
+        let number = slot / zone.sectors_per_track;
+        let sector = slot % zone.sectors_per_track;
+        let track = zone.track(number, self.heads, self.skew);
+        Location {
+            zone: zone_index,
+            track: number,
+            sector,
+            cylinder: track.cylinder,
+            head: track.head,
+            angle: track.start.plus(zone.turn_of(sector)),
+        }
+    }
+
+    /// The sector at a slot; `None` where the slot is a slipped defect or lies behind the zone's end.
+    ///
+    /// A search rather than a formula: meant for tools and tests.
+    #[must_use]
+    pub fn sector_at(&self, zone: u32, track: u32, sector: u32) -> Option<Lba> {
+        let entry = self.zones.get(zone as usize)?;
+        let slot = track.checked_mul(entry.sectors_per_track)?.checked_add(sector)?;
+        let (mut low, mut high) = (entry.first_lba, entry.first_lba + u64::from(entry.sectors));
+        while low < high {
+            let middle = u64::midpoint(low, high);
+            match self.slot(Lba(middle)).1.cmp(&slot) {
+                Ordering::Equal => return Some(Lba(middle)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// The turn from the start of the first sector of an extent to the end of its last, tracks and
+    /// heads being changed on the way without missing a revolution: skews are made for that.
+    ///
+    /// `first` is the location of `extent.start`.
+    #[must_use]
+    pub fn transfer(&self, first: &Location, extent: Extent) -> Turns {
+        if extent.is_empty() {
+            return Turns(0);
+        }
+        let zone = &self.zones[first.zone as usize];
+        let end = extent.end().0.min(self.capacity);
+        let zone_end = zone.first_lba + u64::from(zone.sectors);
+        if end > zone_end {
+            return self.transfer_over_zones(first, extent);
+        }
+        let (_, last_slot) = self.slot(Lba(end - 1));
+        let first_slot = first.track * zone.sectors_per_track + first.sector;
+        let slots = last_slot.saturating_sub(first_slot) + 1;
+        let mut turns = Turns((u64::from(slots) * zone.sector_turn_q48) >> 16);
+        for crossed in first.track..last_slot / zone.sectors_per_track {
+            turns.0 += u64::from(zone.skew_behind(crossed, self.heads, self.skew).0);
+        }
+        turns
+    }
+
+    /// A transfer that leaves its first zone: the part in each zone, and between them the wait
+    /// until the next zone's first sector comes round.
+    #[cold]
+    fn transfer_over_zones(&self, first: &Location, extent: Extent) -> Turns {
+        let zone = &self.zones[first.zone as usize];
+        let border = zone.first_lba + u64::from(zone.sectors);
+        let head = Extent::between(extent.start, Lba(border));
+        let tail = Extent::between(Lba(border), Lba(extent.end().0.min(self.capacity)));
+        let turns = self.transfer(first, head);
+        let next = self.locate(tail.start);
+        // The head needs about as long as for any other band; a target nearer than that passes.
+        let reached = first.angle.plus(turns).plus(Turns(u64::from(self.skew.band.0)));
+        let wait = u64::from(self.skew.band.0) + reached.until(next.angle).0;
+        Turns(turns.0 + wait + self.transfer(&next, tail).0)
+    }
+
+    /// Zone and slot (within the zone) of a sector.
+    #[expect(clippy::cast_possible_truncation, reason = "zones hold fewer than 2^32 slots")]
+    fn slot(&self, lba: Lba) -> (u32, u32) {
+        let lba = lba.0.min(self.capacity - 1);
+        let index = self.segments.partition_point(|segment| segment.first_lba <= lba) - 1;
+        let segment = &self.segments[index];
+        let offset = lba - segment.first_lba;
+        let slipped_q20 = (offset * segment.slip_rate_q40) >> 20;
+        (segment.zone, ((segment.slot_q20 + (offset << 20) + slipped_q20) >> 20) as u32)
+    }
+}
+
+impl Zone {
+    /// The angle of `sectors` slots.
+    fn turn_of(&self, sectors: u32) -> Turns {
+        Turns((u64::from(sectors) * self.sector_turn_q48) >> 16)
+    }
+
+    /// Band of a track and the track's number within it.
+    fn band_of(&self, track: u32, heads: u32) -> (u32, u32) {
+        let tracks = self.band_cylinders * heads;
+        let band = (track / tracks).min(self.bands - 1);
+        (band, track - band * tracks)
+    }
+
+    /// Cylinders of `band` and the skew sum of one of its runs.
+    fn run_of(&self, band: u32) -> (u32, Turn) {
+        if band + 1 == self.bands {
+            (self.last_band_cylinders, self.last_run_turn)
+        } else {
+            (self.band_cylinders, self.run_turn)
+        }
+    }
+
+    fn track(&self, number: u32, heads: u32, skew: Skew) -> Track {
+        let (band, in_band) = self.band_of(number, heads);
+        let (cylinders, run_turn) = self.run_of(band);
+        let (run, step) = (in_band / cylinders, in_band % cylinders);
+        let outwards = run % 2 == 1;
+        let within = if outwards { cylinders - 1 - step } else { step };
+        let skews = (self.band_turn.0.wrapping_mul(band))
+            .wrapping_add(run_turn.0.wrapping_mul(run))
+            .wrapping_add(skew.track.0.wrapping_mul(step));
+        Track {
+            cylinder: self.first_cylinder + band * self.band_cylinders + within,
+            head: if band.is_multiple_of(2) { run } else { heads - 1 - run },
+            start: Turn(skews),
+        }
+    }
+
+    /// The skew between track `number` and the next.
+    fn skew_behind(&self, number: u32, heads: u32, skew: Skew) -> Turn {
+        let (band, in_band) = self.band_of(number, heads);
+        let (cylinders, _) = self.run_of(band);
+        if !(in_band + 1).is_multiple_of(cylinders) {
+            skew.track
+        } else if (in_band + 1) / cylinders < heads {
+            skew.head
+        } else {
+            skew.band
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

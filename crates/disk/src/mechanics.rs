@@ -1,0 +1,221 @@
+//! The moving parts: from where the head is, at an absolute time, to the end of a transfer.
+
+use manylogs_block::{Extent, Lba, Nanos, Time};
+
+use crate::geometry::{Geometry, Location};
+use crate::profile::Profile;
+use crate::rng::Rng;
+use crate::seek::{SeekCurve, three_point_knots};
+use crate::turn::{REVOLUTION, Spindle, Turn};
+
+/// Which random terms take part; all off makes the model a function of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomTerms {
+    /// Movements take a little more or less time than the curve says.
+    pub seek_jitter: bool,
+    /// Now and then an access needs an extra revolution.
+    pub extra_revolutions: bool,
+}
+
+impl RandomTerms {
+    /// As real drives behave.
+    pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true };
+    /// Deterministic physics only.
+    pub const OFF: Self = Self { seek_jitter: false, extra_revolutions: false };
+}
+
+/// The parts of one access to the medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Movement: seek, head switch and write settle.
+    pub seek: Nanos,
+    /// Wait for the first sector, without extra revolutions.
+    pub rotation: Nanos,
+    /// Whole revolutions lost to a retry.
+    pub extra_revolutions: Nanos,
+    /// From the start of the first sector to the end of the last.
+    pub transfer: Nanos,
+    /// When the last sector has passed.
+    pub end: Time,
+}
+
+/// Where the heads rest: on the track of the last access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadPosition {
+    /// Zone of the last sector accessed.
+    pub zone: u32,
+    /// Track within the zone.
+    pub track: u32,
+    /// Cylinder.
+    pub cylinder: u32,
+    /// Active head.
+    pub head: u32,
+}
+
+/// The mechanism of one drive: layout, spindle, arm, and where the heads are.
+#[derive(Clone, Debug)]
+pub struct Mechanism {
+    geometry: Geometry,
+    spindle: Spindle,
+    curve: SeekCurve,
+    head_switch: Nanos,
+    write_settle: Nanos,
+    /// Time to the next track in address order, which the skew leaves room for.
+    next_track: Nanos,
+    jitter_ns: f64,
+    /// Chance of an extra revolution, read and write.
+    retry: [f64; 2],
+    position: HeadPosition,
+    /// Sector behind the last one accessed.
+    next_lba: Lba,
+    terms: RandomTerms,
+    rng: Rng,
+}
+
+impl Mechanism {
+    /// The mechanism that `profile` describes, heads at LBA 0, randomness drawn from `seed`.
+    #[must_use]
+    pub fn new(profile: &Profile, terms: RandomTerms, seed: u64) -> Self {
+        let geometry = Geometry::new(&profile.geometry);
+        let spindle = Spindle::new(profile.spindle.revolution_us);
+        let start = geometry.locate(Lba(0));
+        let track_skew = Turn::from_revolutions(profile.geometry.track_skew_rev);
+        let skew = spindle.duration(Turn(0).until(track_skew));
+        let curve = SeekCurve::from_knots(&seek_knots(profile));
+        Self {
+            next_track: curve.time(1).min(skew),
+            curve,
+            head_switch: Nanos::from_secs_f64(profile.seek.head_switch_ms / 1e3),
+            write_settle: Nanos::from_secs_f64(profile.seek.write_settle_ms / 1e3),
+            jitter_ns: profile.seek.jitter_ms * 1e6,
+            retry: [profile.retry.read_probability, profile.retry.write_probability],
+            position: HeadPosition::on(&start),
+            next_lba: Lba(0),
+            geometry,
+            spindle,
+            terms,
+            rng: Rng::new(seed),
+        }
+    }
+
+    /// The layout.
+    #[must_use]
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The spindle.
+    #[must_use]
+    pub const fn spindle(&self) -> &Spindle {
+        &self.spindle
+    }
+
+    /// Where the heads rest.
+    #[must_use]
+    pub const fn position(&self) -> HeadPosition {
+        self.position
+    }
+
+    /// The sector behind the last one accessed.
+    #[must_use]
+    pub const fn next_lba(&self) -> Lba {
+        self.next_lba
+    }
+
+    /// The expected time from `at` until the first sector of an access at `target` comes under
+    /// its head: movement and rotation, no random terms. Sectors that would be reached with less
+    /// than `margin` to spare count as missed.
+    #[must_use]
+    pub fn positioning(&self, at: Time, target: &Location, write: bool, margin: Nanos) -> Nanos {
+        let seek = self.movement(target, write) + margin;
+        let wait = self.spindle.wait(at + seek, target.angle);
+        seek + wait
+    }
+
+    /// Accesses `extent`, whose first sector is at `first`, from `start` on, and leaves the heads
+    /// behind its last sector.
+    pub fn access(&mut self, start: Time, first: &Location, extent: Extent, write: bool) -> Access {
+        let streams = self.continues(first, extent.start, start);
+        let seek = if streams { Nanos(0) } else { self.jittered(self.movement(first, write)) };
+        let arrival = start + seek;
+        let rotation = self.spindle.wait(arrival, first.angle);
+        let extra_revolutions = self.retries(write);
+        let transfer = self.spindle.duration(self.geometry.transfer(first, extent));
+        let end = arrival + rotation + extra_revolutions + transfer;
+        self.rest_behind(extent);
+        Access { seek, rotation, extra_revolutions, transfer, end }
+    }
+
+    /// The time to bring the head to `target`'s track and settle there.
+    fn movement(&self, target: &Location, write: bool) -> Nanos {
+        let here = self.position;
+        if here.zone == target.zone && here.track == target.track {
+            return Nanos(0);
+        }
+        if here.zone == target.zone && here.track + 1 == target.track {
+            // Consecutive tracks are switched within the skew, reading or writing.
+            return self.next_track;
+        }
+        let distance = here.cylinder.abs_diff(target.cylinder);
+        let mut time = self.curve.time(distance);
+        if here.head != target.head {
+            time = time.max(self.head_switch);
+        }
+        if write { time + self.write_settle } else { time }
+    }
+
+    /// Whether the access goes on exactly where and when the last one ended.
+    fn continues(&self, first: &Location, start: Lba, at: Time) -> bool {
+        start == self.next_lba
+            && self.position.zone == first.zone
+            && self.position.track == first.track
+            && self.spindle.wait(at, first.angle) == Nanos(0)
+    }
+
+    fn jittered(&mut self, seek: Nanos) -> Nanos {
+        if !self.terms.seek_jitter || seek == Nanos(0) || self.jitter_ns == 0.0 {
+            return seek;
+        }
+        Nanos::from_secs_f64((seek.0 as f64 + self.rng.bell() * self.jitter_ns) / 1e9)
+    }
+
+    fn retries(&mut self, write: bool) -> Nanos {
+        let probability = self.retry[usize::from(write)];
+        if self.terms.extra_revolutions && probability > 0.0 && self.rng.unit() < probability {
+            self.spindle.duration(REVOLUTION)
+        } else {
+            Nanos(0)
+        }
+    }
+
+    fn rest_behind(&mut self, extent: Extent) {
+        self.next_lba = extent.end();
+        let last = Lba(extent.end().0.saturating_sub(1));
+        self.position = HeadPosition::on(&self.geometry.locate(last));
+    }
+}
+
+impl HeadPosition {
+    fn on(location: &Location) -> Self {
+        Self {
+            zone: location.zone,
+            track: location.track,
+            cylinder: location.cylinder,
+            head: location.head,
+        }
+    }
+}
+
+/// The knots of the seek curve: measured, or from the three published figures.
+fn seek_knots(profile: &Profile) -> Vec<(u32, f64)> {
+    let seek = &profile.seek;
+    let figures = (seek.track_to_track_ms, seek.average_ms, seek.full_stroke_ms);
+    if let (Some(one), Some(mean), Some(full)) = figures {
+        three_point_knots(profile.geometry.cylinders, one, mean, full)
+    } else {
+        seek.knots_ms.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! What a drive is, as data: a TOML file in which every number names its source.
+//!
+//! ```toml
+//! [spindle]
+//! revolution_us = 8333.333
+//! source.revolution_us = "manual: 7200 rpm"
+//! ```
+//!
+//! A numeric key without an entry in its table's `source` is an error, so that no figure in a
+//! profile can lose its origin.
+
+mod builtin;
+mod check;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+pub use builtin::{drives, find};
+
+/// Where the numbers of one table come from, by key.
+pub type Sources = BTreeMap<String, String>;
+
+/// A drive, as its profile describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Short name by which commands choose the drive.
+    pub name: String,
+    /// Vendor, model, size.
+    pub model: String,
+    /// Rotation.
+    pub spindle: SpindleTable,
+    /// Layout of the sectors.
+    pub geometry: GeometryTable,
+    /// Head movement.
+    pub seek: SeekTable,
+    /// Rare retries.
+    pub retry: RetryTable,
+    /// Electronics and interface.
+    pub controller: ControllerTable,
+    /// Command queue.
+    pub queue: QueueTable,
+    /// Buffer.
+    pub cache: CacheTable,
+}
+
+/// Rotation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpindleTable {
+    /// Time of one revolution in microseconds.
+    pub revolution_us: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Layout: zones, bands of a serpentine, skews, slipped defects.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeometryTable {
+    /// Exported capacity in sectors of 512 bytes.
+    pub capacity_sectors: u64,
+    /// Recording surfaces.
+    pub heads: u32,
+    /// Cylinders that carry data.
+    pub cylinders: u32,
+    /// Cylinders that one head passes before the next head takes over.
+    pub band_cylinders: u32,
+    /// A remainder of a zone up to this many cylinders joins the last band.
+    pub band_remainder_max: u32,
+    /// Skew to the next track on the same head, in revolutions.
+    pub track_skew_rev: f64,
+    /// Skew to the next head within a band, in revolutions.
+    pub head_skew_rev: f64,
+    /// Skew to the first track of the next band, in revolutions.
+    pub band_skew_rev: f64,
+    /// Zones: first cylinder, sectors per track, first sector (LBA), from the outside in.
+    pub zones: Vec<(u32, u32, u64)>,
+    /// Defect slips: zone, sector offset in the zone, sectors slipped up to there; linear between
+    /// the entries of a zone, from zero at its start. Zones not listed slip nothing.
+    #[serde(default)]
+    pub slips: Vec<(u32, u64, f64)>,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Head movement: either a measured curve or the three published figures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeekTable {
+    /// Measured seek time: cylinders, milliseconds.
+    #[serde(default)]
+    pub knots_ms: Vec<(u32, f64)>,
+    /// Time to the next cylinder, when there is no measured curve.
+    pub track_to_track_ms: Option<f64>,
+    /// Mean over random pairs, when there is no measured curve.
+    pub average_ms: Option<f64>,
+    /// Time from the first to the last cylinder, when there is no measured curve.
+    pub full_stroke_ms: Option<f64>,
+    /// Time to change heads on a cylinder.
+    pub head_switch_ms: f64,
+    /// Extra settling before a write after any movement.
+    pub write_settle_ms: f64,
+    /// Standard deviation of the time of a movement.
+    pub jitter_ms: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Rare retries that cost whole revolutions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryTable {
+    /// Chance that a read needs one extra revolution.
+    pub read_probability: f64,
+    /// Chance that a write needs one extra revolution.
+    pub write_probability: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Electronics and interface.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerTable {
+    /// Time from the arrival of a read on an idle drive to the start of the seek.
+    pub read_start_us: f64,
+    /// Time from the arrival of a write on an idle drive to the start of the seek.
+    pub write_start_us: f64,
+    /// Time from the last sector of a read under the head to its completion at the host.
+    pub read_end_us: f64,
+    /// Time from the last sector of a write on the medium to its completion at the host.
+    pub write_end_us: f64,
+    /// Service time of a request that the buffer answers, without the transfer.
+    pub buffer_hit_us: f64,
+    /// Rate of the interface in MB/s (10^6 bytes).
+    pub interface_mb_s: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Command queue.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueTable {
+    /// Commands the drive accepts at a time, 1 to 32.
+    pub depth: u32,
+    /// `"fcfs"`, `"elevator"` or `"sptf"`.
+    pub policy: String,
+    /// A command that waited this long goes first.
+    pub age_limit_ms: f64,
+    /// Margin the scheduler adds to a predicted arrival: a sector nearer than this counts as
+    /// missed, since the prediction is not exact.
+    pub prediction_margin_ms: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Buffer: read-ahead segments and write cache.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheTable {
+    /// Read-ahead segments.
+    pub segments: u32,
+    /// Sectors of a segment; also the farthest the drive reads ahead.
+    pub segment_sectors: u64,
+    /// Whether writes are acknowledged from the buffer when the drive starts.
+    pub write_cache: bool,
+    /// Sectors of the buffer that may hold unwritten data.
+    pub write_buffer_sectors: u64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
+/// Why a profile was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The file could not be read.
+    #[error("cannot read drive profile {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text is no TOML, or a key is missing, unknown or of the wrong type.
+    #[error("drive profile {origin}: {source}")]
+    Syntax {
+        /// File or name of the profile.
+        origin: String,
+        /// Line, column and what was expected.
+        source: Box<toml::de::Error>,
+    },
+    /// A value is outside what the model can represent.
+    #[error("drive profile {origin}: `{key}`: {expected}")]
+    Value {
+        /// File or name of the profile.
+        origin: String,
+        /// Key with its table.
+        key: String,
+        /// What was expected there.
+        expected: String,
+    },
+    /// A number does not name its source.
+    #[error("drive profile {origin}: `{key}` names no source (add `source.{leaf} = \"...\"`)")]
+    NoSource {
+        /// File or name of the profile.
+        origin: String,
+        /// Key with its table.
+        key: String,
+        /// Key without its table.
+        leaf: String,
+    },
+}
+
+impl Profile {
+    /// Reads a profile from `text`; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// When the text is no profile, a number has no source, or a value is out of range.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
+        let syntax =
+            |source| ProfileError::Syntax { origin: origin.to_owned(), source: Box::new(source) };
+        let profile: Self = toml::from_str(text).map_err(syntax)?;
+        let raw: toml::Table = toml::from_str(text).map_err(syntax)?;
+        check::sources(origin, &raw)?;
+        check::values(origin, &profile)?;
+        Ok(profile)
+    }
+
+    /// Reads a profile from the file `path`.
+    ///
+    /// # Errors
+    /// As [`Profile::parse`], and when the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ProfileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ProfileError::Read { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Revolutions a minute.
+    #[must_use]
+    pub fn rpm(&self) -> f64 {
+        60e6 / self.spindle.revolution_us
+    }
+}
