@@ -1,1 +1,3 @@
-//! Experiments: policies x drives x workloads, statistics and reports
+//! Experiments: policies x drives x workloads, statistics and reports.
+
+pub mod stats;
