@@ -1,1 +1,22 @@
-//! The log-structured core: records, logs, extent map, recovery scan
+//! The log-structured core: self-describing records, logs, the extent map, and the recovery scan.
+//!
+//! Manylogs, and later the journal of MLFS, Everest's stores and Gecko's chain, are policies over
+//! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
+//! `docs/format.md`.
+
+mod log;
+mod map;
+mod record;
+mod scan;
+mod sequence;
+mod units;
+
+pub use log::{AppendSlot, Log, LogContent, Supersede};
+pub use map::{ExtentMap, MapValue, Mapped};
+pub use record::{
+    ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
+    VolumeId,
+};
+pub use scan::{Scanned, ScannedRecord, scan};
+pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
+pub use units::{Unit, UnitTable, units_of};

@@ -1,0 +1,337 @@
+//! One log: a region of the disk that records are appended to, epoch by epoch.
+
+use std::collections::VecDeque;
+
+use manylogs_block::{Extent, Lba, Payload, Sectors};
+
+use crate::{
+    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, Record, RecordHeader, RecordSequence,
+    Unit, UnitTable, VolumeId, units_of,
+};
+
+/// A supersede entry that the log holds and recovery may still need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supersede {
+    /// The extent whose older versions are dead.
+    pub extent: Extent,
+    /// Versions before this one are.
+    pub data_sequence: DataSequence,
+}
+
+/// What a log holds, as a snapshot keeps it.
+#[derive(Clone, Debug, Default)]
+pub struct LogContent {
+    /// Checksums of the payload.
+    pub units: UnitTable,
+    /// Supersedes that recovery may still need.
+    pub supersedes: Vec<Supersede>,
+    /// Home addresses of everything appended.
+    pub extents: Vec<Extent>,
+}
+
+/// A record with its place in the log, ready to be written.
+#[derive(Debug)]
+pub struct AppendSlot {
+    /// Where on the device to write it.
+    pub target: Extent,
+    /// Header, payload and padding.
+    pub payload: Payload,
+    /// The record.
+    pub record: Record,
+    /// Where in the log the payload of each data entry begins.
+    pub offsets: Vec<LogOffset>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    record: RecordSequence,
+    durable: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log {
+    id: LogId,
+    region: Extent,
+    epoch: Epoch,
+    tail: Sectors,
+    last_checksum: u32,
+    /// Sectors whose newest durable version may be here: what keeps the log from a reset.
+    live: u64,
+    /// Reads that still point into the log.
+    pins: u32,
+    units: UnitTable,
+    supersedes: Vec<Supersede>,
+    /// Home addresses of everything appended in this epoch, to find what is still live.
+    extents: Vec<Extent>,
+    in_flight: VecDeque<InFlight>,
+    retired: bool,
+}
+
+impl Log {
+    /// A log that was never used.
+    #[must_use]
+    pub fn new(id: LogId, region: Extent) -> Self {
+        Self {
+            id,
+            region,
+            epoch: Epoch::default(),
+            tail: Sectors(0),
+            last_checksum: 0,
+            live: 0,
+            pins: 0,
+            units: UnitTable::default(),
+            supersedes: Vec::new(),
+            extents: Vec::new(),
+            in_flight: VecDeque::new(),
+            retired: false,
+        }
+    }
+
+    /// Takes up a log where a snapshot says it ends, with what it holds.
+    pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
+        (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
+        self.units = content.units;
+        self.supersedes = content.supersedes;
+        self.extents = content.extents;
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Its place on the device.
+    #[must_use]
+    pub const fn region(&self) -> Extent {
+        self.region
+    }
+
+    /// Its present use.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Sectors appended in this epoch.
+    #[must_use]
+    pub const fn used(&self) -> Sectors {
+        self.tail
+    }
+
+    /// Header checksum of the last record; zero when there is none.
+    #[must_use]
+    pub const fn last_checksum(&self) -> u32 {
+        self.last_checksum
+    }
+
+    /// Sectors still free.
+    #[must_use]
+    pub fn free(&self) -> Sectors {
+        self.region.len - self.tail
+    }
+
+    /// Sectors of home addresses whose newest durable version may be here.
+    #[must_use]
+    pub const fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Supersede entries that recovery may still need.
+    #[must_use]
+    pub fn supersedes(&self) -> &[Supersede] {
+        &self.supersedes
+    }
+
+    /// Whether the log is out of use after an I/O error.
+    #[must_use]
+    pub const fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// Takes the log out of use: nothing is appended any more, what it holds is still read.
+    pub const fn retire(&mut self) {
+        self.retired = true;
+    }
+
+    /// Whether records are being written to it.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// Whether a record of `len` sectors can be appended.
+    #[must_use]
+    pub fn accepts(&self, len: Sectors) -> bool {
+        !self.retired && len <= self.free()
+    }
+
+    /// Gives `entries` a place behind the last record. The caller writes the slot and then calls
+    /// [`Log::finish_append`]; several may be in flight.
+    ///
+    /// # Panics
+    /// If the record does not fit; ask [`Log::accepts`].
+    #[must_use]
+    pub fn append(
+        &mut self,
+        volume: VolumeId,
+        record_sequence: RecordSequence,
+        floor: DataSequence,
+        entries: Vec<Entry>,
+        payloads: Vec<Payload>,
+        physical: Sectors,
+    ) -> AppendSlot {
+        if self.tail.0 == 0 {
+            self.epoch = record_sequence.epoch();
+        }
+        let offset = offset_of(self.tail);
+        let header = RecordHeader {
+            volume,
+            log: self.id,
+            epoch: self.epoch,
+            offset,
+            record_sequence,
+            floor,
+            previous_checksum: self.last_checksum,
+        };
+        let record = Record::build(header, entries, &payloads, physical);
+        assert!(self.accepts(record.record_sectors), "record exceeds the free part of the log");
+        let target = Extent { start: self.region.start + self.tail, len: record.record_sectors };
+        let mut payload = Payload::bytes(record.encode());
+        for part in payloads {
+            payload.append(part);
+        }
+        payload.append(Payload::zeroes(record.record_sectors - payload.len()));
+        let offsets = self.take_up(&record);
+        self.in_flight.push_back(InFlight { record: record_sequence, durable: false });
+        AppendSlot { target, payload, record, offsets }
+    }
+
+    /// Books a record at the tail, new or found by a scan: its units, supersedes and length.
+    /// Returns where the payload of each data entry begins.
+    pub fn take_up(&mut self, record: &Record) -> Vec<LogOffset> {
+        let mut at = self.tail + record.header_sectors;
+        let mut checksums = record.unit_checksums.iter();
+        let mut offsets = Vec::with_capacity(record.entries.len());
+        for entry in &record.entries {
+            if entry.kind != EntryKind::Supersede {
+                self.extents.push(entry.extent);
+            }
+            match entry.kind {
+                EntryKind::Data => {
+                    offsets.push(offset_of(at));
+                    for ((start, len), checksum) in units_of(entry.extent.len).zip(&mut checksums) {
+                        let offset = offset_of(at + start);
+                        self.units.push(Unit { offset, len, checksum: *checksum });
+                    }
+                    at += entry.extent.len;
+                }
+                EntryKind::Supersede => self
+                    .supersedes
+                    .push(Supersede { extent: entry.extent, data_sequence: entry.data_sequence }),
+                EntryKind::Zeroes => {}
+            }
+        }
+        self.epoch = record.header.epoch;
+        self.tail += record.record_sectors;
+        self.last_checksum = record.checksum;
+        offsets
+    }
+
+    /// Notes that a record's write ended well. Returns the records that are durable from now on,
+    /// in order: a record counts only when all before it in the log do (no holes).
+    pub fn finish_append(&mut self, record: RecordSequence) -> Vec<RecordSequence> {
+        if let Some(entry) = self.in_flight.iter_mut().find(|entry| entry.record == record) {
+            entry.durable = true;
+        }
+        let mut durable = Vec::new();
+        while self.in_flight.front().is_some_and(|entry| entry.durable) {
+            durable.extend(self.in_flight.pop_front().map(|entry| entry.record));
+        }
+        durable
+    }
+
+    /// Notes that a record's write failed: it and all behind it in the log are void and returned,
+    /// to be appended elsewhere. The log is retired.
+    pub fn fail_append(&mut self, record: RecordSequence) -> Vec<RecordSequence> {
+        self.retired = true;
+        let Some(first) = self.in_flight.iter().position(|entry| entry.record == record) else {
+            return Vec::new();
+        };
+        self.in_flight.drain(first..).map(|entry| entry.record).collect()
+    }
+
+    /// Adds sectors whose newest version is here.
+    pub const fn add_live(&mut self, sectors: u64) {
+        self.live += sectors;
+    }
+
+    /// Takes sectors away: a newer version is durable elsewhere, or they are durable at home.
+    pub const fn sub_live(&mut self, sectors: u64) {
+        debug_assert!(self.live >= sectors);
+        self.live = self.live.saturating_sub(sectors);
+    }
+
+    /// Drops the supersedes below `floor`, which nothing needs any more.
+    pub fn raise_floor(&mut self, floor: DataSequence) {
+        self.supersedes.retain(|supersede| supersede.data_sequence >= floor);
+    }
+
+    /// Takes the supersedes, which the caller has made durable elsewhere.
+    pub fn clear_supersedes(&mut self) {
+        self.supersedes.clear();
+    }
+
+    /// Whether recovery needs nothing of the log, no read points into it and no write is under way,
+    /// so that it may begin a new epoch.
+    #[must_use]
+    pub fn may_reset(&self) -> bool {
+        self.live == 0 && self.pins == 0 && self.supersedes.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Makes the whole region free. On the disk nothing changes: the first record of the next
+    /// epoch replaces the first of this one, and with it the chain of all others.
+    ///
+    /// # Panics
+    /// If [`Log::may_reset`] does not hold.
+    pub fn reset(&mut self) {
+        assert!(self.may_reset(), "reset of a log that is still needed");
+        self.tail = Sectors(0);
+        self.last_checksum = 0;
+        self.units.clear();
+        self.extents.clear();
+    }
+
+    /// Keeps the log from being reset while a read points into it.
+    pub const fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    /// Ends a [`Log::pin`].
+    pub const fn unpin(&mut self) {
+        self.pins -= 1;
+    }
+
+    /// Home addresses of everything appended in this epoch, live or not, in order.
+    #[must_use]
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Checksums of what it holds.
+    #[must_use]
+    pub const fn units(&self) -> &UnitTable {
+        &self.units
+    }
+
+    /// The device address of an offset in the log.
+    #[must_use]
+    pub fn address(&self, offset: u64) -> Lba {
+        Lba(self.region.start.0 + offset)
+    }
+}
+
+fn offset_of(at: Sectors) -> LogOffset {
+    LogOffset(u32::try_from(at.0).unwrap_or_else(|_| panic!("log larger than 2^32 sectors")))
+}

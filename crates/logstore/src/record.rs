@@ -1,0 +1,442 @@
+//! The log record: a header that proves where it belongs and what follows it.
+
+use bytes::{Bytes, BytesMut};
+use manylogs_block::{Extent, Payload, SECTOR_BYTES, Sectors, to_usize};
+use thiserror::Error;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, units_of};
+
+const MAGIC: [u8; 8] = *b"MLOGREC1";
+const VERSION: u16 = 1;
+const CHECKSUM_RANGE: std::ops::Range<usize> = 8..12;
+
+/// Bytes of the fixed part of a record header.
+pub const HEADER_BYTES: usize = 96;
+/// Bytes of one entry in a record header.
+pub const ENTRY_BYTES: usize = 32;
+/// Entries a record has at most.
+pub const MAX_ENTRIES: usize = 1024;
+
+/// Identifies a volume: random, given at format.
+pub type VolumeId = [u8; 16];
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    checksum: U32,
+    version: U16,
+    entry_count: U16,
+    volume: VolumeId,
+    log: U32,
+    header_sectors: U32,
+    epoch: U64,
+    record_sequence: U64,
+    floor: U64,
+    payload_sectors: U32,
+    previous_checksum: U32,
+    record_sectors: U32,
+    unit_count: U32,
+    offset: U32,
+    reserved: [u8; 12],
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawEntry {
+    lba: U64,
+    data_sequence: U64,
+    sectors: U64,
+    kind: u8,
+    reserved: [u8; 7],
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
+const _: () = assert!(size_of::<RawEntry>() == ENTRY_BYTES);
+
+/// What an entry says of its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// The record's payload holds this version.
+    Data,
+    /// This version is zeroes; there is no payload.
+    Zeroes,
+    /// Versions older than this are dead: a newer one went home.
+    Supersede,
+}
+
+/// One extent of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The home address, as the volume's clients know it.
+    pub extent: Extent,
+    /// Which version of the extent.
+    pub data_sequence: DataSequence,
+    /// What is said of it.
+    pub kind: EntryKind,
+}
+
+/// What binds a record to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The log.
+    pub log: LogId,
+    /// The use of the log.
+    pub epoch: Epoch,
+    /// Where in the log the record begins.
+    pub offset: LogOffset,
+    /// The order of records in the volume.
+    pub record_sequence: RecordSequence,
+    /// Every entry with a smaller data sequence, in any log, is dead (see `docs/semantics.md`).
+    pub floor: DataSequence,
+    /// Header checksum of the record before it in this epoch; zero for the first.
+    pub previous_checksum: u32,
+}
+
+/// A record without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its place.
+    pub header: RecordHeader,
+    /// Its extents; payload follows in this order, data entries only.
+    pub entries: Vec<Entry>,
+    /// Checksums of the payload, unit by unit, data entries only.
+    pub unit_checksums: Vec<u32>,
+    /// Length of the encoded header, padding included.
+    pub header_sectors: Sectors,
+    /// Length of header, payload and padding.
+    pub record_sectors: Sectors,
+    /// Checksum of the header.
+    pub checksum: u32,
+}
+
+/// Why sectors are not the record that belongs there. At the end of a log one of these is normal.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum RecordError {
+    /// There is no record.
+    #[error("no record header")]
+    NoHeader,
+    /// A record of another volume, log, epoch or place, or one that does not follow.
+    #[error("a record of another place: {0} differs")]
+    Misplaced(&'static str),
+    /// Written by a newer version.
+    #[error("record version {0}, this program knows {VERSION}")]
+    Version(u16),
+    /// Lengths that contradict one another or the log.
+    #[error("impossible {0} in a record header")]
+    Impossible(&'static str),
+    /// Header torn or damaged.
+    #[error("header checksum mismatch")]
+    HeaderChecksum,
+    /// Payload torn or damaged.
+    #[error("payload checksum mismatch")]
+    PayloadChecksum,
+}
+
+impl Entry {
+    /// Sectors of payload behind the header.
+    #[must_use]
+    pub fn payload_sectors(&self) -> Sectors {
+        match self.kind {
+            EntryKind::Data => self.extent.len,
+            EntryKind::Zeroes | EntryKind::Supersede => Sectors(0),
+        }
+    }
+}
+
+/// Length of the header of a record with these entries.
+#[must_use]
+pub(crate) fn header_sectors(entries: usize, units: usize, physical: Sectors) -> Sectors {
+    let bytes = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
+    round_up(Sectors::from_bytes_ceil(bytes as u64), physical)
+}
+
+pub(crate) fn round_up(len: Sectors, physical: Sectors) -> Sectors {
+    Sectors(len.0.next_multiple_of(physical.0))
+}
+
+fn narrow(n: u64) -> U32 {
+    U32::new(u32::try_from(n).unwrap_or_else(|_| panic!("record field {n} exceeds 32 bits")))
+}
+
+impl Record {
+    /// The record of `entries` with their payloads, laid out for `physical` sectors. The header
+    /// that binds it to a place comes with [`Record::encode`].
+    #[must_use]
+    pub fn measure(entries: &[Entry], physical: Sectors) -> (Sectors, Sectors) {
+        let data = entries.iter().map(Entry::payload_sectors);
+        let units: u64 = data.clone().map(|len| len.0.div_ceil(8)).sum();
+        let header = header_sectors(entries.len(), to_usize(units), physical);
+        let payload = data.fold(Sectors(0), |sum, len| sum + len);
+        (header, round_up(header + payload, physical))
+    }
+
+    /// Builds the record; `payloads` are those of the data entries, in order.
+    ///
+    /// # Panics
+    /// If there are no entries, more than [`MAX_ENTRIES`], or a payload of another length.
+    #[must_use]
+    pub fn build(
+        header: RecordHeader,
+        entries: Vec<Entry>,
+        payloads: &[Payload],
+        physical: Sectors,
+    ) -> Self {
+        assert!((1..=MAX_ENTRIES).contains(&entries.len()), "{} entries", entries.len());
+        let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
+        let mut unit_checksums = Vec::new();
+        let mut payloads = payloads.iter();
+        for entry in data {
+            let payload = payloads.next().unwrap_or_else(|| panic!("payload missing"));
+            assert!(payload.len() == entry.extent.len, "payload of another length");
+            unit_checksums.extend(
+                units_of(entry.extent.len).map(|(start, len)| payload.checksum(start, len)),
+            );
+        }
+        let (header_sectors, record_sectors) = Self::measure(&entries, physical);
+        let mut record =
+            Self { header, entries, unit_checksums, header_sectors, record_sectors, checksum: 0 };
+        record.checksum = checksum_of(&record.used_bytes());
+        record
+    }
+
+    /// The header's bytes, padded to whole sectors.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = self.used_bytes();
+        bytes[CHECKSUM_RANGE].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes.resize(to_usize(self.header_sectors.bytes()), 0);
+        bytes.freeze()
+    }
+
+    fn used_bytes(&self) -> BytesMut {
+        let used = HEADER_BYTES + self.entries.len() * ENTRY_BYTES + self.unit_checksums.len() * 4;
+        let mut bytes = BytesMut::with_capacity(to_usize(self.header_sectors.bytes()).max(used));
+        bytes.extend_from_slice(self.raw_header().as_bytes());
+        for entry in &self.entries {
+            bytes.extend_from_slice(raw_entry(entry).as_bytes());
+        }
+        for checksum in &self.unit_checksums {
+            bytes.extend_from_slice(&checksum.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn raw_header(&self) -> RawHeader {
+        let payload = self.entries.iter().fold(0, |sum, entry| sum + entry.payload_sectors().0);
+        RawHeader {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            version: U16::new(VERSION),
+            entry_count: U16::new(u16::try_from(self.entries.len()).unwrap_or(u16::MAX)),
+            volume: self.header.volume,
+            log: U32::new(self.header.log.0),
+            header_sectors: narrow(self.header_sectors.0),
+            epoch: U64::new(self.header.epoch.0),
+            record_sequence: U64::new(self.header.record_sequence.0),
+            floor: U64::new(self.header.floor.0),
+            payload_sectors: narrow(payload),
+            previous_checksum: U32::new(self.header.previous_checksum),
+            record_sectors: narrow(self.record_sectors.0),
+            unit_count: narrow(self.unit_checksums.len() as u64),
+            offset: U32::new(self.header.offset.0),
+            reserved: [0; 12],
+        }
+    }
+
+    /// How long the header that begins with `first_sector` says it is, before anything of it is
+    /// believed but magic, version and plausible lengths.
+    ///
+    /// # Errors
+    /// If it is no header.
+    pub fn announced_header(first_sector: &[u8]) -> Result<Sectors, RecordError> {
+        let raw = raw_of(first_sector)?;
+        let (entries, units) = (usize::from(raw.entry_count.get()), raw.unit_count.get() as usize);
+        let least = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
+        let len = Sectors(raw.header_sectors.get().into());
+        let most = Sectors::from_bytes_ceil(least as u64) + Sectors(255);
+        if entries == 0 || entries > MAX_ENTRIES || len.bytes() < least as u64 || len > most {
+            return Err(RecordError::Impossible("header length"));
+        }
+        Ok(len)
+    }
+
+    /// Decodes the header in `bytes`, at least as long as [`Record::announced_header`] says.
+    ///
+    /// # Errors
+    /// If it is damaged or contradicts itself.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let header_sectors = Self::announced_header(bytes)?;
+        let raw = raw_of(bytes)?;
+        let used = HEADER_BYTES
+            + usize::from(raw.entry_count.get()) * ENTRY_BYTES
+            + raw.unit_count.get() as usize * 4;
+        let used = bytes.get(..used).ok_or(RecordError::Impossible("header length"))?;
+        let mut zeroed = BytesMut::from(used);
+        zeroed[CHECKSUM_RANGE].fill(0);
+        if checksum_of(&zeroed) != raw.checksum.get() {
+            return Err(RecordError::HeaderChecksum);
+        }
+        let (entries, unit_checksums) = decode_body(&raw, &used[HEADER_BYTES..])?;
+        let record = Self {
+            header: RecordHeader {
+                volume: raw.volume,
+                log: LogId(raw.log.get()),
+                epoch: Epoch(raw.epoch.get()),
+                offset: LogOffset(raw.offset.get()),
+                record_sequence: RecordSequence(raw.record_sequence.get()),
+                floor: DataSequence(raw.floor.get()),
+                previous_checksum: raw.previous_checksum.get(),
+            },
+            entries,
+            unit_checksums,
+            header_sectors,
+            record_sectors: Sectors(raw.record_sectors.get().into()),
+            checksum: raw.checksum.get(),
+        };
+        record.check_lengths(raw.payload_sectors.get().into())?;
+        Ok(record)
+    }
+
+    fn check_lengths(&self, payload: u64) -> Result<(), RecordError> {
+        let sum = self
+            .entries
+            .iter()
+            .fold(0u64, |sum, entry| sum.saturating_add(entry.payload_sectors().0));
+        let units: u64 =
+            self.entries.iter().map(|entry| entry.payload_sectors().0.div_ceil(8)).sum();
+        if sum != payload || units != self.unit_checksums.len() as u64 {
+            return Err(RecordError::Impossible("payload length"));
+        }
+        if self.record_sectors.0 < self.header_sectors.0 + payload {
+            return Err(RecordError::Impossible("record length"));
+        }
+        Ok(())
+    }
+}
+
+fn raw_of(bytes: &[u8]) -> Result<RawHeader, RecordError> {
+    let (raw, _) = RawHeader::read_from_prefix(bytes).map_err(|_| RecordError::NoHeader)?;
+    if raw.magic != MAGIC {
+        return Err(RecordError::NoHeader);
+    }
+    if raw.version.get() != VERSION {
+        return Err(RecordError::Version(raw.version.get()));
+    }
+    Ok(raw)
+}
+
+fn raw_entry(entry: &Entry) -> RawEntry {
+    RawEntry {
+        lba: U64::new(entry.extent.start.0),
+        data_sequence: U64::new(entry.data_sequence.0),
+        sectors: U64::new(entry.extent.len.0),
+        kind: match entry.kind {
+            EntryKind::Data => 1,
+            EntryKind::Zeroes => 2,
+            EntryKind::Supersede => 3,
+        },
+        reserved: [0; 7],
+    }
+}
+
+fn decode_body(raw: &RawHeader, body: &[u8]) -> Result<(Vec<Entry>, Vec<u32>), RecordError> {
+    let split = usize::from(raw.entry_count.get()) * ENTRY_BYTES;
+    let (entries, checksums) = body.split_at(split);
+    let entries = entries.chunks_exact(ENTRY_BYTES).map(decode_entry).collect::<Result<_, _>>()?;
+    let checksums = checksums
+        .chunks_exact(4)
+        .map(|bytes| U32::read_from_bytes(bytes).map_or(0, U32::get))
+        .collect();
+    Ok((entries, checksums))
+}
+
+fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
+    let raw = RawEntry::read_from_bytes(bytes).map_err(|_| RecordError::Impossible("entry"))?;
+    let kind = match raw.kind {
+        1 => EntryKind::Data,
+        2 => EntryKind::Zeroes,
+        3 => EntryKind::Supersede,
+        _ => return Err(RecordError::Impossible("entry kind")),
+    };
+    let extent = Extent::new(raw.lba.get(), raw.sectors.get());
+    let end = extent.start.0.checked_add(extent.len.0);
+    if extent.is_empty() || end.is_none_or(|end| end > u64::MAX / SECTOR_BYTES) {
+        return Err(RecordError::Impossible("extent"));
+    }
+    Ok(Entry { extent, data_sequence: DataSequence(raw.data_sequence.get()), kind })
+}
+
+fn checksum_of(used: &[u8]) -> u32 {
+    crc32c::crc32c(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn sample(physical: u64) -> (Record, Vec<Payload>) {
+        let entry = |start, len, sequence, kind| Entry {
+            extent: Extent::new(start, len),
+            data_sequence: DataSequence(sequence),
+            kind,
+        };
+        let entries = vec![
+            entry(1000, 8, 21, EntryKind::Data),
+            entry(5, 20, 22, EntryKind::Data),
+            entry(0, 1 << 36, 23, EntryKind::Zeroes),
+            entry(77, 3, 24, EntryKind::Supersede),
+        ];
+        let payloads = vec![Payload::tags(1, Sectors(8)), Payload::tags(90, Sectors(20))];
+        let header = RecordHeader {
+            volume: *b"0123456789abcdef",
+            log: LogId(3),
+            epoch: Epoch(17),
+            offset: LogOffset(64),
+            record_sequence: RecordSequence(19),
+            floor: DataSequence(4),
+            previous_checksum: 0xdead_beef,
+        };
+        (Record::build(header, entries, &payloads, Sectors(physical)), payloads)
+    }
+
+    #[test]
+    fn what_is_encoded_decodes_to_the_same() {
+        for physical in [1, 8] {
+            let (record, _) = sample(physical);
+            let bytes = record.encode();
+            assert_eq!(bytes.len() as u64, record.header_sectors.bytes());
+            assert_eq!(record.record_sectors.0 % physical, 0);
+            assert_eq!(Record::decode(&bytes).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn every_single_bit_flip_of_the_used_header_is_noticed() {
+        let (record, _) = sample(1);
+        let good = record.encode();
+        let used = HEADER_BYTES + record.entries.len() * ENTRY_BYTES + 4 * 4;
+        for bit in 0..used * 8 {
+            let mut bytes = good.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Record::decode(&bytes).is_err(), "bit {bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..2048),
+                                       with_magic in any::<bool>()) {
+            if with_magic && bytes.len() >= 14 {
+                bytes[..8].copy_from_slice(&MAGIC);
+                bytes[12..14].copy_from_slice(&VERSION.to_le_bytes());
+            }
+            let _ = Record::decode(&bytes);
+        }
+    }
+}
