@@ -1,1 +1,30 @@
-//! Block traces: readers, recorder, windows, mixes and statistics
+//! Block traces: readers, recorder, windows, mixes and statistics.
+//!
+//! [`open`] reads any of the known [formats](Format) as a [`TraceSource`]: requests in order of
+//! arrival, streamed, so that the length of a trace costs no memory. What is done with them
+//! before replay (windows, re-rating, fitting, mixing, repeating) is itself a source over sources.
+
+mod detect;
+mod error;
+mod format;
+mod input;
+mod lines;
+mod merge;
+mod open;
+mod order;
+mod request;
+mod select;
+mod spread;
+pub mod stat;
+mod tar;
+mod text;
+pub mod transform;
+
+pub use error::{BadRecord, Position, TraceError};
+pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
+pub use merge::Merge;
+pub use open::{
+    BlockEvent, Devices, Echoes, Format, MobileDiscards, OpenOptions, TimeUnit, open, open_reader,
+};
+pub use request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
+pub use stat::TraceStats;

@@ -1,0 +1,206 @@
+//! The mobile traces: `proces,device,rw_flag,sector,size,timestamp`, spelled so.
+//!
+//! Sector and size are in sectors, the timestamp is in seconds since boot. Process names may
+//! hold commas, so fields are taken from the right.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use manylogs_block::{Nanos, Time};
+
+use crate::error::{Fault, TraceError, fault};
+use crate::lines::{Decoded, LineDecoder, is_blank, plain};
+use crate::open::{Echoes, MobileDiscards, TimeUnit};
+use crate::request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
+use crate::text;
+
+/// The first line of every file.
+pub(crate) const HEADER: &[u8] = b"proces,device,rw_flag,sector,size,timestamp";
+
+/// Threads of this name issue discards, which the trace calls reads.
+const DISCARD_THREAD: &[u8] = b"f2fs_discard";
+/// No real request is larger than 512 KiB; "reads" above it are discards under another name.
+const MAX_READ_SECTORS: u64 = 1024;
+
+/// Decodes a line; discards are recognised by thread name and size.
+pub(crate) struct MobileCsv;
+
+impl LineDecoder for MobileCsv {
+    fn decode(&mut self, line: &[u8]) -> Result<Decoded, Fault> {
+        let mut rest = line;
+        let at = text::time(
+            text::trim(last_field(&mut rest)),
+            TimeUnit::Seconds,
+            "a timestamp in seconds as field 6",
+        );
+        let at = match at {
+            Ok(at) => at,
+            Err(_) if is_blank(line) || line.starts_with(b"proces,") => {
+                return Ok(Decoded::Nothing);
+            }
+            Err(fault) => return Err(fault),
+        };
+        let size = text::number(last_field(&mut rest), "a size in sectors as field 5")?;
+        let sector = text::number(last_field(&mut rest), "a sector number as field 4")?;
+        let flag = last_field(&mut rest);
+        let device = text::number_u32(last_field(&mut rest), "a device number as field 2")?;
+        let op = match flag {
+            b"W" => TraceOp::Write,
+            b"R" if size > MAX_READ_SECTORS || rest.starts_with(DISCARD_THREAD) => TraceOp::Discard,
+            b"R" => TraceOp::Read,
+            other => return Err(fault("R or W as field 3", other)),
+        };
+        Ok(plain(at, op, text::sector_extent(sector, size)?, device))
+    }
+}
+
+/// Takes what follows the last comma off `rest`.
+fn last_field<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    match rest.iter().rposition(|&byte| byte == b',') {
+        Some(comma) => {
+            let field = &rest[comma + 1..];
+            *rest = &rest[..comma];
+            field
+        }
+        None => std::mem::take(rest),
+    }
+}
+
+/// An echo follows its original within this time.
+const ECHO_WINDOW: Nanos = Nanos::from_millis(50);
+/// Originals remembered at most: the window never holds more in practice.
+const MAX_REMEMBERED: usize = 1 << 16;
+
+/// What makes an echo the same as its original: operation, sector and size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    sector: u64,
+    size_and_op: u64,
+}
+
+impl Key {
+    fn of(request: &TraceRequest) -> Self {
+        // The file tells only writes from everything else.
+        let write = u64::from(request.op == TraceOp::Write);
+        Self { sector: request.extent.start.0, size_and_op: request.extent.len.0 << 1 | write }
+    }
+}
+
+/// Multiplication and a fold: addresses need no more, and this runs once a request.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+struct Original {
+    at: Time,
+    discard: bool,
+}
+
+/// Drops echoes and settles what discards become.
+pub(crate) struct MobileStage {
+    source: BoxedSource,
+    echoes: Echoes,
+    discards: MobileDiscards,
+    originals: HashMap<Key, Original, BuildHasherDefault<AddressHasher>>,
+    ages: VecDeque<(Time, Key)>,
+    dropped: u64,
+}
+
+impl MobileStage {
+    pub(crate) fn new(source: BoxedSource, echoes: Echoes, discards: MobileDiscards) -> Self {
+        Self {
+            source,
+            echoes,
+            discards,
+            originals: HashMap::default(),
+            ages: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        while let Some(&(at, key)) = self.ages.front() {
+            if now.since(at) <= ECHO_WINDOW && self.ages.len() < MAX_REMEMBERED {
+                break;
+            }
+            self.ages.pop_front();
+            // The key may stand for a younger original by now.
+            if self.originals.get(&key).is_some_and(|original| original.at == at) {
+                self.originals.remove(&key);
+            }
+        }
+    }
+
+    /// The original that `request` echoes, if any; else remembers `request` as an original.
+    fn original_of(&mut self, request: &TraceRequest) -> Option<Original> {
+        self.forget_old(request.at);
+        let key = Key::of(request);
+        if let Some(original) = self.originals.remove(&key) {
+            return Some(original);
+        }
+        let discard = request.op == TraceOp::Discard;
+        self.originals.insert(key, Original { at: request.at, discard });
+        self.ages.push_back((request.at, key));
+        None
+    }
+
+    /// The request as it should be replayed; `None` to drop it.
+    fn settle(&mut self, mut request: TraceRequest) -> Option<TraceRequest> {
+        if let Some(original) = self.original_of(&request) {
+            if self.echoes == Echoes::Drop {
+                self.dropped += 1;
+                return None;
+            }
+            // The echo of a discard carries another thread's name.
+            if original.discard {
+                request.op = TraceOp::Discard;
+            }
+        }
+        match (request.op, self.discards) {
+            (TraceOp::Discard, MobileDiscards::Drop) => None,
+            (TraceOp::Discard, MobileDiscards::AsRead) => {
+                Some(TraceRequest { op: TraceOp::Read, ..request })
+            }
+            _ => Some(request),
+        }
+    }
+}
+
+impl TraceSource for MobileStage {
+    fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>> {
+        loop {
+            match self.source.next_request()? {
+                Ok(request) => {
+                    if let Some(request) = self.settle(request) {
+                        return Some(Ok(request));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn counts(&self) -> SourceCounts {
+        SourceCounts { echoes: self.dropped, ..SourceCounts::default() }.plus(self.source.counts())
+    }
+
+    fn progress(&self) -> Option<f64> {
+        self.source.progress()
+    }
+}

@@ -1,0 +1,223 @@
+//! Numbers and fields out of byte slices, without strings or allocation.
+
+use manylogs_block::{Extent, SECTOR_BYTES};
+
+use crate::error::{Fault, fault};
+
+/// Addresses from here on are malformed: byte addresses must fit 64 bits with room to add.
+pub(crate) const MAX_SECTOR: u64 = 1 << 54;
+
+/// The unit of a trace's arrival times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+impl TimeUnit {
+    /// Decimal digits of this unit that make up a nanosecond.
+    const fn digits(self) -> u32 {
+        match self {
+            Self::Seconds => 9,
+            Self::Milliseconds => 6,
+            Self::Microseconds => 3,
+            Self::Nanoseconds => 0,
+        }
+    }
+
+    /// Nanoseconds in one of this unit.
+    #[must_use]
+    pub const fn nanos(self) -> u64 {
+        10_u64.pow(self.digits())
+    }
+}
+
+/// The decimal number that is all of `field`.
+pub(crate) fn number(field: &[u8], expected: &'static str) -> Result<u64, Fault> {
+    match digits(field) {
+        (value, used) if used == field.len() && used > 0 && used < 20 => Ok(value),
+        _ => Err(fault(expected, field)),
+    }
+}
+
+/// The decimal number that is all of `field`, and fits 32 bits.
+pub(crate) fn number_u32(field: &[u8], expected: &'static str) -> Result<u32, Fault> {
+    let value = number(field, expected)?;
+    u32::try_from(value).map_err(|_| fault(expected, field))
+}
+
+/// The value of the digits that begin `field`, and how many there are; meaningful below 20 digits.
+fn digits(field: &[u8]) -> (u64, usize) {
+    let mut value = 0_u64;
+    let mut used = 0;
+    for &byte in field {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        used += 1;
+    }
+    (value, used)
+}
+
+/// The hexadecimal number that is all of `field`, with or without `0x`.
+pub(crate) fn hexadecimal(field: &[u8], expected: &'static str) -> Result<u64, Fault> {
+    let hex = field.strip_prefix(b"0x").or(field.strip_prefix(b"0X")).unwrap_or(field);
+    if hex.is_empty() || hex.len() > 16 {
+        return Err(fault(expected, field));
+    }
+    let mut value = 0_u64;
+    for &byte in hex {
+        let digit = char::from(byte).to_digit(16).ok_or_else(|| fault(expected, field))?;
+        value = value << 4 | u64::from(digit);
+    }
+    Ok(value)
+}
+
+/// A time in `unit`, with or without a fraction or an exponent, in nanoseconds.
+///
+/// Rounds to the nearest nanosecond: files written from floating point hold `.4621539998`.
+pub(crate) fn time(field: &[u8], unit: TimeUnit, expected: &'static str) -> Result<u64, Fault> {
+    let (whole, used) = digits(field);
+    if used == 0 || used >= 20 {
+        return Err(fault(expected, field));
+    }
+    let nanos = whole.checked_mul(unit.nanos()).ok_or_else(|| fault(expected, field))?;
+    match field.get(used) {
+        None => Ok(nanos),
+        Some(b'.') => match fraction(&field[used + 1..], unit) {
+            Some(fraction) => nanos.checked_add(fraction).ok_or_else(|| fault(expected, field)),
+            None => floating_time(field, unit, expected),
+        },
+        Some(_) => floating_time(field, unit, expected),
+    }
+}
+
+/// The nanoseconds of the digits behind a decimal point; `None` if there is more than digits.
+fn fraction(field: &[u8], unit: TimeUnit) -> Option<u64> {
+    let kept = unit.digits() as usize;
+    let (value, used) = digits(&field[..field.len().min(kept)]);
+    let mut rest = field[used..].iter();
+    let round_up = rest.clone().next().is_some_and(|&byte| byte >= b'5');
+    if !rest.all(u8::is_ascii_digit) {
+        return None;
+    }
+    let missing = kept.saturating_sub(used);
+    let scaled = value * 10_u64.pow(u32::try_from(missing).ok()?);
+    Some(scaled + u64::from(used == kept && round_up))
+}
+
+/// A time with an exponent, which spreadsheets write.
+#[cold]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked")]
+fn floating_time(field: &[u8], unit: TimeUnit, expected: &'static str) -> Result<u64, Fault> {
+    let text = std::str::from_utf8(field).map_err(|_| fault(expected, field))?;
+    let value: f64 = text.parse().map_err(|_| fault(expected, field))?;
+    let nanos = value * unit.nanos() as f64;
+    if !(0.0..1.8e19).contains(&nanos) {
+        return Err(fault(expected, field));
+    }
+    Ok(nanos.round() as u64)
+}
+
+/// The extent of `len` sectors from `start`, if its addresses are sane.
+pub(crate) fn sector_extent(start: u64, len: u64) -> Result<Extent, Fault> {
+    if start >= MAX_SECTOR || len >= MAX_SECTOR {
+        let found = format!("sector {start} + {len}");
+        return Err(fault("an address below 2^54 sectors", found.as_bytes()));
+    }
+    Ok(Extent::new(start, len))
+}
+
+/// The smallest extent of whole sectors that holds `len` bytes from byte `offset`.
+pub(crate) fn byte_extent(offset: u64, len: u64) -> Result<Extent, Fault> {
+    let start = offset / SECTOR_BYTES;
+    let end = offset.saturating_add(len).div_ceil(SECTOR_BYTES);
+    sector_extent(start, if len == 0 { 0 } else { end - start })
+}
+
+/// `field` without blanks, tabs and carriage returns at both ends.
+pub(crate) fn trim(field: &[u8]) -> &[u8] {
+    field.trim_ascii()
+}
+
+/// The fields of a line between single separators, trimmed.
+#[derive(Clone)]
+pub(crate) struct Separated<'a> {
+    rest: Option<&'a [u8]>,
+    separator: u8,
+}
+
+/// The comma-separated fields of `line`.
+pub(crate) fn commas(line: &[u8]) -> Separated<'_> {
+    Separated { rest: Some(line), separator: b',' }
+}
+
+impl<'a> Separated<'a> {
+    /// The next field, or the fault that `expected` is missing.
+    pub(crate) fn field(&mut self, expected: &'static str) -> Result<&'a [u8], Fault> {
+        self.next().ok_or_else(|| fault(expected, b""))
+    }
+}
+
+impl<'a> Iterator for Separated<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        if rest.first() == Some(&b'"') {
+            return Some(self.quoted(rest));
+        }
+        let end = rest.iter().position(|&byte| byte == self.separator);
+        self.rest = end.map(|end| &rest[end + 1..]);
+        Some(trim(&rest[..end.unwrap_or(rest.len())]))
+    }
+}
+
+impl<'a> Separated<'a> {
+    /// A field in quotes, which may hold separators.
+    fn quoted(&mut self, rest: &'a [u8]) -> &'a [u8] {
+        let inner = &rest[1..];
+        let close = memchr::memchr(b'"', inner).unwrap_or(inner.len());
+        let after = inner.get(close + 1..).unwrap_or(b"");
+        self.rest = memchr::memchr(self.separator, after).map(|comma| &after[comma + 1..]);
+        &inner[..close]
+    }
+}
+
+/// The fields of a line between runs of blanks and tabs.
+#[derive(Clone)]
+pub(crate) struct Blanks<'a> {
+    rest: &'a [u8],
+}
+
+/// The blank-separated fields of `line`.
+pub(crate) fn blanks(line: &[u8]) -> Blanks<'_> {
+    Blanks { rest: line }
+}
+
+impl<'a> Blanks<'a> {
+    /// The next field, or the fault that `expected` is missing.
+    pub(crate) fn field(&mut self, expected: &'static str) -> Result<&'a [u8], Fault> {
+        self.next().ok_or_else(|| fault(expected, b""))
+    }
+}
+
+impl<'a> Iterator for Blanks<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let rest = &self.rest[start..];
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        self.rest = &rest[end..];
+        Some(&rest[..end])
+    }
+}
