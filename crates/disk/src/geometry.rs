@@ -121,18 +121,30 @@ impl Geometry {
     /// Where the sector `lba` is; the last sector stands in for any behind it.
     #[must_use]
     pub fn locate(&self, lba: Lba) -> Location {
-        let (zone_index, slot) = self.slot(lba);
-        let zone = &self.zones[zone_index as usize];
-        let number = slot / zone.sectors_per_track;
-        let sector = slot % zone.sectors_per_track;
-        let track = zone.track(number, self.heads, self.skew);
+        let (zone, slot) = self.slot(lba);
+        self.locate_slot(zone, slot)
+    }
+
+    /// Zone and slot (position within the zone, slipped defects counted) of a sector.
+    #[must_use]
+    pub fn slot_of(&self, lba: Lba) -> (u32, u32) {
+        self.slot(lba)
+    }
+
+    /// Where slot number `slot` of `zone` is.
+    #[must_use]
+    pub fn locate_slot(&self, zone: u32, slot: u32) -> Location {
+        let entry = &self.zones[zone as usize];
+        let number = slot / entry.sectors_per_track;
+        let sector = slot % entry.sectors_per_track;
+        let track = entry.track(number, self.heads, self.skew);
         Location {
-            zone: zone_index,
+            zone,
             track: number,
             sector,
             cylinder: track.cylinder,
             head: track.head,
-            angle: track.start.plus(zone.turn_of(sector)),
+            angle: track.start.plus(entry.turn_of(sector)),
         }
     }
 

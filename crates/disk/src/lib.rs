@@ -4,6 +4,7 @@
 //!
 //! * [`profile`]: what a drive is, as data (TOML); every number names its source;
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
+//! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
 //! `docs/drive-model.md` says what is modelled, how well, and what is not.
@@ -14,6 +15,7 @@ pub mod profile;
 pub mod rng;
 pub mod seek;
 pub mod turn;
+pub mod validate;
 
 pub use geometry::{Geometry, Location};
 pub use mechanics::{Access, Mechanism, RandomTerms};

@@ -5,7 +5,7 @@ use manylogs_block::{Extent, Lba, Nanos, Time};
 use crate::geometry::{Geometry, Location};
 use crate::profile::Profile;
 use crate::rng::Rng;
-use crate::seek::{SeekCurve, three_point_knots};
+use crate::seek::{SeekCurve, corrected_knots, three_point_knots};
 use crate::turn::{REVOLUTION, Spindle, Turn};
 
 /// Which random terms take part; all off makes the model a function of its input.
@@ -15,13 +15,16 @@ pub struct RandomTerms {
     pub seek_jitter: bool,
     /// Now and then an access needs an extra revolution.
     pub extra_revolutions: bool,
+    /// Background work moves the heads while the drive is idle.
+    pub idle_activity: bool,
 }
 
 impl RandomTerms {
     /// As real drives behave.
-    pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true };
+    pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true, idle_activity: true };
     /// Deterministic physics only.
-    pub const OFF: Self = Self { seek_jitter: false, extra_revolutions: false };
+    pub const OFF: Self =
+        Self { seek_jitter: false, extra_revolutions: false, idle_activity: false };
 }
 
 /// The parts of one access to the medium.
@@ -65,6 +68,8 @@ pub struct Mechanism {
     jitter_ns: f64,
     /// Chance of an extra revolution, read and write.
     retry: [f64; 2],
+    /// Idle time before background work, its chance and the mean time it goes on.
+    idle: (Nanos, f64, Nanos),
     position: HeadPosition,
     /// Sector behind the last one accessed.
     next_lba: Lba,
@@ -89,6 +94,11 @@ impl Mechanism {
             write_settle: Nanos::from_secs_f64(profile.seek.write_settle_ms / 1e3),
             jitter_ns: profile.seek.jitter_ms * 1e6,
             retry: [profile.retry.read_probability, profile.retry.write_probability],
+            idle: (
+                Nanos::from_secs_f64(profile.idle.after_ms / 1e3),
+                profile.idle.away_probability,
+                Nanos::from_secs_f64(profile.idle.busy_mean_ms / 1e3),
+            ),
             position: HeadPosition::on(&start),
             next_lba: Lba(0),
             geometry,
@@ -144,6 +154,19 @@ impl Mechanism {
         let end = arrival + rotation + extra_revolutions + transfer;
         self.rest_behind(extent);
         Access { seek, rotation, extra_revolutions, transfer, end }
+    }
+
+    /// What background work did while the drive idled for `idle`: the heads may be elsewhere, and
+    /// the next command has to wait for the returned time.
+    pub fn idled(&mut self, idle: Nanos) -> Nanos {
+        let (after, probability, busy) = self.idle;
+        if !self.terms.idle_activity || idle < after || self.rng.unit() >= probability {
+            return Nanos(0);
+        }
+        let lba = Lba(self.rng.below(self.geometry.capacity_sectors()));
+        self.position = HeadPosition::on(&self.geometry.locate(lba));
+        self.next_lba = lba;
+        Nanos::from_secs_f64(busy.as_secs_f64() * self.rng.exponential())
     }
 
     /// The time to bring the head to `target`'s track and settle there.
@@ -206,15 +229,14 @@ impl HeadPosition {
     }
 }
 
-/// The knots of the seek curve: measured, or from the three published figures.
+/// The knots of the seek curve: measured and corrected, or from the three published figures.
 fn seek_knots(profile: &Profile) -> Vec<(u32, f64)> {
     let seek = &profile.seek;
     let figures = (seek.track_to_track_ms, seek.average_ms, seek.full_stroke_ms);
     if let (Some(one), Some(mean), Some(full)) = figures {
-        three_point_knots(profile.geometry.cylinders, one, mean, full)
-    } else {
-        seek.knots_ms.clone()
+        return three_point_knots(profile.geometry.cylinders, one, mean, full);
     }
+    corrected_knots(&seek.knots_ms, &seek.correction_ms)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Profile {
     pub seek: SeekTable,
     /// Rare retries.
     pub retry: RetryTable,
+    /// What the drive does on its own when idle.
+    pub idle: IdleTable,
     /// Electronics and interface.
     pub controller: ControllerTable,
     /// Command queue.
@@ -93,6 +95,9 @@ pub struct SeekTable {
     /// Measured seek time: cylinders, milliseconds.
     #[serde(default)]
     pub knots_ms: Vec<(u32, f64)>,
+    /// What to add to the measured curve: cylinders, milliseconds (may be negative).
+    #[serde(default)]
+    pub correction_ms: Vec<(u32, f64)>,
     /// Time to the next cylinder, when there is no measured curve.
     pub track_to_track_ms: Option<f64>,
     /// Mean over random pairs, when there is no measured curve.
@@ -121,6 +126,20 @@ pub struct RetryTable {
     pub source: Sources,
 }
 
+/// What the drive does on its own when idle: background scans, log upkeep, sweeps of the arm.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleTable {
+    /// Idle time after which background work may start.
+    pub after_ms: f64,
+    /// Chance that by the next command it has taken the heads to some other cylinder.
+    pub away_probability: f64,
+    /// Mean of the (exponential) time it still takes once a command has arrived.
+    pub busy_mean_ms: f64,
+    /// Sources of the numbers above.
+    pub source: Sources,
+}
+
 /// Electronics and interface.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,8 +148,9 @@ pub struct ControllerTable {
     pub read_start_us: f64,
     /// Time from the arrival of a write on an idle drive to the start of the seek.
     pub write_start_us: f64,
-    /// Time from the last sector of a read under the head to its completion at the host.
-    pub read_end_us: f64,
+    /// Time from the last sector of a read under the head to its completion at the host, for
+    /// each sector of the read.
+    pub read_end_us_per_sector: f64,
     /// Time from the last sector of a write on the medium to its completion at the host.
     pub write_end_us: f64,
     /// Service time of a request that the buffer answers, without the transfer.

@@ -82,24 +82,37 @@ pub fn three_point_knots(
     knots
 }
 
-/// The value of the curve at `distance`, in ns.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seeks are ms, >= 0")]
-fn interpolate_ns(knots: &[(u32, f64)], distance: u32) -> u32 {
-    if distance == 0 {
-        return 0;
-    }
-    let after = knots.partition_point(|knot| knot.0 < distance).max(1);
-    let pair = (knots.get(after - 1), knots.get(after).or(knots.last()));
-    let (Some(low), Some(high)) = pair else { return 0 };
-    let ms = match high.0.checked_sub(low.0) {
-        _ if distance < low.0 => low.1,
-        None | Some(0) => low.1,
-        Some(width) => {
-            let part = (f64::from(distance) - f64::from(low.0)) / f64::from(width);
+/// `knots` with a correction added that is itself linear between its own knots.
+///
+/// Returns knots for [`SeekCurve::from_knots`].
+#[must_use]
+pub fn corrected_knots(knots: &[(u32, f64)], correction: &[(u32, f64)]) -> Vec<(u32, f64)> {
+    let both = knots.iter().chain(correction).map(|knot| knot.0);
+    let mut distances: Vec<u32> = both.collect();
+    distances.sort_unstable();
+    distances.dedup();
+    let corrected = |d| (d, interpolate(knots, d) + interpolate(correction, d));
+    distances.into_iter().map(corrected).collect()
+}
+
+/// The value at `distance` of the line through `knots`, constant outside them; zero without any.
+fn interpolate(knots: &[(u32, f64)], distance: u32) -> f64 {
+    let after = knots.partition_point(|knot| knot.0 < distance);
+    match (after.checked_sub(1).map(|before| knots[before]), knots.get(after)) {
+        (Some(low), Some(high)) => {
+            let part = f64::from(distance - low.0) / f64::from(high.0 - low.0);
             low.1 + (high.1 - low.1) * part
         }
-    };
-    (ms * 1e6).round() as u32
+        (Some(edge), None) => edge.1,
+        (None, Some(edge)) => edge.1,
+        (None, None) => 0.0,
+    }
+}
+
+/// The value of the curve at `distance`, in ns; zero at distance zero.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seeks are ms, >= 0")]
+fn interpolate_ns(knots: &[(u32, f64)], distance: u32) -> u32 {
+    if distance == 0 { 0 } else { (interpolate(knots, distance) * 1e6).round() as u32 }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Spindle {
         }
     }
 
-    /// Length of a revolution, rounded to nanoseconds.
+    /// Length of a revolution, rounded down to nanoseconds.
     #[must_use]
     pub const fn period(&self) -> Nanos {
         self.duration(REVOLUTION)
@@ -81,20 +81,25 @@ impl Spindle {
         Turn((at.0.wrapping_mul(self.rate) >> 32) as u32)
     }
 
-    /// The time it takes to turn by `turns` (up to 2^16 revolutions).
+    /// The time it takes to turn by `turns` (up to 2^16 revolutions), rounded down: a chain of
+    /// transfers must not run late by its rounding errors and so miss a sector.
     #[must_use]
     pub const fn duration(&self, turns: Turns) -> Nanos {
         // Whole revolutions and the rest apart, so that the product fits 64 bits.
         let whole = (turns.0 >> 32) * self.period_q16;
         let part = ((turns.0 & 0xffff_ffff) * (self.period_q16 >> 8)) >> 24;
-        Nanos((whole + part + (1 << 15)) >> 16)
+        Nanos((whole + part) >> 16)
     }
 
     /// The time from `at` until `target` comes under the heads; zero if it just did.
     #[must_use]
     pub const fn wait(&self, at: Time, target: Turn) -> Nanos {
         let turns = self.angle(at).until(target);
-        if turns.0 > REVOLUTION.0 - ARRIVAL_SLACK.0 { Nanos(0) } else { self.duration(turns) }
+        if turns.0 > REVOLUTION.0 - ARRIVAL_SLACK.0 {
+            Nanos(0)
+        } else {
+            self.duration(turns) + Nanos(1)
+        }
     }
 }
 
@@ -116,9 +121,10 @@ mod tests {
     #[test]
     fn durations_add_up_to_the_period() {
         let spindle = Spindle::new(3995.3365);
-        assert_eq!(spindle.period(), Nanos(3_995_337));
+        assert_eq!(spindle.period(), Nanos(3_995_336));
         let quarter = spindle.duration(Turns(REVOLUTION.0 / 4));
         assert_eq!(quarter, Nanos(998_834));
+        assert!(quarter.0 * 4 <= spindle.period().0);
         assert_eq!(spindle.duration(Turns(REVOLUTION.0 * 1000)), Nanos(3_995_336_500));
     }
 
@@ -130,7 +136,7 @@ mod tests {
             let wait = spindle.wait(Time(at), target);
             let reached = spindle.angle(Time(at) + wait).as_revolutions();
             assert!((reached - 0.3).abs() < 1e-5, "reached {reached} from {at}");
-            assert!(wait <= spindle.period());
+            assert!(wait.0 <= spindle.period().0 + 1);
             assert!(spindle.wait(Time(at) + wait, target) <= Nanos(1), "must not miss it");
         }
     }
