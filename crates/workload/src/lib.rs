@@ -12,6 +12,7 @@ mod lines;
 mod merge;
 mod open;
 mod order;
+pub mod record;
 mod request;
 mod select;
 mod spread;

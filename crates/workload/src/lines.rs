@@ -122,6 +122,7 @@ pub(crate) fn plain(
     op: crate::TraceOp,
     extent: manylogs_block::Extent,
     device: u32,
-) -> Decoded {
-    Decoded::Request(TraceRequest { at: Time(at_ns), op, extent, fua: false, device })
+) -> Result<Decoded, Fault> {
+    let extent = crate::text::checked(op, extent)?;
+    Ok(Decoded::Request(TraceRequest { at: Time(at_ns), op, extent, fua: false, device }))
 }

@@ -84,7 +84,7 @@ impl Layout {
             next = next.saturating_add(end.next_multiple_of(ALIGN_SECTORS));
         }
         if next > crate::text::MAX_SECTOR {
-            let message = "the devices together exceed 2^54 sectors: choose some of them";
+            let message = "the devices together exceed 2^52 sectors: choose some of them";
             return Err(TraceError::Options(message.into()));
         }
         Ok(Self { base })

@@ -9,7 +9,7 @@ use manylogs_block::{Nanos, SECTOR_BYTES, Time};
 
 use crate::error::TraceError;
 use crate::request::{SourceCounts, TraceOp, TraceRequest, TraceSource};
-use crate::transform::window::{BusiestWindow, By, SlidingMaximum};
+use crate::transform::window::{BusiestWindows, Maxima};
 use bitmap::BlockSet;
 use sizes::Sizes;
 pub use sizes::{SizeQuantiles, SizeStats};
@@ -31,21 +31,6 @@ pub struct DeviceStats {
     pub requests: u64,
     /// The highest address touched, in bytes.
     pub end_bytes: u64,
-}
-
-/// The busiest windows of one length.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct BusiestStats {
-    /// The window's length in seconds; the trace's if that is shorter.
-    pub window_s: f64,
-    /// Most reads by count.
-    pub reads: BusiestWindow,
-    /// Most reads by bytes.
-    pub read_bytes: BusiestWindow,
-    /// Most writes by count.
-    pub writes: BusiestWindow,
-    /// Most writes by bytes.
-    pub write_bytes: BusiestWindow,
 }
 
 /// Statistics of a whole trace.
@@ -82,9 +67,9 @@ pub struct TraceStats {
     /// Requests by device number.
     pub devices: BTreeMap<u32, DeviceStats>,
     /// Busiest windows of five minutes.
-    pub busiest_5min: BusiestStats,
+    pub busiest_5min: BusiestWindows,
     /// Busiest windows of an hour.
-    pub busiest_1h: BusiestStats,
+    pub busiest_1h: BusiestWindows,
     /// What the source dropped or changed.
     pub source: SourceCounts,
 }
@@ -104,43 +89,6 @@ impl TraceStats {
             collector.add(&request?);
         }
         Ok(collector.finish(source.counts()))
-    }
-}
-
-/// The four maxima of one window length.
-struct Maxima {
-    reads: SlidingMaximum,
-    read_bytes: SlidingMaximum,
-    writes: SlidingMaximum,
-    write_bytes: SlidingMaximum,
-}
-
-impl Maxima {
-    fn new(len: Nanos) -> Self {
-        Self {
-            reads: SlidingMaximum::new(len, TraceOp::Read, By::Count),
-            read_bytes: SlidingMaximum::new(len, TraceOp::Read, By::Bytes),
-            writes: SlidingMaximum::new(len, TraceOp::Write, By::Count),
-            write_bytes: SlidingMaximum::new(len, TraceOp::Write, By::Bytes),
-        }
-    }
-
-    fn add(&mut self, request: &TraceRequest) {
-        for maximum in
-            [&mut self.reads, &mut self.read_bytes, &mut self.writes, &mut self.write_bytes]
-        {
-            maximum.add(request);
-        }
-    }
-
-    fn finish(self, len: Nanos, span: Nanos) -> BusiestStats {
-        BusiestStats {
-            window_s: len.min(span).as_secs_f64(),
-            reads: self.reads.finish(),
-            read_bytes: self.read_bytes.finish(),
-            writes: self.writes.finish(),
-            write_bytes: self.write_bytes.finish(),
-        }
     }
 }
 
@@ -199,7 +147,10 @@ impl Collector {
         match request.op {
             TraceOp::Read => self.add_read(request),
             TraceOp::Write => self.add_write(request),
-            TraceOp::Discard => self.discarded_bytes += request.extent.len.bytes(),
+            TraceOp::Discard => {
+                let bytes = request.extent.len.bytes();
+                self.discarded_bytes = self.discarded_bytes.saturating_add(bytes);
+            }
             TraceOp::WriteZeroes | TraceOp::Flush => {}
         }
     }
@@ -241,8 +192,8 @@ impl Collector {
             overwrite_percent: percent(self.overwrites, self.block_writes),
             end_bytes: self.end_bytes,
             devices: self.devices,
-            busiest_5min: self.five_minutes.finish(FIVE_MINUTES, span),
-            busiest_1h: self.hour.finish(ONE_HOUR, span),
+            busiest_5min: self.five_minutes.finish(),
+            busiest_1h: self.hour.finish(),
             source,
         }
     }

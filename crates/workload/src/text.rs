@@ -3,9 +3,12 @@
 use manylogs_block::{Extent, SECTOR_BYTES};
 
 use crate::error::{Fault, fault};
+use crate::request::TraceOp;
 
 /// Addresses from here on are malformed: byte addresses must fit 64 bits with room to add.
-pub(crate) const MAX_SECTOR: u64 = 1 << 54;
+pub(crate) const MAX_SECTOR: u64 = 1 << 52;
+/// No data request is longer (4 GiB): the kernel counts a request's bytes in 32 bits.
+const MAX_DATA_SECTORS: u64 = 1 << 23;
 
 /// The unit of a trace's arrival times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +134,17 @@ fn floating_time(field: &[u8], unit: TimeUnit, expected: &'static str) -> Result
 pub(crate) fn sector_extent(start: u64, len: u64) -> Result<Extent, Fault> {
     if start >= MAX_SECTOR || len >= MAX_SECTOR {
         let found = format!("sector {start} + {len}");
-        return Err(fault("an address below 2^54 sectors", found.as_bytes()));
+        return Err(fault("an address below 2^52 sectors", found.as_bytes()));
     }
     Ok(Extent::new(start, len))
+}
+
+/// `extent`, if a request of this kind may be as long; only discards and zeroing may exceed 4 GiB.
+pub(crate) fn checked(op: TraceOp, extent: Extent) -> Result<Extent, Fault> {
+    if op.moves_data() && extent.len.0 > MAX_DATA_SECTORS {
+        return Err(fault("a read or write of at most 4 GiB", extent.to_string().as_bytes()));
+    }
+    Ok(extent)
 }
 
 /// The smallest extent of whole sectors that holds `len` bytes from byte `offset`.

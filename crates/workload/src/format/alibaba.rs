@@ -28,6 +28,6 @@ impl LineDecoder for Alibaba {
         let length = text::number(length, expected)?;
         let (at, expected) = field("a time in microseconds as field 5")?;
         let at = text::time(at, TimeUnit::Microseconds, expected)?;
-        Ok(plain(at, op, text::byte_extent(offset, length)?, device))
+        plain(at, op, text::byte_extent(offset, length)?, device)
     }
 }

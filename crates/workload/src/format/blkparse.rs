@@ -63,7 +63,7 @@ pub(crate) fn decode_event(
     fields: &mut Blanks<'_>,
 ) -> Result<Decoded, Fault> {
     let Some(op) = rwbs.op else { return Ok(Decoded::Nothing) };
-    let extent = extent(fields)?;
+    let extent = text::checked(op, extent(fields)?)?;
     Ok(event(op, rwbs, TraceRequest { at, op, extent, fua: rwbs.fua, device }))
 }
 
@@ -80,13 +80,16 @@ fn extent(fields: &mut Blanks<'_>) -> Result<Extent, Fault> {
     let Some(sector) = fields.next().filter(|field| !field.starts_with(b"[")) else {
         return Ok(Extent::default());
     };
-    let sector = text::number(sector, "a sector number")?;
     let plus = fields.field("\"+ count\" behind the sector number")?;
     if plus != b"+" {
         return Err(fault("\"+ count\" behind the sector number", plus));
     }
     let count = fields.field("a count of sectors behind the +")?;
-    text::sector_extent(sector, text::number(count, "a count of sectors behind the +")?)
+    match text::number(count, "a count of sectors behind the +")? {
+        // Flushes may come with the sector number -1.
+        0 => Ok(Extent::default()),
+        count => text::sector_extent(text::number(sector, "a sector number")?, count),
+    }
 }
 
 /// The device number of `major,minor`.

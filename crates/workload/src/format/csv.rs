@@ -9,7 +9,7 @@ use crate::open::TimeUnit;
 use crate::request::{TraceOp, TraceRequest};
 use crate::text::{self, commas};
 
-use manylogs_block::{Extent, SECTOR_BYTES, Time};
+use manylogs_block::{SECTOR_BYTES, Time};
 
 /// What a column means.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl LineDecoder for NamedCsv {
         };
         let offset = bytes(columns.offset, "an offset")?;
         let size = bytes(columns.size, "a size")?;
-        let extent: Extent = text::byte_extent(offset, size)?;
+        let extent = text::checked(op, text::byte_extent(offset, size)?)?;
         let fua = columns.fua.and_then(|place| found[place]) == Some(b"1");
         Ok(Decoded::Request(TraceRequest { at: Time(at), op, extent, fua, device }))
     }

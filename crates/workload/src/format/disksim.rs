@@ -27,7 +27,7 @@ impl LineDecoder for DiskSim {
         let [at, device, lba, size, op] = five_numbers(line, self.unit)?;
         let op = op_of(op)?;
         let device = device_of(device)?;
-        Ok(plain(at, op, text::sector_extent(lba, size)?, device))
+        plain(at, op, text::sector_extent(lba, size)?, device)
     }
 }
 

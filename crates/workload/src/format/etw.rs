@@ -113,5 +113,5 @@ fn data_line(line: &[u8], op: TraceOp, columns: Columns) -> Result<Decoded, Faul
     const SIZE: &str = "a hexadecimal IOSize";
     let offset = text::hexadecimal(get(offset, OFFSET)?, OFFSET)?;
     let size = text::hexadecimal(get(size, SIZE)?, SIZE)?;
-    Ok(plain(at, op, text::byte_extent(offset, size)?, disk))
+    plain(at, op, text::byte_extent(offset, size)?, disk)
 }

@@ -77,7 +77,7 @@ fn request(
     const LENGTH: &str = "a length in bytes behind the offset";
     let offset = text::number(fields.field(OFFSET)?, OFFSET)?;
     let length = text::number(fields.field(LENGTH)?, LENGTH)?;
-    Ok(plain(at_ns, op, text::byte_extent(offset, length)?, device))
+    plain(at_ns, op, text::byte_extent(offset, length)?, device)
 }
 
 /// Decodes version 2.

@@ -32,7 +32,7 @@ impl LineDecoder for Fiu {
         let major = text::number_u32(major, expected)?;
         let (minor, expected) = field("a minor number as field 8")?;
         let minor = text::number_u32(minor, expected)?;
-        Ok(plain(at, op, text::sector_extent(lba, size)?, dev_number(major, minor)))
+        plain(at, op, text::sector_extent(lba, size)?, dev_number(major, minor))
     }
 }
 

@@ -50,7 +50,7 @@ impl LineDecoder for MobileCsv {
             b"R" => TraceOp::Read,
             other => return Err(fault("R or W as field 3", other)),
         };
-        Ok(plain(at, op, text::sector_extent(sector, size)?, device))
+        plain(at, op, text::sector_extent(sector, size)?, device)
     }
 }
 

@@ -35,6 +35,6 @@ impl LineDecoder for Msr {
         let offset = text::number(offset, "an offset in bytes as field 5")?;
         let size = fields.field("a size in bytes as field 6")?;
         let size = text::number(size, "a size in bytes as field 6")?;
-        Ok(plain(at, op, text::byte_extent(offset, size)?, device))
+        plain(at, op, text::byte_extent(offset, size)?, device)
     }
 }

@@ -24,6 +24,6 @@ impl LineDecoder for Replay {
         let [at, device, offset, size, op] = five_numbers(line, self.unit)?;
         let op = op_of(op)?;
         let device = device_of(device)?;
-        Ok(plain(at, op, text::byte_extent(offset, size)?, device))
+        plain(at, op, text::byte_extent(offset, size)?, device)
     }
 }

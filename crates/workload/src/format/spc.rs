@@ -30,6 +30,6 @@ impl LineDecoder for Spc {
         };
         let (at, expected) = field("a time in seconds as field 5")?;
         let at = text::time(at, TimeUnit::Seconds, expected)?;
-        Ok(plain(at, op, text::sector_extent(lba, size.0)?, asu))
+        plain(at, op, text::sector_extent(lba, size.0)?, asu)
     }
 }

@@ -30,6 +30,6 @@ impl LineDecoder for Tencent {
         };
         let (volume, expected) = field("a volume number as field 5")?;
         let volume = text::number_u32(volume, expected)?;
-        Ok(plain(at, op, text::sector_extent(offset, size)?, volume))
+        plain(at, op, text::sector_extent(offset, size)?, volume)
     }
 }

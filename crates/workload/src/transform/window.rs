@@ -19,6 +19,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// The window of `len` that a search found.
+    #[must_use]
+    pub const fn at_second(start_s: u64, len: Nanos) -> Self {
+        Self { start: Time(start_s * STEP_NS), len }
+    }
+
     /// The first instant behind the window.
     #[must_use]
     pub fn end(self) -> Time {
@@ -162,22 +168,95 @@ impl SlidingMaximum {
     }
 }
 
-/// The window of `len` with the most requests of `op`, by count or bytes.
+/// The busiest windows of one length.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct BusiestWindows {
+    /// The window's length in seconds; the trace's if that is shorter.
+    pub window_s: f64,
+    /// Most reads by count.
+    pub reads: BusiestWindow,
+    /// Most reads by bytes.
+    pub read_bytes: BusiestWindow,
+    /// Most writes by count.
+    pub writes: BusiestWindow,
+    /// Most writes by bytes.
+    pub write_bytes: BusiestWindow,
+}
+
+/// Finds the busiest windows of one length.
+#[derive(Debug)]
+pub(crate) struct Maxima {
+    len: Nanos,
+    reads: SlidingMaximum,
+    read_bytes: SlidingMaximum,
+    writes: SlidingMaximum,
+    write_bytes: SlidingMaximum,
+}
+
+impl Maxima {
+    pub(crate) fn new(len: Nanos) -> Self {
+        Self {
+            len,
+            reads: SlidingMaximum::new(len, TraceOp::Read, By::Count),
+            read_bytes: SlidingMaximum::new(len, TraceOp::Read, By::Bytes),
+            writes: SlidingMaximum::new(len, TraceOp::Write, By::Count),
+            write_bytes: SlidingMaximum::new(len, TraceOp::Write, By::Bytes),
+        }
+    }
+
+    pub(crate) fn add(&mut self, request: &TraceRequest) {
+        self.reads.add(request);
+        self.read_bytes.add(request);
+        self.writes.add(request);
+        self.write_bytes.add(request);
+    }
+
+    pub(crate) fn finish(self) -> BusiestWindows {
+        let span = self.reads.last.since(Time(0));
+        BusiestWindows {
+            window_s: self.len.min(span).as_secs_f64(),
+            reads: self.reads.finish(),
+            read_bytes: self.read_bytes.finish(),
+            writes: self.writes.finish(),
+            write_bytes: self.write_bytes.finish(),
+        }
+    }
+}
+
+/// The busiest windows of `len` for reads and writes, by count and by bytes, in one pass.
+///
+/// Windows slide in steps of a second; of equally busy ones the first counts.
 ///
 /// # Errors
 ///
 /// The first error of the source.
-pub fn busiest_window(
+pub fn busiest_windows(
     source: &mut impl TraceSource,
     len: Nanos,
-    op: TraceOp,
-    by: By,
-) -> Result<BusiestWindow, TraceError> {
-    let mut maximum = SlidingMaximum::new(len, op, by);
+) -> Result<BusiestWindows, TraceError> {
+    let mut maxima = Maxima::new(len);
     while let Some(request) = source.next_request() {
-        maximum.add(&request?);
+        maxima.add(&request?);
     }
-    Ok(maximum.finish())
+    Ok(maxima.finish())
+}
+
+/// `count` windows of `len` at random whole seconds of a trace that spans `span`.
+///
+/// Each start is drawn by itself, so windows may overlap; the same seed gives the same windows.
+#[must_use]
+pub fn random_windows(span: Nanos, len: Nanos, count: usize, seed: u64) -> Vec<Window> {
+    let starts = span.0.saturating_sub(len.0) / STEP_NS + 1;
+    let mut state = seed;
+    let mut draw = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    };
+    let windows = (0..count).map(|_| Window { start: Time(draw() % starts * STEP_NS), len });
+    windows.collect()
 }
 
 /// The part of a source inside a window, with times since the window's start.

@@ -241,7 +241,7 @@ fn decode(rest: &mut &[u8], context: &mut Context, resolution: u64) -> Result<Tr
         _ => context.end,
     };
     let len = if tag & tag::SAME_LEN == 0 { varint(rest)? } else { context.len };
-    let extent = text::sector_extent(start, len)?;
+    let extent = text::checked(op, text::sector_extent(start, len)?)?;
     context.end = extent.end().0;
     context.len = len;
     Ok(TraceRequest { at, op, extent, fua, device })

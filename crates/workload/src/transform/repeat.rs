@@ -1,0 +1,214 @@
+//! A trace several times over.
+
+use manylogs_block::{Extent, Nanos, Time};
+
+use crate::error::TraceError;
+use crate::request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
+
+/// Traces of up to so many requests are kept in memory (48 MB) instead of being read again.
+const MAX_CACHED: usize = 2_000_000;
+
+/// A request in 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    at: u64,
+    /// Start in the low 56 bits, then the operation, then the FUA flag.
+    start_op_fua: u64,
+    len: u32,
+    device: u32,
+}
+
+const START_BITS: u32 = 56;
+const FUA_BIT: u32 = 63;
+const _: () = assert!(size_of::<Packed>() == 24, "the memory bound above counts on it");
+
+impl Packed {
+    /// The request packed; `None` if an address or length is too large for that.
+    fn pack(request: &TraceRequest) -> Option<Self> {
+        let start = request.extent.start.0;
+        let fua = u64::from(request.fua) << FUA_BIT;
+        let op = (request.op as u64) << START_BITS;
+        let len = u32::try_from(request.extent.len.0).ok()?;
+        (start >> START_BITS == 0).then_some(Self {
+            at: request.at.0,
+            start_op_fua: start | op | fua,
+            len,
+            device: request.device,
+        })
+    }
+
+    fn unpack(self) -> TraceRequest {
+        let start = self.start_op_fua & ((1 << START_BITS) - 1);
+        let op = match self.start_op_fua >> START_BITS & 0b111 {
+            0 => TraceOp::Read,
+            1 => TraceOp::Write,
+            2 => TraceOp::Discard,
+            3 => TraceOp::WriteZeroes,
+            _ => TraceOp::Flush,
+        };
+        TraceRequest {
+            at: Time(self.at),
+            op,
+            extent: Extent::new(start, u64::from(self.len)),
+            fua: self.start_op_fua >> FUA_BIT == 1,
+            device: self.device,
+        }
+    }
+}
+
+/// Where requests of the current pass come from.
+enum Pass {
+    /// From the source, which is being cached meanwhile if it is small enough.
+    Reading(BoxedSource),
+    /// From the cache, at this index.
+    Cached(usize),
+    Done,
+}
+
+/// A trace repeated: each pass begins one mean gap after the last request of the one before.
+///
+/// Small traces (up to 2 million requests) are decoded once and kept in memory; larger ones
+/// are opened again for each pass.
+pub struct Repeat<F> {
+    reopen: F,
+    passes_left: u64,
+    pass: Pass,
+    cache: Option<Vec<Packed>>,
+    /// Requests of the current pass so far, and the last one's time within it.
+    in_pass: (u64, Time),
+    shift: Nanos,
+    counts: SourceCounts,
+    passes: u64,
+}
+
+impl<F> std::fmt::Debug for Repeat<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { passes_left, passes, shift, .. } = self;
+        f.debug_struct("Repeat")
+            .field("passes", passes)
+            .field("passes_left", passes_left)
+            .field("shift", shift)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> Repeat<F>
+where
+    F: FnMut() -> Result<BoxedSource, TraceError>,
+{
+    /// Repeats `times` times what `reopen` opens.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened.
+    pub fn new(mut reopen: F, times: u64) -> Result<Self, TraceError> {
+        let pass = if times == 0 { Pass::Done } else { Pass::Reading(reopen()?) };
+        Ok(Self {
+            reopen,
+            passes_left: times.saturating_sub(1),
+            pass,
+            cache: (times > 1).then(Vec::new),
+            in_pass: (0, Time(0)),
+            shift: Nanos(0),
+            counts: SourceCounts::default(),
+            passes: times,
+        })
+    }
+
+    /// Remembers `request`, or gives the cache up if the trace is too long for it.
+    fn remember(&mut self, request: &TraceRequest) {
+        let Some(cache) = &mut self.cache else { return };
+        match Packed::pack(request) {
+            Some(packed) if cache.len() < MAX_CACHED => cache.push(packed),
+            _ => self.cache = None,
+        }
+    }
+
+    /// Begins the next pass, if there is one to begin.
+    fn next_pass(&mut self) -> Result<(), TraceError> {
+        let (requests, last) = self.in_pass;
+        if let Pass::Reading(source) = &self.pass {
+            self.counts = self.counts.plus(source.counts());
+        }
+        self.pass = Pass::Done;
+        if self.passes_left == 0 || requests == 0 {
+            return Ok(());
+        }
+        self.passes_left -= 1;
+        let mean_gap = (last.0 / (requests - 1).max(1)).max(1);
+        self.shift += Nanos(last.0.saturating_add(mean_gap));
+        self.in_pass = (0, Time(0));
+        self.pass = match &self.cache {
+            Some(_) => Pass::Cached(0),
+            None => Pass::Reading((self.reopen)()?),
+        };
+        Ok(())
+    }
+
+    /// The next request of the current pass, on the pass's own clock.
+    fn next_in_pass(&mut self) -> Option<Result<TraceRequest, TraceError>> {
+        match &mut self.pass {
+            Pass::Cached(index) => {
+                let packed = *self.cache.as_ref()?.get(*index)?;
+                *index += 1;
+                Some(Ok(packed.unpack()))
+            }
+            Pass::Reading(source) => {
+                let next = source.next_request()?;
+                if let Ok(request) = &next {
+                    let request = *request;
+                    self.remember(&request);
+                }
+                Some(next)
+            }
+            Pass::Done => None,
+        }
+    }
+}
+
+impl<F> TraceSource for Repeat<F>
+where
+    F: FnMut() -> Result<BoxedSource, TraceError>,
+{
+    fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>> {
+        loop {
+            match self.next_in_pass() {
+                Some(Ok(mut request)) => {
+                    self.in_pass = (self.in_pass.0 + 1, request.at);
+                    request.at = request.at + self.shift;
+                    return Some(Ok(request));
+                }
+                Some(Err(error)) => {
+                    self.pass = Pass::Done;
+                    return Some(Err(error));
+                }
+                None if matches!(self.pass, Pass::Done) => return None,
+                None => {
+                    if let Err(error) = self.next_pass() {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn counts(&self) -> SourceCounts {
+        match &self.pass {
+            Pass::Reading(source) => self.counts.plus(source.counts()),
+            Pass::Cached(_) | Pass::Done => self.counts,
+        }
+    }
+
+    fn progress(&self) -> Option<f64> {
+        let begun = self.passes - self.passes_left;
+        let within = match &self.pass {
+            Pass::Reading(source) => source.progress()?,
+            Pass::Cached(index) => {
+                let cached = self.cache.as_ref().map_or(0, Vec::len);
+                *index as f64 / cached.max(1) as f64
+            }
+            Pass::Done => 1.0,
+        };
+        Some((begun.saturating_sub(1) as f64 + within) / self.passes.max(1) as f64)
+    }
+}

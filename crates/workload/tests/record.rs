@@ -1,0 +1,134 @@
+//! Records a real loop device while dd writes and reads it: needs root, losetup and tracefs.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use manylogs_block::Extent;
+use manylogs_workload::record::{RecordError, RecordOptions, record};
+use manylogs_workload::{
+    BlockEvent, OpenOptions, TraceOp, TraceRequest, TraceSource, open, read_info,
+};
+
+/// A loop device over a temporary file, detached when dropped.
+struct Loop {
+    device: PathBuf,
+    _file: tempfile::NamedTempFile,
+}
+
+impl Loop {
+    fn attach(bytes: u64) -> Option<Self> {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").ok()?;
+        file.as_file().set_len(bytes).ok()?;
+        let output =
+            Command::new("losetup").args(["-f", "--show"]).arg(file.path()).output().ok()?;
+        let device = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        output.status.success().then_some(Self { device, _file: file })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
+}
+
+fn run(command: &str) {
+    let status = Command::new("sh").args(["-ec", command]).status().unwrap();
+    assert!(status.success(), "{command}");
+}
+
+fn requests(path: &Path) -> Vec<TraceRequest> {
+    let mut source = open(path, &OpenOptions::default()).unwrap();
+    std::iter::from_fn(|| source.next_request()).map(Result::unwrap).collect()
+}
+
+/// Records `device` while `load` runs on it; `None` if this machine cannot.
+fn recorded(device: &Path, event: BlockEvent, load: &str) -> Option<Vec<TraceRequest>> {
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let stop = AtomicBool::new(false);
+    let options = RecordOptions { event, ..RecordOptions::default() };
+    let summary = std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| {
+            let file = File::create(out.path()).unwrap();
+            record(device, &options, file, &stop, &mut |_| {})
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        run(load);
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        recorder.join().unwrap()
+    });
+    match summary {
+        Err(error @ (RecordError::NotRoot { .. } | RecordError::NoTracefs { .. })) => {
+            println!("skipped: {error}");
+            return None;
+        }
+        other => {
+            let summary = other.unwrap();
+            assert_eq!((summary.lost, summary.unreadable), (0, 0), "{summary:?}");
+        }
+    }
+    let info = read_info(out.path()).unwrap();
+    assert_eq!(info.device, device.display().to_string());
+    assert_eq!(info.sectors, 64 << 11);
+    let left = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap().flatten();
+    let ours = format!("manylogs-{}-", std::process::id());
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours));
+    assert!(left.count() <= 1, "the instance is removed (another test may have one)");
+    Some(requests(out.path()))
+}
+
+#[test]
+fn every_direct_request_is_recorded_once() {
+    let Some(device) = Loop::attach(64 << 20) else {
+        println!("skipped: no loop device (needs root and losetup)");
+        return;
+    };
+    let path = device.device.display();
+    let load = format!(
+        "dd if=/dev/zero of={path} bs=4k count=500 seek=16 oflag=direct status=none
+         dd if={path} of=/dev/null bs=44k count=100 iflag=direct status=none
+         dd if=/dev/zero of={path} bs=8k count=20 oflag=direct,dsync status=none
+         blkdiscard -o 1048576 -l 2097152 {path}
+         blkdiscard -z -o 4194304 -l 1048576 {path}"
+    );
+    for event in [BlockEvent::Queue, BlockEvent::Issue] {
+        let Some(requests) = recorded(&device.device, event, &load) else { return };
+        let of = |op: TraceOp, sectors: u64| {
+            let alike = |r: &&TraceRequest| r.op == op && r.extent.len.0 == sectors;
+            requests.iter().filter(alike).count()
+        };
+        assert_eq!(of(TraceOp::Write, 8), 500, "{event:?}");
+        assert_eq!(of(TraceOp::Write, 16), 20, "{event:?}");
+        // Probing by udev and the page cache reads too, but in powers of two.
+        assert_eq!(of(TraceOp::Read, 88), 100, "{event:?}");
+        let discards: Vec<Extent> =
+            requests.iter().filter(|r| r.op == TraceOp::Discard).map(|r| r.extent).collect();
+        assert_eq!(discards, [Extent::new(2048, 4096)], "{event:?}");
+        let zeroed = requests.iter().filter(|r| r.op == TraceOp::WriteZeroes);
+        println!("{event:?}: {} requests, {} write-zeroes", requests.len(), zeroed.count());
+        let flushes = requests.iter().filter(|r| r.op == TraceOp::Flush).count();
+        let fua = requests.iter().filter(|r| r.fua).count();
+        println!("{event:?}: {flushes} flushes, {fua} with FUA");
+        assert!(flushes + fua >= 20, "each synchronous write flushes or carries FUA");
+        let writes: Vec<Extent> = requests
+            .iter()
+            .filter(|r| r.op == TraceOp::Write && r.extent.len.0 == 8)
+            .map(|r| r.extent)
+            .collect();
+        let expected: Vec<Extent> = (16..516).map(|block| Extent::new(block * 8, 8)).collect();
+        assert_eq!(writes, expected, "in order and at their addresses");
+    }
+}
+
+#[test]
+fn a_file_is_no_block_device() {
+    let stop = AtomicBool::new(true);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let result = record(file.path(), &RecordOptions::default(), Vec::new(), &stop, &mut |_| {});
+    let message = result.unwrap_err().to_string();
+    assert!(message.contains("not a block device"), "{message}");
+}
