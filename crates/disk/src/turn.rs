@@ -98,7 +98,7 @@ impl Spindle {
         if turns.0 > REVOLUTION.0 - ARRIVAL_SLACK.0 {
             Nanos(0)
         } else {
-            self.duration(turns) + Nanos(1)
+            Nanos(self.duration(turns).0 + 1)
         }
     }
 }
