@@ -232,3 +232,59 @@ impl<'a> Iterator for Blanks<'a> {
         Some(&rest[..end])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(text: &str) -> Option<u64> {
+        time(text.as_bytes(), TimeUnit::Seconds, "a time").ok()
+    }
+
+    #[test]
+    fn times_are_rounded_to_nanoseconds() {
+        assert_eq!(seconds("12"), Some(12_000_000_000));
+        assert_eq!(seconds("12."), Some(12_000_000_000));
+        assert_eq!(seconds("0.000001"), Some(1000));
+        assert_eq!(seconds("1200487.4621539998"), Some(1_200_487_462_154_000));
+        assert_eq!(seconds("1.9999999999"), Some(2_000_000_000));
+        assert_eq!(seconds("1e3"), Some(1_000_000_000_000));
+        assert_eq!(seconds("1.5e0"), Some(1_500_000_000));
+        for bad in ["", ".", "-1", "x", "1x", "1.x", "99999999999999999999", "1e99", "nan"] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+        let nanos = |text: &str| time(text.as_bytes(), TimeUnit::Nanoseconds, "a time").ok();
+        assert_eq!(nanos("26214000"), Some(26_214_000));
+        assert_eq!(nanos("1.6"), Some(2));
+    }
+
+    #[test]
+    fn numbers_are_whole_fields() {
+        let parse = |text: &str| number(text.as_bytes(), "a number").ok();
+        assert_eq!(parse("128166372003061629"), Some(128_166_372_003_061_629));
+        for bad in ["", "1 ", "+1", "1.0", "99999999999999999999"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        let hex = |text: &str| hexadecimal(text.as_bytes(), "a number").ok();
+        assert_eq!(hex("0x1F"), Some(31));
+        assert_eq!(hex("ffffffffffffffff"), Some(u64::MAX));
+        assert_eq!(hex("0x"), None);
+        assert_eq!(hex("11111111111111111"), None);
+    }
+
+    #[test]
+    fn byte_ranges_cover_whole_sectors() {
+        assert_eq!(byte_extent(1023, 2).ok(), Some(Extent::new(1, 2)));
+        assert_eq!(byte_extent(1024, 512).ok(), Some(Extent::new(2, 1)));
+        assert_eq!(byte_extent(1024, 0).ok(), Some(Extent::new(2, 0)));
+        assert!(byte_extent(u64::MAX, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn quotes_hold_separators() {
+        let fields: Vec<&[u8]> = commas(br#"a, "b,c" ,"d,e",f"#).collect();
+        assert_eq!(fields, [&b"a"[..], b"\"b", b"c\"", b"d,e", b"f"]);
+        assert_eq!(commas(b"a,,").count(), 3);
+        assert_eq!(blanks(b"  a \t b ").count(), 2);
+    }
+}

@@ -108,8 +108,12 @@ fn every_direct_request_is_recorded_once() {
         let discards: Vec<Extent> =
             requests.iter().filter(|r| r.op == TraceOp::Discard).map(|r| r.extent).collect();
         assert_eq!(discards, [Extent::new(2048, 4096)], "{event:?}");
-        let zeroed = requests.iter().filter(|r| r.op == TraceOp::WriteZeroes);
-        println!("{event:?}: {} requests, {} write-zeroes", requests.len(), zeroed.count());
+        println!("{event:?}: {} requests", requests.len());
+        if event == BlockEvent::Queue {
+            // A loop device whose file system cannot zero a range gets writes instead.
+            let zeroed = requests.iter().filter(|r| r.op == TraceOp::WriteZeroes);
+            println!("{event:?}: {} write-zeroes", zeroed.count());
+        }
         let flushes = requests.iter().filter(|r| r.op == TraceOp::Flush).count();
         let fua = requests.iter().filter(|r| r.fua).count();
         println!("{event:?}: {flushes} flushes, {fua} with FUA");

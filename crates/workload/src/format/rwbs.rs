@@ -28,9 +28,37 @@ impl Rwbs {
             [b'R', flags @ ..] => (Some(TraceOp::Read), flags),
             // A flush request of its own prints FF: the first letter was the pre-flush.
             [b'F', flags @ ..] => (Some(TraceOp::Flush), flags),
-            [] | [b'N', ..] if pre_flush => (Some(TraceOp::Flush), rest),
+            [] if pre_flush => (Some(TraceOp::Flush), rest),
+            // The kernel knows no letter for write-zeroes and prints that of "other" operations.
+            [b'N', flags @ ..] => (Some(TraceOp::WriteZeroes), flags),
             flags => (None, flags),
         };
         Self { op, pre_flush, fua: flags.contains(&b'F') }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_told_apart_by_their_place() {
+        let parse = |letters: &str| {
+            let rwbs = Rwbs::parse(letters.as_bytes());
+            (rwbs.op, rwbs.pre_flush, rwbs.fua)
+        };
+        assert_eq!(parse("R"), (Some(TraceOp::Read), false, false));
+        assert_eq!(parse("RAM"), (Some(TraceOp::Read), false, false));
+        assert_eq!(parse("WS"), (Some(TraceOp::Write), false, false));
+        assert_eq!(parse("WFS"), (Some(TraceOp::Write), false, true));
+        assert_eq!(parse("FWFSM"), (Some(TraceOp::Write), true, true));
+        assert_eq!(parse("FF"), (Some(TraceOp::Flush), true, false));
+        assert_eq!(parse("F"), (Some(TraceOp::Flush), true, false));
+        assert_eq!(parse("DS"), (Some(TraceOp::Discard), false, false));
+        assert_eq!(parse("DES"), (Some(TraceOp::Discard), false, false));
+        assert_eq!(parse("NS"), (Some(TraceOp::WriteZeroes), false, false));
+        assert_eq!(parse("WZS"), (Some(TraceOp::WriteZeroes), false, false));
+        assert_eq!(parse("ZR"), (None, false, false));
+        assert_eq!(parse(""), (None, false, false));
     }
 }
