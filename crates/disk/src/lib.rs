@@ -4,19 +4,27 @@
 //!
 //! * [`profile`]: what a drive is, as data (TOML); every number names its source;
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
+//! * [`drive`]: command queue, read-ahead and write cache on top, with [`queue`];
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
 //! `docs/drive-model.md` says what is modelled, how well, and what is not.
 
+mod cache;
+pub mod command;
+pub mod drive;
 pub mod geometry;
 pub mod mechanics;
 pub mod profile;
+pub mod queue;
 pub mod rng;
 pub mod seek;
 pub mod turn;
 pub mod validate;
 
+pub use command::{Command, Completion, Counters, Event, Kind};
+pub use drive::{Drive, Options, QueueFull};
 pub use geometry::{Geometry, Location};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
+pub use queue::Policy;

@@ -15,16 +15,13 @@ pub struct RandomTerms {
     pub seek_jitter: bool,
     /// Now and then an access needs an extra revolution.
     pub extra_revolutions: bool,
-    /// Background work moves the heads while the drive is idle.
-    pub idle_activity: bool,
 }
 
 impl RandomTerms {
     /// As real drives behave.
-    pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true, idle_activity: true };
+    pub const ON: Self = Self { seek_jitter: true, extra_revolutions: true };
     /// Deterministic physics only.
-    pub const OFF: Self =
-        Self { seek_jitter: false, extra_revolutions: false, idle_activity: false };
+    pub const OFF: Self = Self { seek_jitter: false, extra_revolutions: false };
 }
 
 /// The parts of one access to the medium.
@@ -68,8 +65,6 @@ pub struct Mechanism {
     jitter_ns: f64,
     /// Chance of an extra revolution, read and write.
     retry: [f64; 2],
-    /// Idle time before background work, its chance and the mean time it goes on.
-    idle: (Nanos, f64, Nanos),
     position: HeadPosition,
     /// Sector behind the last one accessed.
     next_lba: Lba,
@@ -94,11 +89,6 @@ impl Mechanism {
             write_settle: Nanos::from_secs_f64(profile.seek.write_settle_ms / 1e3),
             jitter_ns: profile.seek.jitter_ms * 1e6,
             retry: [profile.retry.read_probability, profile.retry.write_probability],
-            idle: (
-                Nanos::from_secs_f64(profile.idle.after_ms / 1e3),
-                profile.idle.away_probability,
-                Nanos::from_secs_f64(profile.idle.busy_mean_ms / 1e3),
-            ),
             position: HeadPosition::on(&start),
             next_lba: Lba(0),
             geometry,
@@ -156,17 +146,9 @@ impl Mechanism {
         Access { seek, rotation, extra_revolutions, transfer, end }
     }
 
-    /// What background work did while the drive idled for `idle`: the heads may be elsewhere, and
-    /// the next command has to wait for the returned time.
-    pub fn idled(&mut self, idle: Nanos) -> Nanos {
-        let (after, probability, busy) = self.idle;
-        if !self.terms.idle_activity || idle < after || self.rng.unit() >= probability {
-            return Nanos(0);
-        }
-        let lba = Lba(self.rng.below(self.geometry.capacity_sectors()));
-        self.position = HeadPosition::on(&self.geometry.locate(lba));
-        self.next_lba = lba;
-        Nanos::from_secs_f64(busy.as_secs_f64() * self.rng.exponential())
+    /// The head has read on, by itself, up to `lba`.
+    pub(crate) fn passed(&mut self, lba: Lba) {
+        self.rest_behind(Extent::new(lba.0.saturating_sub(1), 1));
     }
 
     /// The time to bring the head to `target`'s track and settle there.

@@ -126,16 +126,15 @@ pub struct RetryTable {
     pub source: Sources,
 }
 
-/// What the drive does on its own when idle: background scans, log upkeep, sweeps of the arm.
+/// What the drive does on its own when idle: it reads recent writes back to verify them (idle read
+/// after write).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleTable {
-    /// Idle time after which background work may start.
-    pub after_ms: f64,
-    /// Chance that by the next command it has taken the heads to some other cylinder.
-    pub away_probability: f64,
-    /// Mean of the (exponential) time it still takes once a command has arrived.
-    pub busy_mean_ms: f64,
+    /// Idle time after which verifying begins.
+    pub verify_after_ms: f64,
+    /// Writes remembered for it, the oldest forgotten first; zero if the drive does not do it.
+    pub verify_writes_max: u32,
     /// Sources of the numbers above.
     pub source: Sources,
 }

@@ -31,11 +31,6 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// A number with mean 1, exponentially distributed.
-    pub fn exponential(&mut self) -> f64 {
-        -(1.0 - self.unit()).ln()
-    }
-
     /// A number with mean 0 and variance 1, bell-shaped, within +-3.5 (a sum of four uniforms,
     /// which is near enough to a normal for jitter and bounded, as mechanics are).
     pub fn bell(&mut self) -> f64 {

@@ -84,9 +84,8 @@ fn scalars(check: &Check<'_>, p: &Profile) -> Result<(), ProfileError> {
     check.within(p.seek.jitter_ms, 0.0, 1.0, "seek.jitter_ms")?;
     check.within(p.retry.read_probability, 0.0, 0.5, "retry.read_probability")?;
     check.within(p.retry.write_probability, 0.0, 0.5, "retry.write_probability")?;
-    check.within(p.idle.after_ms, 0.0, 1e9, "idle.after_ms")?;
-    check.within(p.idle.away_probability, 0.0, 1.0, "idle.away_probability")?;
-    check.within(p.idle.busy_mean_ms, 0.0, 1e4, "idle.busy_mean_ms")?;
+    check.within(p.idle.verify_after_ms, 0.0, 1e9, "idle.verify_after_ms")?;
+    check.within(f64::from(p.idle.verify_writes_max), 0.0, 1e5, "idle.verify_writes_max")?;
     let c = &p.controller;
     check.within(c.read_start_us, 0.0, 1e5, "controller.read_start_us")?;
     check.within(c.write_start_us, 0.0, 1e5, "controller.write_start_us")?;

@@ -1,0 +1,178 @@
+//! Read-ahead: after a read the drive goes on reading, until something else comes up.
+//!
+//! Nothing is simulated while it does: a segment remembers where and when the reading went on, and
+//! what has passed the head by some moment is computed when somebody asks.
+
+use manylogs_block::{Extent, Lba, Time};
+
+use crate::geometry::Location;
+use crate::mechanics::Mechanism;
+
+/// How the buffer can help with a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// All of it is there.
+    Buffered,
+    /// The drive is reading it anyway and will have it at this time.
+    Streams(Time),
+    /// The drive has read up to here and waits behind the last sector it read.
+    Resume(Lba),
+    /// Nothing of use.
+    Miss,
+}
+
+/// One segment: what was read, and how the reading went on.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// First sector held.
+    begin: u64,
+    /// From here on sectors were read ahead ...
+    from: u64,
+    place: Location,
+    /// ... beginning at this time ...
+    since: Time,
+    /// ... until then at the latest ...
+    until: Time,
+    /// ... and up to, not including, this sector.
+    limit: u64,
+    used: u64,
+}
+
+/// The segments of a drive.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadCache {
+    segments: Vec<Segment>,
+    segments_max: usize,
+    ahead: u64,
+    /// The segment that the head is reading into.
+    active: Option<usize>,
+    uses: u64,
+}
+
+impl ReadCache {
+    /// `segments_max` segments that read `ahead` sectors ahead; none of either turns it off.
+    pub(crate) fn new(segments_max: usize, ahead: u64) -> Self {
+        let segments_max = if ahead == 0 { 0 } else { segments_max };
+        let segments = Vec::with_capacity(segments_max);
+        Self { segments, segments_max, ahead, active: None, uses: 0 }
+    }
+
+    /// What the buffer can do for a read of `extent` at `now`; and the segment concerned.
+    pub(crate) fn plan(&self, now: Time, extent: Extent, mechanism: &Mechanism) -> (Plan, usize) {
+        let (start, end) = (extent.start.0, extent.end().0);
+        let holds = |s: &Segment| s.begin <= start && start <= s.limit && s.limit > s.begin;
+        let Some(index) = self.segments.iter().position(holds) else { return (Plan::Miss, 0) };
+        let segment = &self.segments[index];
+        let streaming = self.active == Some(index);
+        let read_until = |lba: u64| segment.time_of(lba, mechanism);
+        if end <= segment.limit && read_until(end) <= now.min(segment.until) {
+            return (Plan::Buffered, index);
+        }
+        if !streaming {
+            return (Plan::Miss, 0);
+        }
+        let stopped = read_until(segment.limit) <= now;
+        let patience = now + mechanism.spindle().period();
+        match (stopped, read_until(start) <= patience) {
+            (true, _) => (Plan::Resume(Lba(start.max(segment.limit))), index),
+            (false, true) => (Plan::Streams(read_until(end)), index),
+            (false, false) => (Plan::Miss, 0),
+        }
+    }
+
+    /// A read of `extent` was answered from segment `index` at `now`: the window moves on, and
+    /// the head, should it have stopped at the window's end, reads on.
+    pub(crate) fn slide(&mut self, index: usize, now: Time, extent: Extent, m: &Mechanism) {
+        self.uses += 1;
+        let streaming = self.active == Some(index);
+        let segment = &mut self.segments[index];
+        segment.used = self.uses;
+        if !streaming {
+            return;
+        }
+        let (end, capacity) = (extent.end().0, m.geometry().capacity_sectors());
+        let limit = segment.limit.max((end + self.ahead).min(capacity));
+        let stopped_at = segment.time_of(segment.limit, m);
+        if limit > segment.limit && stopped_at <= now {
+            let place = m.geometry().locate(Lba(segment.limit));
+            let wait = m.spindle().wait(now, place.angle);
+            *segment = Segment { from: segment.limit, place, since: now + wait, ..*segment };
+        } else if end > segment.from && end < capacity {
+            let since = segment.time_of(end, m);
+            let place = m.geometry().locate(Lba(end));
+            *segment = Segment { from: end, place, since, ..*segment };
+        }
+        segment.limit = limit;
+        segment.begin = segment.begin.max(end.saturating_sub(self.ahead));
+    }
+
+    /// A read of `extent` from the medium ended at `at`: from there the drive reads ahead.
+    pub(crate) fn start(&mut self, at: Time, extent: Extent, mechanism: &Mechanism) {
+        self.active = None;
+        let (end, capacity) = (extent.end().0, mechanism.geometry().capacity_sectors());
+        if self.segments_max == 0 || end >= capacity {
+            return;
+        }
+        self.uses += 1;
+        let begin = extent.start.0.max(end.saturating_sub(self.ahead));
+        let segment = Segment {
+            begin,
+            from: end,
+            place: mechanism.geometry().locate(Lba(end)),
+            since: at,
+            until: Time(u64::MAX),
+            limit: (end + self.ahead).min(capacity),
+            used: self.uses,
+        };
+        let index = self.victim(begin, end);
+        if index == self.segments.len() {
+            self.segments.push(segment);
+        } else {
+            self.segments[index] = segment;
+        }
+        self.active = Some(index);
+    }
+
+    /// The head leaves at `at`: read-ahead ends.
+    pub(crate) fn interrupt(&mut self, at: Time) {
+        if let Some(index) = self.active.take() {
+            self.segments[index].until = at;
+        }
+    }
+
+    /// A write makes what is held of `extent` stale.
+    pub(crate) fn invalidate(&mut self, extent: Extent) {
+        for segment in &mut self.segments {
+            if segment.begin < extent.end().0 && extent.start.0 < segment.limit {
+                segment.limit = segment.begin.max(extent.start.0);
+            }
+        }
+    }
+
+    /// The segment to overwrite: one that holds the same sectors, a new one, the least recently
+    /// used one.
+    fn victim(&self, begin: u64, end: u64) -> usize {
+        let mut oldest = (u64::MAX, 0);
+        for (index, segment) in self.segments.iter().enumerate() {
+            if segment.begin <= end && begin <= segment.limit {
+                return index;
+            }
+            if segment.used < oldest.0 {
+                oldest = (segment.used, index);
+            }
+        }
+        if self.segments.len() < self.segments_max { self.segments.len() } else { oldest.1 }
+    }
+}
+
+impl Segment {
+    /// When everything before `lba` has been read, if the drive keeps reading.
+    fn time_of(&self, lba: u64, mechanism: &Mechanism) -> Time {
+        let ahead = Extent::between(Lba(self.from), Lba(lba));
+        if ahead.is_empty() {
+            return self.since;
+        }
+        let turns = mechanism.geometry().transfer(&self.place, ahead);
+        self.since + mechanism.spindle().duration(turns)
+    }
+}

@@ -1,0 +1,90 @@
+//! What a host says to a drive and what it hears back.
+
+use manylogs_block::{Extent, Nanos, Time};
+
+use crate::mechanics::Access;
+
+/// What a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Read the extent.
+    Read,
+    /// Write the extent.
+    Write {
+        /// Forced unit access: acknowledged only once it is on the medium.
+        fua: bool,
+    },
+    /// Bring every write acknowledged before to the medium; the extent is ignored.
+    Flush,
+}
+
+/// A command to the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Chosen by the host; returned with everything the drive says about the command.
+    pub tag: u64,
+    /// What to do.
+    pub kind: Kind,
+    /// Where to do it.
+    pub extent: Extent,
+}
+
+/// The end of a command, as the host sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The command's tag.
+    pub tag: u64,
+    /// When the host hears of it.
+    pub at: Time,
+    /// Whether the data is on the medium; false for a write that is only in the volatile cache
+    /// (an [`Event::OnMedium`] with its tag follows).
+    pub durable: bool,
+    /// Whether the buffer answered, without waiting for the medium.
+    pub buffered: bool,
+    /// From the arrival of the command until the mechanism turned to it.
+    pub waited: Nanos,
+    /// What the mechanism did; zeroes when the buffer answered.
+    pub access: Access,
+}
+
+/// Something that a drive reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A command has completed.
+    Completed(Completion),
+    /// A cached write, acknowledged before, is now on the medium (or a newer write over all of it
+    /// is).
+    OnMedium {
+        /// The tag of the write.
+        tag: u64,
+        /// When its last sector was written.
+        at: Time,
+    },
+}
+
+/// What a drive has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads completed or under way.
+    pub reads: u64,
+    /// Writes completed or under way.
+    pub writes: u64,
+    /// Flushes received.
+    pub flushes: u64,
+    /// Reads that the buffer answered at once.
+    pub read_hits: u64,
+    /// Reads that went on with what the drive was reading anyway.
+    pub streamed_reads: u64,
+    /// Writes acknowledged from the cache.
+    pub cached_writes: u64,
+    /// Accesses that brought cached writes to the medium.
+    pub destages: u64,
+    /// Retries that cost a revolution.
+    pub extra_revolutions: u64,
+    /// Writes read back in idle time.
+    pub verified: u64,
+    /// Most commands that were queued at a time.
+    pub queued_max: u64,
+    /// Time the mechanism spent on commands and destaging (read-ahead not counted).
+    pub busy: Nanos,
+}

@@ -1,0 +1,312 @@
+//! A drive: command queue, buffer and mechanism as one state machine without a clock of its own.
+//!
+//! The caller submits commands, asks when something will happen next, and lets the drive advance
+//! to a time it chooses:
+//!
+//! ```
+//! use manylogs_block::{Extent, Time};
+//! use manylogs_disk::{Command, Drive, Event, Kind, Options, profile};
+//!
+//! let profile = profile::find("cheetah-15k5").unwrap().unwrap();
+//! let mut drive = Drive::new(&profile, &Options::of(&profile));
+//! let read = Command { tag: 1, kind: Kind::Read, extent: Extent::new(1_000_000, 8) };
+//! drive.submit(Time(0), read).unwrap();
+//! while let Some(at) = drive.next_event() {
+//!     drive.advance(at, &mut |event| println!("{event:?}"));
+//! }
+//! ```
+
+mod dispatch;
+mod idle;
+mod options;
+mod pending;
+
+use std::collections::VecDeque;
+
+use manylogs_block::{Extent, Nanos, SECTOR_BYTES, Sectors, Time};
+
+use crate::cache::read::{Plan, ReadCache};
+use crate::cache::write::WriteCache;
+use crate::command::{Command, Completion, Counters, Event, Kind};
+use crate::mechanics::{Access, HeadPosition, Mechanism};
+use crate::profile::Profile;
+use crate::queue::{CommandQueue, Waiting};
+
+pub use options::Options;
+use pending::{Pending, PendingEvents};
+
+/// The queue is full: the host has to keep the command until one has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the drive's queue is full")]
+pub struct QueueFull(pub Command);
+
+/// A modelled drive.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    mechanism: Mechanism,
+    queue: CommandQueue,
+    reads: ReadCache,
+    writes: WriteCache,
+    write_cache: bool,
+    depth: usize,
+    /// Commands accepted and not yet completed.
+    outstanding: usize,
+    timing: Timing,
+    /// When the mechanism is, or was last, done.
+    free_at: Time,
+    /// When the interface has sent what it was sending.
+    interface_free: Time,
+    /// When the cache last took a write while it was clean.
+    dirty_since: Time,
+    /// Whether cached writes are due next, commands having had their turn.
+    destage_turn: bool,
+    pending: PendingEvents,
+    /// Flushes with the sequence below which writes must be on the medium.
+    flushes: VecDeque<(Command, u64)>,
+    /// Writes that wait for room in the buffer.
+    roomless: VecDeque<(Command, Time)>,
+    verify: idle::Verify,
+    counters: Counters,
+}
+
+/// Times of the electronics.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    read_start: Nanos,
+    write_start: Nanos,
+    read_end_per_sector: Nanos,
+    write_end: Nanos,
+    buffer_hit: Nanos,
+    interface_per_sector: Nanos,
+}
+
+impl Drive {
+    /// The drive that `profile` describes, its heads at LBA 0, everything idle at time zero.
+    #[must_use]
+    pub fn new(profile: &Profile, options: &Options) -> Self {
+        let mechanism = Mechanism::new(profile, options.terms, options.seed);
+        let margin = Nanos::from_secs_f64(profile.queue.prediction_margin_ms / 1e3);
+        let segments = if options.read_ahead { profile.cache.segments } else { 0 };
+        Self {
+            mechanism,
+            queue: CommandQueue::new(options.policy, options.age_limit, margin),
+            reads: ReadCache::new(segments as usize, profile.cache.segment_sectors),
+            writes: WriteCache::new(profile.cache.write_buffer_sectors),
+            write_cache: options.write_cache,
+            depth: options.depth.clamp(1, 32) as usize,
+            outstanding: 0,
+            timing: Timing::of(profile),
+            free_at: Time(0),
+            interface_free: Time(0),
+            dirty_since: Time(0),
+            destage_turn: false,
+            pending: PendingEvents::default(),
+            flushes: VecDeque::new(),
+            roomless: VecDeque::new(),
+            verify: idle::Verify::new(profile),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether the queue takes another command.
+    #[must_use]
+    pub const fn has_room(&self) -> bool {
+        self.outstanding < self.depth
+    }
+
+    /// Commands accepted and not yet completed.
+    #[must_use]
+    pub const fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Where the heads rest, or will once the access under way has ended.
+    #[must_use]
+    pub const fn position(&self) -> HeadPosition {
+        self.mechanism.position()
+    }
+
+    /// The mechanism: layout, spindle and heads.
+    #[must_use]
+    pub const fn mechanism(&self) -> &Mechanism {
+        &self.mechanism
+    }
+
+    /// What the drive has done so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Sectors in the volatile cache that are not on the medium.
+    #[must_use]
+    pub fn volatile_sectors(&self) -> Sectors {
+        self.writes.volatile_sectors()
+    }
+
+    /// Hands a command to the drive at `now`, which must not be before any time the drive was
+    /// advanced to. Empty extents complete at once, sectors behind the end count as the last.
+    ///
+    /// # Errors
+    /// When the queue is full.
+    pub fn submit(&mut self, now: Time, command: Command) -> Result<(), QueueFull> {
+        if !self.has_room() {
+            return Err(QueueFull(command));
+        }
+        self.outstanding += 1;
+        self.counters.queued_max = self.counters.queued_max.max(self.outstanding as u64);
+        match command.kind {
+            Kind::Flush => self.submit_flush(now, command),
+            _ if command.extent.is_empty() => self.complete_from_buffer(now, command, true),
+            Kind::Read => self.submit_read(now, command),
+            Kind::Write { fua } => self.submit_write(now, command, fua),
+        }
+        Ok(())
+    }
+
+    /// When the drive will next have something to report or to decide; `None` when it is idle.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        let reported = self.pending.earliest();
+        let decided = self.dispatch_time();
+        [reported, decided].into_iter().flatten().min()
+    }
+
+    /// Lets time pass up to and including `now`; `report` hears what happened, in order of time.
+    pub fn advance(&mut self, now: Time, report: &mut impl FnMut(Event)) {
+        while let Some(at) = self.next_event().filter(|at| *at <= now) {
+            match self.pending.take_until(at) {
+                Some((at, pending)) => self.happened(at, pending, report),
+                None => self.dispatch(at),
+            }
+        }
+    }
+
+    fn submit_read(&mut self, now: Time, command: Command) {
+        self.counters.reads += 1;
+        if self.writes.covers(command.extent) {
+            self.counters.read_hits += 1;
+            return self.complete_from_buffer(now, command, true);
+        }
+        let (plan, segment) = self.reads.plan(now, command.extent, &self.mechanism);
+        if plan == Plan::Buffered {
+            self.counters.read_hits += 1;
+            self.reads.slide(segment, now, command.extent, &self.mechanism);
+            return self.complete_from_buffer(now, command, true);
+        }
+        self.enqueue(now, command, now + self.timing.read_start);
+    }
+
+    fn submit_write(&mut self, now: Time, command: Command, fua: bool) {
+        self.counters.writes += 1;
+        self.reads.invalidate(command.extent);
+        let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
+        if direct {
+            self.enqueue(now, command, now + self.timing.write_start);
+        } else if self.roomless.is_empty() && self.writes.has_room(command.extent.len) {
+            self.admit(now, command);
+        } else {
+            self.roomless.push_back((command, now));
+        }
+    }
+
+    fn submit_flush(&mut self, now: Time, command: Command) {
+        self.counters.flushes += 1;
+        self.flushes.push_back((command, self.writes.next_sequence()));
+        self.finish_flushes(now);
+    }
+
+    /// A write enters the cache and is acknowledged.
+    fn admit(&mut self, now: Time, command: Command) {
+        self.counters.cached_writes += 1;
+        if self.writes.is_clean() {
+            self.dirty_since = now;
+        }
+        self.writes.insert(command.extent, command.tag);
+        self.complete_from_buffer(now, command, false);
+    }
+
+    fn enqueue(&mut self, arrived: Time, command: Command, ready: Time) {
+        let place = self.mechanism.geometry().locate(command.extent.start);
+        let write = command.kind != Kind::Read;
+        self.queue.push(Waiting { command, write, place, arrived, ready });
+    }
+
+    /// The buffer answers: after the electronics' time, once the interface is free.
+    fn complete_from_buffer(&mut self, now: Time, command: Command, durable: bool) {
+        let sectors = if command.kind == Kind::Flush { 0 } else { command.extent.len.0 };
+        let begin = (now + self.timing.buffer_hit).max(self.interface_free);
+        let at = begin + Nanos(sectors * self.timing.interface_per_sector.0);
+        self.interface_free = at;
+        let completion = Completion {
+            tag: command.tag,
+            at,
+            durable,
+            buffered: true,
+            waited: Nanos(0),
+            access: Access { end: now, ..Access::default() },
+        };
+        self.pending.push(at, Pending::Complete(completion));
+    }
+
+    fn happened(&mut self, at: Time, pending: Pending, report: &mut impl FnMut(Event)) {
+        match pending {
+            Pending::Complete(completion) => {
+                self.outstanding -= 1;
+                report(Event::Completed(completion));
+            }
+            Pending::Destaged(destage) => {
+                self.writes.written(&destage);
+                for tag in destage.tags {
+                    report(Event::OnMedium { tag, at });
+                }
+                self.finish_flushes(at);
+                self.admit_waiting(at);
+            }
+        }
+    }
+
+    fn admit_waiting(&mut self, now: Time) {
+        while let Some(&(command, _)) = self.roomless.front() {
+            if !self.writes.has_room(command.extent.len) {
+                return;
+            }
+            self.roomless.pop_front();
+            self.admit(now, command);
+        }
+    }
+
+    fn finish_flushes(&mut self, now: Time) {
+        while let Some(&(command, sequence)) = self.flushes.front() {
+            if !self.writes.is_durable_before(sequence) {
+                return;
+            }
+            self.flushes.pop_front();
+            self.complete_from_buffer(now, command, true);
+        }
+    }
+}
+
+impl Timing {
+    fn of(profile: &Profile) -> Self {
+        let us = |us: f64| Nanos::from_secs_f64(us / 1e6);
+        let controller = &profile.controller;
+        let interface_us = SECTOR_BYTES as f64 / controller.interface_mb_s;
+        Self {
+            read_start: us(controller.read_start_us),
+            write_start: us(controller.write_start_us),
+            read_end_per_sector: us(controller.read_end_us_per_sector),
+            write_end: us(controller.write_end_us),
+            buffer_hit: us(controller.buffer_hit_us),
+            interface_per_sector: us(interface_us),
+        }
+    }
+
+    /// From the last sector under the head to the completion at the host.
+    fn end(&self, write: bool, extent: Extent) -> Nanos {
+        if write { self.write_end } else { Nanos(self.read_end_per_sector.0 * extent.len.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! What the mechanism does next: a command, or a cached write.
+
+use manylogs_block::{Extent, Nanos, Time};
+
+use super::{Drive, Pending};
+use crate::cache::read::Plan;
+use crate::command::{Completion, Kind};
+use crate::geometry::Location;
+use crate::mechanics::Access;
+use crate::queue::Waiting;
+
+impl Drive {
+    /// When the mechanism can turn to its next task; `None` when it has none.
+    pub(super) fn dispatch_time(&self) -> Option<Time> {
+        let command = self.queue.earliest_ready();
+        // Cached writes can go at any time from their arrival on.
+        let ready = if self.writes.is_clean() { command? } else { self.dirty_since };
+        Some(ready.max(self.free_at))
+    }
+
+    pub(super) fn dispatch(&mut self, at: Time) {
+        if self.destages_next(at) {
+            self.destage_turn = false;
+            return self.destage(at);
+        }
+        self.destage_turn = true;
+        match self.queue.take(at, &self.mechanism) {
+            Some(waiting) if waiting.write => self.write(at, &waiting),
+            Some(waiting) => self.read(at, &waiting),
+            None => self.destage(at),
+        }
+    }
+
+    /// Cached writes come first while a flush waits for them, take turns with commands when the
+    /// buffer is nearly full, and otherwise use idle moments.
+    fn destages_next(&self, at: Time) -> bool {
+        if self.writes.is_clean() {
+            return false;
+        }
+        let pressed = self.writes.is_nearly_full() || !self.roomless.is_empty();
+        let no_command = self.queue.earliest_ready().is_none_or(|ready| ready > at);
+        !self.flushes.is_empty() || no_command || (pressed && self.destage_turn)
+    }
+
+    fn destage(&mut self, at: Time) {
+        let start = self.leave(at);
+        let Some(destage) = self.writes.take_next(start, &self.mechanism) else { return };
+        let place = self.mechanism.geometry().locate(destage.extent.start);
+        let access = self.mechanism.access(start, &place, destage.extent, true);
+        self.counters.destages += 1;
+        self.verify.remember(destage.extent);
+        self.account(at, &access);
+        self.pending.push(access.end, Pending::Destaged(destage));
+    }
+
+    fn write(&mut self, at: Time, waiting: &Waiting) {
+        let command = waiting.command;
+        let start = self.leave(at);
+        let mut extent = command.extent;
+        let mut place = waiting.place;
+        // Older cached data beneath is written along, lest it overwrite this later.
+        let overlaps = (!self.writes.is_clean()).then(|| self.writes.take_overlaps(extent));
+        if let Some(destage) = overlaps.as_ref().filter(|d| d.extent.start < extent.start) {
+            place = self.mechanism.geometry().locate(destage.extent.start);
+        }
+        if let Some(destage) = &overlaps {
+            extent = destage.extent;
+        }
+        let access = self.mechanism.access(start, &place, extent, true);
+        self.account(at, &access);
+        self.verify.remember(extent);
+        if let Some(destage) = overlaps {
+            self.pending.push(access.end, Pending::Destaged(destage));
+        }
+        self.complete(at, waiting, access);
+    }
+
+    fn read(&mut self, at: Time, waiting: &Waiting) {
+        let extent = waiting.command.extent;
+        let (plan, segment) = self.reads.plan(at, extent, &self.mechanism);
+        match plan {
+            Plan::Buffered => {
+                self.counters.read_hits += 1;
+                self.reads.slide(segment, at, extent, &self.mechanism);
+                self.complete_from_buffer(at, waiting.command, true);
+            }
+            Plan::Streams(end) => {
+                self.counters.streamed_reads += 1;
+                self.reads.slide(segment, at, extent, &self.mechanism);
+                self.mechanism.passed(extent.end());
+                let access = Access { transfer: end.since(at), end, ..Access::default() };
+                self.account(at, &access);
+                self.complete(at, waiting, access);
+            }
+            Plan::Resume(lba) => {
+                let rest = Extent::between(lba, extent.end());
+                let place = self.mechanism.geometry().locate(lba);
+                self.mechanism.passed(lba);
+                self.access_medium(at, at, waiting, rest, &place);
+            }
+            Plan::Miss => {
+                let start = self.leave(at);
+                self.access_medium(at, start, waiting, extent, &waiting.place);
+            }
+        }
+    }
+
+    fn access_medium(
+        &mut self,
+        at: Time,
+        start: Time,
+        waiting: &Waiting,
+        part: Extent,
+        place: &Location,
+    ) {
+        let access = self.mechanism.access(start, place, part, false);
+        self.account(at, &access);
+        self.reads.start(access.end, waiting.command.extent, &self.mechanism);
+        self.complete(at, waiting, access);
+    }
+
+    fn account(&mut self, at: Time, access: &Access) {
+        self.free_at = access.end;
+        self.counters.busy += access.end.since(at);
+        self.counters.extra_revolutions += u64::from(access.extra_revolutions != Nanos(0));
+    }
+
+    fn complete(&mut self, at: Time, waiting: &Waiting, access: Access) {
+        let command = waiting.command;
+        let completed = access.end + self.timing.end(waiting.write, command.extent);
+        let completion = Completion {
+            tag: command.tag,
+            at: completed,
+            durable: true,
+            buffered: false,
+            waited: at.since(waiting.arrived),
+            access,
+        };
+        debug_assert_ne!(command.kind, Kind::Flush, "flushes never reach the mechanism");
+        self.pending.push(completed, Pending::Complete(completion));
+    }
+}

@@ -1,0 +1,48 @@
+//! How a drive is to be run, beyond what its profile says.
+
+use manylogs_block::Nanos;
+
+use crate::mechanics::RandomTerms;
+use crate::profile::Profile;
+use crate::queue::Policy;
+
+/// Settings of a run; [`Options::of`] gives those of the profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Seed of the random terms.
+    pub seed: u64,
+    /// Which random terms take part.
+    pub terms: RandomTerms,
+    /// Commands the drive accepts at a time, 1 to 32.
+    pub depth: u32,
+    /// Order in which the queue is served.
+    pub policy: Policy,
+    /// A command that waited this long goes first.
+    pub age_limit: Nanos,
+    /// Whether writes are acknowledged from the volatile cache.
+    pub write_cache: bool,
+    /// Whether the drive reads ahead.
+    pub read_ahead: bool,
+}
+
+impl Options {
+    /// The drive as `profile` describes it, with seed 1.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            seed: 1,
+            terms: RandomTerms::ON,
+            depth: profile.queue.depth,
+            policy: Policy::from_name(&profile.queue.policy).unwrap_or(Policy::Fcfs),
+            age_limit: Nanos::from_secs_f64(profile.queue.age_limit_ms / 1e3),
+            write_cache: profile.cache.write_cache,
+            read_ahead: true,
+        }
+    }
+
+    /// One command at a time, no caches: the state in which drives are measured.
+    #[must_use]
+    pub fn bare(profile: &Profile) -> Self {
+        Self { depth: 1, write_cache: false, read_ahead: false, ..Self::of(profile) }
+    }
+}
