@@ -19,7 +19,11 @@ struct Slot {
 
 /// Resolves when the device has answered. Dropping it abandons the answer, never the I/O.
 #[must_use = "an unawaited completion hides errors"]
-pub struct Completion(Inner);
+pub struct Completion {
+    inner: Inner,
+    /// Kept until the answer is taken or abandoned.
+    held: Option<Rc<()>>,
+}
 
 enum Inner {
     Ready(Option<IoResult>),
@@ -32,13 +36,19 @@ pub struct Completer(Rc<Slot>);
 /// A completion and the end that resolves it.
 pub fn completion() -> (Completer, Completion) {
     let slot = Rc::new(Slot::default());
-    (Completer(Rc::clone(&slot)), Completion(Inner::Pending(slot)))
+    (Completer(Rc::clone(&slot)), Completion { inner: Inner::Pending(slot), held: None })
 }
 
 impl Completion {
     /// An answer that is there at once.
     pub const fn ready(result: IoResult) -> Self {
-        Self(Inner::Ready(Some(result)))
+        Self { inner: Inner::Ready(Some(result)), held: None }
+    }
+
+    /// Keeps `token` alive for as long as somebody may still wait for the answer, so that its
+    /// count tells how many requests are under way.
+    pub fn holding(self, token: Rc<()>) -> Self {
+        Self { held: Some(token), ..self }
     }
 }
 
@@ -56,12 +66,14 @@ impl Future for Completion {
     type Output = IoResult;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult> {
-        match &mut self.0 {
+        let this = &mut *self;
+        match &mut this.inner {
             Inner::Ready(result) => {
                 result.take().map_or_else(|| panic!("completion polled after its end"), Poll::Ready)
             }
             Inner::Pending(slot) => {
                 if let Some(result) = slot.result.borrow_mut().take() {
+                    this.held = None;
                     return Poll::Ready(result);
                 }
                 slot.waker.set(Some(cx.waker().clone()));

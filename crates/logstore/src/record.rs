@@ -164,14 +164,24 @@ fn narrow(n: u64) -> U32 {
 }
 
 impl Record {
-    /// The record of `entries` with their payloads, laid out for `physical` sectors. The header
-    /// that binds it to a place comes with [`Record::encode`].
+    /// Length of the header, and of the whole record, of these entries on `physical` sectors.
     #[must_use]
     pub fn measure(entries: &[Entry], physical: Sectors) -> (Sectors, Sectors) {
         let data = entries.iter().map(Entry::payload_sectors);
         let units: u64 = data.clone().map(|len| len.0.div_ceil(8)).sum();
-        let header = header_sectors(entries.len(), to_usize(units), physical);
         let payload = data.fold(Sectors(0), |sum, len| sum + len);
+        Self::len_of(entries.len(), units, payload, physical)
+    }
+
+    /// Length of the header, and of the whole record, from counts alone.
+    #[must_use]
+    pub fn len_of(
+        entries: usize,
+        units: u64,
+        payload: Sectors,
+        physical: Sectors,
+    ) -> (Sectors, Sectors) {
+        let header = header_sectors(entries, to_usize(units), physical);
         (header, round_up(header + payload, physical))
     }
 

@@ -1,1 +1,37 @@
-//! Manylogs at block level: placement, mapping table, checkpoint, recovery
+//! Manylogs at block level (seed 000, MLB): small writes are appended to the log nearest to where
+//! the head already is, large ones go home, and a cleaner moves the logged ones home later.
+//!
+//! [`Volume`] is a [`manylogs_block::BlockDevice`] over a block device. What holds after a crash
+//! is in `docs/semantics.md`, the bytes on the disk in `docs/format.md`, the reasons in
+//! `docs/design.md`.
+
+mod checkpoint;
+mod commit;
+mod config;
+mod error;
+mod flush;
+mod home_lock;
+mod layout;
+mod logs;
+mod maintenance;
+mod open;
+mod policy;
+mod read;
+mod root;
+mod slots;
+mod snapshot;
+mod state;
+mod stats;
+mod superblock;
+mod swap;
+mod volume;
+mod write;
+
+pub use checkpoint::CheckpointReport;
+pub use config::{CheckpointPolicy, EngineConfig, LogPlacement};
+pub use error::VolumeError;
+pub use layout::Layout;
+pub use open::{OpenOptions, RecoveryReport};
+pub use policy::{Policy, PolicyError};
+pub use stats::{LogOccupancy, VolumeStats};
+pub use volume::{MappedExtent, Volume};

@@ -96,14 +96,13 @@ impl CrashDisk {
     #[must_use]
     pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
         let mut image = self.0.state.borrow().image.clone();
-        let mut applied = self.0.state.borrow().applied;
-        for (extent, payload) in self.0.state.borrow().in_flight.values() {
-            for (sector, version) in self.versions(*extent, payload, applied + 1) {
+        let state = self.0.state.borrow();
+        for (applied, (extent, payload)) in (state.applied + 1..).zip(state.in_flight.values()) {
+            for (sector, version) in self.versions(*extent, payload, applied) {
                 if rng.one_in(2) {
                     image.volatile.entry(sector).or_default().push(version);
                 }
             }
-            applied += 1;
         }
         if !self.0.config.volatile_cache {
             image.settle(u64::MAX);

@@ -392,8 +392,7 @@ mod tests {
             }
             start.notify();
             sim.run_until(|| trail.borrow().len() == 20);
-            let result = trail.borrow().clone();
-            result
+            trail.take()
         };
         assert_eq!(order_of(7), order_of(7));
         assert_ne!(order_of(7), order_of(8));

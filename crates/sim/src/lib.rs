@@ -6,6 +6,8 @@
 
 mod crash_disk;
 mod executor;
+mod oracle;
 
 pub use crash_disk::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 pub use executor::{NodeId, Order, Sim, Stopped};
+pub use oracle::{FlushId, Oracle, WriteId, Wrong};

@@ -1,0 +1,208 @@
+//! Group commit: small writes that wait together share a record, in the log near the head.
+
+use std::rc::Rc;
+
+use manylogs_block::{Hint, Payload, Request, Sectors};
+use manylogs_logstore::{AppendSlot, EntryKind, LogId, MAX_ENTRIES, Record, RecordSequence};
+
+use crate::slots::SlotId;
+use crate::state::{InFlightRecord, Inner, State};
+
+/// What one turn of the committer came to.
+enum Turned {
+    /// A record is on its way.
+    Submitted,
+    /// Nothing to do, or nothing that may be done now.
+    Nothing,
+}
+
+impl Inner {
+    /// Writes records for as long as the volume is open.
+    pub(crate) async fn run_committer(self: Rc<Self>) {
+        loop {
+            let signal = self.commit.wait();
+            while let Turned::Submitted = self.commit_one() {}
+            if self.state.borrow().closing {
+                return;
+            }
+            signal.await;
+        }
+    }
+
+    fn commit_one(self: &Rc<Self>) -> Turned {
+        let mut state = self.state.borrow_mut();
+        if !self.commit_is_due(&state) {
+            return Turned::Nothing;
+        }
+        let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
+        let slots = self.gather(&mut state, log);
+        let (sequence, slot) = self.append(&mut state, log, slots);
+        drop(state);
+        self.submit_record(log, sequence, slot);
+        Turned::Submitted
+    }
+
+    fn commit_is_due(&self, state: &State) -> bool {
+        let Some(&first) = state.pending.front() else { return false };
+        let forced = state.force.is_some_and(|force| state.slots.get(first).ticket <= force);
+        let aged = state
+            .volatile_since
+            .is_some_and(|since| self.runtime.now().since(since) >= self.config.buffer_age);
+        let large = state.volatile >= self.config.buffer.0 / 2;
+        state.read_only.is_none()
+            && state.records.len() < self.config.appends
+            && (state.pending_waiters > 0 || forced || aged || large)
+    }
+
+    fn choose_log(&self, state: &mut State) -> Option<LogId> {
+        let nearest = state.logs.nearest(state.head, |_| true);
+        let ready = match nearest {
+            Some(log) if state.is_ready(log) => nearest,
+            _ => state.logs.nearest(state.head, |log| state.is_ready(log)),
+        };
+        if nearest.is_none() {
+            // Room is reserved before an entry is queued, so only failed logs lead here.
+            state.fail("no log accepts records any more");
+            self.progress.notify();
+            return None;
+        }
+        if nearest != ready {
+            state.unopened = nearest;
+            self.wanted.notify();
+        }
+        ready
+    }
+
+    /// Takes as many pending slots as fit in one record of `log`.
+    fn gather(&self, state: &mut State, log: LogId) -> Vec<SlotId> {
+        let free = state.logs.get(log).map_or(state.logs.region(log).len, |log| log.free());
+        let mut size = RecordSize::default();
+        let mut slots = Vec::new();
+        while let Some(&id) = state.pending.front() {
+            let slot = state.slots.get(id);
+            let next = size.with(slot.entry.payload_sectors());
+            let fits = next.record_len(self.below.physical_sector) <= free
+                && next.payload <= self.config.record.0
+                && slots.len() < MAX_ENTRIES;
+            if !fits && !slots.is_empty() {
+                break;
+            }
+            size = next;
+            state.pending.pop_front();
+            let slot = state.slots.get_mut(id);
+            slot.pending = false;
+            // The record takes the room that was set aside.
+            state.reserved -= slot.reserved.0;
+            state.pending_waiters -= usize::from(slot.waiter.is_some());
+            slots.push(id);
+        }
+        if state.pending.is_empty() {
+            state.volatile_since = None;
+        }
+        slots
+    }
+
+    /// Puts the slots' entries behind the last record of `log`.
+    pub(crate) fn append(
+        &self,
+        state: &mut State,
+        log: LogId,
+        slots: Vec<SlotId>,
+    ) -> (RecordSequence, AppendSlot) {
+        if let Some(touched) = &mut state.capturing {
+            touched.add(log);
+        }
+        let sequence = state.next_record;
+        state.next_record = sequence.next();
+        let entries = slots.iter().map(|id| state.slots.get(*id).entry).collect();
+        let payloads: Vec<Payload> =
+            slots.iter().filter_map(|id| state.slots.get(*id).payload.clone()).collect();
+        let (volume, floor) = (self.volume, state.root.floor);
+        let physical = self.below.physical_sector;
+        let slot = state
+            .logs
+            .with(log, |log| log.append(volume, sequence, floor, entries, payloads, physical));
+        let supersedes =
+            slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
+        state.counters.supersedes += supersedes as u64;
+        state.counters.records += 1;
+        state.counters.record_sectors += slot.target.len.0;
+        let offsets = slot.offsets.clone();
+        state.records.insert(sequence, InFlightRecord { log, slots, offsets });
+        (sequence, slot)
+    }
+
+    /// Writes the record; its entries take effect when it and all before it in the log are durable.
+    pub(crate) fn submit_record(
+        self: &Rc<Self>,
+        log: LogId,
+        sequence: RecordSequence,
+        slot: AppendSlot,
+    ) {
+        let written = self.device.submit(Request::Write {
+            extent: slot.target,
+            payload: slot.payload,
+            fua: true,
+            hint: Hint::None,
+        });
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move {
+            match written.await {
+                Ok(_) => inner.record_written(log, sequence),
+                Err(_) => inner.record_failed(log, sequence),
+            }
+            inner.notify_progress();
+        });
+    }
+
+    fn record_written(&self, log: LogId, sequence: RecordSequence) {
+        let mut state = self.state.borrow_mut();
+        let durable = state.logs.with(log, |log| log.finish_append(sequence));
+        for sequence in durable {
+            state.settle_record(sequence);
+        }
+        state.reset_what_can_be();
+    }
+
+    /// The log is out of use; what was on its way there is appended elsewhere.
+    fn record_failed(&self, log: LogId, sequence: RecordSequence) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let void = state.logs.with(log, |log| log.fail_append(sequence));
+        for sequence in void.into_iter().rev() {
+            let Some(record) = state.records.remove(&sequence) else { continue };
+            for id in record.slots.into_iter().rev() {
+                let slot = state.slots.get_mut(id);
+                slot.pending = true;
+                state.reserved += slot.reserved.0;
+                state.pending_waiters += usize::from(slot.waiter.is_some());
+                state.pending.push_front(id);
+                let ticket = state.slots.get(id).ticket;
+                // Whether or not somebody waits, this was due once.
+                state.force = state.force.max(Some(ticket));
+            }
+        }
+    }
+}
+
+/// The length of a record as it grows entry by entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecordSize {
+    entries: usize,
+    units: u64,
+    payload: u64,
+}
+
+impl RecordSize {
+    fn with(self, payload: Sectors) -> Self {
+        Self {
+            entries: self.entries + 1,
+            units: self.units + payload.0.div_ceil(8),
+            payload: self.payload + payload.0,
+        }
+    }
+
+    fn record_len(self, physical: Sectors) -> Sectors {
+        Record::len_of(self.entries, self.units, Sectors(self.payload), physical).1
+    }
+}

@@ -1,0 +1,169 @@
+//! The parameters of seed 000 section VI, and ours.
+
+use manylogs_block::{Nanos, Sectors};
+
+/// Sectors in a mebibyte and a kibibyte.
+const MIB: u64 = 2048;
+const KIB: u64 = 2;
+
+/// When logged data moves home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointPolicy {
+    /// In a daily window, given in seconds since midnight of the runtime's first day; the window
+    /// may wrap around midnight. The paper's default (section III-F).
+    OffHours {
+        /// Start of the window.
+        from_s: u64,
+        /// End of the window.
+        until_s: u64,
+    },
+    /// Whenever the volume has been idle for a while.
+    Idle,
+    /// At a fixed interval.
+    Every(Nanos),
+    /// Only when the logs are full.
+    OnFull,
+}
+
+/// Where the logs are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LogPlacement {
+    /// Each group of this size ends in a log.
+    EveryGroup(Sectors),
+    /// One log for the whole volume, at this fraction of the device: the baseline that isolates
+    /// the gain of *many* logs.
+    Single(f64),
+}
+
+/// How an engine behaves. `log` and `placement` are fixed at format; the rest can change at every
+/// opening.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// Writes up to this long are logged (`LoggedWriteSize`).
+    pub threshold: Sectors,
+    /// Size of a log (`LogSize`).
+    pub log: Sectors,
+    /// Where the logs are (`GroupSize`).
+    pub placement: LogPlacement,
+    /// Occupancy above which an idle engine swaps a log for an empty one.
+    pub swap: f64,
+    /// When logged data moves home.
+    pub checkpoint: CheckpointPolicy,
+    /// How long nothing must arrive before the volume counts as idle.
+    pub idle: Nanos,
+    /// Fraction of all log space in use from which a checkpoint starts whatever the policy, so
+    /// that lazy never becomes a cliff.
+    pub watermark: f64,
+    /// Checkpoint speed limit in bytes a second; zero for none.
+    pub checkpoint_rate: u64,
+    /// Records in flight together.
+    pub appends: usize,
+    /// Longest payload of a record.
+    pub record: Sectors,
+    /// Volatile bytes that writes without FUA may wait in, and for how long.
+    pub buffer: Sectors,
+    /// See `buffer`.
+    pub buffer_age: Nanos,
+    /// Interval of table snapshots; zero for none but at an orderly close.
+    pub snapshot: Nanos,
+}
+
+impl Default for EngineConfig {
+    /// The paper's: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
+    fn default() -> Self {
+        Self {
+            threshold: Sectors(256 * KIB),
+            log: Sectors(10 * MIB),
+            placement: LogPlacement::EveryGroup(Sectors(100 * MIB)),
+            swap: 0.8,
+            checkpoint: CheckpointPolicy::OffHours { from_s: 22 * 3600, until_s: 6 * 3600 },
+            idle: Nanos::from_millis(50),
+            watermark: 0.9,
+            checkpoint_rate: 0,
+            appends: 2,
+            record: Sectors(MIB),
+            buffer: Sectors(4 * MIB),
+            buffer_age: Nanos::from_secs(1),
+            snapshot: Nanos::from_secs(3600),
+        }
+    }
+}
+
+impl EngineConfig {
+    /// The paper's default with another threshold.
+    #[must_use]
+    pub fn with_threshold(threshold: Sectors) -> Self {
+        Self { threshold, ..Self::default() }
+    }
+
+    /// One log of 5 GB in the middle of the device: as large as the journal that the paper gave
+    /// ext3 (section V-A).
+    #[must_use]
+    pub fn single_log() -> Self {
+        Self {
+            log: Sectors(5 * 1024 * MIB),
+            placement: LogPlacement::Single(0.5),
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the parameters make sense together.
+    ///
+    /// # Errors
+    /// A sentence that names the parameter and its bounds.
+    pub fn validate(&self) -> Result<(), String> {
+        if let LogPlacement::EveryGroup(group) = self.placement
+            && group.0 <= self.log.0
+        {
+            return Err(format!(
+                "log={} is not smaller than group={}: nothing would be left for data",
+                size(self.log),
+                size(group)
+            ));
+        }
+        if let LogPlacement::Single(place) = self.placement
+            && !(0.0..=1.0).contains(&place)
+        {
+            return Err(format!("place={place} is not between 0 % and 100 % of the device"));
+        }
+        if self.log.0 < 4 * (self.threshold.0 + 8) {
+            return Err(format!(
+                "log={} is too small for threshold={}: a log must hold at least four of the \
+                 largest logged writes",
+                size(self.log),
+                size(self.threshold)
+            ));
+        }
+        if !manylogs_logstore::UnitTable::fits(self.log) {
+            return Err(format!("log={} exceeds 128 GiB", size(self.log)));
+        }
+        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+            if !(value > 0.0 && value <= 1.0) {
+                return Err(format!("{name}={value} is not above 0 and at most 1"));
+            }
+        }
+        if self.appends == 0 || self.appends > 64 {
+            return Err(format!("appends={} is not between 1 and 64", self.appends));
+        }
+        if self.record < self.threshold || self.record.0 > self.log.0 / 2 {
+            return Err(format!(
+                "record={} is not between threshold={} and half of log={}",
+                size(self.record),
+                size(self.threshold),
+                size(self.log)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A length as people write it.
+pub(crate) fn size(len: Sectors) -> String {
+    let bytes = len.bytes();
+    for (unit, factor) in [("G", 1u64 << 30), ("M", 1 << 20), ("K", 1 << 10)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    bytes.to_string()
+}

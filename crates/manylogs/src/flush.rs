@@ -1,0 +1,93 @@
+//! Flush: everything acknowledged before it becomes durable.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completion, IoError, Payload, Request, completion};
+
+use crate::slots::Ticket;
+use crate::state::{Inner, State};
+
+impl Inner {
+    /// Entry point of client flushes.
+    pub(crate) fn flush(&self) -> Completion {
+        let (completer, completion) = completion();
+        self.state.borrow_mut().flushes.push(completer);
+        self.flush_asked.notify();
+        completion
+    }
+
+    /// Answers flushes; those that arrive while one is under way share the next.
+    pub(crate) async fn run_flusher(self: Rc<Self>) {
+        loop {
+            let asked = self.flush_asked.wait();
+            let waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
+            if waiting.is_empty() {
+                if self.state.borrow().closing {
+                    return;
+                }
+                asked.await;
+                continue;
+            }
+            let result = self.make_durable().await;
+            for completer in waiting {
+                completer.complete(result.clone().map(|()| Payload::default()));
+            }
+        }
+    }
+
+    /// Makes durable what was acknowledged when this was called: buffered writes by a record, home
+    /// writes by a flush of the device, and then the supersedes of those home writes.
+    pub(crate) async fn make_durable(&self) -> Result<(), IoError> {
+        // A second flush must not overtake the device flush of the first.
+        let _turn = self.flush_turn.take().await;
+        let (last, deferred, dirty) = {
+            let mut state = self.state.borrow_mut();
+            let last = state.tickets.last();
+            state.force = state.force.max(last);
+            let dirty = std::mem::take(&mut state.dirty_home);
+            (last, std::mem::take(&mut state.deferred), dirty)
+        };
+        self.commit.notify();
+        if dirty && let Err(error) = self.device.submit(Request::Flush).await {
+            // What the device may have dropped is not assumed durable by a later, lucky flush.
+            let mut state = self.state.borrow_mut();
+            state.deferred.extend(deferred);
+            state.dirty_home = true;
+            state.fail("the device failed to flush");
+            return Err(error);
+        }
+        for id in deferred {
+            self.state.borrow_mut().make_pending(id);
+        }
+        self.commit.notify();
+        match last {
+            Some(last) => self.wait_durable(last).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for one ticket, whatever older ones do.
+    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
+        self.wait_until(|state| state.tickets.is_done(ticket)).await
+    }
+
+    async fn wait_durable(&self, last: Ticket) -> Result<(), IoError> {
+        self.wait_until(|state| state.tickets.all_done(last)).await
+    }
+
+    async fn wait_until(&self, done: impl Fn(&State) -> bool) -> Result<(), IoError> {
+        loop {
+            let progress = self.progress.wait();
+            {
+                let state = self.state.borrow();
+                if done(&state) {
+                    return Ok(());
+                }
+                if let Some(reason) = state.read_only {
+                    return Err(IoError::ReadOnly { reason });
+                }
+            }
+            progress.await;
+        }
+    }
+}

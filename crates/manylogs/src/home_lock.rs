@@ -1,0 +1,65 @@
+//! Keeps the checkpoint's home writes and the clients' apart: of two writes to one home block in
+//! flight together the device may land either last.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use manylogs_block::{Extent, Signal};
+
+/// Who writes home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// A client's large write. Clients may overlap one another: their order is theirs to keep.
+    Client,
+    /// The checkpoint.
+    Checkpoint,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HomeLocks(Rc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    held: RefCell<Vec<(u64, Writer, Extent)>>,
+    next: std::cell::Cell<u64>,
+    released: Signal,
+}
+
+/// Held while a home write is in flight.
+#[derive(Debug)]
+pub(crate) struct HomeGuard {
+    locks: HomeLocks,
+    id: u64,
+}
+
+impl HomeLocks {
+    /// Locks `extent`, or says that the other side holds some of it.
+    pub(crate) fn try_lock(&self, writer: Writer, extent: Extent) -> Option<HomeGuard> {
+        let mut held = self.0.held.borrow_mut();
+        if held.iter().any(|(_, other, range)| *other != writer && range.overlaps(extent)) {
+            return None;
+        }
+        let id = self.0.next.get();
+        self.0.next.set(id + 1);
+        held.push((id, writer, extent));
+        Some(HomeGuard { locks: self.clone(), id })
+    }
+
+    /// Locks `extent` when the other side is through with it.
+    pub(crate) async fn lock(&self, writer: Writer, extent: Extent) -> HomeGuard {
+        loop {
+            let released = self.0.released.wait();
+            if let Some(guard) = self.try_lock(writer, extent) {
+                return guard;
+            }
+            released.await;
+        }
+    }
+}
+
+impl Drop for HomeGuard {
+    fn drop(&mut self) {
+        self.locks.0.held.borrow_mut().retain(|(id, ..)| *id != self.id);
+        self.locks.0.released.notify();
+    }
+}

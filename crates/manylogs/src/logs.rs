@@ -1,0 +1,187 @@
+//! The logs of a volume: which has room, which is near, and how much room is left in all.
+
+use std::collections::BTreeSet;
+
+use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_logstore::{Log, LogId};
+
+/// Logs by number; one that was never used costs a pointer.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    logs: Vec<Option<Box<Log>>>,
+    regions: Vec<Extent>,
+    /// Logs worth asking: neither full nor retired.
+    open: BTreeSet<u32>,
+    /// A log whose content is being moved away takes no records meanwhile.
+    aside: Option<LogId>,
+    /// No entry needs more than this for a record of its own.
+    largest_record: Sectors,
+    /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
+    room: u64,
+    used: u64,
+}
+
+impl Logs {
+    pub(crate) fn new(regions: &[Extent], largest_record: Sectors) -> Self {
+        let count = u32::try_from(regions.len()).unwrap_or(u32::MAX);
+        Self {
+            logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
+            regions: regions.to_vec(),
+            open: (0..count).collect(),
+            aside: None,
+            largest_record,
+            room: regions.iter().map(|r| r.len.0.saturating_sub(largest_record.0)).sum(),
+            used: 0,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.regions.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = LogId> + use<> {
+        (0..u32::try_from(self.regions.len()).unwrap_or(u32::MAX)).map(LogId)
+    }
+
+    pub(crate) fn get(&self, id: LogId) -> Option<&Log> {
+        self.logs[id.0 as usize].as_deref()
+    }
+
+    /// Logs that were used.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Log> {
+        self.logs.iter().filter_map(|log| log.as_deref())
+    }
+
+    pub(crate) fn region(&self, id: LogId) -> Extent {
+        self.regions[id.0 as usize]
+    }
+
+    /// Changes a log and keeps the books on its room.
+    pub(crate) fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
+        let region = self.regions[id.0 as usize];
+        let mut log =
+            self.logs[id.0 as usize].take().unwrap_or_else(|| Box::new(Log::new(id, region)));
+        let (room, used) = (self.room_of(&log), log.used().0);
+        let result = change(&mut log);
+        let room_now = self.room_of(&log);
+        self.room = self.room - room + room_now;
+        self.used = self.used - used + log.used().0;
+        if room_now > 0 {
+            self.open.insert(id.0);
+        } else {
+            self.open.remove(&id.0);
+        }
+        self.logs[id.0 as usize] = Some(log);
+        result
+    }
+
+    /// Keeps a log from taking records while its content moves; its room does not count meanwhile.
+    pub(crate) fn set_aside(&mut self, id: LogId) {
+        self.room -= self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
+        self.open.remove(&id.0);
+        self.aside = Some(id);
+    }
+
+    /// Lets the log that was set aside take records again.
+    pub(crate) fn put_back(&mut self) {
+        let Some(id) = self.aside.take() else { return };
+        let room = self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
+        self.room += room;
+        if room > 0 {
+            self.open.insert(id.0);
+        }
+    }
+
+    fn room_of(&self, log: &Log) -> u64 {
+        if log.is_retired() || self.aside == Some(log.id()) {
+            return 0;
+        }
+        log.free().0.saturating_sub(self.largest_record.0)
+    }
+
+    /// Changes what does not touch the room of a log that is in use: pins and live sectors.
+    pub(crate) fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
+        if let Some(log) = &mut self.logs[id.0 as usize] {
+            change(log);
+        }
+    }
+
+    /// Sectors that certainly can be appended. In each log as much as the largest record is left
+    /// out: while a log has more than that free it takes any entry, so as long as what is reserved
+    /// does not exceed the room, no entry is ever without a log.
+    pub(crate) const fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Fraction of all log space that is appended to.
+    pub(crate) fn occupancy(&self) -> f64 {
+        let total: u64 = self.regions.first().map_or(1, |r| r.len.0) * self.regions.len() as u64;
+        self.used as f64 / total as f64
+    }
+
+    /// The log nearest to `head` with room, for which `ready` holds (near-head log, section III-D).
+    pub(crate) fn nearest(&self, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
+        let split = self.regions.partition_point(|region| region.start <= head);
+        let split = u32::try_from(split).unwrap_or(u32::MAX);
+        let ready = |id: &u32| ready(LogId(*id));
+        let below = self.open.range(..split).rev().copied().find(ready);
+        let above = self.open.range(split..).copied().find(ready);
+        let distance = |id: u32| {
+            let region = self.regions[id as usize];
+            let tail = self.logs[id as usize].as_ref().map_or(Sectors(0), |log| log.used());
+            (region.start + tail).distance(head)
+        };
+        match (below, above) {
+            (Some(a), Some(b)) => Some(LogId(if distance(a) <= distance(b) { a } else { b })),
+            (one, other) => one.or(other).map(LogId),
+        }
+    }
+
+    /// An empty log as far from `head` as there is: where full hot logs are moved to.
+    pub(crate) fn farthest_empty(&self, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
+        let empty = |id: &u32| {
+            ready(LogId(*id))
+                && self.logs[*id as usize]
+                    .as_ref()
+                    .is_none_or(|log| log.used().0 == 0 && !log.is_busy())
+        };
+        let first = self.open.iter().copied().find(empty);
+        let last = self.open.iter().rev().copied().find(empty);
+        first
+            .into_iter()
+            .chain(last)
+            .max_by_key(|id| self.regions[*id as usize].start.distance(head))
+            .map(LogId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regions() -> Vec<Extent> {
+        (0..5).map(|i| Extent::new(i * 1000 + 900, 100)).collect()
+    }
+
+    #[test]
+    fn the_near_head_log_is_the_nearest_with_room_on_either_side() {
+        let mut logs = Logs::new(&regions(), Sectors(10));
+        let nearest = |logs: &Logs, head| logs.nearest(Lba(head), |_| true).unwrap().0;
+        assert_eq!(nearest(&logs, 0), 0);
+        assert_eq!(nearest(&logs, 1300), 0);
+        assert_eq!(nearest(&logs, 1500), 1);
+        assert_eq!(nearest(&logs, 9999), 4);
+        logs.with(LogId(1), Log::retire);
+        assert_eq!(nearest(&logs, 1899), 0);
+        assert_eq!(nearest(&logs, 2500), 2);
+        assert_eq!(logs.nearest(Lba(0), |_| false), None);
+    }
+
+    #[test]
+    fn room_leaves_the_largest_record_out() {
+        let mut logs = Logs::new(&regions(), Sectors(10));
+        assert_eq!(logs.room(), 5 * 90);
+        logs.with(LogId(2), Log::retire);
+        assert_eq!(logs.room(), 4 * 90);
+    }
+}

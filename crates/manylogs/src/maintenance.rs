@@ -1,0 +1,172 @@
+//! What the engine does on its own account, and when.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{Nanos, Signal, Time};
+
+use crate::checkpoint::Pace;
+use crate::config::CheckpointPolicy;
+use crate::state::Inner;
+
+const DAY_S: u64 = 86_400;
+
+/// A lock for tasks: one at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn(Rc<TurnState>);
+
+#[derive(Debug, Default)]
+struct TurnState {
+    taken: Cell<bool>,
+    given_back: Signal,
+}
+
+/// Gives the turn back when dropped.
+#[derive(Debug)]
+pub(crate) struct TurnGuard(Turn);
+
+impl Turn {
+    pub(crate) async fn take(&self) -> TurnGuard {
+        loop {
+            let given_back = self.0.given_back.wait();
+            if !self.0.taken.replace(true) {
+                return TurnGuard(self.clone());
+            }
+            given_back.await;
+        }
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        self.0.0.taken.set(false);
+        self.0.0.given_back.notify();
+    }
+}
+
+/// When what was last done.
+#[derive(Debug, Default)]
+struct Agenda {
+    last_checkpoint: Time,
+    last_snapshot: Time,
+}
+
+impl Inner {
+    /// Opens logs, checkpoints, swaps and takes snapshots for as long as the volume is open.
+    pub(crate) async fn run_maintenance(self: Rc<Self>) {
+        let now = self.runtime.now();
+        let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now };
+        loop {
+            let wanted = self.wanted.wait();
+            if self.state.borrow().closing {
+                return;
+            }
+            self.open_wanted_log().await;
+            if let Some(pace) = self.checkpoint_due(&agenda) {
+                // An error is in the volume's state; the next round tries again.
+                let _ = self.checkpoint(pace).await;
+                agenda.last_checkpoint = self.runtime.now();
+            } else if self.is_idle() && self.swap_one().await {
+                continue;
+            }
+            self.snapshot_if_due(&mut agenda).await;
+            if self.has_work_ahead() {
+                self.nap(wanted).await;
+            } else {
+                wanted.await;
+            }
+        }
+    }
+
+    /// Waits until somebody needs something, or for a while.
+    async fn nap(&self, mut wanted: manylogs_block::Wait) {
+        let mut sleep = self.runtime.sleep(Nanos(self.config.idle.0.max(10_000_000)));
+        std::future::poll_fn(|cx| {
+            let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
+            let slept = std::pin::Pin::new(&mut sleep).poll(cx).is_ready();
+            if woken || slept { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    fn has_work_ahead(&self) -> bool {
+        let state = self.state.borrow();
+        !state.map.is_empty() || !state.pending.is_empty() || state.starved > 0
+    }
+
+    fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
+        let now = self.runtime.now();
+        let state = self.state.borrow();
+        if state.read_only.is_some() {
+            return None;
+        }
+        if state.starved > 0 || state.logs.occupancy() >= self.config.watermark {
+            return Some(Pace::Urgent);
+        }
+        let since = now.since(agenda.last_checkpoint);
+        let due = !state.map.is_empty()
+            && match self.config.checkpoint {
+                CheckpointPolicy::OnFull => false,
+                CheckpointPolicy::Every(span) => since >= span,
+                CheckpointPolicy::Idle => false,
+                CheckpointPolicy::OffHours { from_s, until_s } => {
+                    // Once an hour at most: between passes little is new.
+                    in_window(now, from_s, until_s) && since >= Nanos::from_secs(3600)
+                }
+            };
+        drop(state);
+        let idle = self.config.checkpoint == CheckpointPolicy::Idle
+            && !self.state.borrow().map.is_empty()
+            && self.is_idle();
+        (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
+    }
+
+    async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
+        let now = self.runtime.now();
+        let due = self.config.snapshot.0 > 0
+            && now.since(agenda.last_snapshot) >= self.config.snapshot
+            && self.state.borrow().read_only.is_none();
+        if due {
+            agenda.last_snapshot = now;
+            let _ = self.snapshot().await;
+        }
+    }
+
+    /// Marks in the root, ahead of use, the logs around the one that placement asks for.
+    async fn open_wanted_log(self: &Rc<Self>) {
+        let Some(log) = self.state.borrow_mut().unopened.take() else { return };
+        if self.state.borrow().is_ready(log) {
+            return;
+        }
+        let marked = self.update_root(|root| root.touched.add_around(log)).await;
+        if marked.is_err() {
+            self.state.borrow_mut().fail("the root cannot be written");
+        }
+        self.notify_progress();
+    }
+}
+
+/// Whether the time of day is in the window; days begin with the runtime's clock.
+fn in_window(now: Time, from_s: u64, until_s: u64) -> bool {
+    let second = now.0 / 1_000_000_000 % DAY_S;
+    if from_s <= until_s {
+        (from_s..until_s).contains(&second)
+    } else {
+        second >= from_s || second < until_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_may_wrap_around_midnight() {
+        let at = |hour: u64| Time(hour * 3_600_000_000_000);
+        let (night, noon) = ((22 * 3600, 6 * 3600), (11 * 3600, 13 * 3600));
+        let hours_in = |(from, until)| (0..24).filter(|h| in_window(at(*h), from, until)).count();
+        assert_eq!(hours_in(night), 8);
+        assert_eq!(hours_in(noon), 2);
+        assert!(in_window(at(24 + 23), night.0, night.1));
+    }
+}

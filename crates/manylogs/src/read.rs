@@ -1,0 +1,184 @@
+//! Reads: from home, from the logs, from memory, or nothing but zeroes.
+
+use std::rc::Rc;
+
+use manylogs_block::{
+    Completion, Extent, IoError, IoResult, Payload, Request, Sectors, completion,
+};
+use manylogs_logstore::LogId;
+
+use crate::state::{Inner, Place, State};
+
+/// Two home parts that are at most this far apart are read as one: to pass over the sectors
+/// between them costs less than a command of its own.
+const HOME_GAP: Sectors = Sectors(128);
+
+/// Where a part of a read comes from.
+enum Source {
+    /// The `index`-th home read, from sector `skip` of it.
+    Home { index: usize, skip: Sectors },
+    /// A log; `read` holds the units that cover the part.
+    Log { log: LogId, within: Extent, skip: Sectors, read: Completion },
+    /// At hand.
+    Here(Payload),
+}
+
+struct Part {
+    extent: Extent,
+    source: Source,
+}
+
+impl Inner {
+    /// Entry point of client reads.
+    pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
+        let mut state = self.state.borrow_mut();
+        state.last_activity = self.runtime.now();
+        let at_home = state.map.lookup(extent).all(|(_, mapped)| mapped.is_none());
+        if at_home {
+            let mut homes = self.layout.home(extent);
+            if let (Some(home), None) = (homes.next(), homes.next()) {
+                state.head = home.end();
+                drop(state);
+                return self
+                    .device
+                    .submit(Request::Read { extent: home })
+                    .holding(Rc::clone(&self.activity));
+            }
+        } else {
+            state.counters.redirected_reads += 1;
+        }
+        drop(state);
+        self.read_parts(extent)
+    }
+
+    fn read_parts(self: &Rc<Self>, extent: Extent) -> Completion {
+        let (parts, homes) = self.plan_read(extent);
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        let activity = Rc::clone(&self.activity);
+        self.runtime.spawn(async move {
+            let result = inner.assemble(parts, homes).await;
+            drop(activity);
+            completer.complete(result);
+        });
+        completion
+    }
+
+    /// Starts every device read and pins the logs they point into.
+    fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
+        let mut state = self.state.borrow_mut();
+        let lookup: Vec<_> = state.map.lookup(extent).collect();
+        let mut parts = Vec::with_capacity(lookup.len());
+        let mut spans: Vec<Extent> = Vec::new();
+        for (part, mapped) in lookup {
+            let source = match mapped.map(|mapped| mapped.value) {
+                None => {
+                    match spans.last_mut() {
+                        Some(span) if part.start.0 - span.end().0 <= HOME_GAP.0 => {
+                            *span = Extent::between(span.start, part.end());
+                        }
+                        _ => spans.push(part),
+                    }
+                    let index = spans.len() - 1;
+                    Source::Home { index, skip: Sectors(part.start.0 - spans[index].start.0) }
+                }
+                Some(Place::Zeroes { .. }) => Source::Here(Payload::zeroes(part.len)),
+                Some(Place::Buffered { slot, skip }) => {
+                    let content = state.slots.get(slot).payload.as_ref();
+                    Source::Here(content.map_or_else(
+                        || Payload::zeroes(part.len),
+                        |content| content.slice(Sectors(skip.into()), part.len),
+                    ))
+                }
+                Some(Place::Log { log, offset }) => {
+                    let (within, skip, read) =
+                        self.read_log(&mut state, log, Extent::new(offset.0.into(), part.len.0));
+                    Source::Log { log, within, skip, read }
+                }
+            };
+            parts.push(Part { extent: part, source });
+        }
+        let homes = spans.into_iter().map(|span| self.read_home(&mut state, span)).collect();
+        (parts, homes)
+    }
+
+    /// Reads the units that cover `wanted`, an extent within the log, and pins the log.
+    pub(crate) fn read_log(
+        &self,
+        state: &mut State,
+        log: LogId,
+        wanted: Extent,
+    ) -> (Extent, Sectors, Completion) {
+        let region = state.logs.region(log);
+        state.logs.adjust(log, manylogs_logstore::Log::pin);
+        let offset = manylogs_logstore::LogOffset(u32::try_from(wanted.start.0).unwrap_or(0));
+        let within =
+            state.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
+        let extent = Extent { start: region.start + Sectors(within.start.0), len: within.len };
+        let skip = Sectors(wanted.start.0 - within.start.0);
+        (within, skip, self.device.submit(Request::Read { extent }))
+    }
+
+    fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
+        let mut reads = Vec::with_capacity(1);
+        for home in self.layout.home(span) {
+            state.head = home.end();
+            reads.push(self.device.submit(Request::Read { extent: home }));
+        }
+        reads
+    }
+
+    async fn assemble(&self, parts: Vec<Part>, homes: Vec<Vec<Completion>>) -> IoResult {
+        let mut first_error = None;
+        let mut contents = Vec::with_capacity(homes.len());
+        for home in homes {
+            let mut content = Payload::default();
+            for read in home {
+                match read.await {
+                    Ok(payload) => content.append(payload),
+                    Err(error) => first_error = first_error.or(Some(error)),
+                }
+            }
+            contents.push(content);
+        }
+        let mut out = Payload::default();
+        for part in parts {
+            let content = match part.source {
+                Source::Here(payload) => Ok(payload),
+                Source::Home { index, skip } if first_error.is_none() => {
+                    Ok(contents[index].slice(skip, part.extent.len))
+                }
+                Source::Home { .. } => continue,
+                Source::Log { log, within, skip, read } => {
+                    let read = read.await;
+                    let checked = self.check_logged(log, within, read, part.extent);
+                    checked.map(|payload| payload.slice(skip, part.extent.len))
+                }
+            };
+            match content {
+                Ok(payload) => out.append(payload),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(out), Err)
+    }
+
+    /// Verifies what was read from a log and unpins it.
+    pub(crate) fn check_logged(
+        &self,
+        log: LogId,
+        within: Extent,
+        read: IoResult,
+        home: Extent,
+    ) -> IoResult {
+        let mut state = self.state.borrow_mut();
+        let result = read.and_then(|payload| {
+            let whole = state.logs.get(log).is_some_and(|log| log.units().verify(within, &payload));
+            if whole { Ok(payload) } else { Err(IoError::Checksum { extent: home }) }
+        });
+        state.logs.adjust(log, manylogs_logstore::Log::unpin);
+        state.reset_candidates.push(log);
+        state.reset_what_can_be();
+        result
+    }
+}

@@ -1,0 +1,389 @@
+//! The engine's state, and the changes that several operations share.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completer, Extent, Handle, IoError, Lba, Payload, Sectors, Signal,
+    Time,
+};
+use manylogs_logstore::{
+    DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
+    RecordSequence, VolumeId,
+};
+use smallvec::SmallVec;
+
+use crate::config::EngineConfig;
+use crate::home_lock::HomeLocks;
+use crate::layout::Layout;
+use crate::logs::Logs;
+use crate::maintenance::Turn;
+use crate::root::{Root, Touched};
+use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
+use crate::stats::Counters;
+
+/// Where the newest version of a block is when it is not at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a log.
+    Log { log: LogId, offset: LogOffset },
+    /// In memory, on its way into a record.
+    Buffered { slot: SlotId, skip: u32 },
+    /// Nowhere: it is zeroes, says a record in this log.
+    Zeroes { log: LogId },
+}
+
+impl MapValue for Place {
+    fn advance(self, by: Sectors) -> Self {
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        match self {
+            Self::Log { log, offset } => {
+                Self::Log { log, offset: LogOffset(offset.0 + narrow(by.0)) }
+            }
+            // A buffered extent of zeroes may exceed 32 bits; its skip is never used.
+            Self::Buffered { slot, skip } => {
+                Self::Buffered { slot, skip: skip.saturating_add(narrow(by.0)) }
+            }
+            Self::Zeroes { log } => Self::Zeroes { log },
+        }
+    }
+}
+
+/// What every part of the engine shares.
+pub(crate) struct Inner {
+    pub(crate) runtime: Handle,
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) below: Capabilities,
+    pub(crate) volume: VolumeId,
+    pub(crate) layout: Layout,
+    pub(crate) config: EngineConfig,
+    pub(crate) state: RefCell<State>,
+    pub(crate) locks: HomeLocks,
+    /// Something may be ready to be written into a record.
+    pub(crate) commit: Signal,
+    /// A ticket is done, room was freed, or the volume failed.
+    pub(crate) progress: Signal,
+    /// Somebody waits for room, or for a log to be opened.
+    pub(crate) wanted: Signal,
+    /// One of checkpoint, swap and snapshot at a time.
+    pub(crate) turn: Turn,
+    /// One flush of the whole volume at a time.
+    pub(crate) flush_turn: Turn,
+    /// Somebody asked for a flush.
+    pub(crate) flush_asked: Signal,
+    /// One root update at a time.
+    pub(crate) root_turn: Turn,
+    /// Held by every foreground request in flight: more than one holder means not idle.
+    pub(crate) activity: Rc<()>,
+}
+
+/// See the module.
+pub(crate) struct State {
+    pub(crate) map: ExtentMap<Place>,
+    pub(crate) logs: Logs,
+    pub(crate) slots: Slots,
+    pub(crate) tickets: Tickets,
+    /// Slots that wait for a record, in order of submission.
+    pub(crate) pending: VecDeque<SlotId>,
+    /// How many of them have a waiter.
+    pub(crate) pending_waiters: usize,
+    /// Everything up to this ticket must go into records now.
+    pub(crate) force: Option<Ticket>,
+    /// Sectors of answered writes that are only in memory, and since when.
+    pub(crate) volatile: u64,
+    pub(crate) volatile_since: Option<Time>,
+    /// Log sectors promised to slots and to bypassing writes.
+    pub(crate) reserved: u64,
+    pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
+    pub(crate) next_data: DataSequence,
+    pub(crate) next_record: RecordSequence,
+    /// The root as it is on the disk.
+    pub(crate) root: Root,
+    /// The newest generation that was ever sent to the disk.
+    pub(crate) root_generation: u64,
+    /// The slot that holds the newest root.
+    pub(crate) root_slot: usize,
+    /// While a snapshot is captured and written: the logs appended to since.
+    pub(crate) capturing: Option<Touched>,
+    /// While the root that names the snapshot is written: the set of opened logs it will have.
+    pub(crate) next_touched: Option<Touched>,
+    /// The end of the last I/O that was not logged (section III-D).
+    pub(crate) head: Lba,
+    pub(crate) last_activity: Time,
+    /// Home writes were acknowledged that a power cut may still take.
+    pub(crate) dirty_home: bool,
+    /// Supersede slots that wait for the flush that makes their home writes durable.
+    pub(crate) deferred: Vec<SlotId>,
+    /// Completers of flushes that wait for the flusher.
+    pub(crate) flushes: Vec<Completer>,
+    pub(crate) read_only: Option<&'static str>,
+    /// Log that placement would like to use but may not before it is marked in the root.
+    pub(crate) unopened: Option<LogId>,
+    /// Requests that wait for room in the logs.
+    pub(crate) starved: usize,
+    /// Logs that lost live sectors: freed when the change under way is complete.
+    pub(crate) reset_candidates: Vec<LogId>,
+    pub(crate) closing: bool,
+    pub(crate) counters: Counters,
+}
+
+/// A record being written.
+#[derive(Debug)]
+pub(crate) struct InFlightRecord {
+    pub(crate) log: LogId,
+    pub(crate) slots: Vec<SlotId>,
+    /// Where the payload of each data entry begins.
+    pub(crate) offsets: Vec<LogOffset>,
+}
+
+/// A version that a new one displaced: what must not be forgotten before the new one is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Displaced {
+    pub(crate) logged: SmallVec<[(LogId, u64); 2]>,
+    pub(crate) buffered: SmallVec<[(SlotId, u64); 2]>,
+}
+
+impl Displaced {
+    pub(crate) fn add(&mut self, part: Extent, old: Mapped<Place>) {
+        match old.value {
+            Place::Log { log, .. } | Place::Zeroes { log } => match self.logged.last_mut() {
+                Some((last, sectors)) if *last == log => *sectors += part.len.0,
+                _ => self.logged.push((log, part.len.0)),
+            },
+            Place::Buffered { slot, .. } => self.buffered.push((slot, part.len.0)),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.logged.is_empty() && self.buffered.is_empty()
+    }
+}
+
+impl State {
+    /// The next version's number.
+    pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
+        let sequence = self.next_data;
+        self.next_data = sequence.next();
+        sequence
+    }
+
+    /// Whether a record of its own for an entry of this size would find room.
+    pub(crate) fn fits(&self, sectors: Sectors) -> bool {
+        self.reserved + sectors.0 <= self.logs.room()
+    }
+
+    /// Whether records may be appended to `log` as far as the root says.
+    pub(crate) fn is_ready(&self, log: LogId) -> bool {
+        let open = self.root.snapshot.is_none() || self.root.touched.contains(log);
+        open && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
+    }
+
+    /// Queues an entry for a record. `displaced` is what it displaced in the map.
+    pub(crate) fn queue(
+        &mut self,
+        entry: Entry,
+        payload: Option<Payload>,
+        waiter: Option<Completer>,
+        reserved: Sectors,
+        origin: Origin,
+    ) -> SlotId {
+        let ticket = self.tickets.take();
+        self.reserved += reserved.0;
+        self.slots.insert(Slot {
+            entry,
+            payload,
+            ticket,
+            waiter,
+            reserved,
+            displaced: SmallVec::new(),
+            heirs: SmallVec::new(),
+            pending: false,
+            origin,
+        })
+    }
+
+    /// Lets a slot wait for a record.
+    pub(crate) fn make_pending(&mut self, id: SlotId) {
+        let slot = self.slots.get_mut(id);
+        slot.pending = true;
+        self.pending_waiters += usize::from(slot.waiter.is_some());
+        self.pending.push_back(id);
+    }
+
+    /// Books what `id` displaced: versions in logs stay needed until it is durable, and so do
+    /// versions that are themselves still on their way into a log.
+    pub(crate) fn book_displaced(&mut self, id: SlotId, displaced: Displaced) {
+        let ticket = self.slots.get(id).ticket;
+        for (older, sectors) in displaced.buffered {
+            self.slots.get_mut(older).heirs.push((id, ticket, sectors));
+        }
+        self.slots.get_mut(id).displaced.extend(displaced.logged);
+    }
+
+    /// The entries of a durable record take effect; answers their waiters.
+    pub(crate) fn settle_record(&mut self, sequence: RecordSequence) {
+        let Some(record) = self.records.remove(&sequence) else { return };
+        let mut offsets = record.offsets.into_iter();
+        for id in record.slots {
+            let offset = match self.slots.get(id).entry.kind {
+                EntryKind::Data => offsets.next().unwrap_or_default(),
+                EntryKind::Zeroes | EntryKind::Supersede => LogOffset(0),
+            };
+            self.settle_slot(id, record.log, offset);
+        }
+    }
+
+    fn settle_slot(&mut self, id: SlotId, log: LogId, offset: LogOffset) {
+        let slot = self.slots.remove(id);
+        let moved = self.map_durable(id, &slot, log, offset);
+        let mut live = moved;
+        if let Origin::Swap(from) = slot.origin {
+            self.sub_live(from, moved);
+        }
+        for (heir, ticket, sectors) in slot.heirs {
+            // A newer version displaced this one in memory. Until that is durable, this is what a
+            // crash falls back to.
+            if !self.tickets.is_done(ticket) {
+                live += sectors;
+                self.slots.get_mut(heir).displaced.push((log, sectors));
+            }
+        }
+        self.logs.adjust(log, |log| log.add_live(live));
+        for (older, sectors) in slot.displaced {
+            self.sub_live(older, sectors);
+        }
+        self.tickets.finish(slot.ticket);
+        match slot.waiter {
+            Some(waiter) => waiter.complete(Ok(Payload::default())),
+            None if slot.origin == Origin::Client => {
+                self.volatile = self.volatile.saturating_sub(slot.entry.payload_sectors().0);
+            }
+            None => {}
+        }
+        // Nothing points there if it was overwritten before it was durable.
+        self.reset_candidates.push(log);
+    }
+
+    /// Points the map at the durable copy; returns how many sectors now have it as their newest.
+    fn map_durable(&mut self, id: SlotId, slot: &Slot, log: LogId, offset: LogOffset) -> u64 {
+        let entry = slot.entry;
+        let target = match entry.kind {
+            EntryKind::Supersede => return 0,
+            EntryKind::Data => Place::Log { log, offset },
+            EntryKind::Zeroes => Place::Zeroes { log },
+        };
+        let mut sectors = 0;
+        self.map.update(entry.extent, |part, mapped| {
+            let ours = mapped.sequence == entry.data_sequence
+                && match (slot.origin, mapped.value) {
+                    (Origin::Client, Place::Buffered { slot, .. }) => slot == id,
+                    (Origin::Swap(from), Place::Log { log, .. } | Place::Zeroes { log }) => {
+                        log == from
+                    }
+                    _ => false,
+                };
+            ours.then(|| {
+                sectors += part.len.0;
+                target.advance(Sectors(part.start.0 - entry.extent.start.0))
+            })
+        });
+        sectors
+    }
+
+    /// A log holds `sectors` fewer that recovery needs.
+    pub(crate) fn sub_live(&mut self, log: LogId, sectors: u64) {
+        self.logs.adjust(log, |log| log.sub_live(sectors));
+        self.reset_candidates.push(log);
+    }
+
+    /// Frees the logs that recovery needs nothing of any more.
+    pub(crate) fn reset_what_can_be(&mut self) {
+        while let Some(log) = self.reset_candidates.pop() {
+            self.try_reset(log);
+        }
+    }
+
+    /// An epoch is not ended for a few records.
+    fn try_reset(&mut self, id: LogId) {
+        let worth = self
+            .logs
+            .get(id)
+            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 2);
+        if worth {
+            self.logs.with(id, manylogs_logstore::Log::reset);
+            self.counters.log_resets += 1;
+        }
+    }
+
+    /// Stops accepting writes for good; what is there stays readable.
+    pub(crate) fn fail(&mut self, reason: &'static str) {
+        self.read_only.get_or_insert(reason);
+        let waiting: Vec<SlotId> = self.pending.iter().copied().collect();
+        for id in waiting {
+            if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
+                waiter.complete(Err(IoError::ReadOnly { reason }));
+            }
+        }
+    }
+}
+
+impl State {
+    /// A volume on which nothing is logged yet.
+    pub(crate) fn new(logs: Logs, root: Root, root_slot: usize, now: Time) -> Self {
+        let first = root.incarnation.first_sequence();
+        Self {
+            map: ExtentMap::new(),
+            logs,
+            slots: Slots::default(),
+            tickets: Tickets::default(),
+            pending: VecDeque::new(),
+            pending_waiters: 0,
+            force: None,
+            volatile: 0,
+            volatile_since: None,
+            reserved: 0,
+            records: BTreeMap::new(),
+            next_data: DataSequence(first),
+            next_record: RecordSequence(first),
+            root_generation: root.generation,
+            root,
+            root_slot,
+            capturing: None,
+            next_touched: None,
+            head: Lba(0),
+            last_activity: now,
+            dirty_home: false,
+            deferred: Vec::new(),
+            flushes: Vec::new(),
+            read_only: None,
+            unopened: None,
+            starved: 0,
+            reset_candidates: Vec::new(),
+            closing: false,
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Inner {
+    /// Length of a record with this entry alone: what is reserved for it.
+    pub(crate) fn record_len(&self, kind: EntryKind, extent: Extent) -> Sectors {
+        let entry = Entry { extent, data_sequence: DataSequence(0), kind };
+        Record::measure(&[entry], self.below.physical_sector).1
+    }
+
+    /// Whether nothing has arrived for a while and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.borrow();
+        Rc::strong_count(&self.activity) == 1
+            && state.pending.is_empty()
+            && self.runtime.now().since(state.last_activity) >= self.config.idle
+    }
+
+    /// Wakes whoever waits for durability or room.
+    pub(crate) fn notify_progress(&self) {
+        self.progress.notify();
+        self.commit.notify();
+    }
+}

@@ -1,0 +1,234 @@
+//! Log swapping (seed 000 section III-G): in idle time the content of a full hot log moves to an
+//! empty cold one, so that small writes near the head go on finding room.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, Payload, Sectors};
+use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, Supersede};
+
+use crate::slots::{Origin, SlotId};
+use crate::state::{Inner, Place, State};
+
+/// Sectors that one read of the source takes.
+const CHUNK: u64 = 2048;
+
+/// A version that is to move.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    extent: Extent,
+    mapped: Mapped<Place>,
+}
+
+impl Inner {
+    /// Moves the fullest log above the threshold, if there is one and a place for it; true if a
+    /// log was moved.
+    pub(crate) async fn swap_one(self: &Rc<Self>) -> bool {
+        let _turn = self.turn.take().await;
+        let Some((from, to)) = self.choose_swap() else { return false };
+        self.state.borrow_mut().logs.set_aside(from);
+        let moved = self.move_log(from, to).await;
+        self.state.borrow_mut().logs.put_back();
+        let mut state = self.state.borrow_mut();
+        if let Ok(true) = moved {
+            state.counters.log_swaps += 1;
+            state.reset_candidates.push(from);
+            state.reset_what_can_be();
+        }
+        drop(state);
+        self.notify_progress();
+        matches!(moved, Ok(true))
+    }
+
+    fn choose_swap(&self) -> Option<(LogId, LogId)> {
+        let state = self.state.borrow();
+        if state.read_only.is_some() {
+            return None;
+        }
+        let is_full = |log: &&manylogs_logstore::Log| {
+            log.used().0 as f64 > self.config.swap * log.region().len.0 as f64
+                && !log.is_busy()
+                && !log.is_retired()
+                && state.is_ready(log.id())
+        };
+        let from = state.logs.iter().filter(is_full).max_by_key(|log| log.used())?;
+        let to = state
+            .logs
+            .farthest_empty(from.region().start, |log| log != from.id() && state.is_ready(log))?;
+        // While it moves, everything is there twice.
+        let enough = state.reserved + 2 * from.used().0 <= state.logs.room();
+        enough.then_some((from.id(), to))
+    }
+
+    /// Copies what recovery needs of `from` and points the table at the copies. Stops, without
+    /// loss, when clients need the disk; what was copied by then stays copied.
+    async fn move_log(self: &Rc<Self>, from: LogId, to: LogId) -> Result<bool, IoError> {
+        let live = self.live_in(from);
+        if live.is_empty() {
+            // What is left waits for newer versions to become durable; then it is free anyway.
+            return Ok(false);
+        }
+        self.move_supersedes(from, to).await?;
+        let mut rest = live.as_slice();
+        while !rest.is_empty() {
+            if !self.is_idle() {
+                self.runtime.sleep(self.config.idle).await;
+                if !self.is_idle() {
+                    return Ok(false);
+                }
+            }
+            let (chunk, others) = rest.split_at(chunk_len(rest));
+            rest = others;
+            if !self.move_chunk(from, to, chunk).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the table still has in `log`, in the order of the log.
+    fn live_in(&self, log: LogId) -> Vec<Live> {
+        let state = self.state.borrow();
+        let Some(source) = state.logs.get(log) else { return Vec::new() };
+        let mut live: Vec<Live> = Vec::new();
+        for extent in source.extents() {
+            for (extent, mapped) in state.map.lookup(*extent) {
+                let Some(mapped) = mapped else { continue };
+                match mapped.value {
+                    Place::Log { log: at, .. } | Place::Zeroes { log: at } if at == log => {
+                        live.push(Live { extent, mapped });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // A block that was logged twice in the log is found by both entries.
+        live.sort_by_key(|live| {
+            (position(live), live.extent.start, std::cmp::Reverse(live.extent.len))
+        });
+        live.dedup_by_key(|live| live.extent.start);
+        live
+    }
+
+    async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<(), IoError> {
+        let supersedes: Vec<Supersede> = {
+            let state = self.state.borrow();
+            state.logs.get(from).map(|log| log.supersedes().to_vec()).unwrap_or_default()
+        };
+        for chunk in supersedes.chunks(64) {
+            let entries = chunk.iter().map(|supersede| {
+                let Supersede { extent, data_sequence } = *supersede;
+                (Entry { extent, data_sequence, kind: EntryKind::Supersede }, None)
+            });
+            if !self.append_to(from, to, entries.collect()).await? {
+                return Err(IoError::ReadOnly { reason: "no room to move a log to" });
+            }
+        }
+        self.state.borrow_mut().logs.adjust(from, manylogs_logstore::Log::clear_supersedes);
+        Ok(())
+    }
+
+    async fn move_chunk(
+        self: &Rc<Self>,
+        from: LogId,
+        to: LogId,
+        chunk: &[Live],
+    ) -> Result<bool, IoError> {
+        let mut span: Option<Extent> = None;
+        for live in chunk {
+            if let Place::Log { offset, .. } = live.mapped.value {
+                let at = Extent::new(offset.0.into(), live.extent.len.0);
+                let start = span.map_or(at.start, |span| span.start);
+                span = Some(Extent::between(start, at.end()));
+            }
+        }
+        let (mut within, mut content) = (Extent::default(), Payload::default());
+        if let Some(span) = span {
+            let (extent, _, read) = self.read_log(&mut self.state.borrow_mut(), from, span);
+            within = extent;
+            content = self.check_logged(from, within, read.await, chunk[0].extent)?;
+        }
+        let entries = chunk.iter().map(|live| {
+            let kind = match live.mapped.value {
+                Place::Log { .. } => EntryKind::Data,
+                Place::Zeroes { .. } | Place::Buffered { .. } => EntryKind::Zeroes,
+            };
+            let entry = Entry { extent: live.extent, data_sequence: live.mapped.sequence, kind };
+            let payload = match live.mapped.value {
+                Place::Log { offset, .. } => {
+                    let skip = Sectors(u64::from(offset.0) - within.start.0);
+                    Some(content.slice(skip, live.extent.len))
+                }
+                Place::Zeroes { .. } | Place::Buffered { .. } => None,
+            };
+            (entry, payload)
+        });
+        self.append_to(from, to, entries.collect()).await
+    }
+
+    /// Appends entries that keep their data sequences to a certain log and waits until they are
+    /// durable; false if the log has no room for them.
+    async fn append_to(
+        self: &Rc<Self>,
+        from: LogId,
+        to: LogId,
+        entries: Vec<(Entry, Option<Payload>)>,
+    ) -> Result<bool, IoError> {
+        let (last, record) = {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
+            let len = manylogs_logstore::Record::measure(&all, self.below.physical_sector).1;
+            let accepts = state.logs.with(to, |log| log.accepts(len));
+            if !accepts || !state.fits(len) {
+                return Ok(false);
+            }
+            state.counters.swapped_sectors += len.0;
+            let slots: Vec<SlotId> = entries
+                .into_iter()
+                .map(|(entry, payload)| self.swap_slot(state, from, entry, payload))
+                .collect();
+            let record = self.append(state, to, slots);
+            (state.tickets.last(), record)
+        };
+        let (sequence, slot) = record;
+        self.submit_record(to, sequence, slot);
+        match last {
+            Some(last) => self.wait_done(last).await.map(|()| true),
+            None => Ok(true),
+        }
+    }
+
+    fn swap_slot(
+        &self,
+        state: &mut State,
+        from: LogId,
+        entry: Entry,
+        payload: Option<Payload>,
+    ) -> SlotId {
+        let reserved = self.record_len(entry.kind, entry.extent);
+        let id = state.queue(entry, payload, None, reserved, Origin::Swap(from));
+        // It goes into a record at once, which takes the room.
+        state.reserved -= reserved.0;
+        id
+    }
+}
+
+fn position(live: &Live) -> u64 {
+    match live.mapped.value {
+        Place::Log { offset, .. } => offset.0.into(),
+        Place::Zeroes { .. } | Place::Buffered { .. } => 0,
+    }
+}
+
+/// How many from the start fit one read, and one record.
+fn chunk_len(live: &[Live]) -> usize {
+    let data = live.iter().position(|live| matches!(live.mapped.value, Place::Log { .. }));
+    let start = data.map_or(0, |index| position(&live[index]));
+    let mut payload = 0;
+    let fits = live.iter().take(256).take_while(|live| {
+        let Place::Log { .. } = live.mapped.value else { return true };
+        payload += live.extent.len.0;
+        payload <= CHUNK && position(live) + live.extent.len.0 - start <= 2 * CHUNK
+    });
+    fits.count().max(1)
+}

@@ -1,0 +1,205 @@
+//! The volume as its users see it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, Request, Signal,
+};
+use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
+
+use crate::checkpoint::{CheckpointReport, Pace};
+use crate::config::EngineConfig;
+use crate::error::VolumeError;
+use crate::home_lock::HomeLocks;
+use crate::layout::Layout;
+use crate::state::{Inner, Place, State};
+
+/// An open volume. Clones are the same volume.
+#[derive(Clone)]
+pub struct Volume(Rc<Inner>);
+
+/// One extent of the mapping table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedExtent {
+    /// The exported address.
+    pub extent: Extent,
+    /// Which version it is.
+    pub sequence: DataSequence,
+    /// Whether it is data or zeroes.
+    pub zeroes: bool,
+}
+
+impl Volume {
+    pub(crate) fn assemble(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        volume: VolumeId,
+        layout: Layout,
+        config: EngineConfig,
+        state: State,
+    ) -> Self {
+        let below = device.capabilities();
+        Self(Rc::new(Inner {
+            runtime,
+            device,
+            below,
+            volume,
+            layout,
+            config,
+            state: RefCell::new(state),
+            locks: HomeLocks::default(),
+            commit: Signal::default(),
+            progress: Signal::default(),
+            wanted: Signal::default(),
+            turn: crate::maintenance::Turn::default(),
+            flush_turn: crate::maintenance::Turn::default(),
+            flush_asked: Signal::default(),
+            root_turn: crate::maintenance::Turn::default(),
+            activity: Rc::new(()),
+        }))
+    }
+
+    pub(crate) fn start(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        volume: VolumeId,
+        layout: Layout,
+        config: EngineConfig,
+        state: State,
+    ) -> Self {
+        let opened = Self::assemble(runtime, device, volume, layout, config, state);
+        opened.run();
+        opened
+    }
+
+    /// Starts the engine's own tasks.
+    pub(crate) fn run(&self) {
+        let runtime = &self.0.runtime;
+        runtime.spawn(Rc::clone(&self.0).run_committer());
+        runtime.spawn(Rc::clone(&self.0).run_flusher());
+        runtime.spawn(Rc::clone(&self.0).run_maintenance());
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Where the volume keeps what.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// Its parameters.
+    #[must_use]
+    pub fn config(&self) -> &EngineConfig {
+        &self.0.config
+    }
+
+    /// Moves everything that is logged home, now and as fast as the device allows.
+    ///
+    /// # Errors
+    /// If the device fails. What was not moved stays logged.
+    pub async fn checkpoint(&self) -> Result<CheckpointReport, VolumeError> {
+        self.0.checkpoint(Pace::Urgent).await
+    }
+
+    /// Writes a table snapshot; false if it does not fit its slot.
+    ///
+    /// # Errors
+    /// If the device fails. The last snapshot stays in use.
+    pub async fn snapshot(&self) -> Result<bool, VolumeError> {
+        Ok(self.0.snapshot().await?)
+    }
+
+    /// Moves the fullest log to an empty one, as idle time does; true if there was one to move.
+    pub async fn swap(&self) -> bool {
+        self.0.swap_one().await
+    }
+
+    /// Makes everything durable, writes a snapshot and ends the engine's tasks. Requests that come
+    /// later fail with [`IoError::Gone`].
+    ///
+    /// # Errors
+    /// If the device fails: then the volume is closed as by a crash.
+    pub async fn close(&self) -> Result<(), VolumeError> {
+        let durable = self.0.make_durable().await;
+        let snapshot = if durable.is_ok() { self.0.snapshot().await } else { Ok(false) };
+        self.0.state.borrow_mut().closing = true;
+        self.0.commit.notify();
+        self.0.flush_asked.notify();
+        self.0.wanted.notify();
+        durable?;
+        snapshot?;
+        Ok(())
+    }
+
+    /// The mapping table, by address; neighbours of one version are one extent.
+    #[must_use]
+    pub fn table(&self) -> Vec<MappedExtent> {
+        let state = self.0.state.borrow();
+        let mut table: Vec<MappedExtent> = Vec::new();
+        for (extent, mapped) in state.map.iter() {
+            let zeroes = match mapped.value {
+                Place::Log { .. } => false,
+                Place::Zeroes { .. } => true,
+                Place::Buffered { slot, .. } => {
+                    state.slots.get(slot).entry.kind == EntryKind::Zeroes
+                }
+            };
+            let sequence = mapped.sequence;
+            match table.last_mut() {
+                Some(last)
+                    if last.extent.end() == extent.start
+                        && last.sequence == sequence
+                        && last.zeroes == zeroes =>
+                {
+                    last.extent.len += extent.len;
+                }
+                _ => table.push(MappedExtent { extent, sequence, zeroes }),
+            }
+        }
+        table
+    }
+}
+
+impl BlockDevice for Volume {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            capacity: self.0.layout.capacity(),
+            physical_sector: self.0.below.physical_sector,
+            rotational: self.0.below.rotational,
+            // Small writes without FUA wait in a buffer, whatever the device does.
+            volatile_cache: true,
+            native_fua: true,
+            discard: true,
+        }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if let Err(error) = self.capabilities().check(&request) {
+            return Completion::ready(Err(error));
+        }
+        if self.0.state.borrow().closing {
+            return Completion::ready(Err(IoError::Gone));
+        }
+        match request {
+            Request::Read { extent } => self.0.read(extent),
+            Request::Write { extent, payload, fua, hint } => {
+                self.0.write(extent, payload, fua, hint)
+            }
+            Request::Flush => self.0.flush(),
+            Request::Discard { extent } => self.0.log_write(EntryKind::Zeroes, extent, None, false),
+            Request::WriteZeroes { extent, fua } => {
+                self.0.log_write(EntryKind::Zeroes, extent, None, fua)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Volume({:?})", self.stats())
+    }
+}

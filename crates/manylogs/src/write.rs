@@ -1,0 +1,363 @@
+//! Writes: small ones to a log, large ones home.
+
+use std::rc::Rc;
+
+use manylogs_block::{
+    Completion, Extent, Hint, IoError, Lba, Payload, Request, Sectors, completion,
+};
+use manylogs_logstore::{DataSequence, Entry, EntryKind, Mapped};
+
+use crate::home_lock::{HomeGuard, Writer};
+use crate::slots::{Origin, SlotId};
+use crate::state::{Displaced, Inner, Place, State};
+
+impl Inner {
+    /// Entry point of client writes.
+    pub(crate) fn write(
+        self: &Rc<Self>,
+        extent: Extent,
+        payload: Payload,
+        fua: bool,
+        hint: Hint,
+    ) -> Completion {
+        if extent.len <= self.config.threshold {
+            return self.log_write(EntryKind::Data, extent, Some(payload), fua);
+        }
+        if hint == Hint::DurabilityOnly {
+            return self.log_in_parts(extent, &payload, fua);
+        }
+        let whole = self.whole_physical(extent);
+        if whole == extent {
+            return self.bypass(extent, payload, fua);
+        }
+        self.bypass_with_edges(extent, whole, &payload, fua)
+    }
+
+    /// The part of `extent` that consists of whole physical sectors: the medium writes the others
+    /// together with neighbours, and a torn write would damage those.
+    fn whole_physical(&self, extent: Extent) -> Extent {
+        let physical = self.below.physical_sector.0;
+        let start = extent.start.0.next_multiple_of(physical);
+        let end = extent.end().0 / physical * physical;
+        Extent::between(Lba(start), Lba(end))
+    }
+
+    fn bypass_with_edges(
+        self: &Rc<Self>,
+        extent: Extent,
+        whole: Extent,
+        payload: &Payload,
+        fua: bool,
+    ) -> Completion {
+        let part = |part: Extent| payload.slice(Sectors(part.start.0 - extent.start.0), part.len);
+        let mut parts = Vec::new();
+        for edge in
+            [Extent::between(extent.start, whole.start), Extent::between(whole.end(), extent.end())]
+        {
+            if !edge.is_empty() {
+                parts.push(self.log_write(EntryKind::Data, edge, Some(part(edge)), fua));
+            }
+        }
+        if !whole.is_empty() {
+            parts.push(self.bypass(whole, part(whole), fua));
+        }
+        self.join(parts)
+    }
+
+    fn log_in_parts(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
+        let step = self.config.threshold.0;
+        let parts = (0..extent.len.0.div_ceil(step)).map(|i| {
+            let start = Sectors(i * step);
+            let len = Sectors(step.min(extent.len.0 - start.0));
+            let part = Extent { start: extent.start + start, len };
+            self.log_write(EntryKind::Data, part, Some(payload.slice(start, len)), fua)
+        });
+        let parts = parts.collect();
+        self.join(parts)
+    }
+
+    /// Completes when all parts have, with the first error if there is one.
+    fn join(&self, parts: Vec<Completion>) -> Completion {
+        let (completer, completion) = completion();
+        self.runtime.spawn(async move {
+            let mut result = Ok(Payload::default());
+            for part in parts {
+                let one = part.await;
+                if result.is_ok() {
+                    result = one;
+                }
+            }
+            completer.complete(result);
+        });
+        completion
+    }
+
+    /// Logs a version: data, or zeroes. With FUA it is answered when its record is durable, else
+    /// as soon as it is buffered, within the bound on volatile bytes.
+    pub(crate) fn log_write(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let mut state = self.state.borrow_mut();
+        state.last_activity = self.runtime.now();
+        if let Some(reason) = state.read_only {
+            return Completion::ready(Err(IoError::ReadOnly { reason }));
+        }
+        let reserved = self.record_len(kind, extent);
+        if state.starved == 0 && state.fits(reserved) {
+            return self.buffer(&mut state, kind, extent, payload, fua);
+        }
+        state.counters.starved_writes += 1;
+        let mapped = state.map.lookup(extent).any(|(_, mapped)| mapped.is_some());
+        drop(state);
+        self.wanted.notify();
+        match payload {
+            // The logs are full. What is not logged already can go home at once.
+            Some(payload) if !mapped && self.whole_physical(extent) == extent => {
+                self.bypass(extent, payload, fua)
+            }
+            payload => self.buffer_when_there_is_room(kind, extent, payload, fua),
+        }
+    }
+
+    fn buffer_when_there_is_room(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move {
+            let reserved = inner.record_len(kind, extent);
+            let result = match inner.wait_for_room(reserved).await {
+                Ok(()) => inner.buffer_now(kind, extent, payload, fua).await,
+                Err(error) => Err(error),
+            };
+            completer.complete(result);
+        });
+        completion
+    }
+
+    fn buffer_now(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
+    }
+
+    /// Resolves when a record of `sectors` has room; the caller reserves before it waits again.
+    async fn wait_for_room(&self, sectors: Sectors) -> Result<(), IoError> {
+        self.state.borrow_mut().starved += 1;
+        let result = loop {
+            let progress = self.progress.wait();
+            {
+                let state = self.state.borrow();
+                if let Some(reason) = state.read_only {
+                    break Err(IoError::ReadOnly { reason });
+                }
+                if state.fits(sectors) {
+                    break Ok(());
+                }
+            }
+            self.wanted.notify();
+            progress.await;
+        };
+        self.state.borrow_mut().starved -= 1;
+        result
+    }
+
+    pub(crate) fn buffer(
+        self: &Rc<Self>,
+        state: &mut State,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let full = state.volatile + extent.len.0 > self.config.buffer.0 && kind == EntryKind::Data;
+        let (waiter, answer) = if fua || full {
+            let (completer, completion) = completion();
+            (Some(completer), completion)
+        } else {
+            (None, Completion::ready(Ok(Payload::default())))
+        };
+        let entry = Entry { extent, data_sequence: state.take_data_sequence(), kind };
+        state.counters.logged_writes += 1;
+        state.counters.logged_sectors += entry.payload_sectors().0;
+        state.counters.logged_since_checkpoint += 1;
+        state.counters.logged_sectors_since_checkpoint += entry.payload_sectors().0;
+        if waiter.is_none() {
+            state.volatile += entry.payload_sectors().0;
+            self.arm_buffer_age(state);
+        }
+        let reserved = self.record_len(kind, extent);
+        let id = state.queue(entry, payload, waiter, reserved, Origin::Client);
+        let mut displaced = Displaced::default();
+        let mapped =
+            Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
+        state.map.insert(extent, mapped, |part, old| displaced.add(part, old));
+        state.book_displaced(id, displaced);
+        state.make_pending(id);
+        self.commit.notify();
+        answer
+    }
+
+    fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
+        if state.volatile_since.is_none() {
+            state.volatile_since = Some(self.runtime.now());
+            let inner = Rc::clone(self);
+            let sleep = self.runtime.sleep(self.config.buffer_age);
+            self.runtime.spawn(async move {
+                sleep.await;
+                inner.commit.notify();
+            });
+        }
+    }
+
+    /// Sends a large write home. Durable in this order: home, the supersede entry if older
+    /// versions are logged, the acknowledgement.
+    fn bypass(self: &Rc<Self>, extent: Extent, payload: Payload, fua: bool) -> Completion {
+        let mut state = self.state.borrow_mut();
+        state.last_activity = self.runtime.now();
+        if let Some(reason) = state.read_only {
+            return Completion::ready(Err(IoError::ReadOnly { reason }));
+        }
+        state.counters.bypassed_writes += 1;
+        drop(state);
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        let activity = Rc::clone(&self.activity);
+        self.runtime.spawn(async move {
+            let result = inner.write_home(extent, payload, fua).await;
+            drop(activity);
+            completer.complete(result);
+        });
+        completion
+    }
+
+    async fn write_home(
+        self: &Rc<Self>,
+        extent: Extent,
+        payload: Payload,
+        fua: bool,
+    ) -> Result<Payload, IoError> {
+        let (guard, reserved) = self.lock_and_reserve(extent).await?;
+        // Under the lock: the checkpoint renews versions in the extents that it has locked.
+        let sequence = self.state.borrow_mut().take_data_sequence();
+        let written = self.submit_home(extent, &payload, fua);
+        for part in written {
+            if let Err(error) = part.await {
+                self.state.borrow_mut().reserved -= reserved.0;
+                self.notify_progress();
+                return Err(error);
+            }
+        }
+        let durable = self.forget_superseded(extent, sequence, reserved, fua);
+        drop(guard);
+        match durable {
+            Some(durable) => durable.await,
+            None => Ok(Payload::default()),
+        }
+    }
+
+    /// Locks the home of `extent` and, if versions of it are logged, sets room aside for the entry
+    /// that supersedes them. Versions older than the caller's are in the map by then, or never
+    /// will be.
+    async fn lock_and_reserve(&self, extent: Extent) -> Result<(HomeGuard, Sectors), IoError> {
+        let needed = self.record_len(EntryKind::Supersede, extent);
+        loop {
+            let guard = match self.locks.try_lock(Writer::Client, extent) {
+                Some(guard) => guard,
+                None => self.locks.lock(Writer::Client, extent).await,
+            };
+            {
+                let mut state = self.state.borrow_mut();
+                if state.map.lookup(extent).all(|(_, mapped)| mapped.is_none()) {
+                    return Ok((guard, Sectors(0)));
+                }
+                if state.fits(needed) {
+                    state.reserved += needed.0;
+                    return Ok((guard, needed));
+                }
+            }
+            // Room comes from a checkpoint, which may want this very lock.
+            drop(guard);
+            self.wait_for_room(needed).await?;
+        }
+    }
+
+    /// Writes `extent` to its home. The head is there afterwards.
+    pub(crate) fn submit_home(
+        &self,
+        extent: Extent,
+        payload: &Payload,
+        fua: bool,
+    ) -> Vec<Completion> {
+        let mut done = Sectors(0);
+        let mut parts = Vec::with_capacity(1);
+        for home in self.layout.home(extent) {
+            let part = if home.len == extent.len {
+                payload.clone()
+            } else {
+                payload.slice(done, home.len)
+            };
+            done += home.len;
+            self.state.borrow_mut().head = home.end();
+            parts.push(self.device.submit(Request::Write {
+                extent: home,
+                payload: part,
+                fua,
+                hint: Hint::None,
+            }));
+        }
+        parts
+    }
+
+    /// Drops the older versions from the map. Their logs keep them until the supersede entry is
+    /// durable: at once under FUA, else with the next flush, which waits for it.
+    fn forget_superseded(
+        self: &Rc<Self>,
+        extent: Extent,
+        sequence: DataSequence,
+        reserved: Sectors,
+        fua: bool,
+    ) -> Option<Completion> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.reserved -= reserved.0;
+        state.dirty_home |= !fua && self.below.volatile_cache;
+        let mut displaced = Displaced::default();
+        state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        if displaced.is_empty() {
+            return None;
+        }
+        let (waiter, answer) = if fua {
+            let (completer, completion) = completion();
+            (Some(completer), Some(completion))
+        } else {
+            (None, None)
+        };
+        let entry = Entry { extent, data_sequence: sequence, kind: EntryKind::Supersede };
+        let id = state.queue(entry, None, waiter, reserved, Origin::Client);
+        state.book_displaced(id, displaced);
+        self.make_due(state, id, fua);
+        answer
+    }
+
+    fn make_due(&self, state: &mut State, id: SlotId, fua: bool) {
+        if fua {
+            state.make_pending(id);
+            self.commit.notify();
+        } else {
+            state.deferred.push(id);
+        }
+    }
+}
