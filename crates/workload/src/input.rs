@@ -39,6 +39,8 @@ pub(crate) struct Input {
     offset: u64,
     line: u64,
     at_end: bool,
+    /// Why the input ended early; reported when what was read before is used up.
+    failure: Option<TraceError>,
 }
 
 /// What [`Input::next_line`] found.
@@ -84,6 +86,7 @@ impl Input {
             offset: 0,
             line: 0,
             at_end: false,
+            failure: None,
         })
     }
 
@@ -120,8 +123,11 @@ impl Input {
 
     /// Reads until `wanted` bytes wait in the buffer or the file ends; `wanted` <= buffer size.
     fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
-        if self.end - self.start >= wanted || self.at_end {
+        if self.end - self.start >= wanted {
             return Ok(());
+        }
+        if self.at_end {
+            return self.report_if_empty();
         }
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -133,11 +139,19 @@ impl Input {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.at_end = true;
-                    return Err(self.read_error(error));
+                    self.failure = Some(self.read_error(error));
                 }
             }
         }
-        Ok(())
+        self.report_if_empty()
+    }
+
+    /// The failure that ended the input, once nothing of what came before it is left.
+    fn report_if_empty(&mut self) -> Result<(), TraceError> {
+        if self.start < self.end {
+            return Ok(());
+        }
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// Up to `count` bytes from here on, not consumed; fewer only at the end of the file.
@@ -183,6 +197,10 @@ impl Input {
                 return Ok(NextLine::TooLong);
             }
             if self.at_end {
+                // Half a line is no line if more would have followed.
+                if let Some(failure) = self.failure.take() {
+                    return Err(failure);
+                }
                 if searched == 0 {
                     return Ok(NextLine::End);
                 }

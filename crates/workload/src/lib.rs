@@ -7,6 +7,7 @@
 mod detect;
 mod error;
 mod format;
+mod fuzz;
 mod input;
 mod lines;
 mod merge;
@@ -23,6 +24,7 @@ pub mod transform;
 
 pub use error::{BadRecord, Position, TraceError};
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
+pub use fuzz::fuzz_one;
 pub use merge::Merge;
 pub use open::{
     BlockEvent, Devices, Echoes, Format, MobileDiscards, OpenOptions, TimeUnit, open, open_reader,

@@ -1,4 +1,6 @@
 //! Records a real loop device while dd writes and reads it: needs root, losetup and tracefs.
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, stop at what they do not expect")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ impl Window {
 
 /// What makes a window busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum By {
+pub(crate) enum By {
     /// The number of requests.
     Count,
     /// Their bytes.

@@ -1,5 +1,7 @@
 //! Fixtures made by hand, one for each format, and ways to read them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, stop at what they do not expect")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
