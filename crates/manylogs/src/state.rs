@@ -115,6 +115,8 @@ pub(crate) struct State {
     pub(crate) dirty_home: bool,
     /// Supersede slots that wait for the flush that makes their home writes durable.
     pub(crate) deferred: Vec<SlotId>,
+    /// Supersede slots that are not durable yet, deferred or not, and their extents.
+    pub(crate) unsettled_supersedes: Vec<(SlotId, Extent)>,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
     pub(crate) read_only: Option<&'static str>,
@@ -179,6 +181,12 @@ impl State {
         open && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
     }
 
+    /// Whether versions of `extent` were taken out of the map by a large write whose supersede
+    /// entry a crash would still lose.
+    pub(crate) fn has_unsettled_supersede(&self, extent: Extent) -> bool {
+        self.unsettled_supersedes.iter().any(|(_, other)| other.overlaps(extent))
+    }
+
     /// Queues an entry for a record. `displaced` is what it displaced in the map.
     pub(crate) fn queue(
         &mut self,
@@ -236,6 +244,9 @@ impl State {
 
     fn settle_slot(&mut self, id: SlotId, log: LogId, offset: LogOffset) {
         let slot = self.slots.remove(id);
+        if slot.entry.kind == EntryKind::Supersede {
+            self.unsettled_supersedes.retain(|(unsettled, _)| *unsettled != id);
+        }
         let moved = self.map_durable(id, &slot, log, offset);
         let mut live = moved;
         if let Origin::Swap(from) = slot.origin {
@@ -355,6 +366,7 @@ impl State {
             last_activity: now,
             dirty_home: false,
             deferred: Vec::new(),
+            unsettled_supersedes: Vec::new(),
             flushes: Vec::new(),
             read_only: None,
             unopened: None,

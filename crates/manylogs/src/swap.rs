@@ -137,8 +137,9 @@ impl Inner {
         for live in chunk {
             if let Place::Log { offset, .. } = live.mapped.value {
                 let at = Extent::new(offset.0.into(), live.extent.len.0);
-                let start = span.map_or(at.start, |span| span.start);
-                span = Some(Extent::between(start, at.end()));
+                span = Some(span.map_or(at, |span| {
+                    Extent::between(span.start.min(at.start), span.end().max(at.end()))
+                }));
             }
         }
         let (mut within, mut content) = (Extent::default(), Payload::default());

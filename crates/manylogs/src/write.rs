@@ -37,7 +37,7 @@ impl Inner {
     /// together with neighbours, and a torn write would damage those.
     fn whole_physical(&self, extent: Extent) -> Extent {
         let physical = self.below.physical_sector.0;
-        let start = extent.start.0.next_multiple_of(physical);
+        let start = extent.start.0.next_multiple_of(physical).min(extent.end().0);
         let end = extent.end().0 / physical * physical;
         Extent::between(Lba(start), Lba(end))
     }
@@ -249,7 +249,7 @@ impl Inner {
         payload: Payload,
         fua: bool,
     ) -> Result<Payload, IoError> {
-        let (guard, reserved) = self.lock_and_reserve(extent).await?;
+        let (guard, reserved) = self.lock_and_reserve(extent, fua).await?;
         // Under the lock: the checkpoint renews versions in the extents that it has locked.
         let sequence = self.state.borrow_mut().take_data_sequence();
         let written = self.submit_home(extent, &payload, fua);
@@ -270,8 +270,13 @@ impl Inner {
 
     /// Locks the home of `extent` and, if versions of it are logged, sets room aside for the entry
     /// that supersedes them. Versions older than the caller's are in the map by then, or never
-    /// will be.
-    async fn lock_and_reserve(&self, extent: Extent) -> Result<(HomeGuard, Sectors), IoError> {
+    /// will be; or an earlier large write took them out of the map and its supersede entry is not
+    /// durable yet, which a durable write must not rely on.
+    async fn lock_and_reserve(
+        &self,
+        extent: Extent,
+        fua: bool,
+    ) -> Result<(HomeGuard, Sectors), IoError> {
         let needed = self.record_len(EntryKind::Supersede, extent);
         loop {
             let guard = match self.locks.try_lock(Writer::Client, extent) {
@@ -280,7 +285,8 @@ impl Inner {
             };
             {
                 let mut state = self.state.borrow_mut();
-                if state.map.lookup(extent).all(|(_, mapped)| mapped.is_none()) {
+                let logged = state.map.lookup(extent).any(|(_, mapped)| mapped.is_some());
+                if !logged && !(fua && state.has_unsettled_supersede(extent)) {
                     return Ok((guard, Sectors(0)));
                 }
                 if state.fits(needed) {
@@ -336,7 +342,8 @@ impl Inner {
         state.dirty_home |= !fua && self.below.volatile_cache;
         let mut displaced = Displaced::default();
         state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
-        if displaced.is_empty() {
+        let still_reachable = fua && reserved.0 > 0 && state.has_unsettled_supersede(extent);
+        if displaced.is_empty() && !still_reachable {
             return None;
         }
         let (waiter, answer) = if fua {
@@ -348,6 +355,7 @@ impl Inner {
         let entry = Entry { extent, data_sequence: sequence, kind: EntryKind::Supersede };
         let id = state.queue(entry, None, waiter, reserved, Origin::Client);
         state.book_displaced(id, displaced);
+        state.unsettled_supersedes.push((id, extent));
         self.make_due(state, id, fua);
         answer
     }

@@ -31,7 +31,7 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let physical = if rng.one_in(3) { Sectors(8) } else { Sectors(1) };
         let threshold = Sectors(4 + rng.below(13));
-        let log = Sectors(8 * (10 + rng.below(8)));
+        let log = Sectors(8 * (12 + rng.below(8)));
         let placement = if rng.one_in(5) {
             LogPlacement::Single(0.1 * rng.below(11) as f64)
         } else {
@@ -76,11 +76,22 @@ impl Plan {
     }
 
     fn fail(&self, what: &str) -> ! {
-        panic!(
-            "{what}\n{self:?}\nrepeat with: MANYLOGS_SEED={} cargo test -p manylogs --test crash \
-             nothing_acknowledged_is_lost_in_any_crash -- --nocapture",
-            self.seed
-        )
+        panic!("{what}\n{self:?}")
+    }
+}
+
+/// Tells how to repeat a history that panics, wherever that happens.
+struct Repeat(u64);
+
+impl Drop for Repeat {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "repeat with: MANYLOGS_SEED={} cargo test -p manylogs --test crash \
+                 nothing_acknowledged_is_lost_in_any_crash -- --nocapture",
+                self.0
+            );
+        }
     }
 }
 
@@ -97,6 +108,7 @@ struct World {
 
 /// Runs the history of `plan`; adds the hash of each forked image to `states`.
 pub(crate) fn run_history(plan: &Plan, states: &mut HashSet<u64>, nested: &mut u64) {
+    let _repeat = Repeat(plan.seed);
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
     let mut image = DiskImage::default();
     let oracle = Rc::new(RefCell::new(Oracle::new(0)));
@@ -311,9 +323,9 @@ impl World {
 
     async fn read(&self) -> Result<(), Problem> {
         let extent = self.place(1 + self.below(60));
-        let before = self.oracle.borrow().clone();
+        let before = self.oracle.borrow_mut().submit_read();
         let content = self.volume.submit(Request::Read { extent }).await?;
-        let checked = self.oracle.borrow().check_read(&before, extent, &content);
+        let checked = self.oracle.borrow_mut().check_read(&before, extent, &content);
         checked.map_err(|wrong| Problem::Wrong(format!("read of {extent}: {wrong}")))
     }
 

@@ -13,25 +13,27 @@ use std::collections::HashSet;
 
 use history::{Plan, run_history};
 
-/// States that `cargo test` must see at least.
-const STATES: usize = 12_000;
+/// States that `cargo test` must see at least; `MANYLOGS_STATES` asks for more.
+const STATES: u64 = 12_000;
 
-fn seed_from_env() -> Option<u64> {
-    std::env::var("MANYLOGS_SEED").ok()?.parse().ok()
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_in_any_crash() {
     let mut states = HashSet::new();
     let mut nested = 0;
-    if let Some(seed) = seed_from_env() {
+    if let Some(seed) = number_from_env("MANYLOGS_SEED") {
         run_history(&Plan::of_seed(seed), &mut states, &mut nested);
         println!("seed {seed}: {} distinct crash states", states.len());
         return;
     }
+    let wanted = number_from_env("MANYLOGS_STATES").unwrap_or(STATES);
+    let first = number_from_env("MANYLOGS_FIRST_SEED").unwrap_or(0);
     let mut histories = 0;
-    while states.len() < STATES {
-        run_history(&Plan::of_seed(histories), &mut states, &mut nested);
+    while (states.len() as u64) < wanted {
+        run_history(&Plan::of_seed(first + histories), &mut states, &mut nested);
         histories += 1;
     }
     println!(
