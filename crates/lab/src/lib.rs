@@ -1,3 +1,9 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
+pub mod prepare;
+pub mod replay;
+pub mod report;
+pub mod results;
 pub mod stats;
+pub mod synthetic;
+pub mod table;

@@ -71,8 +71,7 @@ pub struct LatencySummary {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let histogram =
-            Histogram::new_with_bounds(RESOLUTION_NS, LONGEST_NS, SIGNIFICANT_DIGITS);
+        let histogram = Histogram::new_with_bounds(RESOLUTION_NS, LONGEST_NS, SIGNIFICANT_DIGITS);
         Self {
             histogram: histogram.unwrap_or_else(|_| unreachable!("the bounds are constants")),
             sum_ns: 0,

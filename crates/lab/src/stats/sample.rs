@@ -18,6 +18,11 @@ impl<T> Thinned<T> {
 
     /// Shows the stream's next item.
     pub fn push(&mut self, item: T) {
+        self.push_with(|| item);
+    }
+
+    /// Shows the stream's next item, made only if it is kept.
+    pub fn push_with(&mut self, item: impl FnOnce() -> T) {
         if self.until_next > 0 {
             self.until_next -= 1;
             return;
@@ -30,7 +35,7 @@ impl<T> Thinned<T> {
             });
             self.stride *= 2;
         }
-        self.kept.push(item);
+        self.kept.push(item());
         self.until_next = self.stride - 1;
     }
 

@@ -1,0 +1,89 @@
+//! The commands, one module each.
+
+pub(crate) mod drive;
+pub(crate) mod record;
+pub(crate) mod replay;
+pub(crate) mod trace;
+
+use std::path::Path;
+
+use manylogs_disk::profile::{self, Profile};
+use manylogs_lab::prepare::WindowChoice;
+use manylogs_workload::transform::Window;
+use manylogs_workload::{BlockEvent, Devices, Format, OpenOptions, TimeUnit, TraceError};
+
+use crate::args::{EventArg, OpenArgs, TimeUnitArg, WindowArg};
+use crate::failure::Failure;
+
+/// Names less alike than this are not suggested.
+const ALIKE: f64 = 0.6;
+
+/// The drive called `name`, or described by the file of that name.
+fn drive(name: &str) -> Result<Profile, Failure> {
+    if let Some(found) = profile::find(name).map_err(Failure::failed)? {
+        return Ok(found);
+    }
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.exists();
+    if is_file {
+        return Profile::load(path).map_err(Failure::input);
+    }
+    let known = profile::drives();
+    let nearest = known
+        .iter()
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .filter(|(alike, _)| *alike > ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = nearest.map_or_else(String::new, |(_, n)| format!(" (did you mean `{n}`?)"));
+    Err(Failure::input(format!(
+        "unknown drive `{name}`{hint}; there are: {}; or give a profile file (NAME.toml)",
+        known.join(", ")
+    )))
+}
+
+impl OpenArgs {
+    /// As the readers of traces take it.
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        let format = self.format.as_deref().map(str::parse::<Format>).transpose();
+        let devices = match self.device.as_str() {
+            "all" => Devices::OneAfterAnother,
+            number => Devices::Only(number.parse().map_err(|_| {
+                Failure::input(format!("--device: expected a number or all, found {number:?}"))
+            })?),
+        };
+        Ok(OpenOptions {
+            format: format.map_err(Failure::input)?,
+            time_unit: self.time_unit.map(|unit| match unit {
+                TimeUnitArg::S => TimeUnit::Seconds,
+                TimeUnitArg::Ms => TimeUnit::Milliseconds,
+                TimeUnitArg::Us => TimeUnit::Microseconds,
+                TimeUnitArg::Ns => TimeUnit::Nanoseconds,
+            }),
+            skip_bad: self.skip_bad,
+            devices,
+            event: match self.event {
+                EventArg::Queue => BlockEvent::Queue,
+                EventArg::Issue => BlockEvent::Issue,
+            },
+            ..OpenOptions::default()
+        })
+    }
+}
+
+impl From<WindowArg> for WindowChoice {
+    fn from(arg: WindowArg) -> Self {
+        match arg {
+            WindowArg::At { start, len } => {
+                Self::At(Window { start: manylogs_block::Time(start.0), len })
+            }
+            WindowArg::BusiestReads(len) => Self::BusiestReads(len),
+            WindowArg::BusiestWrites(len) => Self::BusiestWrites(len),
+            WindowArg::Random(len) => Self::Random(len),
+        }
+    }
+}
+
+/// A trace that cannot be read is bad input, unless the system failed.
+fn trace_failure(error: &TraceError) -> Failure {
+    Failure::input(error)
+}

@@ -1,0 +1,84 @@
+//! Writing results: to the terminal, and to files that are known to be writable beforehand.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Prints `text` to standard output; a reader who has seen enough (`| head`) is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file to be written when the work is done, found to be writable before it starts.
+#[derive(Debug)]
+pub(crate) struct Output {
+    path: PathBuf,
+}
+
+impl Output {
+    /// Checks that `path` can be written; fails when it cannot.
+    pub(crate) fn reserve(path: &Path) -> Result<Self, Failure> {
+        match probe(path) {
+            Ok(()) => Ok(Self { path: path.to_owned() }),
+            Err(error) => Err(Failure::input(format!(
+                "cannot write {}: {error}; choose another output (nothing has been run yet)",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Writes the content to a new file that then takes the name, so that a failure leaves an
+    /// older result alone.
+    pub(crate) fn write(&self, content: &[u8]) -> Result<(), Failure> {
+        let written = if is_special(&self.path) {
+            fs::write(&self.path, content)
+        } else {
+            let partial = partial(&self.path);
+            File::create(&partial)
+                .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+                .and_then(|()| fs::rename(&partial, &self.path))
+        };
+        written.map_err(|e| Failure::failed(format!("cannot write {}: {e}", self.path.display())))
+    }
+
+    /// The file's name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn probe(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if path.exists() {
+        // A read-only file says that it should stay as it is.
+        OpenOptions::new().append(true).open(path)?;
+    }
+    if is_special(path) {
+        return Ok(());
+    }
+    let partial = partial(path);
+    File::create(&partial)?;
+    fs::remove_file(&partial)
+}
+
+fn partial(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".partial-{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Devices and pipes (`/dev/stdout`) are written in place.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+}

@@ -1,0 +1,73 @@
+//! Progress of a replay on a terminal: one bar for each policy.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use manylogs_lab::replay::Control;
+
+const REDRAW: Duration = Duration::from_millis(100);
+const STYLE: &str = "{prefix:<14} {wide_bar} {percent:>3} %  {per_sec:>14} requests  {eta:>4} left";
+
+/// Bars that follow running replays; nothing at all when standard error is no terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    ended: Arc<AtomicBool>,
+    painter: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Shows a bar of length `requests` for each of `names`, following `controls`.
+    pub(crate) fn show(names: &[String], controls: &[Arc<Control>], requests: u64) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self::default();
+        }
+        let all = MultiProgress::new();
+        let style =
+            ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bars: Vec<(ProgressBar, Arc<Control>)> = names
+            .iter()
+            .zip(controls)
+            .map(|(name, control)| {
+                let bar = all.add(ProgressBar::new(requests).with_style(style.clone()));
+                bar.set_prefix(name.clone());
+                (bar, Arc::clone(control))
+            })
+            .collect();
+        let ended = Arc::new(AtomicBool::new(false));
+        let watch = Arc::clone(&ended);
+        let painter = std::thread::spawn(move || {
+            while !watch.load(Ordering::Relaxed) {
+                follow(&bars);
+                std::thread::sleep(REDRAW);
+            }
+            bars.iter().for_each(|(bar, _)| bar.finish_and_clear());
+        });
+        Self { ended, painter: Some(painter) }
+    }
+}
+
+fn follow(bars: &[(ProgressBar, Arc<Control>)]) {
+    for (bar, control) in bars {
+        let done = control.done.load(Ordering::Relaxed);
+        if done > 0 && bar.position() == 0 {
+            // Policies wait for a free core: their time counts from their start.
+            bar.reset_eta();
+            bar.reset_elapsed();
+        }
+        bar.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(painter) = self.painter.take() {
+            // A painter that panicked has nothing to say that matters to the result.
+            let _ = painter.join();
+        }
+    }
+}

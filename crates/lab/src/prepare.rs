@@ -1,0 +1,258 @@
+//! From trace files and the wishes about them to a stream that a replay can open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use manylogs_block::{Extent, Nanos, Sectors, Time};
+use manylogs_workload::transform::window::{busiest_windows, random_windows};
+use manylogs_workload::transform::{Cut, Fit, FitPlan, FitRule, Limit, Mix, Tenant, Window};
+use manylogs_workload::{BoxedSource, OpenOptions, TraceError, TraceSource};
+use thiserror::Error;
+
+use crate::replay::OpenTrace;
+use crate::synthetic::Synthetic;
+
+/// Stands for a generated trace where a file is expected.
+pub const SYNTHETIC: &str = "synthetic";
+const SYNTHETIC_REQUESTS: u64 = 60_000;
+/// Tenants' slices begin at whole mebibytes.
+const SLICE_ALIGN_SECTORS: u64 = 2048;
+
+/// A part of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowChoice {
+    /// From a given time on.
+    At(Window),
+    /// The one of this length with the most reads.
+    BusiestReads(Nanos),
+    /// The one of this length with the most writes.
+    BusiestWrites(Nanos),
+    /// One of this length, drawn by the seed.
+    Random(Nanos),
+}
+
+/// Which requests of which files.
+#[derive(Clone, Debug)]
+pub struct TraceSpec {
+    /// The files; several are tenants of a mix. [`SYNTHETIC`] is a generated one.
+    pub files: Vec<PathBuf>,
+    /// How to read them.
+    pub open: OpenOptions,
+    /// The part of each to use.
+    pub window: Option<WindowChoice>,
+    /// The most requests to use of each.
+    pub limit: Option<u64>,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// A stream of requests, with what was done to get it.
+#[derive(Clone)]
+pub struct Prepared {
+    /// Opens the stream from its start.
+    pub open: OpenTrace,
+    /// What was done to the traces, in words.
+    pub transforms: Vec<String>,
+}
+
+/// Why traces cannot be prepared.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The drive is too small for so many tenants.
+    #[error("a drive of {} bytes cannot be divided among {tenants} tenants", capacity.bytes())]
+    TooManyTenants {
+        /// Size of the drive.
+        capacity: Sectors,
+        /// How many traces were given.
+        tenants: usize,
+    },
+    /// A trace reaches beyond its place.
+    #[error(
+        "{}: reaches to byte {} of a {} of {} bytes: --fit leaves out address space that the \
+         trace never touches, or choose a larger drive",
+        file.display(), end.bytes(), what, capacity.bytes()
+    )]
+    BeyondDrive {
+        /// The trace.
+        file: PathBuf,
+        /// The first sector it does not reach.
+        end: Sectors,
+        /// Drive, or a tenant's slice of it.
+        what: &'static str,
+        /// Its size.
+        capacity: Sectors,
+    },
+}
+
+/// Prepares the traces of `spec` for a device of `capacity`; `fit` moves addresses beyond it.
+///
+/// # Errors
+/// If a trace cannot be read, or does not fit and may not be fitted.
+pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepared, PrepareError> {
+    let slices = slices(capacity, spec.files.len())?;
+    let mut transforms = Vec::new();
+    let mut tenants = Vec::new();
+    for (file, &slice) in spec.files.iter().zip(&slices) {
+        tenants.push((tenant(spec, file, slice, &slices, fit, &mut transforms)?, slice));
+    }
+    if let [(open, _)] = tenants.as_slice() {
+        return Ok(Prepared { open: Arc::clone(open), transforms });
+    }
+    transforms.push(format!(
+        "mixed, each of {} tenants in its own slice of {} bytes",
+        tenants.len(),
+        slices[0].len.bytes()
+    ));
+    let mixed = move || -> Result<BoxedSource, TraceError> {
+        let opened =
+            tenants.iter().map(|(open, slice)| Ok(Tenant { source: open()?, slice: *slice }));
+        Ok(Box::new(Mix::new(opened.collect::<Result<_, TraceError>>()?)?))
+    };
+    Ok(Prepared { open: Arc::new(mixed), transforms })
+}
+
+/// Prepares one trace where the size of the drive does not matter.
+///
+/// # Errors
+/// If the trace cannot be read.
+pub fn prepare_unplaced(spec: &TraceSpec, file: &Path) -> Result<Prepared, PrepareError> {
+    let mut transforms = Vec::new();
+    let open = part(spec, file, &mut transforms)?;
+    Ok(Prepared { open, transforms })
+}
+
+fn slices(capacity: Sectors, tenants: usize) -> Result<Vec<Extent>, PrepareError> {
+    if tenants == 1 {
+        return Ok(vec![Extent::new(0, capacity.0)]);
+    }
+    let count = tenants as u64;
+    let len = capacity.0 / count.max(1) / SLICE_ALIGN_SECTORS * SLICE_ALIGN_SECTORS;
+    if len == 0 {
+        return Err(PrepareError::TooManyTenants { capacity, tenants });
+    }
+    Ok((0..count).map(|index| Extent::new(index * len, len)).collect())
+}
+
+/// One trace, cut to its window and fitted to its slice.
+fn tenant(
+    spec: &TraceSpec,
+    file: &Path,
+    slice: Extent,
+    slices: &[Extent],
+    fit: bool,
+    transforms: &mut Vec<String>,
+) -> Result<OpenTrace, PrepareError> {
+    let open = part(spec, file, transforms)?;
+    if fit {
+        let plan = Arc::new(FitPlan::measure(&mut open()?, slice.len)?);
+        match plan.rule() {
+            FitRule::AsIs => return Ok(open),
+            FitRule::Compacted => {
+                transforms.push(format!("{}: untouched address space left out", file.display()));
+            }
+            FitRule::Folded => transforms.push(format!(
+                "{}: untouched address space left out and the rest folded, since it touches {} \
+                 bytes",
+                file.display(),
+                plan.touched_bytes()
+            )),
+        }
+        let fitted = move || -> Result<BoxedSource, TraceError> {
+            Ok(Box::new(Fit::new(open()?, (*plan).clone())))
+        };
+        return Ok(Arc::new(fitted));
+    }
+    let end = end_of(&mut open()?)?;
+    if end > slice.len {
+        let what = if slices.len() == 1 { "device" } else { "tenant's slice" };
+        let (file, capacity) = (file.to_owned(), slice.len);
+        return Err(PrepareError::BeyondDrive { file, end, what, capacity });
+    }
+    Ok(open)
+}
+
+fn end_of(source: &mut impl TraceSource) -> Result<Sectors, TraceError> {
+    let mut end = 0;
+    while let Some(request) = source.next_request() {
+        end = end.max(request?.extent.end().0);
+    }
+    Ok(Sectors(end))
+}
+
+/// One trace, cut to its window.
+fn part(
+    spec: &TraceSpec,
+    file: &Path,
+    transforms: &mut Vec<String>,
+) -> Result<OpenTrace, PrepareError> {
+    let whole = whole(spec, file);
+    let window = match spec.window {
+        None => None,
+        Some(choice) => Some(resolve(choice, &whole, spec.seed)?),
+    };
+    if let Some(window) = window {
+        transforms.push(format!(
+            "{}: window of {} s from {} s on",
+            file.display(),
+            window.len.as_secs_f64(),
+            window.start.as_secs_f64()
+        ));
+    }
+    let limit = spec.limit;
+    if let Some(limit) = limit {
+        transforms.push(format!("{}: first {limit} requests", file.display()));
+    }
+    let cut = move || -> Result<BoxedSource, TraceError> {
+        let mut source = whole()?;
+        if let Some(window) = window {
+            source = Box::new(Cut::new(source, window));
+        }
+        if let Some(limit) = limit {
+            source = Box::new(Limit::new(source, limit, Nanos(u64::MAX)));
+        }
+        Ok(source)
+    };
+    Ok(Arc::new(cut))
+}
+
+fn whole(spec: &TraceSpec, file: &Path) -> OpenTrace {
+    if file.as_os_str() == SYNTHETIC {
+        let seed = spec.seed;
+        let count = spec.limit.unwrap_or(SYNTHETIC_REQUESTS);
+        return Arc::new(move || Ok(Box::new(Synthetic::reader_and_writers(seed, count))));
+    }
+    let (file, options) = (file.to_owned(), spec.open);
+    Arc::new(move || manylogs_workload::open(&file, &options))
+}
+
+fn resolve(choice: WindowChoice, open: &OpenTrace, seed: u64) -> Result<Window, TraceError> {
+    let window = |start_s: u64, len| Window { start: Time(Nanos::from_secs(start_s).0), len };
+    match choice {
+        WindowChoice::At(window) => Ok(window),
+        WindowChoice::BusiestReads(len) => {
+            Ok(window(busiest_windows(&mut open()?, len)?.reads.start_s, len))
+        }
+        WindowChoice::BusiestWrites(len) => {
+            Ok(window(busiest_windows(&mut open()?, len)?.writes.start_s, len))
+        }
+        WindowChoice::Random(len) => {
+            let mut source = open()?;
+            let mut last = Time(0);
+            while let Some(request) = source.next_request() {
+                last = request?.at;
+            }
+            let drawn = random_windows(last.since(Time(0)), len, 1, seed);
+            Ok(drawn.first().copied().unwrap_or(window(0, len)))
+        }
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("transforms", &self.transforms).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! The stack of devices that a policy is replayed on, in a simulated world.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use manylogs::{CheckpointReport, EngineConfig, Policy, Volume, VolumeError, VolumeStats};
+use manylogs_block::{BlockDevice, Handle, Lba, Nanos, SECTOR_BYTES, Sectors, Time};
+use manylogs_disk::device::{Carried, ModelledDrive};
+use manylogs_disk::{Options, Profile};
+use manylogs_sim::{NodeId, Order, Sim};
+
+use crate::results::{Checkpoint, Occupancy};
+use crate::stats::{Thinned, round3};
+
+/// The replay begins at nine in the morning of the simulated day, so that the default policy does
+/// not take it for off-hours.
+const BEGIN: Time = Time(9 * 3600 * 1_000_000_000);
+/// Points of the head's path that are kept.
+const HEAD_POINTS: usize = 4096;
+/// Equal parts of the disk for which the occupancy of the logs is given.
+const OCCUPANCY_BINS: u64 = 200;
+
+/// The drive of a replay and how it is used.
+#[derive(Clone, Debug)]
+pub struct DriveSettings {
+    /// What drive.
+    pub profile: Arc<Profile>,
+    /// Whether writes may wait in its cache.
+    pub write_cache: bool,
+}
+
+/// A command that the drive carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadPoint {
+    /// When, since the replay began.
+    pub at: Time,
+    /// Where it began.
+    pub lba: Lba,
+    /// Whether it wrote.
+    pub write: bool,
+    /// Whether that is in a log.
+    pub log: bool,
+}
+
+/// Device over device, in a world of its own.
+pub(crate) struct Stack {
+    host: NodeId,
+    runtime: Handle,
+    drive: ModelledDrive,
+    volume: Option<Volume>,
+    head: Rc<RefCell<Thinned<HeadPoint>>>,
+}
+
+impl Stack {
+    /// Builds the stack for `policy` and lets it settle.
+    ///
+    /// # Errors
+    /// If the volume does not fit the drive.
+    pub(crate) fn build(
+        sim: &Sim,
+        settings: &DriveSettings,
+        policy: &Policy,
+        seed: u64,
+    ) -> Result<Self, VolumeError> {
+        let (node, host) = (sim.node(), sim.node());
+        let write_cache = settings.write_cache;
+        let options = Options { write_cache, seed, ..Options::of(&settings.profile) };
+        let drive = ModelledDrive::new(sim.handle(node), &settings.profile, &options);
+        let runtime = sim.handle(host);
+        let volume = match policy {
+            Policy::NoLogging => None,
+            Policy::SingleLog(config) | Policy::Mlb(config) => {
+                Some(create(sim, host, &drive, config)?)
+            }
+        };
+        let clock = runtime.clone();
+        sim.block_on(host, async move { clock.sleep_until(BEGIN).await });
+        let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
+        observe(&drive, volume.as_ref(), &head);
+        Ok(Self { host, runtime, drive, volume, head })
+    }
+
+    /// The clock and tasks of the machine that uses the drive.
+    pub(crate) fn runtime(&self) -> Handle {
+        self.runtime.clone()
+    }
+
+    /// What the trace's requests go to.
+    pub(crate) fn top(&self) -> Rc<dyn BlockDevice> {
+        match &self.volume {
+            Some(volume) => Rc::new(volume.clone()),
+            None => Rc::new(self.drive.clone()),
+        }
+    }
+
+    /// How long the drive has worked so far.
+    pub(crate) fn drive_busy(&self) -> Nanos {
+        self.drive.counters().busy
+    }
+
+    /// The engine's counters, if there is an engine.
+    pub(crate) fn volume_stats(&self) -> Option<VolumeStats> {
+        self.volume.as_ref().map(Volume::stats)
+    }
+
+    /// The head's path.
+    pub(crate) fn take_head_points(&self) -> Thinned<HeadPoint> {
+        self.head.replace(Thinned::new(HEAD_POINTS))
+    }
+
+    /// What the logs hold, over the disk.
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        self.volume.as_ref().map_or_else(Occupancy::default, |volume| {
+            occupancy(volume, self.drive.capabilities().capacity)
+        })
+    }
+
+    /// Empties the logs and says what it took; `None` without an engine.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    pub(crate) fn checkpoint(&self, sim: &Sim) -> Result<Option<Checkpoint>, VolumeError> {
+        let Some(volume) = self.volume.clone() else { return Ok(None) };
+        let began = sim.now();
+        let report = sim.block_on(self.host, async move { volume.checkpoint().await })?;
+        Ok(Some(checkpoint(&report, sim.now().since(began))))
+    }
+}
+
+fn create(
+    sim: &Sim,
+    host: NodeId,
+    drive: &ModelledDrive,
+    config: &EngineConfig,
+) -> Result<Volume, VolumeError> {
+    let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), config.clone());
+    sim.block_on(host, async move { Volume::create(runtime, device, &config).await })
+}
+
+fn observe(drive: &ModelledDrive, volume: Option<&Volume>, head: &Rc<RefCell<Thinned<HeadPoint>>>) {
+    let (volume, head) = (volume.cloned(), Rc::clone(head));
+    drive.observe(move |done: &Carried| {
+        head.borrow_mut().push_with(|| HeadPoint {
+            at: Time(done.at.since(BEGIN).0),
+            lba: done.extent.start,
+            write: done.write,
+            log: volume.as_ref().is_some_and(|v| v.layout().is_log(done.extent.start)),
+        });
+    });
+}
+
+/// What a device exports to the trace under `policy`.
+///
+/// # Errors
+/// If the volume does not fit the drive.
+pub fn exported_capacity(
+    settings: &DriveSettings,
+    policy: &Policy,
+) -> Result<Sectors, VolumeError> {
+    let sim = Sim::new(0, Order::Fifo);
+    let stack = Stack::build(&sim, settings, policy, 0)?;
+    Ok(stack.top().capabilities().capacity)
+}
+
+fn occupancy(volume: &Volume, disk: Sectors) -> Occupancy {
+    let bin_len = disk.0.div_ceil(OCCUPANCY_BINS).max(1);
+    let bins = manylogs_block::to_usize(OCCUPANCY_BINS);
+    let bin_of = |lba: Lba| manylogs_block::to_usize(lba.0 / bin_len).min(bins - 1);
+    let (mut space, mut used, mut live) = (vec![0; bins], vec![0; bins], vec![0; bins]);
+    for region in volume.layout().regions() {
+        space[bin_of(region.start)] += region.len.0;
+    }
+    for log in volume.log_occupancy() {
+        used[bin_of(log.region.start)] += log.used.0;
+        live[bin_of(log.region.start)] += log.live.0;
+    }
+    let shown: Vec<usize> = (0..bins).filter(|&bin| space[bin] > 0).collect();
+    let percent = |part: &[u64]| -> Vec<f64> {
+        shown.iter().map(|&b| round3(part[b] as f64 / space[b] as f64 * 100.0)).collect()
+    };
+    let middle = |bin: &usize| (*bin as f64 + 0.5) * (bin_len * SECTOR_BYTES) as f64 / 1e9;
+    Occupancy {
+        gigabytes: shown.iter().map(|bin| round3(middle(bin))).collect(),
+        used_percent: percent(&used),
+        live_percent: percent(&live),
+    }
+}
+
+fn checkpoint(report: &CheckpointReport, took: Nanos) -> Checkpoint {
+    let saved = |before: u64, after: u64| {
+        if before == 0 { 0.0 } else { round3((1.0 - after as f64 / before as f64) * 100.0) }
+    };
+    Checkpoint {
+        simulated_seconds: round3(took.as_secs_f64()),
+        logged_writes: report.logged_writes,
+        home_writes: report.home_writes,
+        writes_saved_percent: saved(report.logged_writes, report.home_writes),
+        logged_sectors: report.logged_sectors.0,
+        home_sectors: report.home_write_sectors.0,
+        sectors_saved_percent: saved(report.logged_sectors.0, report.home_write_sectors.0),
+        log_reads: report.log_reads,
+        log_read_sectors: report.log_read_sectors.0,
+        log_read_seconds: round3(report.log_read_time.as_secs_f64()),
+        home_write_seconds: round3(report.home_write_time.as_secs_f64()),
+    }
+}
+
+impl HeadPoint {
+    /// The letter of [`crate::results::HeadSample::kind`].
+    #[must_use]
+    pub const fn letter(&self) -> char {
+        match (self.write, self.log) {
+            (false, false) => 'r',
+            (false, true) => 'R',
+            (true, false) => 'w',
+            (true, true) => 'W',
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Finds the rate of arrivals at which the plain drive is as busy as asked for.
+
+use std::sync::Arc;
+
+use manylogs::Policy;
+
+use super::policies::NamedPolicy;
+use super::pump::Control;
+use super::run::{Plan, ReplayError, run};
+
+/// Probes at most; each replays the trace once without logging.
+const PROBES_MAX: u32 = 12;
+/// Utilisations this near to the target are good enough.
+const TOLERANCE: f64 = 0.01;
+
+/// The rate that a search found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateFound {
+    /// Arrivals come this many times as fast as recorded.
+    pub factor: f64,
+    /// How busy the drive is then without logging, 0 to 1.
+    pub utilisation: f64,
+}
+
+/// Searches the rate at which the drive is busy for `target` (0 to 1) of the time without logging.
+///
+/// # Errors
+/// As the replay itself.
+pub fn find_rate(
+    plan: &Plan,
+    target: f64,
+    control: &Arc<Control>,
+) -> Result<RateFound, ReplayError> {
+    let mut probe = |factor: f64| -> Result<f64, ReplayError> {
+        let plan = Plan { rate: factor, checkpoint_after: false, ..plan.clone() };
+        let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
+        let outcome = run(&plan, &policy, control)?;
+        Ok(outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9))
+    };
+    search(target, &mut probe)
+}
+
+/// A secant search on a logarithmic scale, kept between the bounds known so far.
+fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<f64, E>) -> Result<RateFound, E> {
+    let (mut low, mut high) = (None::<f64>, None::<f64>);
+    let mut best = RateFound { factor: 1.0, utilisation: f64::INFINITY };
+    let mut factor = 1.0;
+    for _ in 0..PROBES_MAX {
+        let utilisation = probe(factor)?;
+        if (utilisation - target).abs() < (best.utilisation - target).abs() {
+            best = RateFound { factor, utilisation };
+        }
+        if (utilisation - target).abs() <= TOLERANCE {
+            break;
+        }
+        if utilisation < target {
+            low = Some(factor)
+        } else {
+            high = Some(factor)
+        }
+        // While the drive is not saturated, its work grows nearly in proportion to the rate.
+        let proportional = factor * (target / utilisation.max(1e-6)).clamp(0.02, 50.0);
+        factor = match (low, high) {
+            (Some(low), Some(high)) if proportional <= low || proportional >= high => {
+                (low * high).sqrt()
+            }
+            (None, Some(_)) if utilisation > 0.9 => factor / 4.0,
+            _ => proportional,
+        };
+    }
+    // Few digits, so that the factor can be given by hand to repeat the replay.
+    Ok(RateFound { factor: four_digits(best.factor), ..best })
+}
+
+fn four_digits(value: f64) -> f64 {
+    let unit = 10_f64.powf((3.0 - value.log10().floor()).clamp(-12.0, 12.0));
+    (value * unit).round() / unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A drive that saturates at `capacity` times the recorded rate.
+    fn found(capacity: f64, target: f64) -> RateFound {
+        let mut probes = 0;
+        let mut probe = |factor: f64| -> Result<f64, ()> {
+            probes += 1;
+            // Seeks get shorter as the queue grows, so the growth is not quite linear.
+            Ok((factor / capacity).powf(0.9).min(1.0))
+        };
+        let found = search(target, &mut probe).unwrap();
+        assert!(probes <= PROBES_MAX);
+        found
+    }
+
+    #[test]
+    fn the_target_is_met_from_idle_and_from_overloaded_traces() {
+        for capacity in [0.003, 0.2, 1.0, 7.0, 400.0] {
+            for target in [0.3, 0.5, 0.8] {
+                let found = found(capacity, target);
+                let error = (found.utilisation - target).abs();
+                assert!(error <= 0.02, "capacity {capacity}, target {target}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn factors_have_four_digits() {
+        assert!((four_digits(0.012_345_678) - 0.01235).abs() < 1e-12);
+        assert!((four_digits(12_345.678) - 12_350.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,309 @@
+//! A trace made ready to be replayed: measured once, then read as often as policies need it.
+
+use std::sync::Arc;
+
+use manylogs_block::{Extent, Lba, Sectors, Time};
+use manylogs_workload::{
+    BoxedSource, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
+};
+use serde::Serialize;
+
+/// Traces up to this many requests are kept in memory (24 bytes each) instead of being parsed
+/// again for every policy and every repetition.
+const CACHED_REQUESTS_MAX: usize = 2_000_000;
+
+/// Opens the trace from its start.
+pub type OpenTrace = Arc<dyn Fn() -> Result<BoxedSource, TraceError> + Send + Sync>;
+
+/// What a trace asks for, as one pass over it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TraceSummary {
+    /// Requests of every kind.
+    pub requests: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes and write-zeroes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Arrival of the last request after the first.
+    pub span_ns: u64,
+    /// The first sector that no request reaches: the device must have at least this many.
+    pub end_sector: u64,
+    /// What the reader dropped or changed.
+    pub dropped: SourceCounts,
+}
+
+/// A trace that can be replayed any number of times, also on several threads at once.
+#[derive(Clone)]
+pub struct Workload {
+    requests: Requests,
+    summary: TraceSummary,
+    repeat: u64,
+}
+
+#[derive(Clone)]
+enum Requests {
+    Cached(Arc<[Packed]>),
+    Streamed(OpenTrace),
+}
+
+/// A request in 24 bytes.
+#[derive(Clone, Copy)]
+struct Packed {
+    at: Time,
+    /// The first sector, below 2^54, and above it the operation and the FUA flag.
+    place: u64,
+    sectors: u32,
+}
+
+/// Requests in order of arrival at a given rate.
+pub struct Cursor {
+    requests: Reader,
+    open: Option<OpenTrace>,
+    /// Passes still to come after this one.
+    passes_left: u64,
+    /// What is added to arrival times in this pass.
+    offset: Time,
+    pass_span: Time,
+    /// Arrival times are multiplied by this over 2^32.
+    stretch_q32: u128,
+}
+
+enum Reader {
+    Cached { requests: Arc<[Packed]>, next: usize },
+    Streamed(BoxedSource),
+}
+
+impl Workload {
+    /// Reads the trace once from end to end.
+    ///
+    /// # Errors
+    /// What the trace's reader reports.
+    pub fn measure(open: OpenTrace) -> Result<Self, TraceError> {
+        let mut source = open()?;
+        let mut summary = TraceSummary::default();
+        let mut cache = Some(Vec::new());
+        while let Some(request) = source.next_request() {
+            let request = request?;
+            summary.count(&request);
+            if let Some(kept) = &mut cache {
+                match Packed::new(&request) {
+                    Some(packed) if kept.len() < CACHED_REQUESTS_MAX => kept.push(packed),
+                    _ => cache = None,
+                }
+            }
+        }
+        summary.dropped = source.counts();
+        let requests = cache.map_or(Requests::Streamed(open), |kept| Requests::Cached(kept.into()));
+        Ok(Self { requests, summary, repeat: 1 })
+    }
+
+    /// The same trace `times` times, one pass behind the other.
+    #[must_use]
+    pub fn repeated(mut self, times: u64) -> Self {
+        self.repeat = times.max(1);
+        self
+    }
+
+    /// What one pass asks for.
+    #[must_use]
+    pub const fn summary(&self) -> &TraceSummary {
+        &self.summary
+    }
+
+    /// How many passes a replay makes.
+    #[must_use]
+    pub const fn passes(&self) -> u64 {
+        self.repeat
+    }
+
+    /// Requests of all passes.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.summary.requests * self.repeat
+    }
+
+    /// Begins a replay at `rate` times the recorded rate of arrivals.
+    ///
+    /// # Errors
+    /// What the trace's reader reports.
+    pub fn start(&self, rate: f64) -> Result<Cursor, TraceError> {
+        let (requests, open) = match &self.requests {
+            Requests::Cached(all) => (Reader::Cached { requests: Arc::clone(all), next: 0 }, None),
+            Requests::Streamed(open) => (Reader::Streamed(open()?), Some(Arc::clone(open))),
+        };
+        Ok(Cursor {
+            requests,
+            open,
+            passes_left: self.repeat - 1,
+            offset: Time(0),
+            pass_span: self.pass_span(),
+            stretch_q32: stretch_q32(rate),
+        })
+    }
+
+    /// From the start of one pass to the start of the next: one mean gap behind the last request.
+    fn pass_span(&self) -> Time {
+        let gaps = self.summary.requests.saturating_sub(1).max(1);
+        Time(self.summary.span_ns + (self.summary.span_ns / gaps).max(1))
+    }
+}
+
+impl std::fmt::Debug for Workload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Workload({} requests x {})", self.summary.requests, self.repeat)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as saturates")]
+fn stretch_q32(rate: f64) -> u128 {
+    (4_294_967_296.0 / rate.max(1e-9)).round() as u128
+}
+
+impl TraceSummary {
+    fn count(&mut self, request: &TraceRequest) {
+        let bytes = request.extent.len.bytes();
+        self.requests += 1;
+        match request.op {
+            TraceOp::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+            }
+            TraceOp::Write | TraceOp::WriteZeroes => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+            }
+            TraceOp::Flush => self.flushes += 1,
+            TraceOp::Discard => self.discards += 1,
+        }
+        self.span_ns = self.span_ns.max(request.at.0);
+        self.end_sector = self.end_sector.max(request.extent.end().0);
+    }
+}
+
+const PLACE_BITS: u32 = 54;
+const FUA_BIT: u64 = 1 << 63;
+
+impl Packed {
+    fn new(request: &TraceRequest) -> Option<Self> {
+        let start = request.extent.start.0;
+        let sectors = u32::try_from(request.extent.len.0).ok()?;
+        let flags =
+            u64::from(request.op as u8) << PLACE_BITS | if request.fua { FUA_BIT } else { 0 };
+        (start < 1 << PLACE_BITS).then_some(Self { at: request.at, place: start | flags, sectors })
+    }
+
+    fn unpack(self) -> TraceRequest {
+        let number = (self.place >> PLACE_BITS) & 0x7;
+        TraceRequest {
+            at: self.at,
+            op: TraceOp::ALL[manylogs_block::to_usize(number)],
+            extent: Extent {
+                start: Lba(self.place & ((1 << PLACE_BITS) - 1)),
+                len: Sectors(self.sectors.into()),
+            },
+            fua: self.place & FUA_BIT != 0,
+            device: 0,
+        }
+    }
+}
+
+impl Cursor {
+    /// The next request, with its arrival at the replay's rate.
+    ///
+    /// # Errors
+    /// What the trace's reader reports.
+    pub fn next_request(&mut self) -> Result<Option<TraceRequest>, TraceError> {
+        loop {
+            if let Some(mut request) = self.requests.next_request()? {
+                let at = u128::from(request.at.0 + self.offset.0) * self.stretch_q32 >> 32;
+                request.at = Time(u64::try_from(at).unwrap_or(u64::MAX));
+                return Ok(Some(request));
+            }
+            if self.passes_left == 0 {
+                return Ok(None);
+            }
+            self.passes_left -= 1;
+            self.offset = Time(self.offset.0 + self.pass_span.0);
+            self.requests.rewind(self.open.as_ref())?;
+        }
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cursor({} passes left)", self.passes_left)
+    }
+}
+
+impl Reader {
+    fn next_request(&mut self) -> Result<Option<TraceRequest>, TraceError> {
+        match self {
+            Self::Cached { requests, next } => {
+                let request = requests.get(*next).map(|packed| packed.unpack());
+                *next += 1;
+                Ok(request)
+            }
+            Self::Streamed(source) => source.next_request().transpose(),
+        }
+    }
+
+    fn rewind(&mut self, open: Option<&OpenTrace>) -> Result<(), TraceError> {
+        match (self, open) {
+            (Self::Cached { next, .. }, _) => *next = 0,
+            (Self::Streamed(source), Some(open)) => *source = open()?,
+            (Self::Streamed(_), None) => unreachable!("a streamed trace can be opened again"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::Synthetic;
+
+    fn workload(requests: u64) -> Workload {
+        let open = move || Ok(Box::new(Synthetic::reader_and_writers(1, requests)) as BoxedSource);
+        Workload::measure(Arc::new(open)).unwrap()
+    }
+
+    fn all(workload: &Workload, rate: f64) -> Vec<TraceRequest> {
+        let mut cursor = workload.start(rate).unwrap();
+        std::iter::from_fn(|| cursor.next_request().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_cached_trace_is_the_trace() {
+        let workload = workload(500);
+        let mut source = Synthetic::reader_and_writers(1, 500);
+        let original: Vec<_> = std::iter::from_fn(|| source.next_request()).flatten().collect();
+        assert_eq!(all(&workload, 1.0), original);
+        assert_eq!(workload.summary().requests, 500);
+    }
+
+    #[test]
+    fn repetitions_follow_one_another_in_time() {
+        let workload = workload(100).repeated(3);
+        let requests = all(&workload, 1.0);
+        assert_eq!((requests.len(), workload.requests()), (300, 300));
+        assert!(requests.is_sorted_by_key(|request| request.at));
+        assert_eq!(requests[0].extent, requests[100].extent);
+    }
+
+    #[test]
+    fn twice_the_rate_takes_half_the_time() {
+        let workload = workload(100);
+        let (slow, fast) = (all(&workload, 1.0), all(&workload, 2.0));
+        for (slow, fast) in slow.iter().zip(&fast) {
+            assert!((slow.at.0 / 2).abs_diff(fast.at.0) <= 1);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Puts the figures, the words and the plotting code into one page.
+
+use std::fmt::Write as _;
+
+use super::headline::headline;
+use crate::results::Replay;
+use crate::table;
+
+const PAGE: &str = include_str!("../../assets/report.html");
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
+const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
+const UPLOT_SCRIPT: &str = include_str!("../../assets/uPlot.iife.min.js");
+const UPLOT_LICENSE: &str = include_str!("../../assets/uPlot.LICENSE");
+
+/// The report as one self-contained page.
+///
+/// # Errors
+/// If a figure has no JSON form, which none should.
+pub fn html(replay: &Replay) -> serde_json::Result<String> {
+    // "</" in a string would end the script element that carries the data.
+    let data = replay.to_json()?.replace("</", "<\\/");
+    let found = headline(replay);
+    let points: String = found.points.iter().map(|p| format!("<li>{}</li>", escaped(p))).collect();
+    let parts = [
+        ("{{title}}", escaped(&title(replay))),
+        ("{{verdict}}", escaped(&found.verdict)),
+        ("{{points}}", points),
+        ("{{table}}", table_html(replay)),
+        ("{{provenance}}", provenance(replay)),
+        ("{{style}}", format!("{UPLOT_STYLE}\n{STYLE}")),
+        ("{{uplot_license}}", escaped(UPLOT_LICENSE)),
+        ("{{uplot}}", UPLOT_SCRIPT.to_owned()),
+        ("{{script}}", SCRIPT.to_owned()),
+        ("{{data}}", data),
+    ];
+    Ok(filled(PAGE, &parts))
+}
+
+/// `page` with each placeholder replaced, in one pass: what is put in is not searched again.
+fn filled(page: &str, parts: &[(&str, String)]) -> String {
+    let mut out =
+        String::with_capacity(page.len() + parts.iter().map(|p| p.1.len()).sum::<usize>());
+    let mut rest = page;
+    while let Some(at) = rest.find("{{") {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let part = parts.iter().find(|(name, _)| rest.starts_with(name));
+        let Some((name, value)) = part else { unreachable!("unknown placeholder in the page") };
+        out.push_str(value);
+        rest = &rest[name.len()..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn title(replay: &Replay) -> String {
+    let files: Vec<&str> =
+        replay.trace.files.iter().map(|f| f.rsplit('/').next().unwrap_or(f)).collect();
+    format!("{} on {}", files.join(" + "), replay.drive)
+}
+
+fn table_html(replay: &Replay) -> String {
+    let mut out = String::from("<thead><tr>");
+    table::TITLES.iter().for_each(|title| _ = write!(out, "<th>{title}</th>"));
+    out.push_str("</tr></thead><tbody>");
+    for row in table::rows(replay) {
+        out.push_str("<tr>");
+        row.iter().for_each(|cell| _ = write!(out, "<td>{}</td>", escaped(cell)));
+        out.push_str("</tr>");
+    }
+    out + "</tbody>"
+}
+
+fn provenance(replay: &Replay) -> String {
+    let trace = &replay.trace;
+    let mut facts = vec![
+        ("Trace", trace.files.join(", ")),
+        ("Requests", format!("{} in {} passes", trace.requests, trace.passes)),
+        ("Recorded span", format!("{} s", trace.span_seconds)),
+        ("Changes to the trace", or_none(&trace.transforms)),
+        (
+            "Offered",
+            format!(
+                "{} requests/s, {} MB/s",
+                trace.offered_requests_per_second, trace.offered_mb_per_second
+            ),
+        ),
+        ("Rate", rate(replay)),
+        ("Loop", loop_mode(replay)),
+        ("Drive", format!("{} ({})", replay.drive, replay.drive_details.model)),
+        ("Durability", replay.durability.to_owned()),
+        ("Small writes", format!("up to {}", table::bytes(replay.small_write_max_bytes))),
+        ("Seed", replay.seed.to_string()),
+    ];
+    for policy in &replay.policies.0 {
+        facts.push(("Policy", format!("{}: {}", policy.name, policy.parameters)));
+    }
+    facts.push(("Warnings", or_none(&replay.warnings)));
+    facts.push(("To repeat", replay.command.clone()));
+    let row =
+        |(name, value): &(&str, String)| format!("<dt>{name}</dt><dd>{}</dd>", escaped(value));
+    facts.iter().map(row).collect()
+}
+
+fn rate(replay: &Replay) -> String {
+    let rate = &replay.rate;
+    let target = rate.target_utilisation.map_or_else(String::new, |target| {
+        format!(", so that the drive is {:.0} % busy without logging", target * 100.0)
+    });
+    format!("arrivals {} times as fast as recorded ({}{target})", rate.factor, rate.chosen)
+}
+
+/// The loop mode in words.
+#[must_use]
+pub(crate) fn loop_mode(replay: &Replay) -> String {
+    match replay.loop_mode.mode {
+        "closed" => format!("closed: {} requests always in flight", replay.loop_mode.depth),
+        _ => "open: requests arrive at the times of the trace".to_owned(),
+    }
+}
+
+fn or_none(items: &[String]) -> String {
+    if items.is_empty() { "none".to_owned() } else { items.join("; ") }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_not_searched_for_placeholders() {
+        let parts = [("{{a}}", "{{b}}".to_owned()), ("{{b}}", "x".to_owned())];
+        assert_eq!(filled("<{{a}}{{b}}>", &parts), "<{{b}}x>");
+    }
+
+    #[test]
+    fn text_cannot_become_markup() {
+        assert_eq!(escaped("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
+    }
+}
