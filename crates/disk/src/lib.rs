@@ -12,6 +12,7 @@
 
 mod cache;
 pub mod command;
+pub mod device;
 pub mod drive;
 pub mod geometry;
 pub mod mechanics;
