@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, OpenOptions, Volume};
+use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, OpenOptions, Volume, VolumeStats};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
 };
@@ -106,8 +106,56 @@ struct World {
     threshold: u64,
 }
 
-/// Runs the history of `plan`; adds the hash of each forked image to `states`.
-pub(crate) fn run_history(plan: &Plan, states: &mut HashSet<u64>, nested: &mut u64) {
+/// What all histories together came to.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Hashes of the images that were judged.
+    pub(crate) states: HashSet<u64>,
+    /// Crashes during recovery.
+    pub(crate) nested: u64,
+    /// Recoveries that a snapshot made faster.
+    pub(crate) from_snapshot: u64,
+    /// What the engine did in the meantime.
+    pub(crate) supersedes: u64,
+    pub(crate) swaps: u64,
+    pub(crate) resets: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) snapshots: u64,
+    pub(crate) starved: u64,
+    pub(crate) redirected: u64,
+}
+
+impl Tally {
+    fn add(&mut self, stats: &VolumeStats) {
+        self.supersedes += stats.supersedes;
+        self.swaps += stats.log_swaps;
+        self.resets += stats.log_resets;
+        self.checkpoints += stats.checkpoints;
+        self.snapshots += stats.snapshots;
+        self.starved += stats.starved_writes;
+        self.redirected += stats.redirected_reads;
+    }
+
+    /// The tests prove nothing of what they never did.
+    pub(crate) fn assert_covers_everything(&self) {
+        for (what, count) in [
+            ("crashes during recovery", self.nested),
+            ("recoveries from a snapshot", self.from_snapshot),
+            ("supersedes", self.supersedes),
+            ("log swaps", self.swaps),
+            ("log resets", self.resets),
+            ("checkpoints", self.checkpoints),
+            ("snapshots", self.snapshots),
+            ("writes that found the logs full", self.starved),
+            ("redirected reads", self.redirected),
+        ] {
+            assert!(count >= 20, "only {count} {what} in all histories");
+        }
+    }
+}
+
+/// Runs the history of `plan` and adds to `tally`.
+pub(crate) fn run_history(plan: &Plan, tally: &mut Tally) {
     let _repeat = Repeat(plan.seed);
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
     let mut image = DiskImage::default();
@@ -119,14 +167,14 @@ pub(crate) fn run_history(plan: &Plan, states: &mut HashSet<u64>, nested: &mut u
         let disk = CrashDisk::new(sim.handle(drive), plan.disk, image);
         let failure = Rc::new(RefCell::new(None));
         let done = Rc::new(Cell::new(false));
-        let opened = Rc::new(Cell::new(false));
+        let volume = Rc::new(RefCell::new(None));
         sim.handle(user).spawn(live(
             plan.clone(),
             incarnation,
             sim.handle(user),
             disk.clone(),
             (Rc::clone(&oracle), Rc::clone(&next_tag), rng.split()),
-            (Rc::clone(&failure), Rc::clone(&opened), Rc::clone(&done)),
+            (Rc::clone(&failure), Rc::clone(&volume), Rc::clone(&done)),
         ));
         let mut seen = 0;
         let linger = rng.below(40);
@@ -136,8 +184,8 @@ pub(crate) fn run_history(plan: &Plan, states: &mut HashSet<u64>, nested: &mut u
                 plan.fail(problem);
             }
             let events = disk.events();
-            if opened.get() && events != seen && rng.one_in(plan.fork_every) {
-                fork(plan, &disk, &oracle.borrow(), &mut rng, states, nested);
+            if volume.borrow().is_some() && events != seen && rng.one_in(plan.fork_every) {
+                fork(plan, &disk, &oracle.borrow(), &mut rng, tally);
             }
             seen = events;
             // After its last request the engine is left to its background work for a while.
@@ -148,6 +196,9 @@ pub(crate) fn run_history(plan: &Plan, states: &mut HashSet<u64>, nested: &mut u
         });
         if !done.get() {
             plan.fail("clients hang: no progress in 20 s of virtual time");
+        }
+        if let Some(volume) = volume.take() {
+            tally.add(&volume.stats());
         }
         sim.kill(user);
         image = crashed(&disk, &mut rng);
@@ -167,30 +218,24 @@ fn settle_oracle(plan: &Plan, image: &DiskImage, oracle: &Rc<RefCell<Oracle>>) {
     }
 }
 
-fn fork(
-    plan: &Plan,
-    disk: &CrashDisk,
-    oracle: &Oracle,
-    rng: &mut Rng,
-    states: &mut HashSet<u64>,
-    nested: &mut u64,
-) {
+fn fork(plan: &Plan, disk: &CrashDisk, oracle: &Oracle, rng: &mut Rng, tally: &mut Tally) {
     let mut image = crashed(disk, rng);
     if rng.one_in(4) {
         image = crash_in_recovery(image, plan.disk, rng);
-        *nested += 1;
+        tally.nested += 1;
     }
     let mut hasher = DefaultHasher::new();
     image.hash(&mut hasher);
-    if states.insert(hasher.finish())
-        && let Err(problem) = judge(&image, plan.disk, oracle, plan.seed)
-    {
-        plan.fail(&problem);
+    if tally.states.insert(hasher.finish()) {
+        match judge(&image, plan.disk, oracle, plan.seed) {
+            Ok(from_snapshot) => tally.from_snapshot += u64::from(from_snapshot),
+            Err(problem) => plan.fail(&problem),
+        }
     }
 }
 
 type Shared = (Rc<RefCell<Oracle>>, Rc<Cell<u64>>, Rng);
-type Outcome = (Rc<RefCell<Option<String>>>, Rc<Cell<bool>>, Rc<Cell<bool>>);
+type Outcome = (Rc<RefCell<Option<String>>>, Rc<RefCell<Option<Volume>>>, Rc<Cell<bool>>);
 
 /// Opens the volume and lets the clients work.
 async fn live(
@@ -219,7 +264,7 @@ async fn live(
         *failure.borrow_mut() = Some(problem);
         return;
     }
-    opened.set(true);
+    opened.replace(Some(volume.clone()));
     let world = Rc::new(World {
         volume,
         runtime: runtime.clone(),

@@ -9,9 +9,7 @@
 mod history;
 mod recovery;
 
-use std::collections::HashSet;
-
-use history::{Plan, run_history};
+use history::{Plan, Tally, run_history};
 
 /// States that `cargo test` must see at least; `MANYLOGS_STATES` asks for more.
 const STATES: u64 = 12_000;
@@ -22,33 +20,30 @@ fn number_from_env(name: &str) -> Option<u64> {
 
 #[test]
 fn nothing_acknowledged_is_lost_in_any_crash() {
-    let mut states = HashSet::new();
-    let mut nested = 0;
+    let mut tally = Tally::default();
     if let Some(seed) = number_from_env("MANYLOGS_SEED") {
-        run_history(&Plan::of_seed(seed), &mut states, &mut nested);
-        println!("seed {seed}: {} distinct crash states", states.len());
+        run_history(&Plan::of_seed(seed), &mut tally);
+        println!("seed {seed}: {} distinct crash states", tally.states.len());
         return;
     }
     let wanted = number_from_env("MANYLOGS_STATES").unwrap_or(STATES);
     let first = number_from_env("MANYLOGS_FIRST_SEED").unwrap_or(0);
     let mut histories = 0;
-    while (states.len() as u64) < wanted {
-        run_history(&Plan::of_seed(first + histories), &mut states, &mut nested);
+    while (tally.states.len() as u64) < wanted {
+        run_history(&Plan::of_seed(first + histories), &mut tally);
         histories += 1;
     }
-    println!(
-        "{} distinct crash states in {histories} histories, {nested} of them crashed again \
-         during recovery",
-        states.len()
-    );
+    let states = std::mem::take(&mut tally.states).len();
+    println!("{states} distinct crash states in {histories} histories; {tally:?}");
+    tally.assert_covers_everything();
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
     let run = |seed| {
-        let mut states = HashSet::new();
-        run_history(&Plan::of_seed(seed), &mut states, &mut 0);
-        states
+        let mut tally = Tally::default();
+        run_history(&Plan::of_seed(seed), &mut tally);
+        tally.states
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));

@@ -10,6 +10,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Su
 pub(crate) struct Recovered {
     pub(crate) content: Payload,
     pub(crate) table: Vec<MappedExtent>,
+    pub(crate) from_snapshot: bool,
 }
 
 /// Opens the volume in `image` and reads all of it.
@@ -25,11 +26,11 @@ pub(crate) fn recover(
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
         let options = OpenOptions { config: None, ignore_snapshot };
-        let (volume, _) = open(runtime, disk, options).await?;
+        let (volume, report) = open(runtime, disk, options).await?;
         let extent = Extent::new(0, volume.layout().capacity().0);
         let content = volume.submit(Request::Read { extent }).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
-        Ok(Recovered { content, table: volume.table() })
+        Ok(Recovered { content, table: volume.table(), from_snapshot: report.from_snapshot })
     })
 }
 
@@ -74,13 +75,14 @@ pub(crate) fn survival(rng: &mut Rng) -> Survival {
     }
 }
 
-/// Recovers `image` both ways and checks every sector and that both tables are the same.
+/// Recovers `image` both ways and checks every sector and that both tables are the same; true if
+/// a snapshot was used.
 pub(crate) fn judge(
     image: &DiskImage,
     config: CrashDiskConfig,
     oracle: &Oracle,
     seed: u64,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let fast = recover(image.clone(), config, seed, false)?;
     let alone = recover(image.clone(), config, seed, true)?;
     let content_is_right = |content: &Payload, way: &str| {
@@ -97,5 +99,5 @@ pub(crate) fn judge(
             alone.table.len()
         ));
     }
-    Ok(())
+    Ok(fast.from_snapshot)
 }
