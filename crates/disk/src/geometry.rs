@@ -35,6 +35,9 @@ pub struct Location {
 pub struct Geometry {
     zones: Vec<Zone>,
     segments: Vec<Segment>,
+    /// For each stretch of 2^`stretch_bits` sectors, the segment that holds its first sector.
+    stretches: Vec<u16>,
+    stretch_bits: u32,
     heads: u32,
     cylinders: u32,
     capacity: u64,
@@ -173,46 +176,61 @@ impl Geometry {
     /// `first` is the location of `extent.start`.
     #[must_use]
     pub fn transfer(&self, first: &Location, extent: Extent) -> Turns {
+        self.pass(first, extent).0
+    }
+
+    /// As [`Geometry::transfer`], and where the last sector is.
+    #[must_use]
+    pub fn pass(&self, first: &Location, extent: Extent) -> (Turns, Location) {
         if extent.is_empty() {
-            return Turns(0);
+            return (Turns(0), *first);
         }
         let zone = &self.zones[first.zone as usize];
-        let end = extent.end().0.min(self.capacity);
-        let zone_end = zone.first_lba + u64::from(zone.sectors);
-        if end > zone_end {
-            return self.transfer_over_zones(first, extent);
+        let last = extent.end().0.min(self.capacity) - 1;
+        let (last_zone, last_slot) = self.slot(Lba(last));
+        if last_zone != first.zone {
+            return self.pass_over_zones(first, extent);
         }
-        let (_, last_slot) = self.slot(Lba(end - 1));
+        let last_track = last_slot / zone.sectors_per_track;
         let first_slot = first.track * zone.sectors_per_track + first.sector;
         let slots = last_slot.saturating_sub(first_slot) + 1;
         let mut turns = Turns((u64::from(slots) * zone.sector_turn_q48) >> 16);
-        for crossed in first.track..last_slot / zone.sectors_per_track {
+        if last_track == first.track {
+            let sector = first.sector + slots - 1;
+            let angle = first.angle.plus(zone.turn_of(slots - 1));
+            return (turns, Location { sector, angle, ..*first });
+        }
+        for crossed in first.track..last_track {
             turns.0 += u64::from(zone.skew_behind(crossed, self.heads, self.skew).0);
         }
-        turns
+        (turns, self.locate_slot(last_zone, last_slot))
     }
 
     /// A transfer that leaves its first zone: the part in each zone, and between them the wait
     /// until the next zone's first sector comes round.
     #[cold]
-    fn transfer_over_zones(&self, first: &Location, extent: Extent) -> Turns {
+    fn pass_over_zones(&self, first: &Location, extent: Extent) -> (Turns, Location) {
         let zone = &self.zones[first.zone as usize];
         let border = zone.first_lba + u64::from(zone.sectors);
-        let head = Extent::between(extent.start, Lba(border));
-        let tail = Extent::between(Lba(border), Lba(extent.end().0.min(self.capacity)));
-        let turns = self.transfer(first, head);
-        let next = self.locate(tail.start);
+        let (outer, _) = self.pass(first, Extent::between(extent.start, Lba(border)));
+        let next = self.locate(Lba(border));
+        let rest = Extent::between(Lba(border), Lba(extent.end().0.min(self.capacity)));
+        let (inner, last) = self.pass(&next, rest);
         // The head needs about as long as for any other band; a target nearer than that passes.
-        let reached = first.angle.plus(turns).plus(Turns(u64::from(self.skew.band.0)));
+        let reached = first.angle.plus(outer).plus(Turns(u64::from(self.skew.band.0)));
         let wait = u64::from(self.skew.band.0) + reached.until(next.angle).0;
-        Turns(turns.0 + wait + self.transfer(&next, tail).0)
+        (Turns(outer.0 + wait + inner.0), last)
     }
 
     /// Zone and slot (within the zone) of a sector.
     #[expect(clippy::cast_possible_truncation, reason = "zones hold fewer than 2^32 slots")]
     fn slot(&self, lba: Lba) -> (u32, u32) {
         let lba = lba.0.min(self.capacity - 1);
-        let index = self.segments.partition_point(|segment| segment.first_lba <= lba) - 1;
+        // A stretch rarely holds more than one border, so this takes one step or none.
+        let mut index = usize::from(self.stretches[(lba >> self.stretch_bits) as usize]);
+        while self.segments.get(index + 1).is_some_and(|next| next.first_lba <= lba) {
+            index += 1;
+        }
         let segment = &self.segments[index];
         let offset = lba - segment.first_lba;
         let slipped_q20 = (offset * segment.slip_rate_q40) >> 20;

@@ -128,8 +128,24 @@ impl Mechanism {
     #[must_use]
     pub fn positioning(&self, at: Time, target: &Location, write: bool, margin: Nanos) -> Nanos {
         let seek = self.movement(target, write) + margin;
-        let wait = self.spindle.wait(at + seek, target.angle);
-        seek + wait
+        seek + self.spindle.wait(at + seek, target.angle)
+    }
+
+    /// As [`Mechanism::positioning`] if that is less than `limit`, in less time if it is not.
+    #[must_use]
+    pub(crate) fn positioning_below(
+        &self,
+        limit: Nanos,
+        at: Time,
+        target: &Location,
+        write: bool,
+        margin: Nanos,
+    ) -> Option<Nanos> {
+        let seek = self.movement(target, write) + margin;
+        if seek >= limit {
+            return None;
+        }
+        Some(seek + self.spindle.wait(at + seek, target.angle)).filter(|time| *time < limit)
     }
 
     /// Accesses `extent`, whose first sector is at `first`, from `start` on, and leaves the heads
@@ -140,15 +156,19 @@ impl Mechanism {
         let arrival = start + seek;
         let rotation = self.spindle.wait(arrival, first.angle);
         let extra_revolutions = self.retries(write);
-        let transfer = self.spindle.duration(self.geometry.transfer(first, extent));
+        let (turns, last) = self.geometry.pass(first, extent);
+        let transfer = self.spindle.duration(turns);
         let end = arrival + rotation + extra_revolutions + transfer;
-        self.rest_behind(extent);
+        self.position = HeadPosition::on(&last);
+        self.next_lba = extent.end();
         Access { seek, rotation, extra_revolutions, transfer, end }
     }
 
     /// The head has read on, by itself, up to `lba`.
     pub(crate) fn passed(&mut self, lba: Lba) {
-        self.rest_behind(Extent::new(lba.0.saturating_sub(1), 1));
+        let last = Lba(lba.0.saturating_sub(1));
+        self.position = HeadPosition::on(&self.geometry.locate(last));
+        self.next_lba = lba;
     }
 
     /// The time to bring the head to `target`'s track and settle there.
@@ -191,12 +211,6 @@ impl Mechanism {
         } else {
             Nanos(0)
         }
-    }
-
-    fn rest_behind(&mut self, extent: Extent) {
-        self.next_lba = extent.end();
-        let last = Lba(extent.end().0.saturating_sub(1));
-        self.position = HeadPosition::on(&self.geometry.locate(last));
     }
 }
 

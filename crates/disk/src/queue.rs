@@ -45,6 +45,9 @@ pub(crate) struct Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct CommandQueue {
     waiting: Vec<Waiting>,
+    /// Least `ready` and least `arrived` among them.
+    first_ready: Option<Time>,
+    first_arrived: Option<Time>,
     policy: Policy,
     age_limit: Nanos,
     margin: Nanos,
@@ -54,15 +57,26 @@ pub(crate) struct CommandQueue {
 
 impl CommandQueue {
     pub(crate) fn new(policy: Policy, age_limit: Nanos, margin: Nanos) -> Self {
-        Self { waiting: Vec::with_capacity(32), policy, age_limit, margin, rising: true }
+        Self {
+            waiting: Vec::with_capacity(32),
+            first_ready: None,
+            first_arrived: None,
+            policy,
+            age_limit,
+            margin,
+            rising: true,
+        }
     }
 
     pub(crate) fn push(&mut self, waiting: Waiting) {
+        self.first_ready = Some(self.first_ready.map_or(waiting.ready, |t| t.min(waiting.ready)));
+        self.first_arrived =
+            Some(self.first_arrived.map_or(waiting.arrived, |t| t.min(waiting.arrived)));
         self.waiting.push(waiting);
     }
 
     pub(crate) fn earliest_ready(&self) -> Option<Time> {
-        self.waiting.iter().map(|waiting| waiting.ready).min()
+        self.first_ready
     }
 
     /// Removes the command to serve at `at`; `None` when none is ready.
@@ -72,20 +86,28 @@ impl CommandQueue {
             1 => (self.waiting[0].ready <= at).then_some(0)?,
             _ => self.choose(at, mechanism)?,
         };
-        Some(self.waiting.swap_remove(index))
+        let taken = self.waiting.swap_remove(index);
+        if Some(taken.ready) == self.first_ready {
+            self.first_ready = self.waiting.iter().map(|w| w.ready).min();
+        }
+        if Some(taken.arrived) == self.first_arrived {
+            self.first_arrived = self.waiting.iter().map(|w| w.arrived).min();
+        }
+        Some(taken)
     }
 
     fn choose(&mut self, at: Time, mechanism: &Mechanism) -> Option<usize> {
-        let ready = self.waiting.iter().enumerate().filter(|(_, w)| w.ready <= at);
-        let (oldest, first) = ready.min_by_key(|(_, w)| (w.arrived, w.command.tag))?;
-        if self.policy == Policy::Fcfs || at.since(first.arrived) >= self.age_limit {
-            return Some(oldest);
-        }
+        let aged = self.first_arrived.is_some_and(|first| at.since(first) >= self.age_limit);
         match self.policy {
-            Policy::Fcfs => Some(oldest),
-            Policy::Elevator => self.next_on_the_way(at, mechanism),
-            Policy::Sptf => self.nearest(at, mechanism),
+            Policy::Elevator if !aged => self.next_on_the_way(at, mechanism),
+            Policy::Sptf if !aged => self.nearest(at, mechanism),
+            _ => self.oldest(at),
         }
+    }
+
+    fn oldest(&self, at: Time) -> Option<usize> {
+        let ready = self.waiting.iter().enumerate().filter(|(_, w)| w.ready <= at);
+        ready.min_by_key(|(_, w)| (w.arrived, w.command.tag)).map(|(index, _)| index)
     }
 
     fn nearest(&self, at: Time, mechanism: &Mechanism) -> Option<usize> {
@@ -94,8 +116,9 @@ impl CommandQueue {
             if waiting.ready > at {
                 continue;
             }
-            let time = mechanism.positioning(at, &waiting.place, waiting.write, self.margin);
-            if time < best.0 {
+            let place = &waiting.place;
+            let (write, margin) = (waiting.write, self.margin);
+            if let Some(time) = mechanism.positioning_below(best.0, at, place, write, margin) {
                 best = (time, Some(index));
             }
         }

@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, reason = "a report is what this program is for")]
 #![allow(missing_docs, reason = "a program, not a library")]
 
+mod idle;
 mod observed;
 mod phase;
 mod slips;
@@ -36,5 +37,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     phase::report(&drive, &observed, origin, &ends);
     observed.subtract_ends(&ends);
     timing::fit(&drive, &observed);
+    idle::fit(&profile::find("cheetah-15k5")?.ok_or("no profile cheetah-15k5")?, &records);
     Ok(())
 }

@@ -5,7 +5,6 @@
 
 use manylogs_block::{Extent, Lba, Time};
 
-use crate::geometry::Location;
 use crate::mechanics::Mechanism;
 
 /// How the buffer can help with a read.
@@ -28,14 +27,14 @@ struct Segment {
     begin: u64,
     /// From here on sectors were read ahead ...
     from: u64,
-    place: Location,
     /// ... beginning at this time ...
     since: Time,
     /// ... until then at the latest ...
     until: Time,
     /// ... and up to, not including, this sector.
     limit: u64,
-    used: u64,
+    /// Whether it answered a read since the replacement hand passed.
+    used: bool,
 }
 
 /// The segments of a drive.
@@ -46,7 +45,8 @@ pub(crate) struct ReadCache {
     ahead: u64,
     /// The segment that the head is reading into.
     active: Option<usize>,
-    uses: u64,
+    /// Where the search for a segment to overwrite goes on.
+    hand: usize,
 }
 
 impl ReadCache {
@@ -54,14 +54,17 @@ impl ReadCache {
     pub(crate) fn new(segments_max: usize, ahead: u64) -> Self {
         let segments_max = if ahead == 0 { 0 } else { segments_max };
         let segments = Vec::with_capacity(segments_max);
-        Self { segments, segments_max, ahead, active: None, uses: 0 }
+        Self { segments, segments_max, ahead, active: None, hand: 0 }
     }
 
     /// What the buffer can do for a read of `extent` at `now`; and the segment concerned.
     pub(crate) fn plan(&self, now: Time, extent: Extent, mechanism: &Mechanism) -> (Plan, usize) {
         let (start, end) = (extent.start.0, extent.end().0);
         let holds = |s: &Segment| s.begin <= start && start <= s.limit && s.limit > s.begin;
-        let Some(index) = self.segments.iter().position(holds) else { return (Plan::Miss, 0) };
+        // The stream under way first: it is the likeliest, and the others may overlap it.
+        let active = self.active.filter(|index| holds(&self.segments[*index]));
+        let any = || self.segments.iter().position(holds);
+        let Some(index) = active.or_else(any) else { return (Plan::Miss, 0) };
         let segment = &self.segments[index];
         let streaming = self.active == Some(index);
         let read_until = |lba: u64| segment.time_of(lba, mechanism);
@@ -83,10 +86,9 @@ impl ReadCache {
     /// A read of `extent` was answered from segment `index` at `now`: the window moves on, and
     /// the head, should it have stopped at the window's end, reads on.
     pub(crate) fn slide(&mut self, index: usize, now: Time, extent: Extent, m: &Mechanism) {
-        self.uses += 1;
         let streaming = self.active == Some(index);
         let segment = &mut self.segments[index];
-        segment.used = self.uses;
+        segment.used = true;
         if !streaming {
             return;
         }
@@ -96,11 +98,10 @@ impl ReadCache {
         if limit > segment.limit && stopped_at <= now {
             let place = m.geometry().locate(Lba(segment.limit));
             let wait = m.spindle().wait(now, place.angle);
-            *segment = Segment { from: segment.limit, place, since: now + wait, ..*segment };
+            *segment = Segment { from: segment.limit, since: now + wait, ..*segment };
         } else if end > segment.from && end < capacity {
             let since = segment.time_of(end, m);
-            let place = m.geometry().locate(Lba(end));
-            *segment = Segment { from: end, place, since, ..*segment };
+            *segment = Segment { from: end, since, ..*segment };
         }
         segment.limit = limit;
         segment.begin = segment.begin.max(end.saturating_sub(self.ahead));
@@ -108,23 +109,25 @@ impl ReadCache {
 
     /// A read of `extent` from the medium ended at `at`: from there the drive reads ahead.
     pub(crate) fn start(&mut self, at: Time, extent: Extent, mechanism: &Mechanism) {
-        self.active = None;
+        let before = self.active.take();
+        let continued = before.filter(|index| {
+            let segment = &self.segments[*index];
+            segment.begin <= extent.start.0 && extent.start.0 <= segment.limit
+        });
         let (end, capacity) = (extent.end().0, mechanism.geometry().capacity_sectors());
         if self.segments_max == 0 || end >= capacity {
             return;
         }
-        self.uses += 1;
         let begin = extent.start.0.max(end.saturating_sub(self.ahead));
         let segment = Segment {
             begin,
             from: end,
-            place: mechanism.geometry().locate(Lba(end)),
             since: at,
             until: Time(u64::MAX),
             limit: (end + self.ahead).min(capacity),
-            used: self.uses,
+            used: false,
         };
-        let index = self.victim(begin, end);
+        let index = self.victim(continued);
         if index == self.segments.len() {
             self.segments.push(segment);
         } else {
@@ -149,19 +152,22 @@ impl ReadCache {
         }
     }
 
-    /// The segment to overwrite: one that holds the same sectors, a new one, the least recently
-    /// used one.
-    fn victim(&self, begin: u64, end: u64) -> usize {
-        let mut oldest = (u64::MAX, 0);
-        for (index, segment) in self.segments.iter().enumerate() {
-            if segment.begin <= end && begin <= segment.limit {
+    /// The segment to overwrite: the one that goes on, a new one, or one not used lately (each is
+    /// passed over once if it was).
+    fn victim(&mut self, continued: Option<usize>) -> usize {
+        if let Some(index) = continued {
+            return index;
+        }
+        if self.segments.len() < self.segments_max {
+            return self.segments.len();
+        }
+        loop {
+            let index = self.hand;
+            self.hand = (self.hand + 1) % self.segments_max;
+            if !std::mem::take(&mut self.segments[index].used) {
                 return index;
             }
-            if segment.used < oldest.0 {
-                oldest = (segment.used, index);
-            }
         }
-        if self.segments.len() < self.segments_max { self.segments.len() } else { oldest.1 }
     }
 }
 
@@ -172,7 +178,8 @@ impl Segment {
         if ahead.is_empty() {
             return self.since;
         }
-        let turns = mechanism.geometry().transfer(&self.place, ahead);
+        let place = mechanism.geometry().locate(ahead.start);
+        let turns = mechanism.geometry().transfer(&place, ahead);
         self.since + mechanism.spindle().duration(turns)
     }
 }

@@ -4,6 +4,9 @@ use super::{Geometry, Segment, Skew, Zone};
 use crate::profile::GeometryTable;
 use crate::turn::Turn;
 
+/// The address space is cut into up to 2^this stretches.
+const STRETCHES_BITS: u32 = 12;
+
 impl Geometry {
     /// The layout that a (checked) profile describes.
     #[must_use]
@@ -15,16 +18,32 @@ impl Geometry {
         };
         let zones: Vec<Zone> =
             (0..table.zones.len()).map(|index| zone(table, index, skew)).collect();
-        let segments = (0..table.zones.len()).flat_map(|i| segments(table, i)).collect();
+        let segments: Vec<Segment> =
+            (0..table.zones.len()).flat_map(|i| segments(table, i)).collect();
+        let bits = u64::BITS - table.capacity_sectors.leading_zeros();
+        let stretch_bits = bits.saturating_sub(STRETCHES_BITS);
         Self {
             zones,
+            stretches: stretches(&segments, table.capacity_sectors, stretch_bits),
             segments,
+            stretch_bits,
             heads: table.heads,
             cylinders: table.cylinders,
             capacity: table.capacity_sectors,
             skew,
         }
     }
+}
+
+/// The segment that holds the first sector of each stretch.
+fn stretches(segments: &[Segment], capacity: u64, bits: u32) -> Vec<u16> {
+    let holding = |stretch: u64| {
+        let first = stretch << bits;
+        let index = segments.partition_point(|segment| segment.first_lba <= first) - 1;
+        // Profiles have a few hundred segments; a lower index is only slower, never wrong.
+        u16::try_from(index).unwrap_or(u16::MAX)
+    };
+    (0..=(capacity >> bits)).map(holding).collect()
 }
 
 /// Cylinder and sector behind the end of zone `index`.
