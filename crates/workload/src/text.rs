@@ -37,9 +37,12 @@ impl TimeUnit {
     /// Nanoseconds in one of this unit.
     #[must_use]
     pub const fn nanos(self) -> u64 {
-        10_u64.pow(self.digits())
+        POWERS_OF_TEN[self.digits() as usize]
     }
 }
+
+const POWERS_OF_TEN: [u64; 10] =
+    [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 /// The decimal number that is all of `field`.
 pub(crate) fn number(field: &[u8], expected: &'static str) -> Result<u64, Fault> {
@@ -58,16 +61,48 @@ pub(crate) fn number_u32(field: &[u8], expected: &'static str) -> Result<u32, Fa
 /// The value of the digits that begin `field`, and how many there are; meaningful below 20 digits.
 fn digits(field: &[u8]) -> (u64, usize) {
     let mut value = 0_u64;
-    let mut used = 0;
-    for &byte in field {
+    let mut rest = field;
+    while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
+        let Some(eight) = eight_digits(*chunk) else { break };
+        value = value.wrapping_mul(100_000_000).wrapping_add(eight);
+        rest = after;
+    }
+    while let Some((&byte, after)) = rest.split_first() {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
         value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-        used += 1;
+        rest = after;
     }
-    (value, used)
+    (value, field.len() - rest.len())
+}
+
+/// Takes a decimal number and the comma behind it off the front of `rest`, if they are there.
+pub(crate) fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    let (value, used) = digits(rest);
+    if used == 0 || used >= 20 || rest.get(used) != Some(&b',') {
+        return None;
+    }
+    *rest = &rest[used + 1..];
+    Some(value)
+}
+
+/// The value of eight digits, worked out side by side in one word; `None` if one is no digit.
+fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    const ZEROES: u64 = 0x3030_3030_3030_3030;
+    const SIXES: u64 = 0x0606_0606_0606_0606;
+    let word = u64::from_le_bytes(chunk);
+    // '0' to '9' are 0x30 to 0x39: the high half is 3, and still is when 6 is added.
+    if word & HIGH != ZEROES || word.wrapping_add(SIXES) & HIGH != ZEROES {
+        return None;
+    }
+    // Neighbours become numbers of two digits, then of four, then of eight.
+    let ones = word & !HIGH;
+    let twos = (ones.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (twos.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
 /// The hexadecimal number that is all of `field`, with or without `0x`.
@@ -107,14 +142,15 @@ pub(crate) fn time(field: &[u8], unit: TimeUnit, expected: &'static str) -> Resu
 fn fraction(field: &[u8], unit: TimeUnit) -> Option<u64> {
     let kept = unit.digits() as usize;
     let (value, used) = digits(&field[..field.len().min(kept)]);
-    let mut rest = field[used..].iter();
-    let round_up = rest.clone().next().is_some_and(|&byte| byte >= b'5');
-    if !rest.all(u8::is_ascii_digit) {
+    let rest = &field[used..];
+    if used < kept {
+        // At most nine digits are kept: the table has them all.
+        return rest.is_empty().then(|| value * POWERS_OF_TEN[kept - used]);
+    }
+    if !rest.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let missing = kept.saturating_sub(used);
-    let scaled = value * 10_u64.pow(u32::try_from(missing).ok()?);
-    Some(scaled + u64::from(used == kept && round_up))
+    Some(value + u64::from(rest.first().is_some_and(|&byte| byte >= b'5')))
 }
 
 /// A time with an exponent, which spreadsheets write.
@@ -156,7 +192,11 @@ pub(crate) fn byte_extent(offset: u64, len: u64) -> Result<Extent, Fault> {
 
 /// `field` without blanks, tabs and carriage returns at both ends.
 pub(crate) fn trim(field: &[u8]) -> &[u8] {
-    field.trim_ascii()
+    // Nearly every field has nothing to trim.
+    match (field.first(), field.last()) {
+        (Some(b'!'..), Some(b'!'..)) => field,
+        _ => field.trim_ascii(),
+    }
 }
 
 /// The fields of a line between single separators, trimmed.
@@ -256,6 +296,24 @@ mod tests {
         let nanos = |text: &str| time(text.as_bytes(), TimeUnit::Nanoseconds, "a time").ok();
         assert_eq!(nanos("26214000"), Some(26_214_000));
         assert_eq!(nanos("1.6"), Some(2));
+    }
+
+    #[test]
+    fn digits_of_any_number_are_worth_what_they_say() {
+        let mut value = 1_u64;
+        for step in 0..10_000_u64 {
+            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
+            let shown = value >> (value % 60) & (u64::MAX >> 1);
+            assert_eq!(number(shown.to_string().as_bytes(), "a number").ok(), Some(shown));
+        }
+        // A byte that is no digit is found wherever it stands.
+        for place in 0..12 {
+            for byte in (0..=255).filter(|byte: &u8| !byte.is_ascii_digit()) {
+                let mut field = *b"123456789012";
+                field[place] = byte;
+                assert!(number(&field, "a number").is_err(), "{field:?}");
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,30 @@ enum Column {
     Fua,
 }
 
+/// What a column says, whatever its unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Time,
+    Op,
+    Offset,
+    Size,
+    Device,
+    Fua,
+}
+
+impl Column {
+    const fn meaning(self) -> Meaning {
+        match self {
+            Self::Time(_) => Meaning::Time,
+            Self::Op => Meaning::Op,
+            Self::OffsetBytes | Self::OffsetSectors => Meaning::Offset,
+            Self::SizeBytes | Self::SizeSectors => Meaning::Size,
+            Self::Device => Meaning::Device,
+            Self::Fua => Meaning::Fua,
+        }
+    }
+}
+
 const NAMES: &[(Column, &[&str])] = &[
     (Column::Time(TimeUnit::Seconds), &["t_s", "time_s", "timestamp_s", "time", "timestamp", "t"]),
     (Column::Time(TimeUnit::Milliseconds), &["t_ms", "time_ms", "timestamp_ms", "ts_ms"]),
@@ -47,39 +71,31 @@ fn column(name: &[u8]) -> Option<Column> {
     })
 }
 
-/// Where the columns are, by their position in the line.
-#[derive(Clone, Copy)]
+/// What each field of a line is; fields without a use are `None`.
 struct Columns {
-    time: (usize, TimeUnit),
-    op: usize,
-    /// Position, and the bytes in its unit.
-    offset: (usize, u64),
-    size: (usize, u64),
-    device: Option<usize>,
-    fua: Option<usize>,
+    fields: Vec<Option<Column>>,
 }
 
 impl Columns {
     fn of(header: &[u8]) -> Option<Self> {
         let header = header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(header);
-        let named: Vec<Option<Column>> = commas(header).take(MAX_COLUMNS).map(column).collect();
-        let place = |wanted| named.iter().position(|&column| column == Some(wanted));
-        let either = |bytes, sectors| {
-            let in_bytes = place(bytes).map(|place| (place, 1));
-            in_bytes.or(place(sectors).map(|place| (place, SECTOR_BYTES)))
-        };
-        let time = named.iter().enumerate().find_map(|(place, column)| match column {
-            Some(Column::Time(unit)) => Some((place, *unit)),
-            _ => None,
-        });
-        Some(Self {
-            time: time?,
-            op: place(Column::Op)?,
-            offset: either(Column::OffsetBytes, Column::OffsetSectors)?,
-            size: either(Column::SizeBytes, Column::SizeSectors)?,
-            device: place(Column::Device),
-            fua: place(Column::Fua),
-        })
+        let mut fields: Vec<Option<Column>> = Vec::new();
+        for name in commas(header).take(MAX_COLUMNS) {
+            // Of two columns with one meaning the first counts.
+            let found = column(name).filter(|new| {
+                let same = |old: &Column| old.meaning() == new.meaning();
+                !fields.iter().flatten().any(same)
+            });
+            fields.push(found);
+        }
+        let has = |meaning| fields.iter().flatten().any(|column| column.meaning() == meaning);
+        if !(has(Meaning::Time) && has(Meaning::Op) && has(Meaning::Offset) && has(Meaning::Size)) {
+            return None;
+        }
+        while fields.last() == Some(&None) {
+            fields.pop();
+        }
+        Some(Self { fields })
     }
 }
 
@@ -102,8 +118,10 @@ impl NamedCsv {
         const EXPECTED: &str = "a first line that names time, op, offset and size columns \
              (for example t_us,op,device,offset_bytes,size_bytes)";
         let mut columns = Columns::of(line).ok_or_else(|| fault(EXPECTED, line))?;
-        if let Some(unit) = self.unit {
-            columns.time.1 = unit;
+        for column in columns.fields.iter_mut().flatten() {
+            if let (Column::Time(unit), Some(forced)) = (column, self.unit) {
+                *unit = forced;
+            }
         }
         self.columns = Some(columns);
         Ok(Decoded::Nothing)
@@ -115,33 +133,68 @@ impl LineDecoder for NamedCsv {
         if is_blank(line) {
             return Ok(Decoded::Nothing);
         }
-        let Some(columns) = self.columns else { return self.header(line) };
-        let mut found = [None; MAX_COLUMNS];
-        for (slot, field) in found.iter_mut().zip(commas(line)) {
-            *slot = Some(field);
+        let Some(columns) = &self.columns else { return self.header(line) };
+        let mut values = Values::default();
+        let mut fields = commas(line);
+        for column in &columns.fields {
+            let Some(field) = fields.next() else {
+                return Err(fault("as many fields as the first line names", line));
+            };
+            if let Some(column) = column {
+                values.set(*column, field)?;
+            }
         }
-        let get = |place: usize, expected| found[place].ok_or_else(|| fault(expected, line));
-        let at = get(columns.time.0, "a time column")?;
-        let at = text::time(at, columns.time.1, "a time in the unit of its column")?;
-        let op = op_of(get(columns.op, "an operation column")?)?;
-        let device = match columns.device {
-            Some(place) => text::number_u32(get(place, "a device column")?, "a device number")?,
-            None => 0,
-        };
-        if op == TraceOp::Flush {
-            return Ok(Decoded::Request(TraceRequest::flush(Time(at), device)));
-        }
-        let bytes = |(place, unit): (usize, u64), expected| {
-            let field = get(place, expected)?;
-            let value = text::number(field, expected)?;
-            value.checked_mul(unit).ok_or_else(|| fault(expected, field))
-        };
-        let offset = bytes(columns.offset, "an offset")?;
-        let size = bytes(columns.size, "a size")?;
-        let extent = text::checked(op, text::byte_extent(offset, size)?)?;
-        let fua = columns.fua.and_then(|place| found[place]) == Some(b"1");
-        Ok(Decoded::Request(TraceRequest { at: Time(at), op, extent, fua, device }))
+        values.request()
     }
+}
+
+/// What a line has said so far.
+#[derive(Default)]
+struct Values {
+    at_ns: u64,
+    op: Option<TraceOp>,
+    offset: u64,
+    size: u64,
+    device: u32,
+    fua: bool,
+}
+
+impl Values {
+    fn set(&mut self, column: Column, field: &[u8]) -> Result<(), Fault> {
+        match column {
+            Column::Time(unit) => {
+                self.at_ns = text::time(field, unit, "a time in the unit of its column")?;
+            }
+            Column::Op => self.op = Some(op_of(field)?),
+            Column::OffsetBytes => self.offset = address(field, 1, "an offset in bytes")?,
+            Column::OffsetSectors => {
+                self.offset = address(field, SECTOR_BYTES, "a sector number")?;
+            }
+            Column::SizeBytes => self.size = address(field, 1, "a size in bytes")?,
+            Column::SizeSectors => self.size = address(field, SECTOR_BYTES, "a size in sectors")?,
+            Column::Device => self.device = text::number_u32(field, "a device number")?,
+            Column::Fua => self.fua = field == b"1",
+        }
+        Ok(())
+    }
+
+    fn request(self) -> Result<Decoded, Fault> {
+        let op = self.op.ok_or_else(|| fault("an operation", b""))?;
+        let (at, device) = (Time(self.at_ns), self.device);
+        if op == TraceOp::Flush {
+            return Ok(Decoded::Request(TraceRequest::flush(at, device)));
+        }
+        let extent = text::checked(op, text::byte_extent(self.offset, self.size)?)?;
+        Ok(Decoded::Request(TraceRequest { at, op, extent, fua: self.fua, device }))
+    }
+}
+
+/// The number in `field`, in bytes; a flush may leave it out.
+fn address(field: &[u8], unit: u64, expected: &'static str) -> Result<u64, Fault> {
+    if field.is_empty() {
+        return Ok(0);
+    }
+    text::number(field, expected)?.checked_mul(unit).ok_or_else(|| fault(expected, field))
 }
 
 /// The operation by its usual names; numbers are refused, for traces disagree about them.
