@@ -3,7 +3,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const names = Object.keys(data.policies);
   const policies = names.map((name) => data.policies[name]);
-  const dashes = [[], [], [8, 4], [], [3, 3], [10, 3, 2, 3]];
+  // Policies may coincide: dashes let the line below show through.
+  const dashes = [[], [], [], [7, 7], [3, 3], [10, 3, 2, 3]];
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const colour = (i) => css("--c" + (i % 6));
   const width = (host) => Math.max(300, host.clientWidth);
@@ -46,18 +47,25 @@
     points: { show: false }, value: (u, v) => value(v),
   });
   const chart = (host, options, columns) => new uPlot(
-    Object.assign({ width: width(host), height: 360, padding: [12, 16, 0, 0] }, options),
+    Object.assign({
+      width: width(host), height: 360, padding: [12, 34, 0, 0],
+      legend: { markers: { width: 0, fill: (u, i) => u.series[i]._stroke || u.series[i].stroke } },
+    }, options),
     columns, host,
   );
 
   function cdf() {
     const host = byId("cdf");
     const tables = policies.map((p) => {
-      const points = new Map();
+      const x = [], y = [];
       p.latency_cdf.latency_us.forEach((us, i) => {
-        if (us > 0) points.set(us, p.latency_cdf.fraction[i] * 100);
+        if (us <= 0) return;
+        const share = p.latency_cdf.fraction[i] * 100;
+        // A step is drawn upright: where many requests take the same time.
+        if (us !== x[x.length - 1]) { x.push(us * 0.9999, us); y.push(share, share); }
+        y[y.length - 1] = share;
       });
-      return [[...points.keys()], [...points.values()]];
+      return [x, y];
     });
     const all = tables.flatMap((t) => t[0]);
     if (all.length === 0) return;
@@ -201,7 +209,7 @@
       return shown[i] ? shown[i][1] : "";
     });
     chart(byId("checkpoint"), {
-      height: 280, cursor: { show: false }, legend: { live: false },
+      height: 280, cursor: { show: false }, legend: { live: false, markers: { width: 0, fill: (u, i) => (i === 1 ? css("--c3") : css("--c1")) } },
       scales: { x: { time: false, range: [-1, n * 3 - 1] }, y: { range: [0, 100] } },
       axes: [
         Object.assign(axis("", null, 40), {

@@ -189,8 +189,11 @@ pub struct Speedup {
 /// How far the trace outran the drive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Overload {
-    /// Whether latency measures backlog rather than the policy.
+    /// Whether latency measures backlog rather than the policy: the drive ran ever further
+    /// behind, or most requests waited more than a second.
     pub overloaded: bool,
+    /// Whether more arrived for a while than the device may be handed at a time.
+    pub bursts: bool,
     /// From the last arrival to the last answer.
     pub backlog_seconds_at_end: f64,
     /// Requests that arrived while the device was handed as many as it may have.

@@ -140,16 +140,26 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
 
 fn overload(outcome: &Outcome) -> Overload {
     let pump = &outcome.pump;
-    let behind = pump.last_completion.since(pump.last_arrival);
-    let share = behind.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
     Overload {
-        overloaded: pump.held > 0
-            || pump.stopped_at_overload
-            || (behind > BEHIND && share > BEHIND_SHARE),
-        backlog_seconds_at_end: round3(behind.as_secs_f64()),
+        overloaded: outcome.is_overloaded(),
+        bursts: pump.held > 0,
+        backlog_seconds_at_end: round3(pump.last_completion.since(pump.last_arrival).as_secs_f64()),
         held_requests: pump.held,
         held_seconds_max: round3(pump.held_longest.as_secs_f64()),
         stopped: pump.stopped_at_overload,
+    }
+}
+
+impl Outcome {
+    /// Whether latency measures backlog: see [`Overload::overloaded`].
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        let behind = self.pump.last_completion.since(self.pump.last_arrival);
+        let share = behind.as_secs_f64() / self.simulated.as_secs_f64().max(1e-9);
+        let median_us = self.recorder.latencies(&MOVES_DATA).at_us(Percentile::whole(50));
+        self.pump.stopped_at_overload
+            || (behind > BEHIND && share > BEHIND_SHARE)
+            || median_us > BEHIND.as_micros_f64()
     }
 }
 
@@ -243,11 +253,18 @@ fn head(outcome: &Outcome) -> HeadSample {
 fn warnings_about(policies: &[PolicyResult]) -> Vec<String> {
     let mut warnings = Vec::new();
     for policy in policies {
-        if policy.overload.overloaded {
+        let overload = &policy.overload;
+        if overload.overloaded {
             warnings.push(format!(
                 "under {} the trace asks for more than the drive can do: latency measures \
                  backlog (last answer {} s after the last arrival); try --rate auto",
-                policy.name, policy.overload.backlog_seconds_at_end
+                policy.name, overload.backlog_seconds_at_end
+            ));
+        } else if overload.bursts {
+            warnings.push(format!(
+                "under {} bursts ask for more than the drive can do: {} requests waited their \
+                 turn, up to {} s",
+                policy.name, overload.held_requests, overload.held_seconds_max
             ));
         }
     }

@@ -52,7 +52,7 @@ pub struct Outcome {
     pub simulated: Nanos,
     /// How long the drive worked in that time.
     pub drive_busy: Nanos,
-    /// Sectors moved for the trace's requests.
+    /// Where the head was.
     pub head: Thinned<HeadPoint>,
     /// The engine's counters; `None` for the plain drive.
     pub volume: Option<VolumeStats>,
@@ -151,6 +151,7 @@ pub(crate) fn run(
     let interrupted =
         control.stop.load(Ordering::Relaxed) && report.requests < plan.workload.requests();
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
+    let head = stack.take_head_points();
     let checkpoint = if plan.checkpoint_after && !interrupted {
         stack
             .checkpoint(&sim)
@@ -164,7 +165,7 @@ pub(crate) fn run(
         pump: report,
         simulated: report.last_completion.since(began),
         drive_busy,
-        head: stack.take_head_points(),
+        head,
         volume,
         occupancy,
         checkpoint,

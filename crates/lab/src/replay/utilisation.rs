@@ -22,7 +22,8 @@ pub struct RateFound {
     pub utilisation: f64,
 }
 
-/// Searches the rate at which the drive is busy for `target` (0 to 1) of the time without logging.
+/// Searches the rate at which the drive is busy for `target` (0 to 1) of the time without logging,
+/// or the highest rate below it that does not overload the drive.
 ///
 /// # Errors
 /// As the replay itself.
@@ -31,45 +32,57 @@ pub fn find_rate(
     target: f64,
     control: &Arc<Control>,
 ) -> Result<RateFound, ReplayError> {
-    let mut probe = |factor: f64| -> Result<f64, ReplayError> {
+    let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
         let plan = Plan { rate: factor, checkpoint_after: false, ..plan.clone() };
         let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
         let outcome = run(&plan, &policy, control)?;
-        Ok(outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9))
+        let utilisation =
+            outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
+        Ok(Probe { utilisation, overloaded: outcome.is_overloaded() })
     };
     search(target, &mut probe)
 }
 
+/// What a rate leads to.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    utilisation: f64,
+    overloaded: bool,
+}
+
 /// A secant search on a logarithmic scale, kept between the bounds known so far.
-fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<f64, E>) -> Result<RateFound, E> {
+fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<Probe, E>) -> Result<RateFound, E> {
     let (mut low, mut high) = (None::<f64>, None::<f64>);
-    let mut best = RateFound { factor: 1.0, utilisation: f64::INFINITY };
+    let mut best = RateFound { factor: 0.0, utilisation: 0.0 };
     let mut factor = 1.0;
     for _ in 0..PROBES_MAX {
-        let utilisation = probe(factor)?;
-        if (utilisation - target).abs() < (best.utilisation - target).abs() {
+        let Probe { utilisation, overloaded } = probe(factor)?;
+        let too_fast = overloaded || utilisation > target + TOLERANCE;
+        if !too_fast && factor > best.factor {
             best = RateFound { factor, utilisation };
         }
-        if (utilisation - target).abs() <= TOLERANCE {
+        if !overloaded && (utilisation - target).abs() <= TOLERANCE {
             break;
         }
-        if utilisation < target {
-            low = Some(factor)
-        } else {
+        if too_fast {
             high = Some(factor)
+        } else {
+            low = Some(factor)
         }
         // While the drive is not saturated, its work grows nearly in proportion to the rate.
         let proportional = factor * (target / utilisation.max(1e-6)).clamp(0.02, 50.0);
         factor = match (low, high) {
+            (Some(low), Some(high)) if high / low < 1.02 => break,
             (Some(low), Some(high)) if proportional <= low || proportional >= high => {
                 (low * high).sqrt()
             }
-            (None, Some(_)) if utilisation > 0.9 => factor / 4.0,
+            (None, Some(_)) if overloaded => (factor / 4.0).min(proportional),
             _ => proportional,
         };
+        // What is replayed is what was probed: a rate that can be given by hand.
+        factor = four_digits(factor);
     }
-    // Few digits, so that the factor can be given by hand to repeat the replay.
-    Ok(RateFound { factor: four_digits(best.factor), ..best })
+    Ok(if best.factor > 0.0 { best } else { RateFound { factor, utilisation: target } })
 }
 
 fn four_digits(value: f64) -> f64 {
@@ -84,10 +97,11 @@ mod tests {
     /// A drive that saturates at `capacity` times the recorded rate.
     fn found(capacity: f64, target: f64) -> RateFound {
         let mut probes = 0;
-        let mut probe = |factor: f64| -> Result<f64, ()> {
+        let mut probe = |factor: f64| -> Result<Probe, ()> {
             probes += 1;
             // Seeks get shorter as the queue grows, so the growth is not quite linear.
-            Ok((factor / capacity).powf(0.9).min(1.0))
+            let utilisation = (factor / capacity).powf(0.9).min(1.0);
+            Ok(Probe { utilisation, overloaded: utilisation > 0.9 })
         };
         let found = search(target, &mut probe).unwrap();
         assert!(probes <= PROBES_MAX);

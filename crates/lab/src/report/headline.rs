@@ -46,6 +46,20 @@ pub fn headline(replay: &Replay) -> Headline {
 fn verdict(best: &PolicyResult, speedup: &Speedup, base: &PolicyResult) -> String {
     let name = &best.name;
     let mean = speedup.mean_over_percentiles;
+    match (base.overload.overloaded, best.overload.overloaded) {
+        (true, true) => {
+            return "This load is more than this drive can do under any of the policies."
+                .to_owned();
+        }
+        (true, false) => {
+            return format!(
+                "Without logging this drive cannot keep up with this load; with {name} it can: \
+                 half of all requests are answered within {}.",
+                duration(best.latency_us.p50)
+            );
+        }
+        _ => {}
+    }
     let medians = format!(
         "half of all requests are answered within {} instead of {}",
         duration(best.latency_us.p50),
