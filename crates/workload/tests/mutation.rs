@@ -133,7 +133,7 @@ fn write_seeds() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for format in Format::ALL {
         for target in [format.name(), "detect"] {
-            let directory = corpus.join(target);
+            let directory = corpus.join(format!("trace_{target}"));
             std::fs::create_dir_all(&directory).unwrap();
             std::fs::write(directory.join(format.name()), fixture(format)).unwrap();
         }

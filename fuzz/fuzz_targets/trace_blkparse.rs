@@ -1,0 +1,6 @@
+//! Any bytes as a trace of the format `blkparse`.
+#![no_main]
+
+use manylogs_workload::{Format, fuzz_one};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_one(Some(Format::Blkparse), bytes));
