@@ -5,6 +5,7 @@
 //! * [`profile`]: what a drive is, as data (TOML); every number names its source;
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
 //! * [`drive`]: command queue, read-ahead and write cache on top, with [`queue`];
+//! * [`host`]: the host's elevator in front of the drive's queue;
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
@@ -15,6 +16,7 @@ pub mod command;
 pub mod device;
 pub mod drive;
 pub mod geometry;
+pub mod host;
 pub mod mechanics;
 pub mod profile;
 pub mod queue;
@@ -26,6 +28,7 @@ pub mod validate;
 pub use command::{Command, Completion, Counters, Event, Kind};
 pub use drive::{Drive, Options, QueueFull};
 pub use geometry::{Geometry, Location};
+pub use host::{Dispatched, Elevator, ElevatorOptions};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
 pub use queue::Policy;

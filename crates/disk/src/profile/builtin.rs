@@ -3,8 +3,12 @@
 use super::{Profile, ProfileError};
 
 /// Name and text of each built-in profile.
-const BUILTIN: [(&str, &str); 1] =
-    [("cheetah-15k5", include_str!("../../../../profiles/cheetah-15k5.toml"))];
+const BUILTIN: [(&str, &str); 4] = [
+    ("cheetah-15k5", include_str!("../../../../profiles/cheetah-15k5.toml")),
+    ("constellation-es3", include_str!("../../../../profiles/constellation-es3.toml")),
+    ("exos-x20", include_str!("../../../../profiles/exos-x20.toml")),
+    ("wd5000ys", include_str!("../../../../profiles/wd5000ys.toml")),
+];
 
 /// The names of the built-in drives.
 #[must_use]

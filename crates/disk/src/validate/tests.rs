@@ -34,3 +34,11 @@ fn the_cheetah_scores_below_the_goal() {
         println!("{chosen:?} {terms:?}\n{score:#?}");
     }
 }
+
+#[test]
+fn every_drive_streams_at_its_rate_and_gains_from_queueing() {
+    for name in crate::profile::drives() {
+        let profile = find(name).unwrap().unwrap();
+        println!("{name} {:#?}", gates(&profile, 1));
+    }
+}
