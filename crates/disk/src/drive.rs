@@ -29,6 +29,8 @@ use crate::cache::read::{Plan, ReadCache};
 use crate::cache::write::WriteCache;
 use crate::command::{Command, Completion, Counters, Event, Kind};
 use crate::mechanics::{Access, HeadPosition, Mechanism};
+#[cfg(test)]
+use crate::planted::{Bug, is};
 use crate::profile::Profile;
 use crate::queue::{CommandQueue, Waiting};
 
@@ -200,6 +202,8 @@ impl Drive {
     fn submit_write(&mut self, now: Time, command: Command, fua: bool) {
         self.counters.writes += 1;
         self.reads.invalidate(command.extent);
+        #[cfg(test)]
+        let fua = fua && !is(Bug::FuaIgnored);
         let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
         if direct {
             self.enqueue(now, command, now + self.timing.write_start);
@@ -278,7 +282,10 @@ impl Drive {
 
     fn finish_flushes(&mut self, now: Time) {
         while let Some(&(command, sequence)) = self.flushes.front() {
-            if !self.writes.is_durable_before(sequence) {
+            let durable = self.writes.is_durable_before(sequence);
+            #[cfg(test)]
+            let durable = durable || is(Bug::FlushEarly);
+            if !durable {
                 return;
             }
             self.flushes.pop_front();

@@ -18,6 +18,8 @@ pub mod drive;
 pub mod geometry;
 pub mod host;
 pub mod mechanics;
+#[cfg(test)]
+mod planted;
 pub mod profile;
 pub mod queue;
 pub mod rng;

@@ -3,6 +3,8 @@
 use manylogs_block::{Extent, Lba, Nanos, Time};
 
 use crate::geometry::{Geometry, Location};
+#[cfg(test)]
+use crate::planted::{Bug, is};
 use crate::profile::Profile;
 use crate::rng::Rng;
 use crate::seek::{SeekCurve, corrected_knots, three_point_knots};
@@ -155,6 +157,8 @@ impl Mechanism {
         let seek = if streams { Nanos(0) } else { self.jittered(self.movement(first, write)) };
         let arrival = start + seek;
         let rotation = self.spindle.wait(arrival, first.angle);
+        #[cfg(test)]
+        let rotation = if is(Bug::FrozenRotation) { Nanos(0) } else { rotation };
         let extra_revolutions = self.retries(write);
         let (turns, last) = self.geometry.pass(first, extent);
         let transfer = self.spindle.duration(turns);
@@ -182,7 +186,16 @@ impl Mechanism {
             return self.next_track;
         }
         let distance = here.cylinder.abs_diff(target.cylinder);
+        #[cfg(test)]
+        let distance =
+            if is(Bug::SeekByAddress) { here.track.abs_diff(target.track) } else { distance };
         let mut time = self.curve.time(distance);
+        #[cfg(test)]
+        if is(Bug::NoHeadSwitch) {
+            return time;
+        }
+        #[cfg(test)]
+        let write = write && !is(Bug::NoWriteSettle);
         if here.head != target.head {
             time = time.max(self.head_switch);
         }

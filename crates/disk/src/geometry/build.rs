@@ -16,6 +16,12 @@ impl Geometry {
             head: Turn::from_revolutions(table.head_skew_rev),
             band: Turn::from_revolutions(table.band_skew_rev),
         };
+        #[cfg(test)]
+        let skew = if crate::planted::is(crate::planted::Bug::NoSkew) {
+            Skew { track: Turn(0), head: Turn(0), band: Turn(0) }
+        } else {
+            skew
+        };
         let zones: Vec<Zone> =
             (0..table.zones.len()).map(|index| zone(table, index, skew)).collect();
         let segments: Vec<Segment> =

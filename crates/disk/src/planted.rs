@@ -1,0 +1,43 @@
+//! Bugs that tests plant in the model, to show that a test would notice them.
+
+use std::cell::Cell;
+
+/// A bug in the physics or in the drive's promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Every sector is under the head at once.
+    FrozenRotation,
+    /// The seek distance is taken from addresses instead of cylinders.
+    SeekByAddress,
+    /// Tracks begin at the same angle.
+    NoSkew,
+    /// Heads change in no time.
+    NoHeadSwitch,
+    /// Writes begin as soon as reads.
+    NoWriteSettle,
+    /// Forced unit access is acknowledged from the cache.
+    FuaIgnored,
+    /// A flush does not wait for cached writes.
+    FlushEarly,
+    /// Near commands may pass a far one for ever.
+    NoAgeLimit,
+    /// Sectors read ahead are served after they were overwritten.
+    StaleReadAhead,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Whether `bug` is planted on this thread.
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Runs `work` with `bug` planted.
+pub(crate) fn with<T>(bug: Bug, work: impl FnOnce() -> T) -> T {
+    PLANTED.set(Some(bug));
+    let result = work();
+    PLANTED.set(None);
+    result
+}
