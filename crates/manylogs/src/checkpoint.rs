@@ -8,6 +8,7 @@ use manylogs_logstore::{DataSequence, EntryKind, LogId, MapValue, Mapped};
 
 use crate::error::VolumeError;
 use crate::home_lock::{HomeGuard, Writer};
+use crate::plant::{self, Bug};
 use crate::state::{Inner, Place, State};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
@@ -86,7 +87,9 @@ impl Inner {
             (state.next_data, report)
         };
         // From here on no version below the floor is on its way into a record.
-        self.make_durable().await?;
+        if !plant::is(Bug::NoBarrierBeforePass) {
+            self.make_durable().await?;
+        }
         let mut cursor = Lba(0);
         while let Some(extents) = self.next_batch(&mut cursor, floor) {
             self.keep_pace(pace).await;
@@ -97,7 +100,12 @@ impl Inner {
         // Versions that were overwritten before the pass came to them were not copied: what
         // overwrote them must be durable before they may die, and so must the copies.
         self.state.borrow_mut().dirty_home |= self.below.volatile_cache;
-        self.make_durable().await?;
+        if !plant::is(Bug::FloorBeforeHomeDurable) {
+            self.make_durable().await?;
+        }
+        if plant::is(Bug::ForgetBeforeFloor) {
+            self.forget_below(floor);
+        }
         self.update_root(|root| root.floor = floor).await?;
         self.forget_below(floor);
         report.duration = self.runtime.now().since(started);
@@ -147,6 +155,9 @@ impl Inner {
     ) -> Result<(), IoError> {
         let mut guards: Vec<HomeGuard> = Vec::new();
         for extent in extents {
+            if plant::is(Bug::CheckpointWithoutLock) {
+                break;
+            }
             let whole = self.widen_to_physical(*extent);
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }

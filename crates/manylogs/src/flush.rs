@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
+use crate::plant::{self, Bug};
 use crate::slots::Ticket;
 use crate::state::{Inner, State};
 
@@ -42,12 +43,13 @@ impl Inner {
         let _turn = self.flush_turn.take().await;
         let (last, deferred, dirty) = {
             let mut state = self.state.borrow_mut();
-            let last = state.tickets.last();
+            let last = state.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
             state.force = state.force.max(last);
             let dirty = std::mem::take(&mut state.dirty_home);
             (last, std::mem::take(&mut state.deferred), dirty)
         };
         self.commit.notify();
+        let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
         if dirty && let Err(error) = self.device.submit(Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
             let mut state = self.state.borrow_mut();

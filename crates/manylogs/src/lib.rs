@@ -15,6 +15,7 @@ mod layout;
 mod logs;
 mod maintenance;
 mod open;
+pub mod plant;
 mod policy;
 mod read;
 mod root;

@@ -52,7 +52,7 @@ struct Agenda {
 }
 
 impl Inner {
-    /// Opens logs, checkpoints, swaps and takes snapshots for as long as the volume is open.
+    /// Checkpoints, swaps and takes snapshots for as long as the volume is open.
     pub(crate) async fn run_maintenance(self: Rc<Self>) {
         let now = self.runtime.now();
         let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now };
@@ -61,7 +61,6 @@ impl Inner {
             if self.state.borrow().closing {
                 return;
             }
-            self.open_wanted_log().await;
             if let Some(pace) = self.checkpoint_due(&agenda) {
                 // An error is in the volume's state; the next round tries again.
                 let _ = self.checkpoint(pace).await;
@@ -132,13 +131,27 @@ impl Inner {
         }
     }
 
+    /// Opens logs for as long as the volume is open: a task of its own, as checkpoint and snapshot
+    /// wait for records, which may wait for a log.
+    pub(crate) async fn run_opener(self: Rc<Self>) {
+        loop {
+            let log_wanted = self.log_wanted.wait();
+            if self.state.borrow().closing {
+                return;
+            }
+            self.open_wanted_log().await;
+            log_wanted.await;
+        }
+    }
+
     /// Marks in the root, ahead of use, the logs around the one that placement asks for.
     async fn open_wanted_log(self: &Rc<Self>) {
         let Some(log) = self.state.borrow_mut().unopened.take() else { return };
         if self.state.borrow().is_ready(log) {
             return;
         }
-        let marked = self.update_root(|root| root.touched.add_around(log)).await;
+        let logs = self.layout.regions().len();
+        let marked = self.update_root(|root| root.touched.add_around(log, logs)).await;
         if marked.is_err() {
             self.state.borrow_mut().fail("the root cannot be written");
         }

@@ -13,6 +13,7 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::layout::{Layout, superblock_places};
 use crate::logs::Logs;
+use crate::plant::{self, Bug};
 use crate::root::{Root, Touched, write_root};
 use crate::snapshot::{self, Snapshot};
 use crate::state::{Place, State};
@@ -112,7 +113,9 @@ impl Volume {
         let started = runtime.now();
         let mut report = RecoveryReport::default();
         // What a killed process left in the drive's cache must not be believed and then lost.
-        device.submit(Request::Flush).await?;
+        if !plant::is(Bug::NoFlushAtOpen) {
+            device.submit(Request::Flush).await?;
+        }
         let superblock = read_superblock(&device, &mut report).await?;
         let physical = superblock.physical;
         let layout = Layout::plan(&superblock.config, superblock.device, physical)?;
@@ -129,7 +132,9 @@ impl Volume {
         if root.incarnation >= Incarnation::MAX {
             return Err(VolumeError::Worn);
         }
-        root.incarnation = Incarnation(root.incarnation.0 + 1);
+        if !plant::is(Bug::NoNewIncarnation) {
+            root.incarnation = Incarnation(root.incarnation.0 + 1);
+        }
         root.floor = highest_floor(&root, &scans);
         let config = merge(options.config.as_ref(), &superblock.config);
         config.validate().map_err(VolumeError::Config)?;
@@ -297,7 +302,8 @@ fn take_record(
 
 fn add(versions: &mut ExtentMap<Found>, extent: Extent, sequence: DataSequence, found: Found) {
     let newer = |old: &Mapped<Found>| (old.sequence, old.value.record) < (sequence, found.record);
-    versions.insert_where(extent, Mapped { sequence, value: found }, newer, |_, _| ());
+    let wins = |old: &Mapped<Found>| plant::is(Bug::RecoveryTakesLast) || newer(old);
+    versions.insert_where(extent, Mapped { sequence, value: found }, wins, |_, _| ());
 }
 
 fn fill_table(state: &mut State, versions: &ExtentMap<Found>) {

@@ -7,6 +7,7 @@ use manylogs_block::{
 };
 use manylogs_logstore::LogId;
 
+use crate::plant::{self, Bug};
 use crate::state::{Inner, Place, State};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
@@ -110,7 +111,9 @@ impl Inner {
         wanted: Extent,
     ) -> (Extent, Sectors, Completion) {
         let region = state.logs.region(log);
-        state.logs.adjust(log, manylogs_logstore::Log::pin);
+        if !plant::is(Bug::ResetUnderRead) {
+            state.logs.adjust(log, manylogs_logstore::Log::pin);
+        }
         let offset = manylogs_logstore::LogOffset(u32::try_from(wanted.start.0).unwrap_or(0));
         let within =
             state.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
@@ -176,7 +179,9 @@ impl Inner {
             let whole = state.logs.get(log).is_some_and(|log| log.units().verify(within, &payload));
             if whole { Ok(payload) } else { Err(IoError::Checksum { extent: home }) }
         });
-        state.logs.adjust(log, manylogs_logstore::Log::unpin);
+        if !plant::is(Bug::ResetUnderRead) {
+            state.logs.adjust(log, manylogs_logstore::Log::unpin);
+        }
         state.reset_candidates.push(log);
         state.reset_what_can_be();
         result

@@ -18,8 +18,8 @@ use crate::state::Inner;
 const MAGIC: [u8; 8] = *b"MLOGROOT";
 const BITMAP_BYTES: usize = 4096;
 const BITS: u32 = 8 * 4096;
-/// Logs to either side that are opened together, ahead of use.
-const BATCH: u32 = 32;
+/// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
+const BATCH_MAX: u32 = 32;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -81,10 +81,13 @@ impl Touched {
         self.add_bit(log.0 / self.logs_per_bit);
     }
 
-    /// Adds the log and its neighbours, so that a head that wanders finds them open.
-    pub(crate) fn add_around(&mut self, log: LogId) {
+    /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
+    /// many the volume has.
+    pub(crate) fn add_around(&mut self, log: LogId, logs: usize) {
         let bit = log.0 / self.logs_per_bit;
-        for bit in bit.saturating_sub(BATCH)..=(bit + BATCH).min(BITS - 1) {
+        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        let batch = (logs / self.logs_per_bit / 16).min(BATCH_MAX);
+        for bit in bit.saturating_sub(batch)..=(bit + batch).min(BITS - 1) {
             self.add_bit(bit);
         }
     }
@@ -187,7 +190,7 @@ mod tests {
     #[test]
     fn a_root_survives_encoding_and_no_bit_flip_passes() {
         let mut touched = Touched::none(200_000);
-        touched.add_around(LogId(70_000));
+        touched.add_around(LogId(70_000), 200_000);
         let root = Root {
             generation: 9,
             incarnation: Incarnation(4),
@@ -208,9 +211,12 @@ mod tests {
 
     #[test]
     fn marks_cover_the_log_and_its_neighbours() {
-        let mut touched = Touched::none(100);
-        touched.add_around(LogId(50));
-        assert!((18..=82).all(|log| touched.contains(LogId(log))));
-        assert!(!touched.contains(LogId(17)) && !touched.contains(LogId(83)));
+        for (logs, batch) in [(100, 6), (10_000, 32), (8, 0)] {
+            let mut touched = Touched::none(logs);
+            touched.add_around(LogId(4 + batch), logs);
+            assert!((4..=4 + 2 * batch).all(|log| touched.contains(LogId(log))));
+            assert!(!touched.contains(LogId(3)));
+            assert!(!touched.contains(LogId(5 + 2 * batch)));
+        }
     }
 }

@@ -11,6 +11,7 @@ use manylogs_logstore::{
 };
 
 use crate::layout::Layout;
+use crate::plant::{self, Bug};
 use crate::root::{SnapshotRef, Touched};
 use crate::state::{Inner, Place, State};
 
@@ -74,7 +75,9 @@ impl Inner {
         }
         // Versions that others displaced before they were durable are not in the snapshot: the
         // others must be found in the logs, and home writes must be home.
-        self.make_durable().await?;
+        if !plant::is(Bug::SnapshotWithoutBarrier) {
+            self.make_durable().await?;
+        }
         write_chunks(&self.device, place, bytes).await?;
         self.device.submit(Request::Flush).await?;
         let snapshot =
@@ -95,7 +98,7 @@ impl Inner {
         let mut touched =
             state.capturing.take().unwrap_or_else(|| Touched::none(state.logs.count()));
         if let Some(near) = state.logs.nearest(state.head, |_| true) {
-            touched.add_around(near);
+            touched.add_around(near, state.logs.count());
         }
         state.next_touched = Some(touched.clone());
         touched

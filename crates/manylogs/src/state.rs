@@ -19,6 +19,7 @@ use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
 use crate::logs::Logs;
 use crate::maintenance::Turn;
+use crate::plant::{self, Bug};
 use crate::root::{Root, Touched};
 use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
@@ -64,8 +65,10 @@ pub(crate) struct Inner {
     pub(crate) commit: Signal,
     /// A ticket is done, room was freed, or the volume failed.
     pub(crate) progress: Signal,
-    /// Somebody waits for room, or for a log to be opened.
+    /// Somebody waits for room.
     pub(crate) wanted: Signal,
+    /// Placement asks for a log that is not opened.
+    pub(crate) log_wanted: Signal,
     /// One of checkpoint, swap and snapshot at a time.
     pub(crate) turn: Turn,
     /// One flush of the whole volume at a time.
@@ -177,8 +180,11 @@ impl State {
 
     /// Whether records may be appended to `log` as far as the root says.
     pub(crate) fn is_ready(&self, log: LogId) -> bool {
-        let open = self.root.snapshot.is_none() || self.root.touched.contains(log);
-        open && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
+        let open = self.root.snapshot.is_none()
+            || self.root.touched.contains(log)
+            || plant::is(Bug::OpenedSetLate);
+        let stays_open = self.next_touched.as_ref().is_none_or(|next| next.contains(log));
+        open && (stays_open || plant::is(Bug::OpenedSetLate))
     }
 
     /// Whether versions of `extent` were taken out of the map by a large write whose supersede
@@ -225,6 +231,13 @@ impl State {
         let ticket = self.slots.get(id).ticket;
         for (older, sectors) in displaced.buffered {
             self.slots.get_mut(older).heirs.push((id, ticket, sectors));
+        }
+        if plant::is(Bug::DeadBeforeSuccessorDurable) {
+            for (log, sectors) in displaced.logged {
+                self.sub_live(log, sectors);
+            }
+            self.reset_what_can_be();
+            return;
         }
         self.slots.get_mut(id).displaced.extend(displaced.logged);
     }

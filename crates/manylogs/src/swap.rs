@@ -6,6 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, Supersede};
 
+use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, Place, State};
 
@@ -115,6 +116,9 @@ impl Inner {
             state.logs.get(from).map(|log| log.supersedes().to_vec()).unwrap_or_default()
         };
         for chunk in supersedes.chunks(64) {
+            if plant::is(Bug::SwapDropsSupersedes) {
+                break;
+            }
             let entries = chunk.iter().map(|supersede| {
                 let Supersede { extent, data_sequence } = *supersede;
                 (Entry { extent, data_sequence, kind: EntryKind::Supersede }, None)
@@ -206,6 +210,10 @@ impl Inner {
         entry: Entry,
         payload: Option<Payload>,
     ) -> SlotId {
+        let mut entry = entry;
+        if plant::is(Bug::SwapFreshSequence) {
+            entry.data_sequence = state.take_data_sequence();
+        }
         let reserved = self.record_len(entry.kind, entry.extent);
         let id = state.queue(entry, payload, None, reserved, Origin::Swap(from));
         // It goes into a record at once, which takes the room.

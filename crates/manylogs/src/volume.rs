@@ -13,6 +13,7 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
+use crate::plant::{self, Bug};
 use crate::state::{Inner, Place, State};
 
 /// An open volume. Clones are the same volume.
@@ -52,6 +53,7 @@ impl Volume {
             commit: Signal::default(),
             progress: Signal::default(),
             wanted: Signal::default(),
+            log_wanted: Signal::default(),
             turn: crate::maintenance::Turn::default(),
             flush_turn: crate::maintenance::Turn::default(),
             flush_asked: Signal::default(),
@@ -79,6 +81,7 @@ impl Volume {
         runtime.spawn(Rc::clone(&self.0).run_committer());
         runtime.spawn(Rc::clone(&self.0).run_flusher());
         runtime.spawn(Rc::clone(&self.0).run_maintenance());
+        runtime.spawn(Rc::clone(&self.0).run_opener());
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -130,6 +133,7 @@ impl Volume {
         self.0.commit.notify();
         self.0.flush_asked.notify();
         self.0.wanted.notify();
+        self.0.log_wanted.notify();
         durable?;
         snapshot?;
         Ok(())
@@ -190,6 +194,12 @@ impl BlockDevice for Volume {
                 self.0.write(extent, payload, fua, hint)
             }
             Request::Flush => self.0.flush(),
+            Request::Discard { extent } if plant::is(Bug::DiscardNotLogged) => {
+                let mut state = self.0.state.borrow_mut();
+                let sequence = state.take_data_sequence();
+                state.map.remove_older(extent, sequence, |_, _| ());
+                Completion::ready(Ok(manylogs_block::Payload::default()))
+            }
             Request::Discard { extent } => self.0.log_write(EntryKind::Zeroes, extent, None, false),
             Request::WriteZeroes { extent, fua } => {
                 self.0.log_write(EntryKind::Zeroes, extent, None, fua)

@@ -8,6 +8,7 @@ use manylogs_block::{
 use manylogs_logstore::{DataSequence, Entry, EntryKind, Mapped};
 
 use crate::home_lock::{HomeGuard, Writer};
+use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
 use crate::state::{Displaced, Inner, Place, State};
 
@@ -183,7 +184,7 @@ impl Inner {
         fua: bool,
     ) -> Completion {
         let full = state.volatile + extent.len.0 > self.config.buffer.0 && kind == EntryKind::Data;
-        let (waiter, answer) = if fua || full {
+        let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
             (Some(completer), completion)
         } else {
@@ -252,6 +253,12 @@ impl Inner {
         let (guard, reserved) = self.lock_and_reserve(extent, fua).await?;
         // Under the lock: the checkpoint renews versions in the extents that it has locked.
         let sequence = self.state.borrow_mut().take_data_sequence();
+        if plant::is(Bug::SupersedeBeforeHome) {
+            let early = self.forget_superseded(extent, sequence, reserved, true);
+            if let Some(early) = early {
+                early.await?;
+            }
+        }
         let written = self.submit_home(extent, &payload, fua);
         for part in written {
             if let Err(error) = part.await {
@@ -260,7 +267,11 @@ impl Inner {
                 return Err(error);
             }
         }
-        let durable = self.forget_superseded(extent, sequence, reserved, fua);
+        let durable = if plant::is(Bug::SupersedeBeforeHome) {
+            None
+        } else {
+            self.forget_superseded(extent, sequence, reserved, fua)
+        };
         drop(guard);
         match durable {
             Some(durable) => durable.await,
@@ -286,7 +297,9 @@ impl Inner {
             {
                 let mut state = self.state.borrow_mut();
                 let logged = state.map.lookup(extent).any(|(_, mapped)| mapped.is_some());
-                if !logged && !(fua && state.has_unsettled_supersede(extent)) {
+                let trusting = plant::is(Bug::TrustUnsettledSupersede);
+                let unsettled = fua && !trusting && state.has_unsettled_supersede(extent);
+                if !logged && !unsettled {
                     return Ok((guard, Sectors(0)));
                 }
                 if state.fits(needed) {
@@ -342,10 +355,15 @@ impl Inner {
         state.dirty_home |= !fua && self.below.volatile_cache;
         let mut displaced = Displaced::default();
         state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
-        let still_reachable = fua && reserved.0 > 0 && state.has_unsettled_supersede(extent);
-        if displaced.is_empty() && !still_reachable {
+        // A durable write needs its entry even if a newer version has displaced the older ones in
+        // the map meanwhile: that one may not be durable yet.
+        if displaced.is_empty() && !(fua && reserved.0 > 0) {
             return None;
         }
+        if plant::is(Bug::NoSupersede) {
+            return None;
+        }
+        let fua = fua && !plant::is(Bug::SupersedeNotDurable);
         let (waiter, answer) = if fua {
             let (completer, completion) = completion();
             (Some(completer), Some(completion))

@@ -85,7 +85,7 @@ struct Repeat(u64);
 
 impl Drop for Repeat {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !cfg!(feature = "plant") {
             eprintln!(
                 "repeat with: MANYLOGS_SEED={} cargo test -p manylogs --test crash \
                  nothing_acknowledged_is_lost_in_any_crash -- --nocapture",

@@ -48,3 +48,28 @@ fn the_same_seed_gives_the_same_history() {
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
 }
+
+/// Every planted bug must be noticed; prints how many histories it took.
+#[cfg(feature = "plant")]
+#[test]
+fn every_planted_bug_is_caught() {
+    use manylogs::plant::{BUGS, plant};
+    const PATIENCE: u64 = 400;
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut missed = Vec::new();
+    for bug in BUGS {
+        plant(Some(bug));
+        let first = 5000;
+        let caught = (0..PATIENCE).find(|seed| {
+            let history = || run_history(&Plan::of_seed(first + seed), &mut Tally::default());
+            std::panic::catch_unwind(history).is_err()
+        });
+        plant(None);
+        match caught {
+            Some(seed) => println!("{bug:?}: caught by history {}", seed + 1),
+            None => missed.push(bug),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "not noticed in {PATIENCE} histories: {missed:?}");
+}

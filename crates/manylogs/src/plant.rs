@@ -1,0 +1,100 @@
+//! Bugs on order: each breaks one rule of `docs/semantics.md`, so that the crash histories can show
+//! that they would notice. Without the feature `plant` every question is answered "no" at compile
+//! time.
+
+/// A rule to break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bug {
+    /// A small FUA write is acknowledged before its record is durable.
+    AckBeforeRecord,
+    /// A record is acknowledged although one before it in its log is not durable.
+    AckPastHole,
+    /// The supersede entry of a large write is appended before the write is home.
+    SupersedeBeforeHome,
+    /// A large write over logged blocks appends no supersede entry.
+    NoSupersede,
+    /// A large FUA write is acknowledged before its supersede entry is durable.
+    SupersedeNotDurable,
+    /// A large FUA write relies on an earlier supersede entry that is not durable.
+    TrustUnsettledSupersede,
+    /// A version counts as dead as soon as it is overwritten in memory.
+    DeadBeforeSuccessorDurable,
+    /// The table forgets checkpointed versions before the floor is durable.
+    ForgetBeforeFloor,
+    /// The floor rises although versions below it are still on their way into records.
+    NoBarrierBeforePass,
+    /// The floor rises before the home copies are flushed.
+    FloorBeforeHomeDurable,
+    /// The checkpoint writes home without locking clients out.
+    CheckpointWithoutLock,
+    /// A moved version gets a fresh data sequence.
+    SwapFreshSequence,
+    /// A moved log leaves its supersede entries behind.
+    SwapDropsSupersedes,
+    /// A log is reset while a read points into it.
+    ResetUnderRead,
+    /// A log is used before it is marked in the root.
+    OpenedSetLate,
+    /// A snapshot is published although versions it lacks are not durable.
+    SnapshotWithoutBarrier,
+    /// A volume is opened under its last incarnation.
+    NoNewIncarnation,
+    /// Recovery believes what is only in the drive's cache.
+    NoFlushAtOpen,
+    /// Recovery takes the version it reads last, not the newest.
+    RecoveryTakesLast,
+    /// A flush leaves buffered writes where they are.
+    FlushSkipsBuffer,
+    /// A flush is not passed on to the device.
+    FlushSkipsDevice,
+    /// A discard changes only the table in memory.
+    DiscardNotLogged,
+}
+
+/// All of them.
+pub const BUGS: [Bug; 22] = [
+    Bug::AckBeforeRecord,
+    Bug::AckPastHole,
+    Bug::SupersedeBeforeHome,
+    Bug::NoSupersede,
+    Bug::SupersedeNotDurable,
+    Bug::TrustUnsettledSupersede,
+    Bug::DeadBeforeSuccessorDurable,
+    Bug::ForgetBeforeFloor,
+    Bug::NoBarrierBeforePass,
+    Bug::FloorBeforeHomeDurable,
+    Bug::CheckpointWithoutLock,
+    Bug::SwapFreshSequence,
+    Bug::SwapDropsSupersedes,
+    Bug::ResetUnderRead,
+    Bug::OpenedSetLate,
+    Bug::SnapshotWithoutBarrier,
+    Bug::NoNewIncarnation,
+    Bug::NoFlushAtOpen,
+    Bug::RecoveryTakesLast,
+    Bug::FlushSkipsBuffer,
+    Bug::FlushSkipsDevice,
+    Bug::DiscardNotLogged,
+];
+
+#[cfg(feature = "plant")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in every volume of this thread, or none.
+#[cfg(feature = "plant")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+#[cfg(feature = "plant")]
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+#[cfg(not(feature = "plant"))]
+pub(crate) const fn is(_bug: Bug) -> bool {
+    false
+}
