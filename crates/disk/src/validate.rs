@@ -5,6 +5,7 @@
 //! over as they did in the drive. The score is Ruemmler and Wilkes' demerit figure.
 
 mod gates;
+mod report;
 mod score;
 pub mod trace;
 
@@ -16,7 +17,8 @@ use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 
 pub use gates::{Gates, gates};
-pub use score::{Decile, Quantile, Score};
+pub use report::{Bar, Report, report};
+pub use score::{Decile, Part, Quantile, Score};
 pub use trace::{Record, TraceError, parse_trace, read_trace};
 
 /// Which records to score; all are replayed in any case.

@@ -11,13 +11,16 @@ pub(crate) fn fit(drive: &Profile, records: &[Record]) {
         let odd = score(&drive, records, Chosen::Odd, RandomTerms::OFF, 1);
         println!(
             "# verify_after_ms {:.1}: demerit {:.3} ms, correlation {:.3}, mean error {:+.3} ms",
-            drive.idle.verify_after_ms, odd.demerit_rms_ms, odd.correlation, odd.mean_error_ms
+            drive.idle.verify_after_ms,
+            odd.all.demerit_rms_ms,
+            odd.correlation,
+            odd.all.mean_error_ms
         );
     }
     drive.idle.verify_writes_max = 0;
     let never = score(&drive, records, Chosen::Odd, RandomTerms::OFF, 1);
     println!(
         "# never verified: demerit {:.3} ms, correlation {:.3}",
-        never.demerit_rms_ms, never.correlation
+        never.all.demerit_rms_ms, never.correlation
     );
 }

@@ -11,25 +11,33 @@ const QUANTILES: [f64; 10] = [1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9
 /// Measured against modelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Requests scored.
-    pub requests: usize,
-    /// Demerit figure (root mean square of the horizontal distance between the two distributions
-    /// of service times), ms.
-    pub demerit_rms_ms: f64,
-    /// The same among reads only.
-    pub demerit_rms_reads_ms: f64,
-    /// The same among writes only.
-    pub demerit_rms_writes_ms: f64,
-    /// Mean of modelled minus measured service time, ms.
-    pub mean_error_ms: f64,
+    /// All requests scored.
+    #[serde(flatten)]
+    pub all: Part,
+    /// The reads among them.
+    pub reads: Part,
+    /// The writes among them.
+    pub writes: Part,
     /// Correlation of modelled and measured service time, request by request.
     pub correlation: f64,
     /// Share of the requests whose service time is predicted to 0.1 ms.
     pub within_100_us: f64,
-    /// Service times by quantile.
-    pub quantiles: Vec<Quantile>,
     /// Mean error by seek distance, ten equal groups, nearest first.
     pub deciles: Vec<Decile>,
+}
+
+/// How well one kind of request is matched.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Number of requests.
+    pub requests: usize,
+    /// Demerit figure (root mean square of the horizontal distance between the two distributions
+    /// of service times), ms.
+    pub demerit_rms_ms: f64,
+    /// Mean of modelled minus measured service time, ms.
+    pub mean_error_ms: f64,
+    /// Service times by quantile.
+    pub quantiles: Vec<Quantile>,
 }
 
 /// Service times that a share of the requests does not exceed.
@@ -62,15 +70,23 @@ impl Score {
         let writes: Vec<Compared> = compared.iter().filter(|c| c.write).copied().collect();
         let close = compared.iter().filter(|c| error_ms(c).abs() <= 0.1).count();
         Self {
-            requests: compared.len(),
-            demerit_rms_ms: demerit_ms(compared),
-            demerit_rms_reads_ms: demerit_ms(&reads),
-            demerit_rms_writes_ms: demerit_ms(&writes),
-            mean_error_ms: mean(compared.iter().map(error_ms)),
+            all: Part::of(compared),
+            reads: Part::of(&reads),
+            writes: Part::of(&writes),
             correlation: correlation(compared),
             within_100_us: close as f64 / compared.len().max(1) as f64,
-            quantiles: quantiles(compared),
             deciles: deciles(compared),
+        }
+    }
+}
+
+impl Part {
+    fn of(compared: &[Compared]) -> Self {
+        Self {
+            requests: compared.len(),
+            demerit_rms_ms: demerit_ms(compared),
+            mean_error_ms: mean(compared.iter().map(error_ms)),
+            quantiles: quantiles(compared),
         }
     }
 }
