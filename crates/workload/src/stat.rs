@@ -9,7 +9,7 @@ use manylogs_block::{Nanos, SECTOR_BYTES, Time};
 
 use crate::error::TraceError;
 use crate::request::{SourceCounts, TraceOp, TraceRequest, TraceSource};
-use crate::transform::window::{BusiestWindows, Maxima};
+use crate::transform::busiest::{BusiestWindows, Maxima};
 use bitmap::BlockSet;
 use sizes::Sizes;
 pub use sizes::{SizeQuantiles, SizeStats};

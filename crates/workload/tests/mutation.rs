@@ -86,7 +86,7 @@ impl Drop for Input<'_> {
 
 #[test]
 fn damaged_traces_are_read_or_refused() {
-    const INPUTS_PER_FORMAT: u64 = 10_000;
+    const INPUTS_PER_FORMAT: u64 = 6_000;
     for (number, format) in (1..).zip(Format::ALL) {
         let valid = fixture(format);
         for seed in 0..INPUTS_PER_FORMAT {

@@ -6,9 +6,9 @@ mod common;
 use common::{drain, request};
 use manylogs_block::{Extent, Nanos, Sectors, Time};
 use manylogs_workload::TraceOp::{Discard, Read, Write};
-use manylogs_workload::transform::window::{Cut, Window, busiest_windows, random_windows};
 use manylogs_workload::transform::{
-    Fit, FitPlan, FitRule, Limit, Mix, Repeat, Rerate, Tenant, WithDevice,
+    Cut, Fit, FitPlan, FitRule, Limit, Mix, Repeat, Rerate, Tenant, Window, WithDevice,
+    busiest_windows, random_windows,
 };
 use manylogs_workload::{
     BoxedSource, Merge, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource, TraceStats,

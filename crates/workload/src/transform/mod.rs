@@ -1,13 +1,15 @@
 //! What is done with a trace before it is replayed: each is a source over sources.
 
 mod adjust;
+pub(crate) mod busiest;
 mod fit;
 mod mix;
 mod repeat;
-pub mod window;
+mod window;
 
 pub use adjust::{Limit, Rerate, WithDevice};
+pub use busiest::{BusiestWindow, BusiestWindows, busiest_windows};
 pub use fit::{Fit, FitPlan, FitRule};
 pub use mix::{Mix, Tenant};
 pub use repeat::Repeat;
-pub use window::{Cut, Window};
+pub use window::{Cut, Window, random_windows};

@@ -3,11 +3,12 @@
 //! A header, blocks of records (each with its own checksum and starting from a fresh state, so
 //! that damage stays in its block), and an end mark with the number of records.
 
+mod header;
 mod read;
 mod write;
 
+pub use header::read_info;
 pub(crate) use read::OwnReader;
-pub use read::read_info;
 pub use write::RecordingWriter;
 
 use crate::open::BlockEvent;
