@@ -33,12 +33,15 @@ pub(crate) enum Command {
 pub(crate) struct RecordArgs {
     /// The block device, as /dev/sdb.
     pub(crate) device: PathBuf,
-    /// How long to record.
+    /// How long to record; until Ctrl-C when not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: Option<u64>,
     /// The trace to write.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
+    /// Arrivals (queue), right for replay, or what the scheduler sends to the drive (issue).
+    #[arg(long, value_enum, default_value_t = EventArg::Queue)]
+    pub(crate) event: EventArg,
 }
 
 #[derive(Debug, Args)]
@@ -252,7 +255,7 @@ pub(crate) struct ReplayArgs {
 }
 
 /// The drive when none is named.
-pub(crate) const DEFAULT_DRIVE: &str = "cheetah-15k5";
+pub(crate) const DEFAULT_DRIVE: &str = "exos-x20";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoopArg {

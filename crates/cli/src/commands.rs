@@ -4,6 +4,7 @@ pub(crate) mod drive;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod trace;
+mod validate;
 
 use std::path::Path;
 

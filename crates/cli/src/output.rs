@@ -47,7 +47,24 @@ impl Output {
                 .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
                 .and_then(|()| fs::rename(&partial, &self.path))
         };
-        written.map_err(|e| Failure::failed(format!("cannot write {}: {e}", self.path.display())))
+        written.map_err(|error| self.cannot_write(&error))
+    }
+
+    /// A new file beside the output, to be written piece by piece.
+    pub(crate) fn create(&self) -> Result<(PathBuf, File), Failure> {
+        let partial = partial(&self.path);
+        let file = File::create(&partial).map_err(|error| self.cannot_write(&error))?;
+        Ok((partial, file))
+    }
+
+    /// Gives the finished file the output's name.
+    pub(crate) fn adopt(&self, partial: &Path) -> Result<(), Failure> {
+        fs::rename(partial, &self.path).map_err(|error| self.cannot_write(&error))
+    }
+
+    /// Failure for `error` while writing.
+    pub(crate) fn cannot_write(&self, error: &io::Error) -> Failure {
+        Failure::failed(format!("cannot write {}: {error}", self.path.display()))
     }
 
     /// The file's name.

@@ -9,11 +9,12 @@ use std::task::{Context, Poll, Waker};
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completer, Extent, Handle, Payload, Request, Sectors, Time,
-    completion,
+    completion, to_usize,
 };
 
 use crate::command::{Command, Completion, Counters, Event, Kind};
-use crate::drive::{Drive, Options, QueueFull};
+use crate::drive::{Drive, Options};
+use crate::host::{Dispatched, Elevator, ElevatorOptions};
 use crate::profile::Profile;
 
 /// Every drive modelled here writes 4 KiB at a time, whatever it says.
@@ -32,7 +33,7 @@ pub struct Carried {
 
 /// A modelled drive that keeps no content: reads return absent sectors. Clones are the same drive.
 ///
-/// Commands beyond the depth of the drive's queue wait in the host, first come, first served.
+/// Requests beyond the depth of the drive's queue wait in the host's [`Elevator`].
 #[derive(Clone)]
 pub struct ModelledDrive(Rc<Shared>);
 
@@ -42,8 +43,7 @@ struct Shared {
     runtime: Handle,
     capabilities: Capabilities,
     drive: RefCell<Drive>,
-    /// Commands that the drive's queue had no room for.
-    host_queue: RefCell<VecDeque<Command>>,
+    host: RefCell<Host>,
     /// What was asked for and who waits, by tag.
     asked: RefCell<Vec<Asked>>,
     free_tags: RefCell<Vec<usize>>,
@@ -55,6 +55,18 @@ struct Shared {
     /// Empty between runs of the task, kept for its memory.
     completed: RefCell<Vec<Completion>>,
 }
+
+/// What the drive's queue had no room for.
+struct Host {
+    elevator: Elevator,
+    /// Tags of flushes, which no elevator sorts.
+    flushes: VecDeque<u64>,
+    /// Merged requests in the drive; the drive's tag is the index with [`MERGED`] set.
+    merged: Vec<Option<Dispatched>>,
+}
+
+/// Marks tags of commands that answer several requests.
+const MERGED: u64 = 1 << 63;
 
 struct Asked {
     completer: Option<Completer>,
@@ -78,7 +90,11 @@ impl ModelledDrive {
             runtime: runtime.clone(),
             capabilities,
             drive: RefCell::new(Drive::new(profile, options)),
-            host_queue: RefCell::default(),
+            host: RefCell::new(Host {
+                elevator: Elevator::new(ElevatorOptions::default()),
+                flushes: VecDeque::new(),
+                merged: Vec::new(),
+            }),
             asked: RefCell::default(),
             free_tags: RefCell::default(),
             observer: RefCell::default(),
@@ -141,13 +157,15 @@ impl Shared {
     }
 
     fn start(&self, command: Command) {
-        let mut waiting = self.host_queue.borrow_mut();
-        if !waiting.is_empty() {
-            return waiting.push_back(command);
-        }
-        let accepted = self.drive.borrow_mut().submit(self.runtime.now(), command);
-        if let Err(QueueFull(command)) = accepted {
-            waiting.push_back(command);
+        let now = self.runtime.now();
+        let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
+        let passes = host.elevator.is_empty() && host.flushes.is_empty();
+        if passes && drive.has_room() {
+            hand_over(&mut drive, now, command);
+        } else if command.kind == Kind::Flush {
+            host.flushes.push_back(command.tag);
+        } else {
+            host.elevator.push(now, command.tag, command.kind != Kind::Read, command.extent);
         }
     }
 
@@ -155,38 +173,70 @@ impl Shared {
     fn advance(&self) {
         let now = self.runtime.now();
         let mut completed = self.completed.take();
-        {
-            let mut drive = self.drive.borrow_mut();
-            let mut waiting = self.host_queue.borrow_mut();
-            drive.advance(now, &mut |event| {
-                if let Event::Completed(completion) = event {
-                    completed.push(completion);
-                }
-            });
-            while drive.has_room()
-                && let Some(command) = waiting.pop_front()
-            {
-                let accepted = drive.submit(now, command);
-                debug_assert!(accepted.is_ok(), "the drive said that it has room");
+        self.drive.borrow_mut().advance(now, &mut |event| {
+            if let Event::Completed(completion) = event {
+                completed.push(completion);
             }
+        });
+        if !completed.is_empty() {
+            self.refill(now);
         }
         completed.drain(..).for_each(|completion| self.complete(&completion));
         *self.completed.borrow_mut() = completed;
     }
 
+    /// Hands waiting requests to the drive while it has room.
+    fn refill(&self, now: Time) {
+        let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
+        while drive.has_room() {
+            if let Some(tag) = host.flushes.pop_front() {
+                let extent = Extent::default();
+                hand_over(&mut drive, now, Command { tag, kind: Kind::Flush, extent });
+                continue;
+            }
+            let Some(dispatched) = host.elevator.pop(now) else { return };
+            let (kind, extent) = (self.kind_of(&dispatched), dispatched.extent);
+            let tag = match dispatched.tags.as_slice() {
+                [tag] => *tag,
+                _ => host.keep(dispatched),
+            };
+            hand_over(&mut drive, now, Command { tag, kind, extent });
+        }
+    }
+
+    /// A merged write is durable if one of its parts has to be.
+    fn kind_of(&self, dispatched: &Dispatched) -> Kind {
+        if !dispatched.write {
+            return Kind::Read;
+        }
+        let asked = self.asked.borrow();
+        let fua = |tag: &u64| asked[to_usize(*tag)].kind == Kind::Write { fua: true };
+        Kind::Write { fua: dispatched.tags.iter().any(fua) }
+    }
+
     fn complete(&self, completion: &Completion) {
-        let tag = manylogs_block::to_usize(completion.tag);
+        if completion.tag & MERGED == 0 {
+            self.answer(completion, completion.tag);
+            return;
+        }
+        let index = to_usize(completion.tag & !MERGED);
+        let dispatched = self.host.borrow_mut().merged[index].take();
+        let Some(dispatched) = dispatched else { unreachable!("a command completes once") };
+        dispatched.tags.into_iter().for_each(|tag| self.answer(completion, tag));
+    }
+
+    fn answer(&self, completion: &Completion, tag: u64) {
         let (completer, extent, kind) = {
-            let asked = &mut self.asked.borrow_mut()[tag];
+            let asked = &mut self.asked.borrow_mut()[to_usize(tag)];
             (asked.completer.take(), asked.extent, asked.kind)
         };
-        self.free_tags.borrow_mut().push(tag);
+        self.free_tags.borrow_mut().push(to_usize(tag));
         if !completion.buffered
             && let Some(observer) = &mut *self.observer.borrow_mut()
         {
             observer(&Carried { at: completion.at, extent, write: kind != Kind::Read });
         }
-        let Some(completer) = completer else { unreachable!("a command completes once") };
+        let Some(completer) = completer else { unreachable!("a request is answered once") };
         completer.complete(Ok(match kind {
             Kind::Read => Payload::absent(extent.len),
             Kind::Write { .. } | Kind::Flush => Payload::default(),
@@ -205,6 +255,24 @@ impl Shared {
             self.runtime.wake_at(next, waker);
         }
     }
+}
+
+impl Host {
+    /// Remembers whom a merged command answers; returns its tag.
+    fn keep(&mut self, dispatched: Dispatched) -> u64 {
+        let free = self.merged.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.merged.push(None);
+            self.merged.len() - 1
+        });
+        self.merged[index] = Some(dispatched);
+        index as u64 | MERGED
+    }
+}
+
+fn hand_over(drive: &mut Drive, now: Time, command: Command) {
+    let accepted = drive.submit(now, command);
+    assert!(accepted.is_ok(), "the drive said that it has room");
 }
 
 /// Lets the drive's time pass.

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use manylogs_block::{Extent, Nanos, Sectors, Time};
-use manylogs_workload::transform::window::{busiest_windows, random_windows};
-use manylogs_workload::transform::{Cut, Fit, FitPlan, FitRule, Limit, Mix, Tenant, Window};
+use manylogs_workload::transform::{
+    Cut, Fit, FitPlan, FitRule, Limit, Mix, Tenant, Window, busiest_windows, random_windows,
+};
 use manylogs_workload::{BoxedSource, OpenOptions, TraceError, TraceSource};
 use thiserror::Error;
 
@@ -230,14 +231,13 @@ fn whole(spec: &TraceSpec, file: &Path) -> OpenTrace {
 }
 
 fn resolve(choice: WindowChoice, open: &OpenTrace, seed: u64) -> Result<Window, TraceError> {
-    let window = |start_s: u64, len| Window { start: Time(Nanos::from_secs(start_s).0), len };
     match choice {
         WindowChoice::At(window) => Ok(window),
         WindowChoice::BusiestReads(len) => {
-            Ok(window(busiest_windows(&mut open()?, len)?.reads.start_s, len))
+            Ok(Window::at_second(busiest_windows(&mut open()?, len)?.reads.start_s, len))
         }
         WindowChoice::BusiestWrites(len) => {
-            Ok(window(busiest_windows(&mut open()?, len)?.writes.start_s, len))
+            Ok(Window::at_second(busiest_windows(&mut open()?, len)?.writes.start_s, len))
         }
         WindowChoice::Random(len) => {
             let mut source = open()?;
@@ -246,7 +246,7 @@ fn resolve(choice: WindowChoice, open: &OpenTrace, seed: u64) -> Result<Window, 
                 last = request?.at;
             }
             let drawn = random_windows(last.since(Time(0)), len, 1, seed);
-            Ok(drawn.first().copied().unwrap_or(window(0, len)))
+            Ok(drawn.first().copied().unwrap_or(Window::at_second(0, len)))
         }
     }
 }

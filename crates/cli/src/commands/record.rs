@@ -1,9 +1,84 @@
-//! `manylogs record`.
+//! `manylogs record`: the load of a disk of this machine, as a trace.
 
-use crate::args::RecordArgs;
+use std::fs;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use manylogs_workload::BlockEvent;
+use manylogs_workload::record::{
+    RecordError, RecordOptions, RecordProgress, RecordSummary, record,
+};
+
+use crate::args::{EventArg, RecordArgs};
 use crate::failure::Failure;
+use crate::output::{Output, print};
 
 pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
-    let _ = args;
-    Err(Failure::failed("recording is not built yet"))
+    let output = Output::reserve(&args.output)?;
+    let options = RecordOptions {
+        duration: args.seconds.map(Duration::from_secs),
+        event: match args.event {
+            EventArg::Queue => BlockEvent::Queue,
+            EventArg::Issue => BlockEvent::Issue,
+        },
+        ..RecordOptions::default()
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&stop);
+    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let (partial, file) = output.create()?;
+    let terminal = std::io::stderr().is_terminal();
+    let mut show = |progress: RecordProgress| show(terminal, &progress);
+    let recorded = record(&args.device, &options, BufWriter::new(file), &stop, &mut show);
+    if terminal {
+        eprintln!();
+    }
+    match recorded {
+        Ok(summary) => {
+            output.adopt(&partial)?;
+            print(&told(args, &summary))
+        }
+        Err(error) => {
+            // The recording is of no use; that it cannot be removed would be no news.
+            let _ = fs::remove_file(partial);
+            Err(failure(&error))
+        }
+    }
+}
+
+fn failure(error: &RecordError) -> Failure {
+    match error {
+        RecordError::NotBlockDevice { .. } => Failure::input(error),
+        _ => Failure::failed(error),
+    }
+}
+
+fn show(terminal: bool, progress: &RecordProgress) {
+    if terminal {
+        let lost =
+            if progress.lost > 0 { format!(", {} lost", progress.lost) } else { String::new() };
+        let seconds = progress.elapsed.as_secs();
+        eprint!("\r{seconds} s: {} requests{lost}  (Ctrl-C ends the recording)", progress.requests);
+        // A terminal that takes no output gets no progress.
+        let _ = std::io::stderr().flush();
+    }
+}
+
+fn told(args: &RecordArgs, summary: &RecordSummary) -> String {
+    let file = args.output.display();
+    let mut text = format!(
+        "{} requests in {:.1} s recorded to {file}\n",
+        summary.requests,
+        summary.span.as_secs_f64()
+    );
+    if summary.lost + summary.unreadable > 0 {
+        text += &format!(
+            "warning: {} events lost by the kernel's buffer, {} not understood\n",
+            summary.lost, summary.unreadable
+        );
+    }
+    text + &format!("next: manylogs replay {file} --report report.html\n")
 }
