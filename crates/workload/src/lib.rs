@@ -4,6 +4,7 @@
 //! arrival, streamed, so that the length of a trace costs no memory. What is done with them
 //! before replay (windows, re-rating, fitting, mixing, repeating) is itself a source over sources.
 
+mod bytes;
 mod detect;
 mod error;
 mod format;

@@ -8,7 +8,7 @@ use crate::error::{Fault, fault};
 use crate::request::TraceOp;
 
 pub use number::TimeUnit;
-pub(crate) use number::{hexadecimal, number, number_u32, take_number, time};
+pub(crate) use number::{hexadecimal, leading_number, number, number_u32, take_number, time};
 
 /// Addresses from here on are malformed: byte addresses must fit 64 bits with room to add.
 pub(crate) const MAX_SECTOR: u64 = 1 << 52;
@@ -64,6 +64,57 @@ impl<'a> Separated<'a> {
     /// The next field, or the fault that `expected` is missing.
     pub(crate) fn field(&mut self, expected: &'static str) -> Result<&'a [u8], Fault> {
         self.next().ok_or_else(|| fault(expected, b""))
+    }
+}
+
+impl Separated<'_> {
+    /// The next field as a decimal number.
+    pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, Fault> {
+        match self.plain_number() {
+            Some(value) => Ok(value),
+            None => number(self.field(expected)?, expected),
+        }
+    }
+
+    /// The next field as a decimal number that fits 32 bits.
+    pub(crate) fn number_u32(&mut self, expected: &'static str) -> Result<u32, Fault> {
+        let value = self.number(expected)?;
+        u32::try_from(value).map_err(|_| fault(expected, value.to_string().as_bytes()))
+    }
+
+    /// The next field as a time in `unit`, in nanoseconds.
+    pub(crate) fn time(&mut self, unit: TimeUnit, expected: &'static str) -> Result<u64, Fault> {
+        match self.plain_number().map(|value| value.checked_mul(unit.nanos())) {
+            Some(Some(nanos)) => Ok(nanos),
+            Some(None) => Err(fault(expected, b"a number too large")),
+            None => time(self.field(expected)?, unit, expected),
+        }
+    }
+
+    /// Takes a field of digits alone, without looking for its end first: nearly every number.
+    fn plain_number(&mut self) -> Option<u64> {
+        let (value, after) = leading_number(self.rest?)?;
+        match after.split_first() {
+            None => self.rest = None,
+            Some((byte, behind)) if *byte == self.separator => self.rest = Some(behind),
+            Some(_) => return None,
+        }
+        Some(value)
+    }
+
+    /// Takes a field of the one letter R or W.
+    pub(crate) fn plain_op(&mut self) -> Option<TraceOp> {
+        let (op, behind) = match self.rest? {
+            [b'R', separator, behind @ ..] if *separator == self.separator => {
+                (TraceOp::Read, behind)
+            }
+            [b'W', separator, behind @ ..] if *separator == self.separator => {
+                (TraceOp::Write, behind)
+            }
+            _ => return None,
+        };
+        self.rest = Some(behind);
+        Some(op)
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::error::{Fault, fault};
 use crate::lines::{Decoded, LineDecoder, is_blank, plain};
 use crate::open::TimeUnit;
-use crate::request::TraceOp;
 use crate::text::{self, commas};
 
 pub(crate) struct Alibaba;
@@ -14,20 +13,14 @@ impl LineDecoder for Alibaba {
             return Ok(Decoded::Nothing);
         }
         let mut fields = commas(line);
-        let mut field = |expected| fields.field(expected).map(|field| (field, expected));
-        let (device, expected) = field("a device id as field 1")?;
-        let device = text::number_u32(device, expected)?;
-        let op = match field("R or W as field 2")?.0 {
-            b"R" => TraceOp::Read,
-            b"W" => TraceOp::Write,
-            other => return Err(fault("R or W as field 2", other)),
+        let device = fields.number_u32("a device id as field 1")?;
+        let op = match fields.plain_op() {
+            Some(op) => op,
+            None => return Err(fault("R or W as field 2", fields.field("R or W as field 2")?)),
         };
-        let (offset, expected) = field("an offset in bytes as field 3")?;
-        let offset = text::number(offset, expected)?;
-        let (length, expected) = field("a length in bytes as field 4")?;
-        let length = text::number(length, expected)?;
-        let (at, expected) = field("a time in microseconds as field 5")?;
-        let at = text::time(at, TimeUnit::Microseconds, expected)?;
+        let offset = fields.number("an offset in bytes as field 3")?;
+        let length = fields.number("a length in bytes as field 4")?;
+        let at = fields.time(TimeUnit::Microseconds, "a time in microseconds as field 5")?;
         plain(at, op, text::byte_extent(offset, length)?, device)
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Fault, fault};
 use crate::lines::{Decoded, LineDecoder, is_blank};
 use crate::open::TimeUnit;
 use crate::request::{TraceOp, TraceRequest};
-use crate::text::{self, commas};
+use crate::text::{self, Separated, commas};
 
 use manylogs_block::{SECTOR_BYTES, Time};
 
@@ -137,11 +137,9 @@ impl LineDecoder for NamedCsv {
         let mut values = Values::default();
         let mut fields = commas(line);
         for column in &columns.fields {
-            let Some(field) = fields.next() else {
-                return Err(fault("as many fields as the first line names", line));
-            };
-            if let Some(column) = column {
-                values.set(*column, field)?;
+            match column {
+                Some(column) => values.set(*column, &mut fields)?,
+                None => drop(fields.next()),
             }
         }
         values.request()
@@ -160,22 +158,50 @@ struct Values {
 }
 
 impl Values {
-    fn set(&mut self, column: Column, field: &[u8]) -> Result<(), Fault> {
+    /// Takes the next field as what its column says.
+    fn set(&mut self, column: Column, fields: &mut Separated<'_>) -> Result<(), Fault> {
         match column {
             Column::Time(unit) => {
-                self.at_ns = text::time(field, unit, "a time in the unit of its column")?;
+                self.at_ns = fields.time(unit, "a time in the unit of its column")?;
             }
-            Column::Op => self.op = Some(op_of(field)?),
-            Column::OffsetBytes => self.offset = address(field, 1, "an offset in bytes")?,
+            Column::Op => {
+                self.op = Some(match fields.plain_op() {
+                    Some(op) => op,
+                    None => op_of(fields.field("an operation")?)?,
+                });
+            }
+            Column::OffsetBytes => self.offset = self.address(fields, 1, "an offset in bytes")?,
             Column::OffsetSectors => {
-                self.offset = address(field, SECTOR_BYTES, "a sector number")?;
+                self.offset = self.address(fields, SECTOR_BYTES, "a sector number")?;
             }
-            Column::SizeBytes => self.size = address(field, 1, "a size in bytes")?,
-            Column::SizeSectors => self.size = address(field, SECTOR_BYTES, "a size in sectors")?,
-            Column::Device => self.device = text::number_u32(field, "a device number")?,
-            Column::Fua => self.fua = field == b"1",
+            Column::SizeBytes => self.size = self.address(fields, 1, "a size in bytes")?,
+            Column::SizeSectors => {
+                self.size = self.address(fields, SECTOR_BYTES, "a size in sectors")?;
+            }
+            Column::Device => self.device = fields.number_u32("a device number")?,
+            Column::Fua => self.fua = fields.field("a FUA column")? == b"1",
         }
         Ok(())
+    }
+
+    /// The next field in bytes; a flush may leave it empty.
+    fn address(
+        &self,
+        fields: &mut Separated<'_>,
+        unit: u64,
+        expected: &'static str,
+    ) -> Result<u64, Fault> {
+        let before = fields.clone();
+        let value = match fields.number(expected) {
+            Err(_) if self.op == Some(TraceOp::Flush) => {
+                // Whatever stands there: it is passed over.
+                *fields = before;
+                fields.field(expected)?;
+                0
+            }
+            result => result?,
+        };
+        value.checked_mul(unit).ok_or_else(|| fault(expected, value.to_string().as_bytes()))
     }
 
     fn request(self) -> Result<Decoded, Fault> {
@@ -187,14 +213,6 @@ impl Values {
         let extent = text::checked(op, text::byte_extent(self.offset, self.size)?)?;
         Ok(Decoded::Request(TraceRequest { at, op, extent, fua: self.fua, device }))
     }
-}
-
-/// The number in `field`, in bytes; a flush may leave it out.
-fn address(field: &[u8], unit: u64, expected: &'static str) -> Result<u64, Fault> {
-    if field.is_empty() {
-        return Ok(0);
-    }
-    text::number(field, expected)?.checked_mul(unit).ok_or_else(|| fault(expected, field))
 }
 
 /// The operation by its usual names; numbers are refused, for traces disagree about them.

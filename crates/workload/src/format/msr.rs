@@ -17,24 +17,20 @@ impl LineDecoder for Msr {
             return Ok(Decoded::Nothing);
         }
         let mut fields = commas(line);
-        let field = fields.field("a Windows filetime as field 1")?;
-        let at = text::number(field, "a Windows filetime as field 1")?
+        const TIME: &str = "a Windows filetime as field 1";
+        let filetime = fields.number(TIME)?;
+        let at = filetime
             .checked_mul(NANOS_PER_FILETIME)
-            .ok_or_else(|| fault("a Windows filetime as field 1", field))?;
+            .ok_or_else(|| fault(TIME, filetime.to_string().as_bytes()))?;
         fields.field("a host name as field 2")?;
-        let device = text::number_u32(
-            fields.field("a disk number as field 3")?,
-            "a disk number as field 3",
-        )?;
+        let device = fields.number_u32("a disk number as field 3")?;
         let op = match fields.field("Read or Write as field 4")? {
             b"Read" => TraceOp::Read,
             b"Write" => TraceOp::Write,
             other => return Err(fault("Read or Write as field 4", other)),
         };
-        let offset = fields.field("an offset in bytes as field 5")?;
-        let offset = text::number(offset, "an offset in bytes as field 5")?;
-        let size = fields.field("a size in bytes as field 6")?;
-        let size = text::number(size, "a size in bytes as field 6")?;
+        let offset = fields.number("an offset in bytes as field 5")?;
+        let size = fields.number("a size in bytes as field 6")?;
         plain(at, op, text::byte_extent(offset, size)?, device)
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! LBA in 512-byte blocks of its ASU, size in bytes, timestamp in seconds.
 
+use manylogs_block::Sectors;
+
 use crate::error::{Fault, fault};
 use crate::lines::{Decoded, LineDecoder, is_blank, plain};
 use crate::open::TimeUnit;
@@ -16,20 +18,15 @@ impl LineDecoder for Spc {
             return Ok(Decoded::Nothing);
         }
         let mut fields = commas(line);
-        let mut field = |expected| fields.field(expected).map(|field| (field, expected));
-        let (asu, expected) = field("an ASU number as field 1")?;
-        let asu = text::number_u32(asu, expected)?;
-        let (lba, expected) = field("an LBA as field 2")?;
-        let lba = text::number(lba, expected)?;
-        let (size, expected) = field("a size in bytes as field 3")?;
-        let size = manylogs_block::Sectors::from_bytes_ceil(text::number(size, expected)?);
-        let op = match field("r or w as field 4")?.0 {
+        let asu = fields.number_u32("an ASU number as field 1")?;
+        let lba = fields.number("an LBA as field 2")?;
+        let size = Sectors::from_bytes_ceil(fields.number("a size in bytes as field 3")?);
+        let op = match fields.field("r or w as field 4")? {
             b"r" | b"R" => TraceOp::Read,
             b"w" | b"W" => TraceOp::Write,
             other => return Err(fault("r or w as field 4", other)),
         };
-        let (at, expected) = field("a time in seconds as field 5")?;
-        let at = text::time(at, TimeUnit::Seconds, expected)?;
+        let at = fields.time(TimeUnit::Seconds, "a time in seconds as field 5")?;
         plain(at, op, text::sector_extent(lba, size.0)?, asu)
     }
 }

@@ -16,20 +16,15 @@ impl LineDecoder for Tencent {
             return Ok(Decoded::Nothing);
         }
         let mut fields = commas(line);
-        let mut field = |expected| fields.field(expected).map(|field| (field, expected));
-        let (at, expected) = field("a time in seconds as field 1")?;
-        let at = text::time(at, TimeUnit::Seconds, expected)?;
-        let (offset, expected) = field("an offset in sectors as field 2")?;
-        let offset = text::number(offset, expected)?;
-        let (size, expected) = field("a size in sectors as field 3")?;
-        let size = text::number(size, expected)?;
-        let op = match field("0 (read) or 1 (write) as field 4")?.0 {
+        let at = fields.time(TimeUnit::Seconds, "a time in seconds as field 1")?;
+        let offset = fields.number("an offset in sectors as field 2")?;
+        let size = fields.number("a size in sectors as field 3")?;
+        let op = match fields.field("0 (read) or 1 (write) as field 4")? {
             b"0" => TraceOp::Read,
             b"1" => TraceOp::Write,
             other => return Err(fault("0 (read) or 1 (write) as field 4", other)),
         };
-        let (volume, expected) = field("a volume number as field 5")?;
-        let volume = text::number_u32(volume, expected)?;
+        let volume = fields.number_u32("a volume number as field 5")?;
         plain(at, op, text::sector_extent(offset, size)?, volume)
     }
 }

@@ -6,6 +6,7 @@
 
 use manylogs_block::{Sectors, Time};
 
+use crate::bytes::{u32_at, u64_at};
 use crate::error::{Fault, TraceError, fault};
 use crate::input::Input;
 use crate::request::{SourceCounts, TraceOp, TraceRequest, TraceSource};
@@ -142,14 +143,4 @@ impl TraceSource for Vscsi {
     fn progress(&self) -> Option<f64> {
         self.input.progress()
     }
-}
-
-/// The little-endian number at `offset`; the caller has checked the length.
-fn u32_at(record: &[u8], offset: usize) -> u32 {
-    record[offset..offset + 4].iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
-}
-
-/// The little-endian number at `offset`; the caller has checked the length.
-fn u64_at(record: &[u8], offset: usize) -> u64 {
-    record[offset..offset + 8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }

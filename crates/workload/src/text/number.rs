@@ -70,13 +70,16 @@ fn digits(field: &[u8]) -> (u64, usize) {
     (value, field.len() - rest.len())
 }
 
+/// The decimal number that begins `field`, and what is behind it.
+pub(crate) fn leading_number(field: &[u8]) -> Option<(u64, &[u8])> {
+    let (value, used) = digits(field);
+    (used > 0 && used < 20).then(|| (value, &field[used..]))
+}
+
 /// Takes a decimal number and the comma behind it off the front of `rest`, if they are there.
 pub(crate) fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let (value, used) = digits(rest);
-    if used == 0 || used >= 20 || rest.get(used) != Some(&b',') {
-        return None;
-    }
-    *rest = &rest[used + 1..];
+    let (value, after) = leading_number(rest)?;
+    *rest = after.strip_prefix(b",")?;
     Some(value)
 }
 

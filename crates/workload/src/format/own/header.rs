@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{HEADER_BYTES, MAGIC, MAX_HEADER_BYTES, RecordingInfo, TraceClock, VERSION};
+use crate::bytes::{u32_at, u64_at};
 use crate::error::{Fault, TraceError, fault};
 use crate::input::Input;
 use crate::open::BlockEvent;
@@ -76,14 +77,4 @@ fn string(rest: &mut &[u8]) -> String {
     let (text, behind) = after.split_at(len);
     *rest = behind;
     String::from_utf8_lossy(text).into_owned()
-}
-
-/// The little-endian number at `offset`; the caller has checked the length.
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes[offset..offset + 4].iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte))
-}
-
-/// The little-endian number at `offset`; the caller has checked the length.
-pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    bytes[offset..offset + 8].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }

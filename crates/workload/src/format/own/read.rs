@@ -2,10 +2,11 @@
 
 use manylogs_block::Time;
 
-use super::header::{self, u32_at, u64_at};
+use super::header;
 use super::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, Context, END_BYTES, END_MAGIC, MAX_PAYLOAD_BYTES, tag,
 };
+use crate::bytes::{u32_at, u64_at};
 use crate::error::{Fault, TraceError, fault};
 use crate::input::Input;
 use crate::open::Format;
