@@ -20,19 +20,20 @@ mod dispatch;
 mod idle;
 mod options;
 mod pending;
+mod submit;
 
 use std::collections::VecDeque;
 
 use manylogs_block::{Extent, Nanos, SECTOR_BYTES, Sectors, Time};
 
-use crate::cache::read::{Plan, ReadCache};
+use crate::cache::read::ReadCache;
 use crate::cache::write::WriteCache;
 use crate::command::{Command, Completion, Counters, Event, Kind};
 use crate::mechanics::{Access, HeadPosition, Mechanism};
 #[cfg(test)]
 use crate::planted::{Bug, is};
 use crate::profile::Profile;
-use crate::queue::{CommandQueue, Waiting};
+use crate::queue::CommandQueue;
 
 pub use options::Options;
 use pending::{Pending, PendingEvents};
@@ -169,9 +170,10 @@ impl Drive {
     /// When the drive will next have something to report or to decide; `None` when it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
-        let reported = self.pending.earliest();
-        let decided = self.dispatch_time();
-        [reported, decided].into_iter().flatten().min()
+        match (self.pending.earliest(), self.dispatch_time()) {
+            (Some(reported), Some(decided)) => Some(reported.min(decided)),
+            (reported, decided) => reported.or(decided),
+        }
     }
 
     /// Lets time pass up to and including `now`; `report` hears what happened, in order of time.
@@ -182,58 +184,6 @@ impl Drive {
                 None => self.dispatch(at),
             }
         }
-    }
-
-    fn submit_read(&mut self, now: Time, command: Command) {
-        self.counters.reads += 1;
-        if self.writes.covers(command.extent) {
-            self.counters.read_hits += 1;
-            return self.complete_from_buffer(now, command, true);
-        }
-        let (plan, segment) = self.reads.plan(now, command.extent, &self.mechanism);
-        if plan == Plan::Buffered {
-            self.counters.read_hits += 1;
-            self.reads.slide(segment, now, command.extent, &self.mechanism);
-            return self.complete_from_buffer(now, command, true);
-        }
-        self.enqueue(now, command, now + self.timing.read_start);
-    }
-
-    fn submit_write(&mut self, now: Time, command: Command, fua: bool) {
-        self.counters.writes += 1;
-        self.reads.invalidate(command.extent);
-        #[cfg(test)]
-        let fua = fua && !is(Bug::FuaIgnored);
-        let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
-        if direct {
-            self.enqueue(now, command, now + self.timing.write_start);
-        } else if self.roomless.is_empty() && self.writes.has_room(command.extent.len) {
-            self.admit(now, command);
-        } else {
-            self.roomless.push_back((command, now));
-        }
-    }
-
-    fn submit_flush(&mut self, now: Time, command: Command) {
-        self.counters.flushes += 1;
-        self.flushes.push_back((command, self.writes.next_sequence()));
-        self.finish_flushes(now);
-    }
-
-    /// A write enters the cache and is acknowledged.
-    fn admit(&mut self, now: Time, command: Command) {
-        self.counters.cached_writes += 1;
-        if self.writes.is_clean() {
-            self.dirty_since = now;
-        }
-        self.writes.insert(command.extent, command.tag);
-        self.complete_from_buffer(now, command, false);
-    }
-
-    fn enqueue(&mut self, arrived: Time, command: Command, ready: Time) {
-        let place = self.mechanism.geometry().locate(command.extent.start);
-        let write = command.kind != Kind::Read;
-        self.queue.push(Waiting { command, write, place, arrived, ready });
     }
 
     /// The buffer answers: after the electronics' time, once the interface is free.

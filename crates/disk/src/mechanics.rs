@@ -214,7 +214,9 @@ impl Mechanism {
         if !self.terms.seek_jitter || seek == Nanos(0) || self.jitter_ns == 0.0 {
             return seek;
         }
-        Nanos::from_secs_f64((seek.0 as f64 + self.rng.bell() * self.jitter_ns) / 1e9)
+        #[expect(clippy::cast_possible_truncation, reason = "jitter is far below a second")]
+        let offset_ns = (self.rng.bell() * self.jitter_ns) as i64;
+        Nanos(seek.0.saturating_add_signed(offset_ns))
     }
 
     fn retries(&mut self, write: bool) -> Nanos {

@@ -266,3 +266,6 @@ impl Profile {
         60e6 / self.spindle.revolution_us
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,10 +37,15 @@ struct Segment {
     used: bool,
 }
 
+/// The window of a segment that holds nothing: no address is in it.
+const NOTHING: (u64, u64) = (u64::MAX, 0);
+
 /// The segments of a drive.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
     segments: Vec<Segment>,
+    /// First sector and length of each segment, close together because every read looks here.
+    windows: Vec<(u64, u64)>,
     segments_max: usize,
     ahead: u64,
     /// The segment that the head is reading into.
@@ -54,20 +59,35 @@ impl ReadCache {
     pub(crate) fn new(segments_max: usize, ahead: u64) -> Self {
         let segments_max = if ahead == 0 { 0 } else { segments_max };
         let segments = Vec::with_capacity(segments_max);
-        Self { segments, segments_max, ahead, active: None, hand: 0 }
+        Self {
+            segments,
+            windows: Vec::with_capacity(segments_max),
+            segments_max,
+            ahead,
+            active: None,
+            hand: 0,
+        }
     }
 
     /// What the buffer can do for a read of `extent` at `now`; and the segment concerned.
     pub(crate) fn plan(&self, now: Time, extent: Extent, mechanism: &Mechanism) -> (Plan, usize) {
+        // The stream under way first: it is the likeliest, and others may overlap it.
+        let index = self.stream_at(extent.start.0).or_else(|| self.window_at(extent.start.0));
+        index.map_or((Plan::Miss, 0), |index| self.plan_in(index, now, extent, mechanism))
+    }
+
+    /// As [`ReadCache::plan`], from the stream under way alone: for a read that found nothing in
+    /// the buffer when it arrived.
+    pub(crate) fn plan_stream(&self, now: Time, extent: Extent, m: &Mechanism) -> (Plan, usize) {
+        let index = self.stream_at(extent.start.0);
+        index.map_or((Plan::Miss, 0), |index| self.plan_in(index, now, extent, m))
+    }
+
+    fn plan_in(&self, index: usize, now: Time, extent: Extent, m: &Mechanism) -> (Plan, usize) {
         let (start, end) = (extent.start.0, extent.end().0);
-        let holds = |s: &Segment| s.begin <= start && start <= s.limit && s.limit > s.begin;
-        // The stream under way first: it is the likeliest, and the others may overlap it.
-        let active = self.active.filter(|index| holds(&self.segments[*index]));
-        let any = || self.segments.iter().position(holds);
-        let Some(index) = active.or_else(any) else { return (Plan::Miss, 0) };
         let segment = &self.segments[index];
         let streaming = self.active == Some(index);
-        let read_until = |lba: u64| segment.time_of(lba, mechanism);
+        let read_until = |lba: u64| segment.time_of(lba, m);
         if end <= segment.limit && read_until(end) <= now.min(segment.until) {
             return (Plan::Buffered, index);
         }
@@ -75,7 +95,7 @@ impl ReadCache {
             return (Plan::Miss, 0);
         }
         let stopped = read_until(segment.limit) <= now;
-        let patience = now + mechanism.spindle().period();
+        let patience = now + m.spindle().period();
         match (stopped, read_until(start) <= patience) {
             (true, _) => (Plan::Resume(Lba(start.max(segment.limit))), index),
             (false, true) => (Plan::Streams(read_until(end)), index),
@@ -105,6 +125,7 @@ impl ReadCache {
         }
         segment.limit = limit;
         segment.begin = segment.begin.max(end.saturating_sub(self.ahead));
+        self.refresh(index);
     }
 
     /// A read of `extent` from the medium ended at `at`: from there the drive reads ahead.
@@ -133,6 +154,7 @@ impl ReadCache {
         } else {
             self.segments[index] = segment;
         }
+        self.refresh(index);
         self.active = Some(index);
     }
 
@@ -149,10 +171,43 @@ impl ReadCache {
         if crate::planted::is(crate::planted::Bug::StaleReadAhead) {
             return;
         }
-        for segment in &mut self.segments {
-            if segment.begin < extent.end().0 && extent.start.0 < segment.limit {
+        for index in 0..self.windows.len() {
+            let (begin, len) = self.windows[index];
+            if begin < extent.end().0 && extent.start.0 < begin.saturating_add(len) {
+                let segment = &mut self.segments[index];
                 segment.limit = segment.begin.max(extent.start.0);
+                self.refresh(index);
             }
+        }
+    }
+
+    /// The stream under way, if it holds or will hold the sector `start`.
+    fn stream_at(&self, start: u64) -> Option<usize> {
+        self.active.filter(|index| {
+            let segment = &self.segments[*index];
+            segment.begin <= start && start <= segment.limit && segment.limit > segment.begin
+        })
+    }
+
+    /// A segment that holds or will hold the sector `start`.
+    fn window_at(&self, start: u64) -> Option<usize> {
+        let mut found = None;
+        for (index, window) in self.windows.iter().enumerate() {
+            if start.wrapping_sub(window.0) <= window.1 {
+                found = Some(index);
+            }
+        }
+        found
+    }
+
+    /// Brings the compact copy of a segment's bounds up to date.
+    fn refresh(&mut self, index: usize) {
+        let Segment { begin, limit, .. } = self.segments[index];
+        let window = if limit > begin { (begin, limit - begin) } else { NOTHING };
+        if index == self.windows.len() {
+            self.windows.push(window);
+        } else {
+            self.windows[index] = window;
         }
     }
 

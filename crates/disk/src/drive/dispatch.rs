@@ -77,7 +77,7 @@ impl Drive {
 
     fn read(&mut self, at: Time, waiting: &Waiting) {
         let extent = waiting.command.extent;
-        let (plan, segment) = self.reads.plan(at, extent, &self.mechanism);
+        let (plan, segment) = self.reads.plan_stream(at, extent, &self.mechanism);
         match plan {
             Plan::Buffered => {
                 self.counters.read_hits += 1;

@@ -1,0 +1,64 @@
+//! What becomes of a command when it arrives: an answer from the buffer, or a place in a queue.
+
+use manylogs_block::Time;
+
+use super::Drive;
+use crate::cache::read::Plan;
+use crate::command::{Command, Kind};
+#[cfg(test)]
+use crate::planted::{Bug, is};
+use crate::queue::Waiting;
+
+impl Drive {
+    pub(super) fn submit_read(&mut self, now: Time, command: Command) {
+        self.counters.reads += 1;
+        if self.writes.covers(command.extent) {
+            self.counters.read_hits += 1;
+            return self.complete_from_buffer(now, command, true);
+        }
+        let (plan, segment) = self.reads.plan(now, command.extent, &self.mechanism);
+        if plan == Plan::Buffered {
+            self.counters.read_hits += 1;
+            self.reads.slide(segment, now, command.extent, &self.mechanism);
+            return self.complete_from_buffer(now, command, true);
+        }
+        self.enqueue(now, command, now + self.timing.read_start);
+    }
+
+    pub(super) fn submit_write(&mut self, now: Time, command: Command, fua: bool) {
+        self.counters.writes += 1;
+        self.reads.invalidate(command.extent);
+        #[cfg(test)]
+        let fua = fua && !is(Bug::FuaIgnored);
+        let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
+        if direct {
+            self.enqueue(now, command, now + self.timing.write_start);
+        } else if self.roomless.is_empty() && self.writes.has_room(command.extent.len) {
+            self.admit(now, command);
+        } else {
+            self.roomless.push_back((command, now));
+        }
+    }
+
+    pub(super) fn submit_flush(&mut self, now: Time, command: Command) {
+        self.counters.flushes += 1;
+        self.flushes.push_back((command, self.writes.next_sequence()));
+        self.finish_flushes(now);
+    }
+
+    /// A write enters the cache and is acknowledged.
+    pub(super) fn admit(&mut self, now: Time, command: Command) {
+        self.counters.cached_writes += 1;
+        if self.writes.is_clean() {
+            self.dirty_since = now;
+        }
+        self.writes.insert(command.extent, command.tag);
+        self.complete_from_buffer(now, command, false);
+    }
+
+    fn enqueue(&mut self, arrived: Time, command: Command, ready: Time) {
+        let place = self.mechanism.geometry().locate(command.extent.start);
+        let write = command.kind != Kind::Read;
+        self.queue.push(Waiting { command, write, place, arrived, ready });
+    }
+}
