@@ -29,9 +29,10 @@ lint: tools
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
 bench: tools
+	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
 	$(CARGO) bench --locked --package manylogs-lab --bench instructions
 
 # A C compiler, for the zstd library and for linking.
 tools:
 	@command -v cargo >/dev/null || { echo "Rust is needed: https://rustup.rs"; exit 1; }
-	@command -v cc >/dev/null || sh tools/install-cc.sh
+	@command -v cc >/dev/null || sh tools/install.sh gcc libc6-dev

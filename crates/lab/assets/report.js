@@ -73,7 +73,10 @@
     chart(host, {
       height: 400,
       scales: { x: logScale(low, high), y: { range: [0, 100] } },
-      axes: [logAxis("latency (logarithmic)", duration, 44), axis("requests answered (%)", percent)],
+      axes: [
+        logAxis("latency (logarithmic)", duration, 44),
+        axis("requests answered (%)", percent),
+      ],
       series: [{ label: "latency", value: (u, v) => duration(v) },
         ...names.map((_, i) => line(i, percent))],
     }, uPlot.join(tables));
@@ -117,7 +120,10 @@
     chart(host, {
       title, height: 300,
       scales: { x: { time: false }, y: logScale(low, high) },
-      axes: [axis("time of arrival (s)", null, 44), logAxis("mean latency (logarithmic)", duration)],
+      axes: [
+        axis("time of arrival (s)", null, 44),
+        logAxis("mean latency (logarithmic)", duration),
+      ],
       series: [{ label: "time", value: (u, v) => (v == null ? "-" : trim(v, 5) + " s") },
         ...names.map((_, i) => Object.assign(line(i, duration), { width: 1.5 }))],
     }, uPlot.join(tables));
@@ -209,7 +215,11 @@
       return shown[i] ? shown[i][1] : "";
     });
     chart(byId("checkpoint"), {
-      height: 280, cursor: { show: false }, legend: { live: false, markers: { width: 0, fill: (u, i) => (i === 1 ? css("--c3") : css("--c1")) } },
+      height: 280, cursor: { show: false },
+      legend: {
+        live: false,
+        markers: { width: 0, fill: (u, i) => css(i === 1 ? "--c3" : "--c1") },
+      },
       scales: { x: { time: false, range: [-1, n * 3 - 1] }, y: { range: [0, 100] } },
       axes: [
         Object.assign(axis("", null, 40), {

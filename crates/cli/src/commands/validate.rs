@@ -19,7 +19,8 @@ pub(crate) fn run(drive: &str, trace: &Path, json: bool) -> Result<(), Failure> 
     let capacity = profile.geometry.capacity_sectors;
     if let Some(beyond) = records.iter().find(|record| record.extent.end().0 > capacity) {
         return Err(Failure::input(format!(
-            "{}: request for {} is beyond {} (sectors: {capacity}): was it measured on another drive?",
+            "{}: request for {} is beyond {} (sectors: {capacity}): was it measured on another \
+             drive?",
             trace.display(),
             beyond.extent,
             profile.name

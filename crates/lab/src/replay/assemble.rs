@@ -156,10 +156,16 @@ impl Outcome {
     pub fn is_overloaded(&self) -> bool {
         let behind = self.pump.last_completion.since(self.pump.last_arrival);
         let share = behind.as_secs_f64() / self.simulated.as_secs_f64().max(1e-9);
-        let median_us = self.recorder.latencies(&MOVES_DATA).at_us(Percentile::whole(50));
         self.pump.stopped_at_overload
             || (behind > BEHIND && share > BEHIND_SHARE)
-            || median_us > BEHIND.as_micros_f64()
+            || self.median() > BEHIND
+    }
+
+    /// Median latency of reads and writes.
+    #[must_use]
+    pub fn median(&self) -> Nanos {
+        let us = self.recorder.latencies(&MOVES_DATA).at_us(Percentile::whole(50));
+        Nanos::from_secs_f64(us / 1e6)
     }
 }
 

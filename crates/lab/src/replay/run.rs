@@ -90,7 +90,10 @@ pub enum ReplayError {
         source: manylogs::VolumeError,
     },
     /// Requests are in flight and nothing will ever answer them.
-    #[error("under {policy}: the device stopped answering at {} s; this is a defect", at.as_secs_f64())]
+    #[error(
+        "under {policy}: the device stopped answering at {} s; this is a defect",
+        at.as_secs_f64()
+    )]
     Stalled {
         /// The policy's name.
         policy: String,

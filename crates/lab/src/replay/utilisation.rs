@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use manylogs::Policy;
+use manylogs_block::Nanos;
 
 use super::policies::NamedPolicy;
 use super::pump::Control;
@@ -12,6 +13,10 @@ use super::run::{Plan, ReplayError, run};
 const PROBES_MAX: u32 = 12;
 /// Utilisations this near to the target are good enough.
 const TOLERANCE: f64 = 0.01;
+
+/// A drive under which half of the requests wait this long is congested however idle it is in
+/// between.
+const CONGESTED: Nanos = Nanos::from_millis(100);
 
 /// The rate that a search found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +28,7 @@ pub struct RateFound {
 }
 
 /// Searches the rate at which the drive is busy for `target` (0 to 1) of the time without logging,
-/// or the highest rate below it that does not overload the drive.
+/// or the highest rate below it that does not congest the drive in bursts.
 ///
 /// # Errors
 /// As the replay itself.
@@ -38,7 +43,8 @@ pub fn find_rate(
         let outcome = run(&plan, &policy, control)?;
         let utilisation =
             outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
-        Ok(Probe { utilisation, overloaded: outcome.is_overloaded() })
+        let overloaded = outcome.is_overloaded() || outcome.median() > CONGESTED;
+        Ok(Probe { utilisation, overloaded })
     };
     search(target, &mut probe)
 }

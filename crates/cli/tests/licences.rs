@@ -1,0 +1,39 @@
+//! Everything that is linked into the program may be: by its licence, and by its number.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A package may be used if its licence names one of these.
+const ALLOWED: [&str; 9] = [
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "0BSD",
+    "Unlicense",
+    "Unicode-3.0",
+];
+/// Cold builds take minutes as it is.
+const PACKAGES_MAX: usize = 110;
+
+#[test]
+fn dependencies_are_few_and_free() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() <= PACKAGES_MAX, "{} packages", packages.len());
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or("");
+        let free = ALLOWED.iter().any(|allowed| licence.contains(allowed));
+        assert!(free, "{} has licence {licence:?}", package["name"]);
+    }
+}

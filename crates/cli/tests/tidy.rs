@@ -1,0 +1,121 @@
+//! The house rules that no other tool checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LINE_COLUMNS_MAX: usize = 100;
+/// Of a source file, its unit tests not counted.
+const FILE_LINES_MAX: usize = 400;
+/// Code of others, kept as it came.
+const VENDORED: [&str; 3] = ["uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE"];
+const SOURCES: [&str; 8] = ["rs", "toml", "md", "sh", "py", "js", "css", "html"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn extension(path: &Path) -> &str {
+    path.extension().and_then(|extension| extension.to_str()).unwrap_or("")
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests")
+        || path.file_stem().is_some_and(|stem| stem == "tests")
+}
+
+/// Every source file of ours.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let hidden = name.starts_with('.');
+            let built = name.starts_with("target") || ["out", "corpus"].contains(&name.as_str());
+            if path.is_dir() && !hidden && !built {
+                open.push(path);
+            } else if SOURCES.contains(&extension(&path)) && !VENDORED.contains(&name.as_str()) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 50, "the walk found the sources");
+    found
+}
+
+/// Calls `check` with each line of each source file; it returns what is wrong.
+fn complaints(check: impl Fn(&Path, &str) -> Option<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            if let Some(complaint) = check(&path, line) {
+                let file = path.strip_prefix(root()).unwrap().display();
+                found.push(format!("{file}:{}: {complaint}", number + 1));
+            }
+        }
+    }
+    found
+}
+
+fn none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn sources_are_ascii() {
+    none(&complaints(|_, line| (!line.is_ascii()).then(|| "not ASCII".to_owned())));
+}
+
+#[test]
+fn lines_are_short() {
+    none(&complaints(|path, line| {
+        // Tables in documents, data in profiles, and rows of real traces in tests are as they are.
+        let code = ["rs", "js", "sh", "py"].contains(&extension(path)) && !is_test(path);
+        let columns = line.chars().count();
+        (code && columns > LINE_COLUMNS_MAX).then(|| format!("{columns} columns"))
+    }));
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = ["TODO", "FIXME", "HACK"];
+    none(&complaints(|path, line| {
+        let itself = path.file_name().is_some_and(|name| name == "tidy.rs");
+        let word = words.iter().find(|word| line.contains(**word))?;
+        (!itself).then(|| (*word).to_owned())
+    }));
+}
+
+#[test]
+fn files_are_short() {
+    let mut found = Vec::new();
+    for path in sources() {
+        if extension(&path) != "rs" || is_test(&path) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
+        if lines > FILE_LINES_MAX {
+            found.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut found = Vec::new();
+    for path in sources().into_iter().filter(|path| extension(path) == "md") {
+        let text = fs::read_to_string(&path).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or("");
+            let outside = link.contains("://") || link.starts_with("mailto:") || file.is_empty();
+            if !outside && !path.parent().unwrap().join(file).exists() {
+                found.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    none(&found);
+}
