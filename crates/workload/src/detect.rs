@@ -1,6 +1,6 @@
 //! Guesses the format of a trace from its beginning.
 
-use crate::error::{TraceError, printable};
+use crate::error::{TraceError, UnknownFormat, printable};
 use crate::format::{alibaba, blkparse, blktrace, csv, disksim, fio, fiu, mobile, msr, own};
 use crate::format::{spc, tencent, vscsi};
 use crate::input::Input;
@@ -35,9 +35,11 @@ pub(crate) fn detect(input: &mut Input, options: &OpenOptions) -> Result<Guess, 
 }
 
 fn unknown(file: &std::path::Path, sample: &[u8]) -> TraceError {
-    let file = Box::new(file.to_owned());
+    let unknown = |beginning: String| {
+        TraceError::UnknownFormat(Box::new(UnknownFormat { file: file.to_owned(), beginning }))
+    };
     if sample.is_empty() {
-        return TraceError::UnknownFormat { file, beginning: "nothing: it is empty".into() };
+        return unknown("nothing: it is empty".to_owned());
     }
     let compressed = match sample {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xz data: unpack it, or pack it with zstd"),
@@ -45,8 +47,7 @@ fn unknown(file: &std::path::Path, sample: &[u8]) -> TraceError {
         [b'P', b'K', 3, 4, ..] => Some("a zip archive: unpack it, or pack it with zstd"),
         _ => None,
     };
-    let beginning = compressed.map_or_else(|| printable(first_line(sample)), str::to_owned);
-    TraceError::UnknownFormat { file, beginning: beginning.into() }
+    unknown(compressed.map_or_else(|| printable(first_line(sample)), str::to_owned))
 }
 
 fn first_line(sample: &[u8]) -> &[u8] {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::open::Format;
 
@@ -44,20 +44,39 @@ impl fmt::Display for BadRecord {
     }
 }
 
+/// A file that the operating system does not let us read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot {action}: {source}", file.display())]
+pub struct IoFailure {
+    /// The file.
+    pub file: PathBuf,
+    /// What was tried.
+    pub action: &'static str,
+    /// The system's reason.
+    pub source: io::Error,
+}
+
+/// A file that looks like none of the known formats.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: unknown trace format, it begins with {beginning}; known formats: {}; \
+     name one with --format to force it",
+    file.display(), Format::list()
+)]
+pub struct UnknownFormat {
+    /// The file.
+    pub file: PathBuf,
+    /// Its first bytes, made printable.
+    pub beginning: String,
+}
+
 /// Why a trace cannot be opened or read on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The operating system refused to open or read the file.
-    #[error("{}: cannot {action}: {source}", file.display())]
-    Io {
-        /// The file.
-        file: Box<PathBuf>,
-        /// What was tried.
-        action: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(Box<IoFailure>),
     /// A record does not have the form of its format.
     #[error("{0}; --skip-bad passes over malformed records and counts them")]
     Malformed(Box<BadRecord>),
@@ -79,21 +98,28 @@ pub enum TraceError {
         format: Format,
     },
     /// None of the known formats fits the beginning of the file.
-    #[error(
-        "{}: unknown trace format, it begins with {beginning}; known formats: {}; \
-         name one with --format to force it",
-        file.display(), Format::list()
-    )]
-    UnknownFormat {
-        /// The file.
-        file: Box<PathBuf>,
-        /// Its first bytes, made printable.
-        beginning: Box<str>,
-    },
+    #[error(transparent)]
+    UnknownFormat(Box<UnknownFormat>),
     /// The options contradict each other or the input.
     #[error("{0}")]
     Options(Box<str>),
 }
+
+impl TraceError {
+    /// The error that `action` failed on `file`.
+    #[cold]
+    pub(crate) fn io(file: &Path, action: &'static str, source: io::Error) -> Self {
+        Self::Io(Box::new(IoFailure { file: file.to_owned(), action, source }))
+    }
+}
+
+// Requests and errors travel through every source in one Result. An error that fits beside the
+// operation keeps that Result as small as a request, and as cheap to move.
+const _: () = assert!(size_of::<TraceError>() <= 24);
+const _: () = assert!(
+    size_of::<Option<Result<crate::TraceRequest, TraceError>>>()
+        == size_of::<crate::TraceRequest>()
+);
 
 /// The malformed part of a record, before the file and the place are known.
 #[derive(Debug)]

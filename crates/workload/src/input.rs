@@ -53,9 +53,7 @@ pub(crate) enum NextLine<'a> {
 impl Input {
     /// Opens `path` and decompresses it if its first bytes say gzip or zstd.
     pub(crate) fn open(path: &Path) -> Result<Self, TraceError> {
-        let cannot = |action| {
-            move |source| TraceError::Io { file: Box::new(path.to_owned()), action, source }
-        };
+        let cannot = |action| move |source| TraceError::io(path, action, source);
         let file = File::open(path).map_err(cannot("open the trace"))?;
         let metadata = file.metadata().map_err(cannot("read its size"))?;
         let total = metadata.is_file().then_some(metadata.len());
@@ -70,11 +68,8 @@ impl Input {
     ) -> Result<Self, TraceError> {
         let consumed = Arc::new(AtomicU64::new(0));
         let metered = Metered { inner: reader, consumed: Arc::clone(&consumed) };
-        let reader = decompressed(metered).map_err(|source| TraceError::Io {
-            file: Box::new(name.to_owned()),
-            action: "read its beginning",
-            source,
-        })?;
+        let reader = decompressed(metered)
+            .map_err(|source| TraceError::io(name, "read its beginning", source))?;
         Ok(Self {
             file: name.to_owned(),
             reader,
@@ -117,8 +112,7 @@ impl Input {
                 found: "the end of the file".to_owned(),
             }));
         }
-        let file = Box::new(self.file.clone());
-        TraceError::Io { file, action: "read or decompress it", source }
+        TraceError::io(&self.file, "read or decompress it", source)
     }
 
     /// Reads until `wanted` bytes wait in the buffer or the file ends; `wanted` <= buffer size.

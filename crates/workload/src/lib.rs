@@ -23,7 +23,7 @@ mod tar;
 mod text;
 pub mod transform;
 
-pub use error::{BadRecord, Position, TraceError};
+pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;
 pub use merge::Merge;

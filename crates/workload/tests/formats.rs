@@ -192,7 +192,7 @@ fn every_format_is_detected() {
 #[test]
 fn unknown_formats_say_what_is_known() {
     let error = common::error_of(b"lorem ipsum dolor\nsit amet\n", &options());
-    assert!(matches!(error, TraceError::UnknownFormat { .. }));
+    assert!(matches!(error, TraceError::UnknownFormat(_)));
     let message = error.to_string();
     assert!(message.contains("lorem ipsum") && message.contains("blkparse"), "{message}");
     assert!(message.contains("--format"), "{message}");

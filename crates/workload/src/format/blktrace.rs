@@ -131,7 +131,7 @@ impl BlktraceFile {
     /// Counts the damage and looks for the next record, or ends the trace with the error.
     #[cold]
     fn stop_or_skip(&mut self, error: TraceError) -> Option<TraceError> {
-        if !self.skip_bad || matches!(error, TraceError::Io { .. }) {
+        if !self.skip_bad || matches!(error, TraceError::Io(_)) {
             self.done = true;
             return Some(error);
         }

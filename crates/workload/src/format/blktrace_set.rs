@@ -62,11 +62,7 @@ fn per_cpu_files(
     directory: &Path,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<(PathBuf, u32)>, TraceError> {
-    let cannot = |source| TraceError::Io {
-        file: Box::new(directory.to_owned()),
-        action: "list the directory",
-        source,
-    };
+    let cannot = |source| TraceError::io(directory, "list the directory", source);
     let mut files = Vec::new();
     for entry in directory.read_dir().map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
@@ -106,8 +102,7 @@ pub(crate) fn open_archive(
     path: &Path,
     options: &OpenOptions,
 ) -> Result<Option<BoxedSource>, TraceError> {
-    let cannot =
-        |source| TraceError::Io { file: Box::new(path.to_owned()), action: "open it", source };
+    let cannot = |source| TraceError::io(path, "open it", source);
     let file = File::open(path).map_err(cannot)?;
     let is_file = file.metadata().map_err(cannot)?.is_file();
     let mut header = [0; tar::BLOCK_BYTES];
@@ -132,11 +127,8 @@ pub(crate) fn unpack_archive(
     options: &OpenOptions,
 ) -> Result<BoxedSource, TraceError> {
     let name = input.file().to_owned();
-    let cannot = |source| TraceError::Io {
-        file: Box::new(name.clone()),
-        action: "unpack it into a temporary file (set TMPDIR to a place with room)",
-        source,
-    };
+    let action = "unpack it into a temporary file (set TMPDIR to a place with room)";
+    let cannot = |source| TraceError::io(&name, action, source);
     let spool = Arc::new(tempfile::tempfile().map_err(cannot)?);
     let mut sections = Vec::new();
     let mut spooled = 0_u64;

@@ -3,6 +3,7 @@
 //! Sector and size are in sectors, the timestamp is in seconds since boot. Process names may
 //! hold commas, so fields are taken from the right.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -168,8 +169,10 @@ impl MobileStage {
             }
             self.ages.pop_front();
             // The key may stand for a younger original by now.
-            if self.originals.get(&key).is_some_and(|original| original.at == at) {
-                self.originals.remove(&key);
+            if let Entry::Occupied(original) = self.originals.entry(key)
+                && original.get().at == at
+            {
+                original.remove();
             }
         }
     }
@@ -178,13 +181,15 @@ impl MobileStage {
     fn original_of(&mut self, request: &TraceRequest) -> Option<Original> {
         self.forget_old(request.at);
         let key = Key::of(request);
-        if let Some(original) = self.originals.remove(&key) {
-            return Some(original);
+        match self.originals.entry(key) {
+            Entry::Occupied(original) => Some(original.remove()),
+            Entry::Vacant(place) => {
+                let discard = request.op == TraceOp::Discard;
+                place.insert(Original { at: request.at, discard });
+                self.ages.push_back((request.at, key));
+                None
+            }
         }
-        let discard = request.op == TraceOp::Discard;
-        self.originals.insert(key, Original { at: request.at, discard });
-        self.ages.push_back((request.at, key));
-        None
     }
 
     /// The request as it should be replayed; `None` to drop it.

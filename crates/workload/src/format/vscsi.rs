@@ -87,7 +87,7 @@ impl Vscsi {
 
     /// Ends the trace with `error`, unless it is one to be skipped; true if it is.
     fn stop_or_skip(&mut self, error: TraceError) -> Option<TraceError> {
-        if self.skip_bad && !matches!(error, TraceError::Io { .. }) {
+        if self.skip_bad && !matches!(error, TraceError::Io(_)) {
             self.counts.skipped += 1;
             return None;
         }

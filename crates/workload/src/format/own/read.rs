@@ -142,7 +142,7 @@ impl OwnReader {
     /// Counts the damage and looks for the next block, or ends the trace with the error.
     #[cold]
     fn stop_or_skip(&mut self, error: TraceError) -> Option<TraceError> {
-        if !self.skip_bad || matches!(error, TraceError::Io { .. } | TraceError::Empty { .. }) {
+        if !self.skip_bad || matches!(error, TraceError::Io(_) | TraceError::Empty { .. }) {
             self.done = true;
             return Some(error);
         }
