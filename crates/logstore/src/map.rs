@@ -73,10 +73,24 @@ impl<V: MapValue> ExtentMap<V> {
         extent: Extent,
         mapped: Mapped<V>,
         replaces: impl Fn(&Mapped<V>) -> bool,
-        displaced: impl FnMut(Extent, Mapped<V>),
+        mut displaced: impl FnMut(Extent, Mapped<V>),
     ) {
         if extent.is_empty() {
             return;
+        }
+        // Runs do not overlap, so the last that begins before the end tells whether there is any.
+        match self.runs.range_mut(..extent.end().0).next_back() {
+            Some((&start, run)) if start + run.len > extent.start.0 => {
+                let same = start == extent.start.0 && run.len == extent.len.0;
+                if same && replaces(&run.mapped) {
+                    displaced(extent, std::mem::replace(&mut run.mapped, mapped));
+                    return;
+                }
+            }
+            _ => {
+                self.runs.insert(extent.start.0, Run { len: extent.len.0, mapped });
+                return;
+            }
         }
         let all_gave_way = self.remove_where(extent, replaces, displaced);
         if all_gave_way {
@@ -109,19 +123,13 @@ impl<V: MapValue> ExtentMap<V> {
         doomed: impl Fn(&Mapped<V>) -> bool,
         mut removed: impl FnMut(Extent, Mapped<V>),
     ) -> bool {
-        if extent.is_empty() {
+        // The most usual case: nothing is there.
+        if !self.overlaps(extent) {
             return true;
         }
         self.split_at(extent.start);
-        let mut next = match self.runs.range(extent.range()).next_back() {
-            // The usual case: nothing there.
-            None => return true,
-            Some((&start, run)) if start + run.len > extent.end().0 => {
-                self.split_at(extent.end());
-                extent.start.0
-            }
-            Some(_) => extent.start.0,
-        };
+        self.split_at(extent.end());
+        let mut next = extent.start.0;
         let mut nothing_left = true;
         while let Some((&start, run)) = self.runs.range(next..extent.end().0).next() {
             let run = *run;
@@ -134,6 +142,14 @@ impl<V: MapValue> ExtentMap<V> {
             }
         }
         nothing_left
+    }
+
+    /// Whether anything in `extent` is mapped.
+    #[must_use]
+    pub fn overlaps(&self, extent: Extent) -> bool {
+        // Runs do not overlap, so the last that begins before the end reaches farthest.
+        let last = self.runs.range(..extent.end().0).next_back();
+        last.is_some_and(|(start, run)| start + run.len > extent.start.0) && !extent.is_empty()
     }
 
     /// The parts of `extent` in order: each is mapped, or a gap.

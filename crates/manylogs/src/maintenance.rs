@@ -11,13 +11,15 @@ use crate::state::Inner;
 
 const DAY_S: u64 = 86_400;
 
-/// A lock for tasks: one at a time.
+/// A lock for tasks: one at a time, in the order in which they asked. A task that asked must see it
+/// through.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn(Rc<TurnState>);
 
 #[derive(Debug, Default)]
 struct TurnState {
-    taken: Cell<bool>,
+    asked: Cell<u64>,
+    served: Cell<u64>,
     given_back: Signal,
 }
 
@@ -27,19 +29,18 @@ pub(crate) struct TurnGuard(Turn);
 
 impl Turn {
     pub(crate) async fn take(&self) -> TurnGuard {
-        loop {
-            let given_back = self.0.given_back.wait();
-            if !self.0.taken.replace(true) {
-                return TurnGuard(self.clone());
-            }
-            given_back.await;
+        let number = self.0.asked.get();
+        self.0.asked.set(number + 1);
+        while self.0.served.get() != number {
+            self.0.given_back.wait().await;
         }
+        TurnGuard(self.clone())
     }
 }
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
-        self.0.0.taken.set(false);
+        self.0.0.served.set(self.0.0.served.get() + 1);
         self.0.0.given_back.notify();
     }
 }
@@ -147,7 +148,12 @@ impl Inner {
     /// Marks in the root, ahead of use, the logs around the one that placement asks for.
     async fn open_wanted_log(self: &Rc<Self>) {
         let Some(log) = self.state.borrow_mut().unopened.take() else { return };
-        if self.state.borrow().is_ready(log) {
+        let (ready, publishing) = {
+            let state = self.state.borrow();
+            (state.is_ready(log), state.next_touched.is_some())
+        };
+        // While a snapshot is published its set of opened logs is fixed; placement asks again.
+        if ready || publishing {
             return;
         }
         let logs = self.layout.regions().len();

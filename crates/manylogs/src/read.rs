@@ -34,8 +34,7 @@ impl Inner {
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
         let mut state = self.state.borrow_mut();
         state.last_activity = self.runtime.now();
-        let at_home = state.map.lookup(extent).all(|(_, mapped)| mapped.is_none());
-        if at_home {
+        if !state.map.overlaps(extent) {
             let mut homes = self.layout.home(extent);
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 state.head = home.end();

@@ -112,7 +112,7 @@ impl Inner {
             return self.buffer(&mut state, kind, extent, payload, fua);
         }
         state.counters.starved_writes += 1;
-        let mapped = state.map.lookup(extent).any(|(_, mapped)| mapped.is_some());
+        let mapped = state.map.overlaps(extent);
         drop(state);
         self.wanted.notify();
         match payload {
@@ -296,7 +296,7 @@ impl Inner {
             };
             {
                 let mut state = self.state.borrow_mut();
-                let logged = state.map.lookup(extent).any(|(_, mapped)| mapped.is_some());
+                let logged = state.map.overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
                 let unsettled = fua && !trusting && state.has_unsettled_supersede(extent);
                 if !logged && !unsettled {
