@@ -61,7 +61,7 @@ struct Fields<'a> {
 
 /// The fields of a line whose process name holds no comma: one quick pass.
 fn from_the_left(line: &[u8]) -> Option<Fields<'_>> {
-    let comma = line.iter().position(|&byte| byte == b',')?;
+    let comma = memchr::memchr(b',', line)?;
     let (process, mut rest) = (&line[..comma], &line[comma + 1..]);
     let device = u32::try_from(text::take_number(&mut rest)?).ok()?;
     let (flag, after) = rest.split_at_checked(1)?;
