@@ -128,26 +128,10 @@ impl Mechanism {
     /// its head: movement and rotation, no random terms. Sectors that would be reached with less
     /// than `margin` to spare count as missed.
     #[must_use]
+    #[inline]
     pub fn positioning(&self, at: Time, target: &Location, write: bool, margin: Nanos) -> Nanos {
         let seek = self.movement(target, write) + margin;
         seek + self.spindle.wait(at + seek, target.angle)
-    }
-
-    /// As [`Mechanism::positioning`] if that is less than `limit`, in less time if it is not.
-    #[must_use]
-    pub(crate) fn positioning_below(
-        &self,
-        limit: Nanos,
-        at: Time,
-        target: &Location,
-        write: bool,
-        margin: Nanos,
-    ) -> Option<Nanos> {
-        let seek = self.movement(target, write) + margin;
-        if seek >= limit {
-            return None;
-        }
-        Some(seek + self.spindle.wait(at + seek, target.angle)).filter(|time| *time < limit)
     }
 
     /// Accesses `extent`, whose first sector is at `first`, from `start` on, and leaves the heads

@@ -118,9 +118,9 @@ impl CommandQueue {
             if waiting.ready > at {
                 continue;
             }
-            let place = &waiting.place;
-            let (write, margin) = (waiting.write, self.margin);
-            if let Some(time) = mechanism.positioning_below(best.0, at, place, write, margin) {
+            // No short cut for far ones: a branch that goes either way costs more than it saves.
+            let time = mechanism.positioning(at, &waiting.place, waiting.write, self.margin);
+            if time < best.0 {
                 best = (time, Some(index));
             }
         }

@@ -35,6 +35,7 @@ impl SeekCurve {
 
     /// The time to move by `cylinders`.
     #[must_use]
+    #[inline]
     pub fn time(&self, cylinders: u32) -> Nanos {
         if cylinders < DIRECT {
             return Nanos(u64::from(self.table[cylinders as usize]));
