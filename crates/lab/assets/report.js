@@ -46,13 +46,14 @@
     label: names[i], stroke: colour(i), width: 2, dash: dashes[i % 6], spanGaps: true,
     points: { show: false }, value: (u, v) => value(v),
   });
-  const chart = (host, options, columns) => new uPlot(
-    Object.assign({
+  const chart = (host, options, columns) => {
+    const colours = options.series.map((series) => series.stroke);
+    const marker = (u, i) => colours[i] || "transparent";
+    return new uPlot(Object.assign({
       width: width(host), height: 360, padding: [12, 34, 0, 0],
-      legend: { markers: { width: 0, fill: (u, i) => u.series[i]._stroke || u.series[i].stroke } },
-    }, options),
-    columns, host,
-  );
+      legend: { markers: { width: 0, fill: marker } },
+    }, options), columns, host);
+  };
 
   function cdf() {
     const host = byId("cdf");
@@ -145,12 +146,11 @@
 
   function head() {
     const host = byId("head");
-    const places = policies.flatMap((p) => p.head.gigabytes);
-    const low = places.reduce((a, b) => Math.min(a, b), Infinity);
-    const high = places.reduce((a, b) => Math.max(a, b), 0);
-    const margin = Math.max((high - low) * 0.03, 0.001);
     const end = Math.max(...policies.map((p) => p.head.seconds[p.head.seconds.length - 1] || 0));
     policies.forEach((p, i) => {
+      const low = p.head.gigabytes.reduce((a, b) => Math.min(a, b), Infinity);
+      const high = p.head.gigabytes.reduce((a, b) => Math.max(a, b), 0);
+      const margin = Math.max((high - low) * 0.03, 0.001);
       const present = kinds.filter(([letter]) => p.head.kind.includes(letter));
       const columns = present.map(([letter]) =>
         p.head.gigabytes.map((gb, j) => (p.head.kind[j] === letter ? gb : null)));

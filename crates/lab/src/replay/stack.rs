@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs::{CheckpointReport, EngineConfig, Policy, Volume, VolumeError, VolumeStats};
-use manylogs_block::{BlockDevice, Handle, Lba, Nanos, SECTOR_BYTES, Sectors, Time};
+use manylogs_block::{BlockDevice, Handle, Lba, Nanos, SECTOR_BYTES, Sectors, Time, to_usize};
 use manylogs_disk::device::{Carried, ModelledDrive};
 use manylogs_disk::{Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
@@ -18,7 +18,7 @@ use crate::stats::{Thinned, round3};
 const BEGIN: Time = Time(9 * 3600 * 1_000_000_000);
 /// Points of the head's path that are kept.
 const HEAD_POINTS: usize = 4096;
-/// Equal parts of the disk for which the occupancy of the logs is given.
+/// Equal parts of the used disk for which the occupancy of the logs is given.
 const OCCUPANCY_BINS: u64 = 200;
 
 /// The drive of a replay and how it is used.
@@ -111,9 +111,7 @@ impl Stack {
 
     /// What the logs hold, over the disk.
     pub(crate) fn occupancy(&self) -> Occupancy {
-        self.volume.as_ref().map_or_else(Occupancy::default, |volume| {
-            occupancy(volume, self.drive.capabilities().capacity)
-        })
+        self.volume.as_ref().map(occupancy).unwrap_or_default()
     }
 
     /// Empties the logs and says what it took; `None` without an engine.
@@ -163,26 +161,33 @@ pub fn exported_capacity(
     Ok(stack.top().capabilities().capacity)
 }
 
-fn occupancy(volume: &Volume, disk: Sectors) -> Occupancy {
-    let bin_len = disk.0.div_ceil(OCCUPANCY_BINS).max(1);
-    let bins = manylogs_block::to_usize(OCCUPANCY_BINS);
-    let bin_of = |lba: Lba| manylogs_block::to_usize(lba.0 / bin_len).min(bins - 1);
-    let (mut space, mut used, mut live) = (vec![0; bins], vec![0; bins], vec![0; bins]);
-    for region in volume.layout().regions() {
+/// What the logs hold, over the part of the disk where any is used.
+fn occupancy(volume: &Volume) -> Occupancy {
+    let used: Vec<_> = volume.log_occupancy().into_iter().filter(|log| log.used.0 > 0).collect();
+    let first = used.iter().map(|log| log.region.start).min().unwrap_or_default();
+    let end = used.iter().map(|log| log.region.end()).max().unwrap_or_default();
+    let bin_len = end.distance(first).0.div_ceil(OCCUPANCY_BINS).max(1);
+    let bin_of = |lba: Lba| to_usize((lba.0 - first.0) / bin_len);
+    let bins = to_usize(OCCUPANCY_BINS);
+    let (mut space, mut full, mut live) = (vec![0; bins], vec![0; bins], vec![0; bins]);
+    for region in volume.layout().regions().iter().filter(|r| (first..end).contains(&r.start)) {
         space[bin_of(region.start)] += region.len.0;
     }
-    for log in volume.log_occupancy() {
-        used[bin_of(log.region.start)] += log.used.0;
+    for log in &used {
+        full[bin_of(log.region.start)] += log.used.0;
         live[bin_of(log.region.start)] += log.live.0;
     }
     let shown: Vec<usize> = (0..bins).filter(|&bin| space[bin] > 0).collect();
     let percent = |part: &[u64]| -> Vec<f64> {
         shown.iter().map(|&b| round3(part[b] as f64 / space[b] as f64 * 100.0)).collect()
     };
-    let middle = |bin: &usize| (*bin as f64 + 0.5) * (bin_len * SECTOR_BYTES) as f64 / 1e9;
+    let middle = |bin: usize| {
+        (first.0 * SECTOR_BYTES) as f64 / 1e9
+            + (bin as f64 + 0.5) * (bin_len * SECTOR_BYTES) as f64 / 1e9
+    };
     Occupancy {
-        gigabytes: shown.iter().map(|bin| round3(middle(bin))).collect(),
-        used_percent: percent(&used),
+        gigabytes: shown.iter().map(|&bin| round3(middle(bin))).collect(),
+        used_percent: percent(&full),
         live_percent: percent(&live),
     }
 }

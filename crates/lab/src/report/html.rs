@@ -76,7 +76,7 @@ fn provenance(replay: &Replay) -> String {
     let trace = &replay.trace;
     let mut facts = vec![
         ("Trace", trace.files.join(", ")),
-        ("Requests", format!("{} in {} passes", trace.requests, trace.passes)),
+        ("Requests", format!("{} (passes over the trace: {})", trace.requests, trace.passes)),
         ("Recorded span", format!("{} s", trace.span_seconds)),
         ("Changes to the trace", or_none(&trace.transforms)),
         (
