@@ -170,6 +170,9 @@ pub struct LatencyByKind {
 pub struct Speedup {
     /// The mean of the speed-ups at the percentiles 1 to 99, as the paper takes it.
     pub mean_over_percentiles: f64,
+    /// The median of the same speed-ups: a few percentiles at which one policy waits in a burst
+    /// and the other does not cannot dominate it.
+    pub median_over_percentiles: f64,
     /// At the median.
     pub p50: f64,
     /// At the 90th percentile.

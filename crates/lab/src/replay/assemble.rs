@@ -176,6 +176,7 @@ fn speedup(base: &Recorder, policy: &Recorder) -> Speedup {
     };
     Speedup {
         mean_over_percentiles: mean_over_percentiles(&all),
+        median_over_percentiles: median_over_percentiles(&all),
         p50: all.get(49).copied().unwrap_or(1.0),
         p90: all.get(89).copied().unwrap_or(1.0),
         p99: all.get(98).copied().unwrap_or(1.0),
@@ -200,6 +201,12 @@ fn ratios(base: &Recorder, policy: &Recorder, classes: &[Class]) -> Option<Vec<f
 fn mean_over_percentiles(ratios: &[f64]) -> f64 {
     let whole = &ratios[..ratios.len().min(99)];
     if whole.is_empty() { 1.0 } else { round3(whole.iter().sum::<f64>() / whole.len() as f64) }
+}
+
+fn median_over_percentiles(ratios: &[f64]) -> f64 {
+    let mut whole = ratios[..ratios.len().min(99)].to_vec();
+    whole.sort_by(f64::total_cmp);
+    whole.get(whole.len() / 2).copied().unwrap_or(1.0)
 }
 
 fn cdf(latencies: &Latencies) -> Cdf {

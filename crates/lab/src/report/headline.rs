@@ -27,7 +27,7 @@ pub fn headline(replay: &Replay) -> Headline {
         .collect();
     let best = compared
         .iter()
-        .max_by(|a, b| a.1.mean_over_percentiles.total_cmp(&b.1.mean_over_percentiles));
+        .max_by(|a, b| a.1.median_over_percentiles.total_cmp(&b.1.median_over_percentiles));
     let (Some(&(best, speedup)), Some(base)) = (best, replay.policies.nologging()) else {
         return Headline {
             verdict: "Nothing to compare: replay nologging and at least one other policy.".into(),
@@ -35,6 +35,7 @@ pub fn headline(replay: &Replay) -> Headline {
         };
     };
     let mut points = overload(replay);
+    points.extend(mean_disagrees(best, base));
     points.extend(by_kind(best, base));
     points.extend(where_slower(best, speedup));
     let others = compared.iter().filter(|(policy, _)| policy.name != best.name);
@@ -45,7 +46,7 @@ pub fn headline(replay: &Replay) -> Headline {
 
 fn verdict(best: &PolicyResult, speedup: &Speedup, base: &PolicyResult) -> String {
     let name = &best.name;
-    let mean = speedup.mean_over_percentiles;
+    let typical = speedup.median_over_percentiles;
     match (base.overload.overloaded, best.overload.overloaded) {
         (true, true) => {
             return "This load is more than this drive can do under any of the policies."
@@ -65,16 +66,16 @@ fn verdict(best: &PolicyResult, speedup: &Speedup, base: &PolicyResult) -> Strin
         duration(best.latency_us.p50),
         duration(base.latency_us.p50)
     );
-    if mean > 1.0 + NOTICEABLE {
-        format!("For this load {name} makes this drive {mean:.1} times as fast: {medians}.")
-    } else if mean < 1.0 - NOTICEABLE {
+    if typical > 1.0 + NOTICEABLE {
+        format!("For this load {name} makes this drive {typical:.1} times as fast: {medians}.")
+    } else if typical < 1.0 - NOTICEABLE {
         format!(
             "Logging does not help this load on this drive: even the best policy, {name}, is \
-             slower than none ({mean:.2} times as fast; {medians})."
+             slower than none ({typical:.2} times as fast; {medians})."
         )
     } else {
         format!(
-            "Logging makes no real difference to this load on this drive: {name} is {mean:.2} \
+            "Logging makes no real difference to this load on this drive: {name} is {typical:.2} \
              times as fast as no logging ({medians})."
         )
     }
@@ -147,14 +148,30 @@ fn where_slower(best: &PolicyResult, speedup: &Speedup) -> Option<String> {
 }
 
 fn comparison(policy: &PolicyResult, speedup: &Speedup) -> String {
-    let mean = speedup.mean_over_percentiles;
-    if mean < 1.0 - NOTICEABLE {
-        format!("{} loses: it is slower than no logging, {} on average.", policy.name, times(mean))
-    } else if mean > 1.0 + NOTICEABLE {
-        format!("{} reaches {} on average over the percentiles.", policy.name, times(mean))
+    let typical = speedup.median_over_percentiles;
+    let name = &policy.name;
+    if typical < 1.0 - NOTICEABLE {
+        format!("{name} loses: it is {typical:.2} times as fast as no logging, that is slower.")
+    } else if typical > 1.0 + NOTICEABLE {
+        format!("{name} is {typical:.1} times as fast as no logging.")
     } else {
-        format!("{} makes no real difference ({}).", policy.name, times(mean))
+        format!("{name} makes no real difference ({}).", times(typical))
     }
+}
+
+/// The slowest requests count most in a mean: it may tell another story than the percentiles.
+fn mean_disagrees(best: &PolicyResult, base: &PolicyResult) -> Option<String> {
+    let (ours, theirs) = (best.latency_us.mean, base.latency_us.mean);
+    let typical = best.speedup_over_nologging.as_ref()?.median_over_percentiles;
+    (typical > 1.0 + NOTICEABLE && ours > theirs * (1.0 + NOTICEABLE)).then(|| {
+        format!(
+            "But the slowest requests wait longer: the mean latency is {} under {} against {} \
+             without logging.",
+            duration(ours),
+            best.name,
+            duration(theirs)
+        )
+    })
 }
 
 fn price(best: &PolicyResult) -> Option<String> {
