@@ -1,5 +1,7 @@
 //! What a user sees when something is wrong: which file, where, what to do; and the exit code.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use common::{Place, csv, text};

@@ -1,5 +1,7 @@
 //! Everything that is linked into the program may be: by its licence, and by its number.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::process::Command;
 
 use serde_json::Value;

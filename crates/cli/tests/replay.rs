@@ -1,5 +1,7 @@
 //! The replay command from end to end, on small traces.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::process::Stdio;

@@ -99,7 +99,7 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
     let summary = |classes: &[Class]| recorder.latencies(classes).summary();
     let seconds = outcome.simulated.as_secs_f64();
     let wall = outcome.wall.as_secs_f64();
-    let volume = outcome.volume.clone().unwrap_or_default();
+    let volume = outcome.volume.unwrap_or_default();
     let summary_of_trace = plan.workload.summary();
     let bytes_a_request = (summary_of_trace.read_bytes + summary_of_trace.written_bytes) as f64
         / summary_of_trace.requests.max(1) as f64;

@@ -71,9 +71,9 @@ fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<Probe, E>) -> Re
             break;
         }
         if too_fast {
-            high = Some(factor)
+            high = Some(factor);
         } else {
-            low = Some(factor)
+            low = Some(factor);
         }
         // While the drive is not saturated, its work grows nearly in proportion to the rate.
         let proportional = factor * (target / utilisation.max(1e-6)).clamp(0.02, 50.0);

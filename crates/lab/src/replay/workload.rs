@@ -223,7 +223,7 @@ impl Cursor {
     pub fn next_request(&mut self) -> Result<Option<TraceRequest>, TraceError> {
         loop {
             if let Some(mut request) = self.requests.next_request()? {
-                let at = u128::from(request.at.0 + self.offset.0) * self.stretch_q32 >> 32;
+                let at = (u128::from(request.at.0 + self.offset.0) * self.stretch_q32) >> 32;
                 request.at = Time(u64::try_from(at).unwrap_or(u64::MAX));
                 return Ok(Some(request));
             }

@@ -12,13 +12,12 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The percentiles at which policies are compared: 1 to 99 and the tail.
 pub const PERCENTILES: [Percentile; 100] = {
-    let mut all = [Percentile::whole(0); 100];
-    let mut i = 0;
-    while i < 99 {
-        all[i] = Percentile::whole(i as u32 + 1);
-        i += 1;
+    let mut all = [Percentile { thousandths: 99_900 }; 100];
+    let mut percent = 1;
+    while percent < 100 {
+        all[percent as usize - 1] = Percentile::whole(percent);
+        percent += 1;
     }
-    all[99] = Percentile { thousandths: 99_900 };
     all
 };
 
