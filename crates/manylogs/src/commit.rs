@@ -38,6 +38,7 @@ impl Inner {
         let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
         let slots = self.gather(&mut state, log);
         let (sequence, slot) = self.append(&mut state, log, slots);
+        state.hot.insert(log);
         drop(state);
         self.submit_record(log, sequence, slot);
         Turned::Submitted

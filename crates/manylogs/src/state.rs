@@ -1,7 +1,7 @@
 //! The engine's state, and the changes that several operations share.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -127,6 +127,9 @@ pub(crate) struct State {
     pub(crate) unopened: Option<LogId>,
     /// Requests that wait for room in the logs.
     pub(crate) starved: usize,
+    /// Logs that clients' records went to since they were last moved: a full one of these is worth
+    /// swapping, one that is full of moved content is not.
+    pub(crate) hot: BTreeSet<LogId>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     pub(crate) reset_candidates: Vec<LogId>,
     pub(crate) closing: bool,
@@ -384,6 +387,7 @@ impl State {
             read_only: None,
             unopened: None,
             starved: 0,
+            hot: BTreeSet::new(),
             reset_candidates: Vec::new(),
             closing: false,
             counters: Counters::default(),

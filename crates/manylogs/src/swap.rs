@@ -31,6 +31,7 @@ impl Inner {
         self.state.borrow_mut().logs.put_back();
         let mut state = self.state.borrow_mut();
         if let Ok(true) = moved {
+            state.hot.remove(&from);
             state.counters.log_swaps += 1;
             state.reset_candidates.push(from);
             state.reset_what_can_be();
@@ -51,7 +52,8 @@ impl Inner {
                 && !log.is_retired()
                 && state.is_ready(log.id())
         };
-        let from = state.logs.iter().filter(is_full).max_by_key(|log| log.used())?;
+        let hot = state.hot.iter().filter_map(|id| state.logs.get(*id));
+        let from = hot.filter(is_full).max_by_key(|log| log.used())?;
         let to = state
             .logs
             .farthest_empty(from.region().start, |log| log != from.id() && state.is_ready(log))?;

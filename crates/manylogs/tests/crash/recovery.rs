@@ -27,10 +27,12 @@ pub(crate) fn recover(
     sim.block_on(user, async move {
         let options = OpenOptions { config: None, ignore_snapshot };
         let (volume, report) = open(runtime, disk, options).await?;
+        // At once: the engine may begin a checkpoint as soon as this task waits.
+        let table = volume.table();
         let extent = Extent::new(0, volume.layout().capacity().0);
         let content = volume.submit(Request::Read { extent }).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
-        Ok(Recovered { content, table: volume.table(), from_snapshot: report.from_snapshot })
+        Ok(Recovered { content, table, from_snapshot: report.from_snapshot })
     })
 }
 
