@@ -44,7 +44,9 @@ struct Shared {
     rng: RefCell<Rng>,
     tasks: RefCell<Vec<TaskSlot>>,
     free: RefCell<Vec<u32>>,
-    ready: Arc<ReadyQueue>,
+    /// Woken tasks that were taken over from `woken`, in order.
+    ready: RefCell<VecDeque<u32>>,
+    woken: Arc<WokenQueue>,
     timers: RefCell<BinaryHeap<Reverse<Timer>>>,
     timer_count: Cell<u64>,
     node_count: Cell<u32>,
@@ -65,11 +67,16 @@ struct TaskSlot {
 struct TaskLink {
     index: u32,
     queued: AtomicBool,
-    queue: Arc<ReadyQueue>,
+    queue: Arc<WokenQueue>,
 }
 
+/// Where wakers put tasks. They may do so from any thread, but hardly ever do: the flag lets the
+/// executor look without locking.
 #[derive(Default)]
-struct ReadyQueue(Mutex<VecDeque<u32>>);
+struct WokenQueue {
+    tasks: Mutex<Vec<u32>>,
+    any: AtomicBool,
+}
 
 struct Timer {
     deadline: Time,
@@ -83,16 +90,33 @@ impl Wake for TaskLink {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::Relaxed) {
-            self.queue.lock().push_back(self.index);
+        // Two threads may both find the task not queued: then it is polled once too often.
+        if !self.queued.load(Ordering::Relaxed) {
+            self.queued.store(true, Ordering::Relaxed);
+            self.queue.push(self.index);
         }
     }
 }
 
-impl ReadyQueue {
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<u32>> {
+impl WokenQueue {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
         // Nothing panics while the lock is held, so the queue is whole even when poisoned.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, index: u32) {
+        let mut tasks = self.lock();
+        tasks.push(index);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Moves what was woken behind `ready`.
+    fn move_to(&self, ready: &mut VecDeque<u32>) {
+        if self.any.load(Ordering::Acquire) {
+            let mut tasks = self.lock();
+            ready.extend(tasks.drain(..));
+            self.any.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -127,7 +151,8 @@ impl Sim {
                 rng: RefCell::new(Rng::new(seed)),
                 tasks: RefCell::default(),
                 free: RefCell::default(),
-                ready: Arc::default(),
+                ready: RefCell::default(),
+                woken: Arc::default(),
                 timers: RefCell::default(),
                 timer_count: Cell::default(),
                 node_count: Cell::default(),
@@ -238,7 +263,8 @@ impl Shared {
     }
 
     fn next_ready(&self) -> Option<u32> {
-        let mut queue = self.ready.lock();
+        let mut queue = self.ready.borrow_mut();
+        self.woken.move_to(&mut queue);
         match self.order {
             Order::Fifo => queue.pop_front(),
             Order::Shuffled if queue.is_empty() => None,
@@ -256,11 +282,13 @@ impl Shared {
             let slot = &mut tasks[position];
             slot.link.queued.store(false, Ordering::Relaxed);
             let Some(future) = slot.future.take() else { return };
-            (future, slot.waker.clone())
+            // Taken, not cloned: counting references is a good part of a poll's cost.
+            (future, std::mem::replace(&mut slot.waker, Waker::noop().clone()))
         };
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut tasks = self.tasks.borrow_mut();
         let slot = &mut tasks[position];
+        slot.waker = waker;
         // A task may have killed its own node.
         if slot.alive && !ended {
             slot.future = Some(future);
@@ -294,7 +322,7 @@ impl Shared {
             let link = Arc::new(TaskLink {
                 index,
                 queued: AtomicBool::new(false),
-                queue: Arc::clone(&self.ready),
+                queue: Arc::clone(&self.woken),
             });
             let waker = Waker::from(Arc::clone(&link));
             tasks.push(TaskSlot { future: None, waker, link, node, alive: false });
@@ -304,7 +332,8 @@ impl Shared {
         slot.future = Some(task);
         slot.node = node;
         slot.alive = true;
-        slot.waker.wake_by_ref();
+        // Not by the slot's waker: the slot may be that of the task that runs now.
+        slot.link.wake_by_ref();
     }
 }
 
