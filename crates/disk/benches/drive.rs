@@ -18,7 +18,8 @@ fn main() {
         for depth in [1, 8, 32] {
             let rate = |write_share, cache| random(&drive, depth, write_share, cache) / 1e6;
             println!(
-                "{name:18} depth {depth:2}: reads {:.2} M/s, half writes {:.2} M/s, cached {:.2} M/s",
+                "{name:18} depth {depth:2}: reads {:.2} M/s, half writes {:.2} M/s, \
+                 cached {:.2} M/s",
                 rate(0, false),
                 rate(50, false),
                 rate(50, true)

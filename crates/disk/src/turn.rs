@@ -58,7 +58,8 @@ pub struct Spindle {
 }
 
 impl Spindle {
-    /// A spindle whose revolution takes `revolution_us` microseconds (100 us to 16.7 ms, 3,600 rpm).
+    /// A spindle whose revolution takes `revolution_us` microseconds (100 us to 16.7 ms, which is
+    /// 3,600 rpm).
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range, >= 0")]
     pub fn new(revolution_us: f64) -> Self {

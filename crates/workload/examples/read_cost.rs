@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let cached = (cpu_nanos()? - started) / repeated as f64;
         let each = |nanos: f64| nanos / requests as f64;
         eprintln!(
-            "{}: {requests} requests, {:.0} ns of processor time each to open and read, of which {:.0} ns \
-             decompression; {cached:.1} ns each repeated from memory",
+            "{}: {requests} requests, {:.0} ns of processor time each to open and read, of which \
+             {:.0} ns decompression; {cached:.1} ns each repeated from memory",
             path.display(),
             each(decode),
             each(decompress),

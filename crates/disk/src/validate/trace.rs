@@ -1,7 +1,7 @@
 //! Measured requests: the traces that DIXtrac records and DiskSim is validated with.
 //!
-//! One line a request, `R|W  Hit|Miss  lbn  sectors  service_us  think_us`, one request outstanding:
-//! the next is issued `think_us` after the completion of this one.
+//! One line a request, `R|W  Hit|Miss  lbn  sectors  service_us  think_us`, one request
+//! outstanding: the next is issued `think_us` after the completion of this one.
 
 use std::path::{Path, PathBuf};
 

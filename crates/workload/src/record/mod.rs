@@ -79,7 +79,7 @@ pub struct RecordSummary {
 #[non_exhaustive]
 pub enum RecordError {
     /// Tracing needs privileges.
-    #[error("recording needs root: run it with sudo ({path}: permission denied)", path = path.display())]
+    #[error("recording needs root: run it with sudo ({}: permission denied)", path.display())]
     NotRoot {
         /// What could not be accessed.
         path: PathBuf,
@@ -95,7 +95,8 @@ pub enum RecordError {
     },
     /// The kernel lacks the tracepoint.
     #[error(
-        "this kernel has no tracepoint block/{event}: it needs CONFIG_BLK_DEV_IO_TRACE or CONFIG_FTRACE"
+        "this kernel has no tracepoint block/{event}: it needs CONFIG_BLK_DEV_IO_TRACE or \
+         CONFIG_FTRACE"
     )]
     NoTracepoint {
         /// The tracepoint.
