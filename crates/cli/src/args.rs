@@ -236,7 +236,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) small: Option<Sectors>,
     /// In an open loop: requests handed to the device at a time; more wait their turn.
-    #[arg(long, default_value_t = 4096, value_name = "N",
+    #[arg(long, default_value_t = 1024, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) outstanding: u32,
     /// What to do when that many are outstanding.

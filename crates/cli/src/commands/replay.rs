@@ -166,7 +166,7 @@ fn choose_rate(args: &ReplayArgs, plan: &mut Plan) -> Result<RateDetails, Failur
     Ok(details)
 }
 
-const OPEN: Loop = Loop::Open { outstanding_max: 4096, stop_at_overload: false };
+const OPEN: Loop = Loop::Open { outstanding_max: 1024, stop_at_overload: false };
 
 fn replay(
     args: &ReplayArgs,
