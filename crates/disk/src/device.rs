@@ -17,9 +17,6 @@ use crate::drive::{Drive, Options};
 use crate::host::{Dispatched, Elevator, ElevatorOptions};
 use crate::profile::Profile;
 
-/// Every drive modelled here writes 4 KiB at a time, whatever it says.
-const PHYSICAL_SECTOR: Sectors = Sectors(8);
-
 /// A command that the mechanism carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
@@ -80,7 +77,7 @@ impl ModelledDrive {
     pub fn new(runtime: Handle, profile: &Profile, options: &Options) -> Self {
         let capabilities = Capabilities {
             capacity: Sectors(profile.geometry.capacity_sectors),
-            physical_sector: PHYSICAL_SECTOR,
+            physical_sector: Sectors(u64::from(profile.geometry.physical_sector_bytes / 512)),
             rotational: true,
             volatile_cache: options.write_cache,
             native_fua: true,

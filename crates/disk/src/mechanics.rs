@@ -35,6 +35,8 @@ pub struct Access {
     pub rotation: Nanos,
     /// Whole revolutions lost to a retry.
     pub extra_revolutions: Nanos,
+    /// A write of partial physical sectors reads them first and writes on the next revolution.
+    pub rewrite: Nanos,
     /// From the start of the first sector to the end of the last.
     pub transfer: Nanos,
     /// When the last sector has passed.
@@ -64,6 +66,8 @@ pub struct Mechanism {
     write_settle: Nanos,
     /// Time to the next track in address order, which the skew leaves room for.
     next_track: Nanos,
+    /// Sectors that the medium writes as one.
+    physical_sectors: u64,
     jitter_ns: f64,
     /// Chance of an extra revolution, read and write.
     retry: [f64; 2],
@@ -86,6 +90,7 @@ impl Mechanism {
         let curve = SeekCurve::from_knots(&seek_knots(profile));
         Self {
             next_track: curve.time(1).min(skew),
+            physical_sectors: u64::from(profile.geometry.physical_sector_bytes / 512),
             curve,
             head_switch: Nanos::from_secs_f64(profile.seek.head_switch_ms / 1e3),
             write_settle: Nanos::from_secs_f64(profile.seek.write_settle_ms / 1e3),
@@ -146,10 +151,20 @@ impl Mechanism {
         let extra_revolutions = self.retries(write);
         let (turns, last) = self.geometry.pass(first, extent);
         let transfer = self.spindle.duration(turns);
-        let end = arrival + rotation + extra_revolutions + transfer;
+        let rewrite = if write && self.cuts_physical_sector(extent) {
+            self.spindle.period()
+        } else {
+            Nanos(0)
+        };
+        let end = arrival + rotation + extra_revolutions + rewrite + transfer;
         self.position = HeadPosition::on(&last);
         self.next_lba = extent.end();
-        Access { seek, rotation, extra_revolutions, transfer, end }
+        Access { seek, rotation, extra_revolutions, rewrite, transfer, end }
+    }
+
+    const fn cuts_physical_sector(&self, extent: Extent) -> bool {
+        let (start, end) = (extent.start.0, extent.end().0);
+        !start.is_multiple_of(self.physical_sectors) || !end.is_multiple_of(self.physical_sectors)
     }
 
     /// The head has read on, by itself, up to `lba`.

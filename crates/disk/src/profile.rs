@@ -64,6 +64,8 @@ pub struct SpindleTable {
 pub struct GeometryTable {
     /// Exported capacity in sectors of 512 bytes.
     pub capacity_sectors: u64,
+    /// Bytes that the medium writes as one: 512, or 4096 behind 512-byte addresses (512e).
+    pub physical_sector_bytes: u32,
     /// Recording surfaces.
     pub heads: u32,
     /// Cylinders that carry data.

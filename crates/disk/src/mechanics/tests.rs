@@ -72,3 +72,16 @@ fn the_same_seed_gives_the_same_times() {
     assert_eq!(times(3), times(3));
     assert_ne!(times(3), times(4));
 }
+
+#[test]
+fn a_write_that_cuts_a_physical_sector_takes_a_revolution_more() {
+    let profile = find("exos-x20").unwrap().unwrap();
+    let took = |start, write| {
+        let mut mechanism = Mechanism::new(&profile, RandomTerms::OFF, 1);
+        run(&mut mechanism, Time(5), Extent::new(start, 8), write).rewrite
+    };
+    let revolution = Mechanism::new(&profile, RandomTerms::OFF, 1).spindle().period();
+    assert_eq!(took(8_000_000, true), Nanos(0));
+    assert_eq!(took(8_000_001, true), revolution);
+    assert_eq!(took(8_000_001, false), Nanos(0));
+}

@@ -73,6 +73,8 @@ impl Check<'_> {
 fn scalars(check: &Check<'_>, p: &Profile) -> Result<(), ProfileError> {
     check.within(p.spindle.revolution_us, 100.0, 16_700.0, "spindle.revolution_us")?;
     let g = &p.geometry;
+    let physical = matches!(g.physical_sector_bytes, 512 | 4096);
+    check.that(physical, "geometry.physical_sector_bytes", "expected 512 or 4096")?;
     check.within(f64::from(g.heads), 1.0, 64.0, "geometry.heads")?;
     check.within(f64::from(g.cylinders), 2.0, 1e7, "geometry.cylinders")?;
     check.within(f64::from(g.band_cylinders), 1.0, 1e6, "geometry.band_cylinders")?;
