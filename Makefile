@@ -21,7 +21,7 @@ run: tools
 	@echo "Open out/report.html in a browser."
 
 test: tools
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 lint: tools
 	$(CARGO) fmt --all --check

@@ -151,8 +151,8 @@ impl Geometry {
         }
     }
 
-    /// The sector at a slot; `None` where the slot is a slipped defect or lies behind the end of the
-    /// zone.
+    /// The sector at a slot; `None` where the slot is a slipped defect or lies behind the end of
+    /// the zone.
     ///
     /// A search rather than a formula: meant for tools and tests.
     #[must_use]
