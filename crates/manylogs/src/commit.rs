@@ -2,12 +2,17 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Hint, Payload, Request, Sectors};
+use manylogs_block::{Hint, Nanos, Payload, Request, Sectors};
 use manylogs_logstore::{AppendSlot, EntryKind, LogId, MAX_ENTRIES, Record, RecordSequence};
 
 use crate::plant::{self, Bug};
 use crate::slots::SlotId;
 use crate::state::{InFlightRecord, Inner, State};
+
+/// Interval at which records follow one another while the drive is busy: about a revolution.
+const STAGGER: Nanos = Nanos::from_millis(10);
+/// Records in flight at most, whatever happens.
+const IN_FLIGHT_MAX: usize = 64;
 
 /// What one turn of the committer came to.
 enum Turned {
@@ -23,6 +28,7 @@ impl Inner {
         loop {
             let signal = self.commit.wait();
             while let Turned::Submitted = self.commit_one() {}
+            self.look_again();
             if self.state.borrow().closing {
                 return;
             }
@@ -39,6 +45,7 @@ impl Inner {
         let slots = self.gather(&mut state, log);
         let (sequence, slot) = self.append(&mut state, log, slots);
         state.hot.insert(log);
+        state.last_append = self.runtime.now();
         drop(state);
         self.submit_record(log, sequence, slot);
         Turned::Submitted
@@ -52,8 +59,33 @@ impl Inner {
             .is_some_and(|since| self.runtime.now().since(since) >= self.config.buffer_age);
         let large = state.volatile >= self.config.buffer.0 / 2;
         state.read_only.is_none()
-            && state.records.len() < self.config.appends
+            && self.may_append(state)
             && (state.pending_waiters > 0 || forced || aged || large)
+    }
+
+    /// Holding a record back is worth it while the drive is about to finish another. When it is
+    /// busy for longer than that with other requests, records follow one another at intervals: in
+    /// the queue each is only one request among many.
+    fn may_append(&self, state: &State) -> bool {
+        let in_flight = state.records.len();
+        in_flight < self.config.appends
+            || (in_flight < IN_FLIGHT_MAX && self.runtime.now().since(state.last_append) >= STAGGER)
+    }
+
+    /// Looks again when the next record need not be held back any longer.
+    fn look_again(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        let held_back = !state.pending.is_empty() && state.records.len() < IN_FLIGHT_MAX;
+        if held_back && !self.may_append(&state) && !state.stagger_armed {
+            state.stagger_armed = true;
+            let (inner, sleep) =
+                (Rc::clone(self), self.runtime.sleep_until(state.last_append + STAGGER));
+            self.runtime.spawn(async move {
+                sleep.await;
+                inner.state.borrow_mut().stagger_armed = false;
+                inner.commit.notify();
+            });
+        }
     }
 
     fn choose_log(&self, state: &mut State) -> Option<LogId> {

@@ -99,6 +99,10 @@ pub(crate) struct State {
     /// Log sectors promised to slots and to bypassing writes.
     pub(crate) reserved: u64,
     pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
+    /// When the committer submitted its last record.
+    pub(crate) last_append: Time,
+    /// A timer is set for the next.
+    pub(crate) stagger_armed: bool,
     pub(crate) next_data: DataSequence,
     pub(crate) next_record: RecordSequence,
     /// The root as it is on the disk.
@@ -371,6 +375,8 @@ impl State {
             volatile_since: None,
             reserved: 0,
             records: BTreeMap::new(),
+            last_append: Time(0),
+            stagger_armed: false,
             next_data: DataSequence(first),
             next_record: RecordSequence(first),
             root_generation: root.generation,
