@@ -4,6 +4,8 @@
 #   make test   every test
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make bench  instructions per replayed request, against benches/budget.txt
+#   make planted   bugs planted in the engine, each of which the crash histories must notice
+#   make campaign  a million crash states (STATES=N for another number)
 
 CARGO ?= cargo
 SAMPLE := traces/pgbench-beside-reader.trace.zst
@@ -11,7 +13,9 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench tools
+.PHONY: run test lint bench planted campaign tools
+
+STATES ?= 1000000
 
 run: tools
 	$(CARGO) build --release --locked --package manylogs-cli
@@ -22,6 +26,14 @@ run: tools
 
 test: tools
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(MAKE) planted
+
+planted: tools
+	$(CARGO) test --locked --package manylogs --features plant --test crash planted -- --nocapture
+
+campaign: tools
+	MANYLOGS_STATES=$(STATES) $(CARGO) test --release --locked --package manylogs --test crash \
+		nothing_acknowledged -- --nocapture
 
 lint: tools
 	$(CARGO) fmt --all --check

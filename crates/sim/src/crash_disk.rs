@@ -9,6 +9,9 @@ use manylogs_block::{
     Request, Rng, Sector, Sectors, completion,
 };
 
+/// How much longer than others some reads take.
+const SLOW_READ: u64 = 20;
+
 /// How a [`CrashDisk`] behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashDiskConfig {
@@ -169,9 +172,17 @@ impl CrashDisk {
     }
 
     fn later(&self, finish: impl FnOnce(&Self) -> IoResult + 'static) -> Completion {
+        self.after(self.latency(), finish)
+    }
+
+    fn after(
+        &self,
+        latency: Nanos,
+        finish: impl FnOnce(&Self) -> IoResult + 'static,
+    ) -> Completion {
         let (completer, completion) = completion();
         self.0.state.borrow_mut().events += 1;
-        let (disk, sleep) = (self.clone(), self.0.runtime.sleep(self.latency()));
+        let (disk, sleep) = (self.clone(), self.0.runtime.sleep(latency));
         self.0.runtime.spawn(async move {
             sleep.await;
             let result = finish(&disk);
@@ -200,7 +211,10 @@ impl BlockDevice for CrashDisk {
         }
         match request {
             Request::Read { extent } => {
-                self.later(move |disk| Ok(disk.0.state.borrow().image.read(extent)))
+                // Now and then a read takes long: what it points to must stay until it ends.
+                let slow = if self.0.state.borrow_mut().rng.one_in(4) { SLOW_READ } else { 1 };
+                let latency = Nanos(self.latency().0 * slow);
+                self.after(latency, move |disk| Ok(disk.0.state.borrow().image.read(extent)))
             }
             Request::Write { extent, payload, fua, .. } => self.write(extent, payload, fua),
             Request::WriteZeroes { extent, fua } => {
