@@ -4,6 +4,7 @@
 //! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
 //! `docs/format.md`.
 
+mod extents;
 mod log;
 mod map;
 mod record;
@@ -11,6 +12,7 @@ mod scan;
 mod sequence;
 mod units;
 
+pub use extents::ExtentList;
 pub use log::{AppendSlot, Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use record::{

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use manylogs_block::{Extent, Lba, Payload, Sectors};
 
 use crate::{
-    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, Record, RecordHeader, RecordSequence,
-    Unit, UnitTable, VolumeId, units_of,
+    DataSequence, Entry, EntryKind, Epoch, ExtentList, LogId, LogOffset, Record, RecordHeader,
+    RecordSequence, Unit, UnitTable, VolumeId, units_of,
 };
 
 /// A supersede entry that the log holds and recovery may still need.
@@ -26,7 +26,7 @@ pub struct LogContent {
     /// Supersedes that recovery may still need.
     pub supersedes: Vec<Supersede>,
     /// Home addresses of everything appended.
-    pub extents: Vec<Extent>,
+    pub extents: ExtentList,
 }
 
 /// A record with its place in the log, ready to be written.
@@ -63,7 +63,7 @@ pub struct Log {
     units: UnitTable,
     supersedes: Vec<Supersede>,
     /// Home addresses of everything appended in this epoch, to find what is still live.
-    extents: Vec<Extent>,
+    extents: ExtentList,
     in_flight: VecDeque<InFlight>,
     retired: bool,
 }
@@ -82,7 +82,7 @@ impl Log {
             pins: 0,
             units: UnitTable::default(),
             supersedes: Vec::new(),
-            extents: Vec::new(),
+            extents: ExtentList::default(),
             in_flight: VecDeque::new(),
             retired: false,
         }
@@ -299,8 +299,9 @@ impl Log {
         assert!(self.may_reset(), "reset of a log that is still needed");
         self.tail = Sectors(0);
         self.last_checksum = 0;
-        self.units.clear();
-        self.extents.clear();
+        // Dropped, not cleared: a volume has more logs than are in use at a time.
+        self.units = UnitTable::default();
+        self.extents = ExtentList::default();
     }
 
     /// Keeps the log from being reset while a read points into it.
@@ -315,7 +316,7 @@ impl Log {
 
     /// Home addresses of everything appended in this epoch, live or not, in order.
     #[must_use]
-    pub fn extents(&self) -> &[Extent] {
+    pub const fn extents(&self) -> &ExtentList {
         &self.extents
     }
 

@@ -49,11 +49,6 @@ impl UnitTable {
         self.units.push((unit.offset.0 << LEN_BITS | len, unit.checksum));
     }
 
-    /// Forgets every unit: the log begins a new epoch.
-    pub fn clear(&mut self) {
-        self.units.clear();
-    }
-
     /// The units that hold any of the `len` sectors from `offset`.
     pub fn covering(&self, offset: LogOffset, len: Sectors) -> impl Iterator<Item = Unit> {
         let first = self.units.partition_point(|(packed, _)| packed >> LEN_BITS <= offset.0);

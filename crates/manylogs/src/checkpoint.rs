@@ -8,8 +8,9 @@ use manylogs_logstore::{DataSequence, EntryKind, LogId, MapValue, Mapped};
 
 use crate::error::VolumeError;
 use crate::home_lock::{HomeGuard, Writer};
+use crate::place::Place;
 use crate::plant::{self, Bug};
-use crate::state::{Inner, Place, State};
+use crate::state::{Inner, State};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;

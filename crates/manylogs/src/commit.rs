@@ -44,7 +44,7 @@ impl Inner {
         let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
         let slots = self.gather(&mut state, log);
         let (sequence, slot) = self.append(&mut state, log, slots);
-        state.hot.insert(log);
+        self.note_full(&mut state, log);
         state.last_append = self.runtime.now();
         drop(state);
         self.submit_record(log, sequence, slot);
@@ -61,6 +61,15 @@ impl Inner {
         state.read_only.is_none()
             && self.may_append(state)
             && (state.pending_waiters > 0 || forced || aged || large)
+    }
+
+    /// A log above the swap threshold, or logs above the watermark, are work for idle time.
+    fn note_full(&self, state: &mut State, id: LogId) {
+        let Some(log) = state.logs.get(id) else { return };
+        let full = log.used().0 as f64 > self.config.swap * log.region().len.0 as f64;
+        if (full && state.hot.insert(id)) || state.logs.occupancy() >= self.config.watermark {
+            self.wanted.notify();
+        }
     }
 
     /// Holding a record back is worth it while the drive is about to finish another. When it is

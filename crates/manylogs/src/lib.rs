@@ -15,6 +15,7 @@ mod layout;
 mod logs;
 mod maintenance;
 mod open;
+mod place;
 pub mod plant;
 mod policy;
 mod read;

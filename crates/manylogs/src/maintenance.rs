@@ -10,6 +10,8 @@ use crate::config::CheckpointPolicy;
 use crate::state::Inner;
 
 const DAY_S: u64 = 86_400;
+/// Nothing is looked at more often.
+const LOOK_LEAST: Nanos = Nanos::from_millis(10);
 
 /// A lock for tasks: one at a time, in the order in which they asked. A task that asked must see it
 /// through.
@@ -70,17 +72,16 @@ impl Inner {
                 continue;
             }
             self.snapshot_if_due(&mut agenda).await;
-            if self.has_work_ahead() {
-                self.nap(wanted).await;
-            } else {
-                wanted.await;
+            match self.next_look(&agenda) {
+                Some(span) => self.nap(wanted, span).await,
+                None => wanted.await,
             }
         }
     }
 
     /// Waits until somebody needs something, or for a while.
-    async fn nap(&self, mut wanted: manylogs_block::Wait) {
-        let mut sleep = self.runtime.sleep(Nanos(self.config.idle.0.max(10_000_000)));
+    async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
+        let mut sleep = self.runtime.sleep(span);
         std::future::poll_fn(|cx| {
             let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
             let slept = std::pin::Pin::new(&mut sleep).poll(cx).is_ready();
@@ -89,9 +90,25 @@ impl Inner {
         .await;
     }
 
-    fn has_work_ahead(&self) -> bool {
+    /// When to look again whether there is something to do, if nobody calls before.
+    fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
+        let now = self.runtime.now();
         let state = self.state.borrow();
-        !state.map.is_empty() || !state.pending.is_empty() || state.starved > 0
+        let waits_for_idle = !state.hot.is_empty()
+            || state.starved > 0
+            || (self.config.checkpoint == CheckpointPolicy::Idle && !state.map.is_empty());
+        if waits_for_idle {
+            return Some(Nanos(self.config.idle.0.max(LOOK_LEAST.0)));
+        }
+        let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
+        let snapshot = (self.config.snapshot.0 > 0)
+            .then(|| until(agenda.last_snapshot + self.config.snapshot));
+        let checkpoint = match self.config.checkpoint {
+            CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
+            CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
+            CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
+        };
+        snapshot.into_iter().chain(checkpoint).min()
     }
 
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {

@@ -13,10 +13,11 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::layout::{Layout, superblock_places};
 use crate::logs::Logs;
+use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::root::{Root, Touched, write_root};
 use crate::snapshot::{self, Snapshot};
-use crate::state::{Place, State};
+use crate::state::State;
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 

@@ -7,8 +7,9 @@ use manylogs_block::{
 };
 use manylogs_logstore::LogId;
 
+use crate::place::Place;
 use crate::plant::{self, Bug};
-use crate::state::{Inner, Place, State};
+use crate::state::{Inner, State};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
 /// between them costs less than a command of its own.

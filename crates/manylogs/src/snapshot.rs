@@ -7,13 +7,15 @@ use manylogs_block::{
     BlockDevice, Extent, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
 };
 use manylogs_logstore::{
-    DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit, UnitTable,
+    DataSequence, Epoch, ExtentList, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit,
+    UnitTable,
 };
 
 use crate::layout::Layout;
+use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::root::{SnapshotRef, Touched};
-use crate::state::{Inner, Place, State};
+use crate::state::{Inner, State};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNAP");
 /// Longest write or read of a snapshot.
@@ -205,8 +207,8 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
         out.put_u64_le(supersede.data_sequence.0);
     }
     out.put_u64_le(log.extents().len() as u64);
-    for extent in log.extents() {
-        put_extent(out, *extent);
+    for extent in log.extents().iter() {
+        put_extent(out, extent);
     }
 }
 
@@ -260,7 +262,7 @@ fn decode_log(input: &mut &[u8]) -> Option<LogState> {
         let data_sequence = DataSequence(input.try_get_u64_le().ok()?);
         supersedes.push(Supersede { extent, data_sequence });
     }
-    let mut extents = Vec::new();
+    let mut extents = ExtentList::default();
     for _ in 0..input.try_get_u64_le().ok()? {
         extents.push(get_extent(input)?);
     }

@@ -9,8 +9,8 @@ use manylogs_block::{
     Time,
 };
 use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
-    RecordSequence, VolumeId,
+    DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Record, RecordSequence,
+    VolumeId,
 };
 use smallvec::SmallVec;
 
@@ -19,37 +19,11 @@ use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
 use crate::logs::Logs;
 use crate::maintenance::Turn;
+use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
 use crate::root::{Root, Touched};
 use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
-
-/// Where the newest version of a block is when it is not at home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In a log.
-    Log { log: LogId, offset: LogOffset },
-    /// In memory, on its way into a record.
-    Buffered { slot: SlotId, skip: u32 },
-    /// Nowhere: it is zeroes, says a record in this log.
-    Zeroes { log: LogId },
-}
-
-impl MapValue for Place {
-    fn advance(self, by: Sectors) -> Self {
-        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        match self {
-            Self::Log { log, offset } => {
-                Self::Log { log, offset: LogOffset(offset.0 + narrow(by.0)) }
-            }
-            // A buffered extent of zeroes may exceed 32 bits; its skip is never used.
-            Self::Buffered { slot, skip } => {
-                Self::Buffered { slot, skip: skip.saturating_add(narrow(by.0)) }
-            }
-            Self::Zeroes { log } => Self::Zeroes { log },
-        }
-    }
-}
 
 /// What every part of the engine shares.
 pub(crate) struct Inner {
@@ -131,8 +105,8 @@ pub(crate) struct State {
     pub(crate) unopened: Option<LogId>,
     /// Requests that wait for room in the logs.
     pub(crate) starved: usize,
-    /// Logs that clients' records went to since they were last moved: a full one of these is worth
-    /// swapping, one that is full of moved content is not.
+    /// Logs that clients' records have filled above the swap threshold. One that is full of moved
+    /// content is not among them: to move that again would gain nothing.
     pub(crate) hot: BTreeSet<LogId>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     pub(crate) reset_candidates: Vec<LogId>,
@@ -147,29 +121,6 @@ pub(crate) struct InFlightRecord {
     pub(crate) slots: Vec<SlotId>,
     /// Where the payload of each data entry begins.
     pub(crate) offsets: Vec<LogOffset>,
-}
-
-/// A version that a new one displaced: what must not be forgotten before the new one is durable.
-#[derive(Debug, Default)]
-pub(crate) struct Displaced {
-    pub(crate) logged: SmallVec<[(LogId, u64); 2]>,
-    pub(crate) buffered: SmallVec<[(SlotId, u64); 2]>,
-}
-
-impl Displaced {
-    pub(crate) fn add(&mut self, part: Extent, old: Mapped<Place>) {
-        match old.value {
-            Place::Log { log, .. } | Place::Zeroes { log } => match self.logged.last_mut() {
-                Some((last, sectors)) if *last == log => *sectors += part.len.0,
-                _ => self.logged.push((log, part.len.0)),
-            },
-            Place::Buffered { slot, .. } => self.buffered.push((slot, part.len.0)),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.logged.is_empty() && self.buffered.is_empty()
-    }
 }
 
 impl State {
@@ -343,6 +294,7 @@ impl State {
             .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 2);
         if worth {
             self.logs.with(id, manylogs_logstore::Log::reset);
+            self.hot.remove(&id);
             self.counters.log_resets += 1;
         }
     }

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, Supersede};
 
+use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
-use crate::state::{Inner, Place, State};
+use crate::state::{Inner, State};
 
 /// Sectors that one read of the source takes.
 const CHUNK: u64 = 2048;
@@ -46,14 +47,11 @@ impl Inner {
         if state.read_only.is_some() {
             return None;
         }
-        let is_full = |log: &&manylogs_logstore::Log| {
-            log.used().0 as f64 > self.config.swap * log.region().len.0 as f64
-                && !log.is_busy()
-                && !log.is_retired()
-                && state.is_ready(log.id())
+        let can_move = |log: &&manylogs_logstore::Log| {
+            !log.is_busy() && !log.is_retired() && state.is_ready(log.id())
         };
         let hot = state.hot.iter().filter_map(|id| state.logs.get(*id));
-        let from = hot.filter(is_full).max_by_key(|log| log.used())?;
+        let from = hot.filter(can_move).max_by_key(|log| log.used())?;
         let to = state
             .logs
             .farthest_empty(from.region().start, |log| log != from.id() && state.is_ready(log))?;
@@ -93,8 +91,8 @@ impl Inner {
         let state = self.state.borrow();
         let Some(source) = state.logs.get(log) else { return Vec::new() };
         let mut live: Vec<Live> = Vec::new();
-        for extent in source.extents() {
-            for (extent, mapped) in state.map.lookup(*extent) {
+        for extent in source.extents().iter() {
+            for (extent, mapped) in state.map.lookup(extent) {
                 let Some(mapped) = mapped else { continue };
                 match mapped.value {
                     Place::Log { log: at, .. } | Place::Zeroes { log: at } if at == log => {

@@ -13,8 +13,9 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
+use crate::place::Place;
 use crate::plant::{self, Bug};
-use crate::state::{Inner, Place, State};
+use crate::state::{Inner, State};
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]

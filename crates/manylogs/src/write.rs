@@ -8,9 +8,10 @@ use manylogs_block::{
 use manylogs_logstore::{DataSequence, Entry, EntryKind, Mapped};
 
 use crate::home_lock::{HomeGuard, Writer};
+use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
-use crate::state::{Displaced, Inner, Place, State};
+use crate::state::{Inner, State};
 
 impl Inner {
     /// Entry point of client writes.
@@ -204,6 +205,10 @@ impl Inner {
         let mut displaced = Displaced::default();
         let mapped =
             Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
+        if state.map.is_empty() {
+            // Idle time has something to do again.
+            self.wanted.notify();
+        }
         state.map.insert(extent, mapped, |part, old| displaced.add(part, old));
         state.book_displaced(id, displaced);
         state.make_pending(id);
