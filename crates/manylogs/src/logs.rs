@@ -138,20 +138,15 @@ impl Logs {
     }
 
     /// An empty log as far from `head` as there is: where full hot logs are moved to.
-    pub(crate) fn farthest_empty(&self, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
+    pub(crate) fn farthest_empty(&self, head: Lba, except: LogId) -> Option<LogId> {
         let empty = |id: &u32| {
-            ready(LogId(*id))
-                && self.logs[*id as usize]
-                    .as_ref()
-                    .is_none_or(|log| log.used().0 == 0 && !log.is_busy())
+            let log = self.logs[*id as usize].as_ref();
+            *id != except.0 && log.is_none_or(|log| log.used().0 == 0 && !log.is_busy())
         };
         let first = self.open.iter().copied().find(empty);
         let last = self.open.iter().rev().copied().find(empty);
-        first
-            .into_iter()
-            .chain(last)
-            .max_by_key(|id| self.regions[*id as usize].start.distance(head))
-            .map(LogId)
+        let distance = |id: &u32| self.regions[*id as usize].start.distance(head);
+        first.into_iter().chain(last).max_by_key(distance).map(LogId)
     }
 }
 

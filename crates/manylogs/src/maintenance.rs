@@ -10,6 +10,8 @@ use crate::config::CheckpointPolicy;
 use crate::state::Inner;
 
 const DAY_S: u64 = 86_400;
+/// A swap that found no place, or was interrupted, is tried again after this.
+const SWAP_RETRY: Nanos = Nanos::from_millis(500);
 /// Nothing is looked at more often.
 const LOOK_LEAST: Nanos = Nanos::from_millis(10);
 
@@ -52,13 +54,15 @@ impl Drop for TurnGuard {
 struct Agenda {
     last_checkpoint: Time,
     last_snapshot: Time,
+    /// Whether the last attempt to swap came to something.
+    swap_again: bool,
 }
 
 impl Inner {
     /// Checkpoints, swaps and takes snapshots for as long as the volume is open.
     pub(crate) async fn run_maintenance(self: Rc<Self>) {
         let now = self.runtime.now();
-        let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now };
+        let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now, swap_again: true };
         loop {
             let wanted = self.wanted.wait();
             if self.state.borrow().closing {
@@ -68,8 +72,11 @@ impl Inner {
                 // An error is in the volume's state; the next round tries again.
                 let _ = self.checkpoint(pace).await;
                 agenda.last_checkpoint = self.runtime.now();
-            } else if self.is_idle() && self.swap_one().await {
-                continue;
+            } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
+                agenda.swap_again = self.swap_one().await;
+                if agenda.swap_again {
+                    continue;
+                }
             }
             self.snapshot_if_due(&mut agenda).await;
             match self.next_look(&agenda) {
@@ -94,7 +101,7 @@ impl Inner {
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.runtime.now();
         let state = self.state.borrow();
-        let waits_for_idle = !state.hot.is_empty()
+        let waits_for_idle = (!state.hot.is_empty() && agenda.swap_again)
             || state.starved > 0
             || (self.config.checkpoint == CheckpointPolicy::Idle && !state.map.is_empty());
         if waits_for_idle {
@@ -108,7 +115,8 @@ impl Inner {
             CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
         };
-        snapshot.into_iter().chain(checkpoint).min()
+        let swap = (!state.hot.is_empty()).then_some(SWAP_RETRY);
+        snapshot.into_iter().chain(checkpoint).chain(swap).min()
     }
 
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {

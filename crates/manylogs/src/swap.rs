@@ -43,21 +43,24 @@ impl Inner {
     }
 
     fn choose_swap(&self) -> Option<(LogId, LogId)> {
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
         if state.read_only.is_some() {
             return None;
         }
-        let can_move = |log: &&manylogs_logstore::Log| {
-            !log.is_busy() && !log.is_retired() && state.is_ready(log.id())
-        };
+        let can_move = |log: &&manylogs_logstore::Log| !log.is_busy() && !log.is_retired();
         let hot = state.hot.iter().filter_map(|id| state.logs.get(*id));
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
-        let to = state
-            .logs
-            .farthest_empty(from.region().start, |log| log != from.id() && state.is_ready(log))?;
+        let (from, start, used) = (from.id(), from.region().start, from.used().0);
+        let to = state.logs.farthest_empty(start, from)?;
+        if !state.is_ready(to) {
+            // It is opened first, and found again in the next idle moment.
+            state.unopened = Some(to);
+            self.log_wanted.notify();
+            return None;
+        }
         // While it moves, everything is there twice.
-        let enough = state.reserved + 2 * from.used().0 <= state.logs.room();
-        enough.then_some((from.id(), to))
+        let enough = state.reserved + 2 * used <= state.logs.room();
+        enough.then_some((from, to))
     }
 
     /// Copies what recovery needs of `from` and points the table at the copies. Stops, without
