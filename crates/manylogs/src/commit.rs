@@ -97,7 +97,22 @@ impl Inner {
         }
     }
 
+    /// While a record is on its way, the next goes behind it: the drive writes both in one pass,
+    /// wherever its queue takes the head in between.
+    fn log_in_use(state: &State) -> Option<LogId> {
+        let (_, record) = state.records.last_key_value()?;
+        let first = state.slots.get(*state.pending.front()?);
+        let log = state.logs.get(record.log)?;
+        (state.logs.is_open(record.log)
+            && log.accepts(first.reserved)
+            && state.is_ready(record.log))
+        .then_some(record.log)
+    }
+
     fn choose_log(&self, state: &mut State) -> Option<LogId> {
+        if let Some(log) = Self::log_in_use(state) {
+            return Some(log);
+        }
         let nearest = state.logs.nearest(state.head, |_| true);
         let ready = match nearest {
             Some(log) if state.is_ready(log) => nearest,

@@ -77,7 +77,8 @@ impl Default for EngineConfig {
             placement: LogPlacement::EveryGroup(Sectors(100 * MIB)),
             swap: 0.8,
             checkpoint: CheckpointPolicy::OffHours { from_s: 22 * 3600, until_s: 6 * 3600 },
-            idle: Nanos::from_millis(50),
+            // About as long as it takes to move a log: see docs/results.md.
+            idle: Nanos::from_millis(300),
             watermark: 0.9,
             checkpoint_rate: 0,
             appends: 2,

@@ -119,6 +119,11 @@ impl Logs {
         self.used as f64 / total as f64
     }
 
+    /// Whether it takes any entry: it has room and is not set aside.
+    pub(crate) fn is_open(&self, id: LogId) -> bool {
+        self.open.contains(&id.0)
+    }
+
     /// The log nearest to `head` with room, for which `ready` holds (near-head log, section III-D).
     pub(crate) fn nearest(&self, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
         let split = self.regions.partition_point(|region| region.start <= head);
