@@ -30,8 +30,43 @@ impl Rng {
         n > 0 && self.below(n) == 0
     }
 
+    /// A number in `0..1`.
+    pub fn unit(&mut self) -> f64 {
+        // 53 bits fill a double exactly.
+        (self.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0
+    }
+
+    /// A number with mean 0 and variance 1, bell-shaped, within +-3.5 (a sum of four uniforms,
+    /// which is near enough to a normal for jitter and bounded, as mechanics are).
+    pub fn bell(&mut self) -> f64 {
+        let bits = self.next_u64();
+        let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
+        (sum as f64 / 65_535.0 - 2.0) * 1.732_050_807_568_877_2
+    }
+
     /// A generator for a part of the run, independent of how much this one is used later.
     pub const fn split(&mut self) -> Self {
         Self(self.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bell_has_mean_zero_and_variance_one() {
+        let mut rng = Rng::new(7);
+        let values: Vec<f64> = (0..100_000).map(|_| rng.bell()).collect();
+        let mean = values.iter().sum::<f64>() / 1e5;
+        let variance = values.iter().map(|v| v * v).sum::<f64>() / 1e5;
+        assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.01, "{mean} {variance}");
+    }
+
+    #[test]
+    fn the_seed_alone_decides() {
+        let draw = |seed| (0..5).map(|_| Rng::new(seed).next_u64()).collect::<Vec<_>>();
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
     }
 }

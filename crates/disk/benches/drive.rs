@@ -6,8 +6,8 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use manylogs_block::Rng;
 use manylogs_block::{Extent, Time};
-use manylogs_disk::rng::Rng;
 use manylogs_disk::{Command, Drive, Event, Kind, Options, Profile, profile};
 
 const REQUESTS: u64 = 1_000_000;

@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_hundred_thousand_requests_come_out_once_each() {
         let mut elevator = Elevator::new(ElevatorOptions::default());
-        let mut rng = crate::rng::Rng::new(5);
+        let mut rng = manylogs_block::Rng::new(5);
         for tag in 0..100_000 {
             let write = rng.below(2) == 0;
             elevator.push(Time(tag), tag, write, Extent::new(rng.below(1 << 30), 8));

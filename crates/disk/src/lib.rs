@@ -22,7 +22,6 @@ pub mod mechanics;
 mod planted;
 pub mod profile;
 pub mod queue;
-pub mod rng;
 pub mod seek;
 pub mod turn;
 pub mod validate;

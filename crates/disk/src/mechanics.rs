@@ -6,9 +6,9 @@ use crate::geometry::{Geometry, Location};
 #[cfg(test)]
 use crate::planted::{Bug, is};
 use crate::profile::Profile;
-use crate::rng::Rng;
 use crate::seek::{SeekCurve, corrected_knots, three_point_knots};
 use crate::turn::{REVOLUTION, Spindle, Turn};
+use manylogs_block::Rng;
 
 /// Which random terms take part; all off makes the model a function of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

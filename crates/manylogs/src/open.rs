@@ -99,7 +99,9 @@ impl Volume {
         }
         let logs = new_logs(&layout, config, below.physical_sector);
         let state = State::new(logs, root, 1, runtime.now());
-        Ok(Self::start(runtime, device, volume, layout, config.clone(), state))
+        let created = Self::assemble(runtime, device, volume, layout, config.clone(), state);
+        created.run();
+        Ok(created)
     }
 
     /// Opens a volume, after an orderly close or any crash.

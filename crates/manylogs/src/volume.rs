@@ -63,19 +63,6 @@ impl Volume {
         }))
     }
 
-    pub(crate) fn start(
-        runtime: Handle,
-        device: Rc<dyn BlockDevice>,
-        volume: VolumeId,
-        layout: Layout,
-        config: EngineConfig,
-        state: State,
-    ) -> Self {
-        let opened = Self::assemble(runtime, device, volume, layout, config, state);
-        opened.run();
-        opened
-    }
-
     /// Starts the engine's own tasks.
     pub(crate) fn run(&self) {
         let runtime = &self.0.runtime;

@@ -140,7 +140,7 @@ fn the_same_seed_gives_the_same_events() {
             options.terms = RandomTerms::ON;
             options.seed = seed;
         });
-        let mut rng = crate::rng::Rng::new(9);
+        let mut rng = manylogs_block::Rng::new(9);
         let mut now = Time(0);
         for tag in 0..400 {
             let start = rng.below(1_900_000_000);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::command::{Command, Event, Kind};
 use crate::drive::{Drive, Options};
 use crate::profile::Profile;
-use crate::rng::Rng;
+use manylogs_block::Rng;
 
 /// Sectors of the requests of a sequential read: 256 KiB.
 const SEQUENTIAL_SECTORS: u64 = 512;

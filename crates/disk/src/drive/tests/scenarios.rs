@@ -104,7 +104,7 @@ pub(super) fn shortest_first_starves_nobody() -> Outcome {
         options.read_ahead = false;
         options.age_limit = Nanos::from_millis(100);
     });
-    let mut rng = crate::rng::Rng::new(4);
+    let mut rng = manylogs_block::Rng::new(4);
     let mut now = Time(0);
     drive.submit(now, read(0, 280_000_000, 8)).map_err(|full| full.to_string())?;
     let mut tag = 1;
