@@ -195,8 +195,10 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
     out.put_u64_le(log.epoch().0);
     out.put_u64_le(log.used().0);
     out.put_u32_le(log.last_checksum());
-    out.put_u64_le(log.units().iter().len() as u64);
-    for unit in log.units().iter() {
+    // Of a log that holds nothing live only the end matters.
+    let units = if log.live() > 0 { log.units().iter().len() } else { 0 };
+    out.put_u64_le(units as u64);
+    for unit in log.units().iter().take(units) {
         out.put_u32_le(unit.offset.0);
         out.put_u8(u8::try_from(unit.len.0).unwrap_or(0));
         out.put_u32_le(unit.checksum);
@@ -206,8 +208,9 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
         put_extent(out, supersede.extent);
         out.put_u64_le(supersede.data_sequence.0);
     }
-    out.put_u64_le(log.extents().len() as u64);
-    for extent in log.extents().iter() {
+    let extents = if log.live() > 0 { log.extents().len() } else { 0 };
+    out.put_u64_le(extents as u64);
+    for extent in log.extents().iter().take(extents) {
         put_extent(out, extent);
     }
 }

@@ -291,7 +291,7 @@ impl State {
         let worth = self
             .logs
             .get(id)
-            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 2);
+            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 16);
         if worth {
             self.logs.with(id, manylogs_logstore::Log::reset);
             self.hot.remove(&id);
