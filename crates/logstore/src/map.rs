@@ -1,6 +1,7 @@
 //! Which version of each block is the newest, and where it is.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use manylogs_block::{Extent, Lba, Sectors};
 
@@ -35,13 +36,15 @@ struct Run<V> {
 #[derive(Clone, Debug, Default)]
 pub struct ExtentMap<V> {
     runs: BTreeMap<u64, Run<V>>,
+    /// No run was ever longer: how far before an extent a run that reaches into it may begin.
+    longest: u64,
 }
 
 impl<V: MapValue> ExtentMap<V> {
     /// An empty map.
     #[must_use]
     pub const fn new() -> Self {
-        Self { runs: BTreeMap::new() }
+        Self { runs: BTreeMap::new(), longest: 0 }
     }
 
     /// Number of extents.
@@ -79,7 +82,9 @@ impl<V: MapValue> ExtentMap<V> {
             return;
         }
         // Runs do not overlap, so the last that begins before the end tells whether there is any.
-        match self.runs.range_mut(..extent.end().0).next_back() {
+        self.longest = self.longest.max(extent.len.0);
+        let reach = self.reach(extent);
+        match self.runs.range_mut(reach).next_back() {
             Some((&start, run)) if start + run.len > extent.start.0 => {
                 let same = start == extent.start.0 && run.len == extent.len.0;
                 if same && replaces(&run.mapped) {
@@ -148,7 +153,7 @@ impl<V: MapValue> ExtentMap<V> {
     #[must_use]
     pub fn overlaps(&self, extent: Extent) -> bool {
         // Runs do not overlap, so the last that begins before the end reaches farthest.
-        let last = self.runs.range(..extent.end().0).next_back();
+        let last = self.runs.range(self.reach(extent)).next_back();
         last.is_some_and(|(start, run)| start + run.len > extent.start.0) && !extent.is_empty()
     }
 
@@ -156,7 +161,7 @@ impl<V: MapValue> ExtentMap<V> {
     pub fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Option<Mapped<V>>)> {
         let before = self
             .runs
-            .range(..extent.start.0)
+            .range(self.reach(Extent { start: extent.start, ..Extent::default() }))
             .next_back()
             .filter(|(start, run)| **start + run.len > extent.start.0);
         let mut runs = before.into_iter().chain(self.runs.range(extent.range())).peekable();
@@ -222,8 +227,15 @@ impl<V: MapValue> ExtentMap<V> {
         self.runs.len() * size_of::<(u64, Run<V>)>() * 5 / 4
     }
 
+    /// Where runs that share a sector with `extent` begin. A narrow range is cheaper to find than
+    /// one from the start of the map.
+    const fn reach(&self, extent: Extent) -> Range<u64> {
+        extent.start.0.saturating_sub(self.longest)..extent.end().0
+    }
+
     fn split_at(&mut self, at: Lba) {
-        let Some((&start, run)) = self.runs.range_mut(..at.0).next_back() else { return };
+        let reach = self.reach(Extent { start: at, ..Extent::default() });
+        let Some((&start, run)) = self.runs.range_mut(reach).next_back() else { return };
         let end = start + run.len;
         if end <= at.0 {
             return;

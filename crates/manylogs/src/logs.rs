@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{Log, LogId};
 
+/// Logs to either side that are looked at first.
+const NEIGHBOURS: u32 = 16;
+
 /// Logs by number; one that was never used costs a pointer.
 #[derive(Debug)]
 pub(crate) struct Logs {
@@ -129,8 +132,21 @@ impl Logs {
         let split = self.regions.partition_point(|region| region.start <= head);
         let split = u32::try_from(split).unwrap_or(u32::MAX);
         let ready = |id: &u32| ready(LogId(*id));
-        let below = self.open.range(..split).rev().copied().find(ready);
-        let above = self.open.range(split..).copied().find(ready);
+        // Nearly always one of the neighbours will do, and a narrow range is cheaper to find.
+        let near = split.saturating_sub(NEIGHBOURS)..split.saturating_add(NEIGHBOURS);
+        let below = self
+            .open
+            .range(near.start..split)
+            .rev()
+            .copied()
+            .find(ready)
+            .or_else(|| self.open.range(..near.start).rev().copied().find(ready));
+        let above = self
+            .open
+            .range(split..near.end)
+            .copied()
+            .find(ready)
+            .or_else(|| self.open.range(near.end..).copied().find(ready));
         let distance = |id: u32| {
             let region = self.regions[id as usize];
             let tail = self.logs[id as usize].as_ref().map_or(Sectors(0), |log| log.used());
