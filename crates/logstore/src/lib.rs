@@ -19,6 +19,6 @@ pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
     VolumeId,
 };
-pub use scan::{Scanned, ScannedRecord, scan};
+pub use scan::{Scanned, scan};
 pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
 pub use units::{Unit, UnitTable, units_of};

@@ -9,18 +9,11 @@ use crate::{Entry, LogId, LogOffset, Record, RecordError, VolumeId, units_of};
 /// What one scan reads at a time.
 const WINDOW: Sectors = Sectors(2048);
 
-/// A record that is whole and in its place.
-#[derive(Clone, Debug)]
-pub struct ScannedRecord {
-    /// The record.
-    pub record: Record,
-}
-
 /// The records of one log from its start to the first place where none follows.
 #[derive(Clone, Debug)]
 pub struct Scanned {
     /// Whole records in order.
-    pub records: Vec<ScannedRecord>,
+    pub records: Vec<Record>,
     /// Why the scan ended; `None` when the log is full.
     pub end: Option<RecordError>,
 }
@@ -40,18 +33,17 @@ pub async fn scan(
     region: Extent,
 ) -> Result<Scanned, IoError> {
     let mut window = Window { device, region, start: 0, content: Payload::default() };
-    let mut records: Vec<ScannedRecord> = Vec::new();
+    let mut records: Vec<Record> = Vec::new();
     let mut offset = 0;
     while offset < region.len.0 {
         let found = next_record(&mut window, offset).await?;
         let proved = found.and_then(|record| {
-            let last = records.last().map(|scanned| &scanned.record);
-            prove_place(&record, volume, log, offset, last).map(|()| record)
+            prove_place(&record, volume, log, offset, records.last()).map(|()| record)
         });
         match proved {
             Ok(record) => {
                 offset += record.record_sectors.0;
-                records.push(ScannedRecord { record });
+                records.push(record);
             }
             Err(end) => return Ok(Scanned { records, end: Some(end) }),
         }

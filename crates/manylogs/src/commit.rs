@@ -147,8 +147,7 @@ impl Inner {
             }
             size = next;
             state.pending.pop_front();
-            let slot = state.slots.get_mut(id);
-            slot.pending = false;
+            let slot = state.slots.get(id);
             // The record takes the room that was set aside.
             state.reserved -= slot.reserved.0;
             state.pending_waiters -= usize::from(slot.waiter.is_some());
@@ -233,14 +232,12 @@ impl Inner {
         for sequence in void.into_iter().rev() {
             let Some(record) = state.records.remove(&sequence) else { continue };
             for id in record.slots.into_iter().rev() {
-                let slot = state.slots.get_mut(id);
-                slot.pending = true;
+                let slot = state.slots.get(id);
                 state.reserved += slot.reserved.0;
                 state.pending_waiters += usize::from(slot.waiter.is_some());
                 state.pending.push_front(id);
-                let ticket = state.slots.get(id).ticket;
                 // Whether or not somebody waits, this was due once.
-                state.force = state.force.max(Some(ticket));
+                state.force = state.force.max(Some(slot.ticket));
             }
         }
     }

@@ -247,7 +247,7 @@ async fn scan_logs(
 /// Every record carries the floor that was durable when it was written.
 fn highest_floor(root: &Root, scans: &[(LogId, Scanned)]) -> DataSequence {
     let records = scans.iter().flat_map(|(_, scan)| &scan.records);
-    records.map(|scanned| scanned.record.header.floor).fold(root.floor, DataSequence::max)
+    records.map(|record| record.header.floor).fold(root.floor, DataSequence::max)
 }
 
 fn rebuild(state: &mut State, snapshot: Snapshot, scans: &[(LogId, Scanned)], layout: &Layout) {
@@ -273,8 +273,8 @@ fn rebuild(state: &mut State, snapshot: Snapshot, scans: &[(LogId, Scanned)], la
         }
     }
     for (id, scan) in scans {
-        for scanned in &scan.records {
-            take_record(state, &mut versions, *id, &scanned.record);
+        for record in &scan.records {
+            take_record(state, &mut versions, *id, record);
         }
     }
     fill_table(state, &versions);

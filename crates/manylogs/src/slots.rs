@@ -27,8 +27,6 @@ pub(crate) struct Slot {
     pub(crate) displaced: SmallVec<[(LogId, u64); 2]>,
     /// Newer versions that displaced parts of this one before it was durable, and how much.
     pub(crate) heirs: SmallVec<[(SlotId, Ticket, u64); 1]>,
-    /// Whether it still waits for a record.
-    pub(crate) pending: bool,
     /// What the slot moves, when it moves a version rather than bringing one.
     pub(crate) origin: Origin,
 }

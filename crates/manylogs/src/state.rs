@@ -170,15 +170,13 @@ impl State {
             reserved,
             displaced: SmallVec::new(),
             heirs: SmallVec::new(),
-            pending: false,
             origin,
         })
     }
 
     /// Lets a slot wait for a record.
     pub(crate) fn make_pending(&mut self, id: SlotId) {
-        let slot = self.slots.get_mut(id);
-        slot.pending = true;
+        let slot = self.slots.get(id);
         self.pending_waiters += usize::from(slot.waiter.is_some());
         self.pending.push_back(id);
     }
