@@ -66,6 +66,8 @@ pub struct Log {
     extents: ExtentList,
     in_flight: VecDeque<InFlight>,
     retired: bool,
+    /// Whether an earlier epoch may still be on the disk.
+    was_reset: bool,
 }
 
 impl Log {
@@ -85,6 +87,7 @@ impl Log {
             extents: ExtentList::default(),
             in_flight: VecDeque::new(),
             retired: false,
+            was_reset: false,
         }
     }
 
@@ -148,6 +151,12 @@ impl Log {
     #[must_use]
     pub const fn is_retired(&self) -> bool {
         self.retired
+    }
+
+    /// Whether it began a new epoch since it was opened.
+    #[must_use]
+    pub const fn was_reset(&self) -> bool {
+        self.was_reset
     }
 
     /// Takes the log out of use: nothing is appended any more, what it holds is still read.
@@ -298,6 +307,7 @@ impl Log {
     pub fn reset(&mut self) {
         assert!(self.may_reset(), "reset of a log that is still needed");
         self.tail = Sectors(0);
+        self.was_reset = true;
         self.last_checksum = 0;
         // Dropped, not cleared: a volume has more logs than are in use at a time.
         self.units = UnitTable::default();

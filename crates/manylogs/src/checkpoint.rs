@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Lba, Nanos, Payload, Request, Sectors};
+use manylogs_block::{Extent, IoError, Lba, Nanos, Payload, Sectors};
 use manylogs_logstore::{DataSequence, EntryKind, LogId, MapValue, Mapped};
 
 use crate::error::VolumeError;
 use crate::home_lock::{HomeGuard, Writer};
+use crate::phase::Phase;
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::state::{Inner, State};
@@ -89,7 +90,7 @@ impl Inner {
         };
         // From here on no version below the floor is on its way into a record.
         if !plant::is(Bug::NoBarrierBeforePass) {
-            self.make_durable().await?;
+            self.make_durable(Phase::Checkpoint).await?;
         }
         let mut cursor = Lba(0);
         while let Some(extents) = self.next_batch(&mut cursor, floor) {
@@ -102,12 +103,12 @@ impl Inner {
         // overwrote them must be durable before they may die, and so must the copies.
         self.state.borrow_mut().dirty_home |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
-            self.make_durable().await?;
+            self.make_durable(Phase::Checkpoint).await?;
         }
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        self.update_root(|root| root.floor = floor).await?;
+        self.update_root(Phase::Checkpoint, |root| root.floor = floor).await?;
         self.forget_below(floor);
         report.duration = self.runtime.now().since(started);
         Ok(report)
@@ -137,13 +138,13 @@ impl Inner {
 
     async fn keep_pace(&self, pace: Pace) {
         while pace == Pace::Gentle && !self.is_idle() && self.state.borrow().starved == 0 {
-            self.runtime.sleep(self.config.idle).await;
+            self.runtime.sleep(self.config().idle).await;
         }
     }
 
     async fn limit_rate(&self, pace: Pace, moved: Sectors) {
-        if pace != Pace::Urgent && self.config.checkpoint_rate > 0 {
-            let seconds = moved.bytes() as f64 / self.config.checkpoint_rate as f64;
+        if pace != Pace::Urgent && self.config().checkpoint_rate > 0 {
+            let seconds = moved.bytes() as f64 / self.config().checkpoint_rate as f64;
             self.runtime.sleep(Nanos::from_secs_f64(seconds)).await;
         }
     }
@@ -171,7 +172,7 @@ impl Inner {
         for (group, content) in groups.iter().zip(contents) {
             report.home_writes += 1;
             report.home_write_sectors += group.extent.len;
-            writes.extend(self.submit_home(group.extent, &content, false));
+            writes.extend(self.submit_home(Phase::Checkpoint, group.extent, &content, false));
         }
         for write in writes {
             write.await?;
@@ -285,7 +286,7 @@ impl Inner {
         let mut content = Payload::default();
         if covered < group.extent.len.0 {
             for home in self.layout.home(group.extent) {
-                content.append(self.device.submit(Request::Read { extent: home }).await?);
+                content.append(self.device.read(home).await?);
             }
         }
         Ok(content)

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use manylogs_block::{Hint, Nanos, Payload, Request, Sectors};
 use manylogs_logstore::{AppendSlot, EntryKind, LogId, MAX_ENTRIES, Record, RecordSequence};
 
+use crate::phase::Phase;
 use crate::plant::{self, Bug};
-use crate::slots::SlotId;
+use crate::slots::{Origin, SlotId};
 use crate::state::{InFlightRecord, Inner, State};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
@@ -56,8 +57,8 @@ impl Inner {
         let forced = state.force.is_some_and(|force| state.slots.get(first).ticket <= force);
         let aged = state
             .volatile_since
-            .is_some_and(|since| self.runtime.now().since(since) >= self.config.buffer_age);
-        let large = state.volatile >= self.config.buffer.0 / 2;
+            .is_some_and(|since| self.runtime.now().since(since) >= self.config().buffer_age);
+        let large = state.volatile >= self.config().buffer.0 / 2;
         state.read_only.is_none()
             && self.may_append(state)
             && (state.pending_waiters > 0 || forced || aged || large)
@@ -66,8 +67,8 @@ impl Inner {
     /// A log above the swap threshold, or logs above the watermark, are work for idle time.
     fn note_full(&self, state: &mut State, id: LogId) {
         let Some(log) = state.logs.get(id) else { return };
-        let full = log.used().0 as f64 > self.config.swap * log.region().len.0 as f64;
-        if (full && state.hot.insert(id)) || state.logs.occupancy() >= self.config.watermark {
+        let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64;
+        if (full && state.hot.insert(id)) || state.logs.occupancy() >= self.config().watermark {
             self.wanted.notify();
         }
     }
@@ -77,7 +78,7 @@ impl Inner {
     /// the queue each is only one request among many.
     fn may_append(&self, state: &State) -> bool {
         let in_flight = state.records.len();
-        in_flight < self.config.appends
+        in_flight < self.config().appends
             || (in_flight < IN_FLIGHT_MAX && self.runtime.now().since(state.last_append) >= STAGGER)
     }
 
@@ -113,10 +114,11 @@ impl Inner {
         if let Some(log) = Self::log_in_use(state) {
             return Some(log);
         }
-        let nearest = state.logs.nearest(state.head, |_| true);
+        let needed = state.slots.get(*state.pending.front()?).reserved;
+        let nearest = state.logs.nearest_for(state.head, needed, |_| true);
         let ready = match nearest {
             Some(log) if state.is_ready(log) => nearest,
-            _ => state.logs.nearest(state.head, |log| state.is_ready(log)),
+            _ => state.logs.nearest_for(state.head, needed, |log| state.is_ready(log)),
         };
         if nearest.is_none() {
             // Room is reserved before an entry is queued, so only failed logs lead here.
@@ -140,7 +142,7 @@ impl Inner {
             let slot = state.slots.get(id);
             let next = size.with(slot.entry.payload_sectors());
             let fits = next.record_len(self.below.physical_sector) <= free
-                && next.payload <= self.config.record.0
+                && next.payload <= self.config().record.0
                 && slots.len() < MAX_ENTRIES;
             if !fits && !slots.is_empty() {
                 break;
@@ -196,12 +198,14 @@ impl Inner {
         sequence: RecordSequence,
         slot: AppendSlot,
     ) {
-        let written = self.device.submit(Request::Write {
+        let phase = self.phase_of(&self.state.borrow(), log, sequence, &slot);
+        let write = Request::Write {
             extent: slot.target,
             payload: slot.payload,
             fua: true,
             hint: Hint::None,
-        });
+        };
+        let written = self.device.submit(phase, write);
         let inner = Rc::clone(self);
         self.runtime.spawn(async move {
             match written.await {
@@ -210,6 +214,31 @@ impl Inner {
             }
             inner.notify_progress();
         });
+    }
+
+    fn phase_of(
+        &self,
+        state: &State,
+        log: LogId,
+        sequence: RecordSequence,
+        slot: &AppendSlot,
+    ) -> Phase {
+        let has = |kind| slot.record.entries.iter().any(|entry| entry.kind == kind);
+        let moved = state.records.get(&sequence).is_some_and(|record| {
+            record.slots.iter().any(|id| state.slots.get(*id).origin != Origin::Client)
+        });
+        let begins = slot.target.start == self.layout.regions()[log.0 as usize].start;
+        if begins && state.logs.get(log).is_some_and(|log| log.was_reset()) {
+            Phase::Reset
+        } else if moved {
+            Phase::Swap
+        } else if has(EntryKind::Supersede) {
+            Phase::Supersede
+        } else if has(EntryKind::Zeroes) {
+            Phase::Discard
+        } else {
+            Phase::Append
+        }
     }
 
     fn record_written(&self, log: LogId, sequence: RecordSequence) {

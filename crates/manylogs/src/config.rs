@@ -37,7 +37,7 @@ pub enum LogPlacement {
 
 /// How an engine behaves. `log` and `placement` are fixed at format; the rest can change at every
 /// opening.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
     /// Writes up to this long are logged (`LoggedWriteSize`).
     pub threshold: Sectors,

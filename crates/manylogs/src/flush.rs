@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
+use crate::phase::Phase;
 use crate::plant::{self, Bug};
 use crate::slots::Ticket;
 use crate::state::{Inner, State};
@@ -29,7 +30,7 @@ impl Inner {
                 asked.await;
                 continue;
             }
-            let result = self.make_durable().await;
+            let result = self.make_durable(Phase::Bypass).await;
             for completer in waiting {
                 completer.complete(result.clone().map(|()| Payload::default()));
             }
@@ -38,7 +39,7 @@ impl Inner {
 
     /// Makes durable what was acknowledged when this was called: buffered writes by a record, home
     /// writes by a flush of the device, and then the supersedes of those home writes.
-    pub(crate) async fn make_durable(&self) -> Result<(), IoError> {
+    pub(crate) async fn make_durable(&self, phase: Phase) -> Result<(), IoError> {
         // A second flush must not overtake the device flush of the first.
         let _turn = self.flush_turn.take().await;
         let (last, deferred, dirty) = {
@@ -50,7 +51,7 @@ impl Inner {
         };
         self.commit.notify();
         let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
-        if dirty && let Err(error) = self.device.submit(Request::Flush).await {
+        if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
             let mut state = self.state.borrow_mut();
             state.deferred.extend(deferred);

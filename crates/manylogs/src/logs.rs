@@ -102,6 +102,38 @@ impl Logs {
         log.free().0.saturating_sub(self.largest_record.0)
     }
 
+    /// Changes how much is left out of each log's account.
+    pub(crate) fn set_largest_record(&mut self, largest: Sectors) {
+        self.largest_record = largest;
+        (self.room, self.open) = (0, BTreeSet::new());
+        for (id, region) in (0..).zip(&self.regions) {
+            let log = self.logs[id as usize].as_deref();
+            let room = log.map_or(region.len.0.saturating_sub(largest.0), |log| self.room_of(log));
+            self.room += room;
+            if room > 0 {
+                self.open.insert(id);
+            }
+        }
+    }
+
+    /// As [`Logs::nearest`], but a log that takes a record of `needed` sectors. What was accepted
+    /// under other parameters may find room only in logs that do not count as open any more.
+    pub(crate) fn nearest_for(
+        &self,
+        head: Lba,
+        needed: Sectors,
+        ready: impl Fn(LogId) -> bool,
+    ) -> Option<LogId> {
+        let takes = |id: LogId| {
+            self.aside != Some(id)
+                && self.get(id).map_or(self.region(id).len >= needed, |log| log.accepts(needed))
+        };
+        self.nearest(head, |id| takes(id) && ready(id)).or_else(|| {
+            let distance = |id: &LogId| self.region(*id).start.distance(head);
+            self.ids().filter(|id| takes(*id) && ready(*id)).min_by_key(distance)
+        })
+    }
+
     /// Changes what does not touch the room of a log that is in use: pins and live sectors.
     pub(crate) fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut self.logs[id.0 as usize] {

@@ -7,6 +7,7 @@ use manylogs_block::{Nanos, Signal, Time};
 
 use crate::checkpoint::Pace;
 use crate::config::CheckpointPolicy;
+use crate::phase::Phase;
 use crate::state::Inner;
 
 const DAY_S: u64 = 86_400;
@@ -103,14 +104,14 @@ impl Inner {
         let state = self.state.borrow();
         let waits_for_idle = (!state.hot.is_empty() && agenda.swap_again)
             || state.starved > 0
-            || (self.config.checkpoint == CheckpointPolicy::Idle && !state.map.is_empty());
+            || (self.config().checkpoint == CheckpointPolicy::Idle && !state.map.is_empty());
         if waits_for_idle {
-            return Some(Nanos(self.config.idle.0.max(LOOK_LEAST.0)));
+            return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
-        let snapshot = (self.config.snapshot.0 > 0)
-            .then(|| until(agenda.last_snapshot + self.config.snapshot));
-        let checkpoint = match self.config.checkpoint {
+        let snapshot = (self.config().snapshot.0 > 0)
+            .then(|| until(agenda.last_snapshot + self.config().snapshot));
+        let checkpoint = match self.config().checkpoint {
             CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
             CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
@@ -125,12 +126,12 @@ impl Inner {
         if state.read_only.is_some() {
             return None;
         }
-        if state.starved > 0 || state.logs.occupancy() >= self.config.watermark {
+        if state.starved > 0 || state.logs.occupancy() >= self.config().watermark {
             return Some(Pace::Urgent);
         }
         let since = now.since(agenda.last_checkpoint);
         let due = !state.map.is_empty()
-            && match self.config.checkpoint {
+            && match self.config().checkpoint {
                 CheckpointPolicy::OnFull => false,
                 CheckpointPolicy::Every(span) => since >= span,
                 CheckpointPolicy::Idle => false,
@@ -140,7 +141,7 @@ impl Inner {
                 }
             };
         drop(state);
-        let idle = self.config.checkpoint == CheckpointPolicy::Idle
+        let idle = self.config().checkpoint == CheckpointPolicy::Idle
             && !self.state.borrow().map.is_empty()
             && self.is_idle();
         (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
@@ -148,8 +149,8 @@ impl Inner {
 
     async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
         let now = self.runtime.now();
-        let due = self.config.snapshot.0 > 0
-            && now.since(agenda.last_snapshot) >= self.config.snapshot
+        let due = self.config().snapshot.0 > 0
+            && now.since(agenda.last_snapshot) >= self.config().snapshot
             && self.state.borrow().read_only.is_none();
         if due {
             agenda.last_snapshot = now;
@@ -182,7 +183,8 @@ impl Inner {
             return;
         }
         let logs = self.layout.regions().len();
-        let marked = self.update_root(|root| root.touched.add_around(log, logs)).await;
+        let marked =
+            self.update_root(Phase::OpenedSet, |root| root.touched.add_around(log, logs)).await;
         if marked.is_err() {
             self.state.borrow_mut().fail("the root cannot be written");
         }

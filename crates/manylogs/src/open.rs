@@ -13,11 +13,12 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::layout::{Layout, superblock_places};
 use crate::logs::Logs;
+use crate::phase::{Below, Phase, PhaseProbe};
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::root::{Root, Touched, write_root};
 use crate::snapshot::{self, Snapshot};
-use crate::state::State;
+use crate::state::{State, largest_record};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
@@ -29,6 +30,15 @@ pub struct OpenOptions {
     pub config: Option<EngineConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
+    /// Told what the engine writes for.
+    pub probe: PhaseProbe,
+}
+
+/// How to create a volume.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    /// Told what the engine writes for.
+    pub probe: PhaseProbe,
 }
 
 /// What recovery found.
@@ -74,6 +84,20 @@ impl Volume {
         device: Rc<dyn BlockDevice>,
         config: &EngineConfig,
     ) -> Result<Self, VolumeError> {
+        Self::create_with(runtime, device, config, &CreateOptions::default()).await
+    }
+
+    /// As [`Volume::create`], with options.
+    ///
+    /// # Errors
+    /// As [`Volume::create`].
+    pub async fn create_with(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        config: &EngineConfig,
+        options: &CreateOptions,
+    ) -> Result<Self, VolumeError> {
+        let device = Below::new(device, options.probe.clone());
         let below = device.capabilities();
         let layout = Layout::plan(config, below.capacity, below.physical_sector)?;
         let volume = new_volume_id(&runtime);
@@ -85,21 +109,21 @@ impl Volume {
             touched: Touched::none(layout.regions().len()),
         };
         // The root first: a superblock makes it a volume, and by then it must be whole.
-        write_root(&device, &root, volume, 0).await?;
-        write_root(&device, &root, volume, 1).await?;
+        write_root(&device, Phase::Open, &root, volume, 0).await?;
+        write_root(&device, Phase::Open, &root, volume, 1).await?;
         let superblock = Superblock {
             volume,
             device: below.capacity,
             physical: below.physical_sector,
-            config: config.clone(),
+            config: *config,
         };
         for place in layout.superblocks() {
             let payload = Payload::bytes(superblock.encode());
-            device.submit(Request::write_fua(place, payload)).await?;
+            device.submit(Phase::Open, Request::write_fua(place, payload)).await?;
         }
         let logs = new_logs(&layout, config, below.physical_sector);
         let state = State::new(logs, root, 1, runtime.now());
-        let created = Self::assemble(runtime, device, volume, layout, config.clone(), state);
+        let created = Self::assemble(runtime, device, volume, layout, *config, state);
         created.run();
         Ok(created)
     }
@@ -114,10 +138,11 @@ impl Volume {
         options: &OpenOptions,
     ) -> Result<(Self, RecoveryReport), VolumeError> {
         let started = runtime.now();
+        let device = Below::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
         // What a killed process left in the drive's cache must not be believed and then lost.
         if !plant::is(Bug::NoFlushAtOpen) {
-            device.submit(Request::Flush).await?;
+            device.submit(Phase::Recovery, Request::Flush).await?;
         }
         let superblock = read_superblock(&device, &mut report).await?;
         let physical = superblock.physical;
@@ -149,7 +174,7 @@ impl Volume {
         report.mapped_extents = state.map.len() as u64;
         let opened = Self::assemble(runtime, device, superblock.volume, layout, config, state);
         // Durable before anything is appended under it.
-        opened.inner().update_root(|on_disk| *on_disk = root).await?;
+        opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();
         report.duration = opened.inner().runtime.now().since(started);
         Ok((opened, report))
@@ -165,31 +190,25 @@ fn new_volume_id(runtime: &Handle) -> VolumeId {
 }
 
 fn new_logs(layout: &Layout, config: &EngineConfig, physical: Sectors) -> Logs {
-    // The edges of an unaligned bypass are logged too, whatever the threshold.
-    let longest = Sectors(config.threshold.0.max(physical.0));
-    let extent = Extent { len: longest, ..Extent::default() };
-    let entry =
-        manylogs_logstore::Entry { extent, data_sequence: DataSequence(0), kind: EntryKind::Data };
-    let largest = manylogs_logstore::Record::measure(&[entry], physical).1;
-    Logs::new(layout.regions(), largest)
+    Logs::new(layout.regions(), largest_record(config, physical))
 }
 
 fn merge(given: Option<&EngineConfig>, formatted: &EngineConfig) -> EngineConfig {
     match given {
-        None => formatted.clone(),
+        None => *formatted,
         Some(given) => {
-            EngineConfig { log: formatted.log, placement: formatted.placement, ..given.clone() }
+            EngineConfig { log: formatted.log, placement: formatted.placement, ..*given }
         }
     }
 }
 
 async fn read_superblock(
-    device: &Rc<dyn BlockDevice>,
+    device: &Below,
     report: &mut RecoveryReport,
 ) -> Result<Superblock, VolumeError> {
     let mut first_error = None;
     for (index, extent) in superblock_places(device.capabilities().capacity).iter().enumerate() {
-        let found = match device.submit(Request::Read { extent: *extent }).await {
+        let found = match device.read(*extent).await {
             Ok(payload) => payload
                 .to_bytes()
                 .ok_or(VolumeError::NotAVolume)
@@ -208,13 +227,10 @@ async fn read_superblock(
 }
 
 /// The newest whole root and its slot.
-async fn read_root(
-    device: &Rc<dyn BlockDevice>,
-    volume: VolumeId,
-) -> Result<(Root, usize), VolumeError> {
+async fn read_root(device: &Below, volume: VolumeId) -> Result<(Root, usize), VolumeError> {
     let mut newest: Option<(Root, usize)> = None;
     for slot in 0..2 {
-        let read = device.submit(Request::Read { extent: Layout::root(slot) }).await;
+        let read = device.read(Layout::root(slot)).await;
         let root = read.ok().and_then(|p| p.to_bytes()).and_then(|b| Root::decode(&b, volume));
         if let Some(root) = root
             && newest.as_ref().is_none_or(|(best, _)| root.generation > best.generation)
@@ -227,7 +243,7 @@ async fn read_root(
 
 /// Reads every log, or only those opened since the snapshot.
 async fn scan_logs(
-    device: &Rc<dyn BlockDevice>,
+    device: &Below,
     volume: VolumeId,
     layout: &Layout,
     root: &Root,
@@ -239,7 +255,7 @@ async fn scan_logs(
         if from_snapshot && !root.touched.contains(id) {
             continue;
         }
-        scans.push((id, scan(device, volume, id, *region).await?));
+        scans.push((id, scan(device.device(), volume, id, *region).await?));
     }
     Ok(scans)
 }

@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{
-    Completion, Extent, IoError, IoResult, Payload, Request, Sectors, completion,
-};
+use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
 use manylogs_logstore::LogId;
 
 use crate::place::Place;
@@ -40,10 +38,7 @@ impl Inner {
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 state.head = home.end();
                 drop(state);
-                return self
-                    .device
-                    .submit(Request::Read { extent: home })
-                    .holding(Rc::clone(&self.activity));
+                return self.device.read(home).holding(Rc::clone(&self.activity));
             }
         } else {
             state.counters.redirected_reads += 1;
@@ -119,14 +114,14 @@ impl Inner {
             state.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
         let extent = Extent { start: region.start + Sectors(within.start.0), len: within.len };
         let skip = Sectors(wanted.start.0 - within.start.0);
-        (within, skip, self.device.submit(Request::Read { extent }))
+        (within, skip, self.device.read(extent))
     }
 
     fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
         let mut reads = Vec::with_capacity(1);
         for home in self.layout.home(span) {
             state.head = home.end();
-            reads.push(self.device.submit(Request::Read { extent: home }));
+            reads.push(self.device.read(home));
         }
         reads
     }

@@ -4,15 +4,14 @@
 //! It is effective when the first write is durable, and survives the loss of either slot when the
 //! second is.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoError, Payload, Request, to_usize};
+use manylogs_block::{IoError, Payload, Request, to_usize};
 use manylogs_logstore::{DataSequence, Incarnation, LogId, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::layout::{Layout, ROOT_SECTORS};
+use crate::phase::{Below, Phase};
 use crate::state::Inner;
 
 const MAGIC: [u8; 8] = *b"MLOGROOT";
@@ -106,7 +105,11 @@ impl std::fmt::Debug for Touched {
 
 impl Inner {
     /// Changes the root, durably in both slots. Changes follow one another.
-    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
+    pub(crate) async fn update_root(
+        &self,
+        phase: Phase,
+        change: impl FnOnce(&mut Root),
+    ) -> Result<(), IoError> {
         let _turn = self.root_turn.take().await;
         let (root, first) = {
             let mut state = self.state.borrow_mut();
@@ -116,22 +119,23 @@ impl Inner {
             root.generation = state.root_generation;
             (root, 1 - state.root_slot)
         };
-        write_root(&self.device, &root, self.volume, first).await?;
+        write_root(&self.device, phase, &root, self.volume, first).await?;
         self.state.borrow_mut().root_slot = first;
-        write_root(&self.device, &root, self.volume, 1 - first).await?;
+        write_root(&self.device, phase, &root, self.volume, 1 - first).await?;
         self.state.borrow_mut().root = root;
         Ok(())
     }
 }
 
 pub(crate) async fn write_root(
-    device: &Rc<dyn BlockDevice>,
+    device: &Below,
+    phase: Phase,
     root: &Root,
     volume: VolumeId,
     slot: usize,
 ) -> Result<(), IoError> {
     let payload = Payload::bytes(root.encode(volume));
-    device.submit(Request::write_fua(Layout::root(slot), payload)).await.map(drop)
+    device.submit(phase, Request::write_fua(Layout::root(slot), payload)).await.map(drop)
 }
 
 impl Root {

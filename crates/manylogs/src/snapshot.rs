@@ -3,15 +3,14 @@
 use std::rc::Rc;
 
 use bytes::{Buf, BufMut};
-use manylogs_block::{
-    BlockDevice, Extent, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
-};
+use manylogs_block::{Extent, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_logstore::{
     DataSequence, Epoch, ExtentList, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit,
     UnitTable,
 };
 
 use crate::layout::Layout;
+use crate::phase::{Below, Phase};
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::root::{SnapshotRef, Touched};
@@ -78,14 +77,14 @@ impl Inner {
         // Versions that others displaced before they were durable are not in the snapshot: the
         // others must be found in the logs, and home writes must be home.
         if !plant::is(Bug::SnapshotWithoutBarrier) {
-            self.make_durable().await?;
+            self.make_durable(Phase::Snapshot).await?;
         }
         write_chunks(&self.device, place, bytes).await?;
-        self.device.submit(Request::Flush).await?;
+        self.device.submit(Phase::Snapshot, Request::Flush).await?;
         let snapshot =
             SnapshotRef { slot, bytes: bytes.len() as u64, checksum: crc32c::crc32c(bytes) };
         let touched = self.close_capture();
-        let named = self.update_root(|root| {
+        let named = self.update_root(Phase::Snapshot, |root| {
             root.snapshot = Some(snapshot);
             root.touched = touched;
         });
@@ -107,25 +106,20 @@ impl Inner {
     }
 }
 
-async fn write_chunks(
-    device: &Rc<dyn BlockDevice>,
-    place: Extent,
-    bytes: &[u8],
-) -> Result<(), IoError> {
+async fn write_chunks(device: &Below, place: Extent, bytes: &[u8]) -> Result<(), IoError> {
     let mut at = place.start;
     for chunk in bytes.chunks(to_usize(CHUNK.bytes())) {
         let len = Sectors::from_bytes_ceil(chunk.len() as u64);
         let len = Sectors(len.0.next_multiple_of(device.capabilities().physical_sector.0));
         let mut padded = chunk.to_vec();
         padded.resize(to_usize(len.bytes()), 0);
-        device
-            .submit(Request::Write {
-                extent: Extent { start: at, len },
-                payload: Payload::bytes(padded),
-                fua: false,
-                hint: manylogs_block::Hint::None,
-            })
-            .await?;
+        let write = Request::Write {
+            extent: Extent { start: at, len },
+            payload: Payload::bytes(padded),
+            fua: false,
+            hint: manylogs_block::Hint::None,
+        };
+        device.submit(Phase::Snapshot, write).await?;
         at = at + len;
     }
     Ok(())
@@ -133,7 +127,7 @@ async fn write_chunks(
 
 /// Reads the snapshot that the root names; `None` if it is not whole.
 pub(crate) async fn load(
-    device: &Rc<dyn BlockDevice>,
+    device: &Below,
     layout: &Layout,
     named: SnapshotRef,
 ) -> Result<Option<Snapshot>, IoError> {
@@ -145,7 +139,7 @@ pub(crate) async fn load(
     let (mut at, mut left) = (place.start, named.bytes.div_ceil(SECTOR_BYTES));
     while left > 0 {
         let len = Sectors(left.min(CHUNK.0));
-        let payload = device.submit(Request::Read { extent: Extent { start: at, len } }).await?;
+        let payload = device.read(Extent { start: at, len }).await?;
         let Some(chunk) = payload.to_bytes() else { return Ok(None) };
         bytes.extend_from_slice(&chunk);
         (at, left) = (at + len, left - len.0);

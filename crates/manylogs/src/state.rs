@@ -1,12 +1,11 @@
 //! The engine's state, and the changes that several operations share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Extent, Handle, IoError, Lba, Payload, Sectors, Signal,
-    Time,
+    Capabilities, Completer, Extent, Handle, IoError, Lba, Payload, Sectors, Signal, Time,
 };
 use manylogs_logstore::{
     DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Record, RecordSequence,
@@ -19,6 +18,7 @@ use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
 use crate::logs::Logs;
 use crate::maintenance::Turn;
+use crate::phase::Below;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
 use crate::root::{Root, Touched};
@@ -28,11 +28,11 @@ use crate::stats::Counters;
 /// What every part of the engine shares.
 pub(crate) struct Inner {
     pub(crate) runtime: Handle,
-    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) device: Below,
     pub(crate) below: Capabilities,
     pub(crate) volume: VolumeId,
     pub(crate) layout: Layout,
-    pub(crate) config: EngineConfig,
+    pub(crate) config: Cell<EngineConfig>,
     pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
     /// Something may be ready to be written into a record.
@@ -352,6 +352,16 @@ impl State {
 }
 
 impl Inner {
+    /// The parameters as they are now.
+    pub(crate) fn config(&self) -> EngineConfig {
+        self.config.get()
+    }
+
+    /// No entry needs more than this for a record of its own.
+    pub(crate) fn largest_record(&self) -> Sectors {
+        largest_record(&self.config(), self.below.physical_sector)
+    }
+
     /// Length of a record with this entry alone: what is reserved for it.
     pub(crate) fn record_len(&self, kind: EntryKind, extent: Extent) -> Sectors {
         let entry = Entry { extent, data_sequence: DataSequence(0), kind };
@@ -363,7 +373,7 @@ impl Inner {
         let state = self.state.borrow();
         Rc::strong_count(&self.activity) == 1
             && state.pending.is_empty()
-            && self.runtime.now().since(state.last_activity) >= self.config.idle
+            && self.runtime.now().since(state.last_activity) >= self.config().idle
     }
 
     /// Wakes whoever waits for durability or room.
@@ -371,4 +381,13 @@ impl Inner {
         self.progress.notify();
         self.commit.notify();
     }
+}
+
+/// What the largest entry that `config` lets into a log needs for a record of its own.
+pub(crate) fn largest_record(config: &EngineConfig, physical: Sectors) -> Sectors {
+    // The edges of an unaligned bypass are logged too, whatever the threshold.
+    let longest = Sectors(config.threshold.0.max(physical.0));
+    let extent = Extent { len: longest, ..Extent::default() };
+    let entry = Entry { extent, data_sequence: DataSequence(0), kind: EntryKind::Data };
+    Record::measure(&[entry], physical).1
 }

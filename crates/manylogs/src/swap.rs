@@ -75,7 +75,7 @@ impl Inner {
         let mut rest = live.as_slice();
         while !rest.is_empty() {
             if !self.is_idle() {
-                self.runtime.sleep(self.config.idle).await;
+                self.runtime.sleep(self.config().idle).await;
                 if !self.is_idle() {
                     return Ok(false);
                 }

@@ -1,6 +1,6 @@
 //! The volume as its users see it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -13,6 +13,7 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
 use crate::layout::Layout;
+use crate::phase::{Below, Phase};
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::state::{Inner, State};
@@ -35,7 +36,7 @@ pub struct MappedExtent {
 impl Volume {
     pub(crate) fn assemble(
         runtime: Handle,
-        device: Rc<dyn BlockDevice>,
+        device: Below,
         volume: VolumeId,
         layout: Layout,
         config: EngineConfig,
@@ -48,7 +49,7 @@ impl Volume {
             below,
             volume,
             layout,
-            config,
+            config: Cell::new(config),
             state: RefCell::new(state),
             locks: HomeLocks::default(),
             commit: Signal::default(),
@@ -84,8 +85,25 @@ impl Volume {
 
     /// Its parameters.
     #[must_use]
-    pub fn config(&self) -> &EngineConfig {
-        &self.0.config
+    pub fn config(&self) -> EngineConfig {
+        self.0.config()
+    }
+
+    /// Changes the parameters of a volume in use; its layout stays. Writes that were accepted
+    /// before keep their place and their promise.
+    ///
+    /// # Errors
+    /// [`VolumeError::Config`] if they make no sense; then nothing changes.
+    pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), VolumeError> {
+        let fixed = self.0.config();
+        let config = EngineConfig { log: fixed.log, placement: fixed.placement, ..*config };
+        config.validate().map_err(VolumeError::Config)?;
+        self.0.config.set(config);
+        let largest = self.0.largest_record();
+        self.0.state.borrow_mut().logs.set_largest_record(largest);
+        self.0.notify_progress();
+        self.0.wanted.notify();
+        Ok(())
     }
 
     /// Moves everything that is logged home, now and as fast as the device allows.
@@ -115,7 +133,7 @@ impl Volume {
     /// # Errors
     /// If the device fails: then the volume is closed as by a crash.
     pub async fn close(&self) -> Result<(), VolumeError> {
-        let durable = self.0.make_durable().await;
+        let durable = self.0.make_durable(Phase::Snapshot).await;
         let snapshot = if durable.is_ok() { self.0.snapshot().await } else { Ok(false) };
         self.0.state.borrow_mut().closing = true;
         self.0.commit.notify();

@@ -8,6 +8,7 @@ use manylogs_block::{
 use manylogs_logstore::{DataSequence, Entry, EntryKind, Mapped};
 
 use crate::home_lock::{HomeGuard, Writer};
+use crate::phase::Phase;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
@@ -22,7 +23,7 @@ impl Inner {
         fua: bool,
         hint: Hint,
     ) -> Completion {
-        if extent.len <= self.config.threshold {
+        if extent.len <= self.config().threshold {
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
         if hint == Hint::DurabilityOnly {
@@ -67,7 +68,7 @@ impl Inner {
     }
 
     fn log_in_parts(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
-        let step = self.config.threshold.0;
+        let step = self.config().threshold.0;
         let parts = (0..extent.len.0.div_ceil(step)).map(|i| {
             let start = Sectors(i * step);
             let len = Sectors(step.min(extent.len.0 - start.0));
@@ -184,7 +185,8 @@ impl Inner {
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        let full = state.volatile + extent.len.0 > self.config.buffer.0 && kind == EntryKind::Data;
+        let full =
+            state.volatile + extent.len.0 > self.config().buffer.0 && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
             (Some(completer), completion)
@@ -220,7 +222,7 @@ impl Inner {
         if state.volatile_since.is_none() {
             state.volatile_since = Some(self.runtime.now());
             let inner = Rc::clone(self);
-            let sleep = self.runtime.sleep(self.config.buffer_age);
+            let sleep = self.runtime.sleep(self.config().buffer_age);
             self.runtime.spawn(async move {
                 sleep.await;
                 inner.commit.notify();
@@ -264,7 +266,7 @@ impl Inner {
                 early.await?;
             }
         }
-        let written = self.submit_home(extent, &payload, fua);
+        let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
         for part in written {
             if let Err(error) = part.await {
                 self.state.borrow_mut().reserved -= reserved.0;
@@ -321,6 +323,7 @@ impl Inner {
     /// Writes `extent` to its home. The head is there afterwards.
     pub(crate) fn submit_home(
         &self,
+        phase: Phase,
         extent: Extent,
         payload: &Payload,
         fua: bool,
@@ -335,12 +338,8 @@ impl Inner {
             };
             done += home.len;
             self.state.borrow_mut().head = home.end();
-            parts.push(self.device.submit(Request::Write {
-                extent: home,
-                payload: part,
-                fua,
-                hint: Hint::None,
-            }));
+            let write = Request::Write { extent: home, payload: part, fua, hint: Hint::None };
+            parts.push(self.device.submit(phase, write));
         }
         parts
     }

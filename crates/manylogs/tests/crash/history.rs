@@ -250,7 +250,7 @@ async fn live(
     let volume = if incarnation == 0 {
         Volume::create(runtime.clone(), device, &plan.engine).await
     } else {
-        let options = OpenOptions { config: Some(plan.engine.clone()), ignore_snapshot: false };
+        let options = OpenOptions { config: Some(plan.engine.clone()), ..OpenOptions::default() };
         Volume::open(runtime.clone(), device, &options).await.map(|(volume, _)| volume)
     };
     let volume = match volume {

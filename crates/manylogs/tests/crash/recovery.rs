@@ -25,7 +25,7 @@ pub(crate) fn recover(
     let disk = CrashDisk::new(sim.handle(drive), config, image);
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
-        let options = OpenOptions { config: None, ignore_snapshot };
+        let options = OpenOptions { ignore_snapshot, ..OpenOptions::default() };
         let (volume, report) = open(runtime, disk, options).await?;
         // At once: the engine may begin a checkpoint as soon as this task waits.
         let table = volume.table();
