@@ -4,7 +4,6 @@
 //! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
 //! `docs/format.md`.
 
-mod extents;
 mod log;
 mod map;
 mod record;
@@ -12,13 +11,12 @@ mod scan;
 mod sequence;
 mod units;
 
-pub use extents::ExtentList;
-pub use log::{AppendSlot, Log, LogContent, Supersede};
+pub use log::{AppendOf, AppendSlot, Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
     VolumeId,
 };
-pub use scan::{Scanned, scan};
+pub use scan::{Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
 pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
 pub use units::{Unit, UnitTable, units_of};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use manylogs_block::{Extent, Lba, Payload, Sectors};
 
 use crate::{
-    DataSequence, Entry, EntryKind, Epoch, ExtentList, LogId, LogOffset, Record, RecordHeader,
-    RecordSequence, Unit, UnitTable, VolumeId, units_of,
+    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, Record, RecordHeader, RecordSequence,
+    Unit, UnitTable, VolumeId, units_of,
 };
 
 /// A supersede entry that the log holds and recovery may still need.
@@ -25,8 +25,8 @@ pub struct LogContent {
     pub units: UnitTable,
     /// Supersedes that recovery may still need.
     pub supersedes: Vec<Supersede>,
-    /// Home addresses of everything appended.
-    pub extents: ExtentList,
+    /// See [`Log::bound`].
+    pub bound: DataSequence,
 }
 
 /// A record with its place in the log, ready to be written.
@@ -42,9 +42,23 @@ pub struct AppendSlot {
     pub offsets: Vec<LogOffset>,
 }
 
+/// What a record needs to know of the volume.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The record's number.
+    pub sequence: RecordSequence,
+    /// The durable floor.
+    pub floor: DataSequence,
+    /// The next data sequence of the volume.
+    pub next_data: DataSequence,
+}
+
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
+    start: Sectors,
     durable: bool,
 }
 
@@ -53,6 +67,8 @@ struct InFlight {
 pub struct Log {
     id: LogId,
     region: Extent,
+    /// Length of a record without entries: one physical sector.
+    head: Sectors,
     epoch: Epoch,
     tail: Sectors,
     last_checksum: u32,
@@ -62,21 +78,24 @@ pub struct Log {
     pins: u32,
     units: UnitTable,
     supersedes: Vec<Supersede>,
-    /// Home addresses of everything appended in this epoch, to find what is still live.
-    extents: ExtentList,
     in_flight: VecDeque<InFlight>,
     retired: bool,
+    /// Entries on the disk, of this epoch or earlier ones, have smaller data sequences.
+    bound: DataSequence,
+    /// The epoch has begun with a record without entries, and holds nothing else yet.
+    only_begun: bool,
     /// Whether an earlier epoch may still be on the disk.
     was_reset: bool,
 }
 
 impl Log {
-    /// A log that was never used.
+    /// A log that was never used, on a device with sectors of `physical`.
     #[must_use]
-    pub fn new(id: LogId, region: Extent) -> Self {
+    pub fn new(id: LogId, region: Extent, physical: Sectors) -> Self {
         Self {
             id,
             region,
+            head: physical,
             epoch: Epoch::default(),
             tail: Sectors(0),
             last_checksum: 0,
@@ -84,9 +103,10 @@ impl Log {
             pins: 0,
             units: UnitTable::default(),
             supersedes: Vec::new(),
-            extents: ExtentList::default(),
             in_flight: VecDeque::new(),
             retired: false,
+            bound: DataSequence(0),
+            only_begun: false,
             was_reset: false,
         }
     }
@@ -94,9 +114,9 @@ impl Log {
     /// Takes up a log where a snapshot says it ends, with what it holds.
     pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
         (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
+        self.bound = content.bound;
         self.units = content.units;
         self.supersedes = content.supersedes;
-        self.extents = content.extents;
     }
 
     /// Its number.
@@ -129,10 +149,34 @@ impl Log {
         self.last_checksum
     }
 
-    /// Sectors still free.
+    /// Sectors still free for records with entries.
     #[must_use]
     pub fn free(&self) -> Sectors {
-        self.region.len - self.tail
+        self.region.len - self.tail.max(self.head)
+    }
+
+    /// Entries of this epoch, and of earlier ones that may still be found on the disk, have smaller
+    /// data sequences.
+    #[must_use]
+    pub const fn bound(&self) -> DataSequence {
+        self.bound
+    }
+
+    /// Whether it holds no entries in this epoch.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.tail.0 == 0 || self.only_begun
+    }
+
+    /// Whether entries may be appended. Where an earlier epoch is not all below the durable floor,
+    /// the new one must first begin durably ([`Log::begin`]): a torn first record could else not
+    /// be told from damage to the earlier one.
+    #[must_use]
+    pub fn is_begun(&self, floor: DataSequence) -> bool {
+        if self.tail.0 == 0 {
+            return self.bound <= floor;
+        }
+        !self.only_begun || self.in_flight.is_empty()
     }
 
     /// Sectors of home addresses whose newest durable version may be here.
@@ -176,44 +220,60 @@ impl Log {
         !self.retired && len <= self.free()
     }
 
+    /// Begins an epoch with a record without entries, which fills one physical sector and so is
+    /// never torn. Entries follow when it is durable.
+    ///
+    /// # Panics
+    /// If the log is not empty.
+    #[must_use]
+    pub fn begin(&mut self, of: &AppendOf) -> AppendSlot {
+        assert!(self.tail.0 == 0, "an epoch begins in an empty log");
+        self.push(of, Vec::new(), Vec::new())
+    }
+
     /// Gives `entries` a place behind the last record. The caller writes the slot and then calls
     /// [`Log::finish_append`]; several may be in flight.
     ///
     /// # Panics
-    /// If the record does not fit; ask [`Log::accepts`].
+    /// If the record does not fit, or the epoch must begin first; ask [`Log::accepts`] and
+    /// [`Log::is_begun`].
     #[must_use]
     pub fn append(
         &mut self,
-        volume: VolumeId,
-        record_sequence: RecordSequence,
-        floor: DataSequence,
+        of: &AppendOf,
         entries: Vec<Entry>,
         payloads: Vec<Payload>,
-        physical: Sectors,
     ) -> AppendSlot {
+        assert!(self.is_begun(of.floor), "log {} takes entries before its epoch", self.id.0);
+        self.push(of, entries, payloads)
+    }
+
+    fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Vec<Payload>) -> AppendSlot {
         if self.tail.0 == 0 {
-            self.epoch = record_sequence.epoch();
+            self.epoch = of.sequence.epoch();
         }
-        let offset = offset_of(self.tail);
         let header = RecordHeader {
-            volume,
+            volume: of.volume,
             log: self.id,
             epoch: self.epoch,
-            offset,
-            record_sequence,
-            floor,
+            offset: offset_of(self.tail),
+            record_sequence: of.sequence,
+            floor: of.floor,
             previous_checksum: self.last_checksum,
+            durable_tail: offset_of(self.in_flight.front().map_or(self.tail, |r| r.start)),
+            next_data: of.next_data,
         };
-        let record = Record::build(header, entries, &payloads, physical);
-        assert!(self.accepts(record.record_sectors), "record exceeds the free part of the log");
+        let record = Record::build(header, entries, &payloads, self.head);
+        assert!(record.record_sectors <= self.region.len - self.tail, "record exceeds the log");
         let target = Extent { start: self.region.start + self.tail, len: record.record_sectors };
         let mut payload = Payload::bytes(record.encode());
         for part in payloads {
             payload.append(part);
         }
         payload.append(Payload::zeroes(record.record_sectors - payload.len()));
+        let start = self.tail;
         let offsets = self.take_up(&record);
-        self.in_flight.push_back(InFlight { record: record_sequence, durable: false });
+        self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false });
         AppendSlot { target, payload, record, offsets }
     }
 
@@ -224,9 +284,6 @@ impl Log {
         let mut checksums = record.unit_checksums.iter();
         let mut offsets = Vec::with_capacity(record.entries.len());
         for entry in &record.entries {
-            if entry.kind != EntryKind::Supersede {
-                self.extents.push(entry.extent);
-            }
             match entry.kind {
                 EntryKind::Data => {
                     offsets.push(offset_of(at));
@@ -239,10 +296,12 @@ impl Log {
                 EntryKind::Supersede => self
                     .supersedes
                     .push(Supersede { extent: entry.extent, data_sequence: entry.data_sequence }),
-                EntryKind::Zeroes => {}
+                EntryKind::Zeroes | EntryKind::Lost => {}
             }
         }
         self.epoch = record.header.epoch;
+        self.bound = self.bound.max(record.header.next_data);
+        self.only_begun = self.tail.0 == 0 && record.entries.is_empty();
         self.tail += record.record_sectors;
         self.last_checksum = record.checksum;
         offsets
@@ -307,11 +366,11 @@ impl Log {
     pub fn reset(&mut self) {
         assert!(self.may_reset(), "reset of a log that is still needed");
         self.tail = Sectors(0);
+        self.only_begun = false;
         self.was_reset = true;
         self.last_checksum = 0;
         // Dropped, not cleared: a volume has more logs than are in use at a time.
         self.units = UnitTable::default();
-        self.extents = ExtentList::default();
     }
 
     /// Keeps the log from being reset while a read points into it.
@@ -322,12 +381,6 @@ impl Log {
     /// Ends a [`Log::pin`].
     pub const fn unpin(&mut self) {
         self.pins -= 1;
-    }
-
-    /// Home addresses of everything appended in this epoch, live or not, in order.
-    #[must_use]
-    pub const fn extents(&self) -> &ExtentList {
-        &self.extents
     }
 
     /// Checksums of what it holds.

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, units_of};
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CHECKSUM_RANGE: std::ops::Range<usize> = 8..12;
 
 /// Bytes of the fixed part of a record header.
@@ -40,7 +40,8 @@ struct RawHeader {
     record_sectors: U32,
     unit_count: U32,
     offset: U32,
-    reserved: [u8; 12],
+    durable_tail: U32,
+    next_data: U64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -65,6 +66,8 @@ pub enum EntryKind {
     Zeroes,
     /// Versions older than this are dead: a newer one went home.
     Supersede,
+    /// This version is lost: its logged copy was found damaged. Reads fail until it is overwritten.
+    Lost,
 }
 
 /// One extent of a record.
@@ -95,6 +98,12 @@ pub struct RecordHeader {
     pub floor: DataSequence,
     /// Header checksum of the record before it in this epoch; zero for the first.
     pub previous_checksum: u32,
+    /// Everything before this was durable when the record was built: what of it is not whole now
+    /// is damaged, not torn.
+    pub durable_tail: LogOffset,
+    /// Every entry of this record, and of all before it in any log, has a smaller data sequence: if
+    /// this is not above the floor, what they hold is dead.
+    pub next_data: DataSequence,
 }
 
 /// A record without its payload.
@@ -143,7 +152,7 @@ impl Entry {
     pub fn payload_sectors(&self) -> Sectors {
         match self.kind {
             EntryKind::Data => self.extent.len,
-            EntryKind::Zeroes | EntryKind::Supersede => Sectors(0),
+            EntryKind::Zeroes | EntryKind::Supersede | EntryKind::Lost => Sectors(0),
         }
     }
 }
@@ -185,10 +194,11 @@ impl Record {
         (header, round_up(header + payload, physical))
     }
 
-    /// Builds the record; `payloads` are those of the data entries, in order.
+    /// Builds the record; `payloads` are those of the data entries, in order. One without entries
+    /// only begins an epoch.
     ///
     /// # Panics
-    /// If there are no entries, more than [`MAX_ENTRIES`], or a payload of another length.
+    /// If there are more than [`MAX_ENTRIES`] entries, or a payload of another length.
     #[must_use]
     pub fn build(
         header: RecordHeader,
@@ -196,7 +206,7 @@ impl Record {
         payloads: &[Payload],
         physical: Sectors,
     ) -> Self {
-        assert!((1..=MAX_ENTRIES).contains(&entries.len()), "{} entries", entries.len());
+        assert!(entries.len() <= MAX_ENTRIES, "{} entries", entries.len());
         let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
         let mut unit_checksums = Vec::new();
         let mut payloads = payloads.iter();
@@ -254,7 +264,8 @@ impl Record {
             record_sectors: narrow(self.record_sectors.0),
             unit_count: narrow(self.unit_checksums.len() as u64),
             offset: U32::new(self.header.offset.0),
-            reserved: [0; 12],
+            durable_tail: U32::new(self.header.durable_tail.0),
+            next_data: U64::new(self.header.next_data.0),
         }
     }
 
@@ -269,7 +280,7 @@ impl Record {
         let least = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
         let len = Sectors(raw.header_sectors.get().into());
         let most = Sectors::from_bytes_ceil(least as u64) + Sectors(255);
-        if entries == 0 || entries > MAX_ENTRIES || len.bytes() < least as u64 || len > most {
+        if entries > MAX_ENTRIES || len.bytes() < least as u64 || len > most {
             return Err(RecordError::Impossible("header length"));
         }
         Ok(len)
@@ -301,6 +312,8 @@ impl Record {
                 record_sequence: RecordSequence(raw.record_sequence.get()),
                 floor: DataSequence(raw.floor.get()),
                 previous_checksum: raw.previous_checksum.get(),
+                durable_tail: LogOffset(raw.durable_tail.get()),
+                next_data: DataSequence(raw.next_data.get()),
             },
             entries,
             unit_checksums,
@@ -349,6 +362,7 @@ fn raw_entry(entry: &Entry) -> RawEntry {
             EntryKind::Data => 1,
             EntryKind::Zeroes => 2,
             EntryKind::Supersede => 3,
+            EntryKind::Lost => 4,
         },
         reserved: [0; 7],
     }
@@ -371,6 +385,7 @@ fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
         1 => EntryKind::Data,
         2 => EntryKind::Zeroes,
         3 => EntryKind::Supersede,
+        4 => EntryKind::Lost,
         _ => return Err(RecordError::Impossible("entry kind")),
     };
     let extent = Extent::new(raw.lba.get(), raw.sectors.get());
@@ -411,6 +426,8 @@ mod tests {
             record_sequence: RecordSequence(19),
             floor: DataSequence(4),
             previous_checksum: 0xdead_beef,
+            durable_tail: LogOffset(48),
+            next_data: DataSequence(25),
         };
         (Record::build(header, entries, &payloads, Sectors(physical)), payloads)
     }

@@ -1,141 +1,306 @@
-//! The recovery scan: which records does a log hold, beyond doubt?
+//! The recovery scan: which records does a log hold, beyond doubt, and what of it is damaged?
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, Lba, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request, Sector, Sectors};
 
-use crate::{Entry, LogId, LogOffset, Record, RecordError, VolumeId, units_of};
+use crate::{
+    DataSequence, Entry, Epoch, LogId, LogOffset, Record, RecordError, RecordSequence, VolumeId,
+    units_of,
+};
 
 /// What one scan reads at a time.
 const WINDOW: Sectors = Sectors(2048);
+/// The first look at a log: most logs of a large volume are empty.
+const FIRST_WINDOW: Sectors = Sectors(64);
+/// Longest payload of a record.
+pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
+/// A record with its header is never longer: so far behind a damaged one the next must begin.
+pub(crate) const RECORD_SECTORS_MAX: Sectors = Sectors(RECORD_PAYLOAD_MAX.0 + 128);
 
 /// The records of one log from its start to the first place where none follows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scanned {
-    /// Whole records in order.
+    /// Records in order. Of one that `damage` names the header is whole, and some payload is not.
     pub records: Vec<Record>,
     /// Why the scan ended; `None` when the log is full.
     pub end: Option<RecordError>,
+    /// What was durable once and is not whole any more.
+    pub damage: Vec<Damage>,
 }
 
-/// Reads the log in `region` from its start and proves record after record: volume, log, place,
-/// epoch, the predecessor's checksum, header and payload.
+/// A place in a log that was durable, as a later record proves, and is damaged now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins.
+    pub offset: LogOffset,
+    /// How far it reaches.
+    pub sectors: Sectors,
+    /// Whether the header is whole: then it is known what is lost, and reads will tell. Else
+    /// nobody knows what was there.
+    pub known: bool,
+}
+
+/// Which log is scanned.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The log.
+    pub log: LogId,
+    /// Where it is on the device.
+    pub region: Extent,
+    /// Records begin at multiples of this.
+    pub physical: Sectors,
+    /// Entries below are dead: damage to them is none.
+    pub floor: DataSequence,
+    /// Whether it is known to have been used: else one that begins with zeroes counts as empty
+    /// without a look behind them.
+    pub was_used: bool,
+}
+
+/// What is at one place of a log.
+enum Found {
+    /// A record, whole.
+    Whole(Record),
+    /// A record whose payload is not.
+    Damaged(Record),
+    /// None that belongs there.
+    Nothing(RecordError),
+}
+
+/// Reads the log from its start and proves record after record: volume, log, place, epoch, the
+/// predecessor's checksum, header and payload.
 ///
 /// The caller has flushed the device: what a killed process left in a volatile cache must be
 /// durable before it is believed.
 ///
 /// # Errors
-/// If the device cannot be read. A record that is torn or damaged is no error but the end.
-pub async fn scan(
-    device: &Rc<dyn BlockDevice>,
-    volume: VolumeId,
-    log: LogId,
-    region: Extent,
-) -> Result<Scanned, IoError> {
-    let mut window = Window { device, region, start: 0, content: Payload::default() };
-    let mut records: Vec<Record> = Vec::new();
-    let mut offset = 0;
-    while offset < region.len.0 {
-        let found = next_record(&mut window, offset).await?;
-        let proved = found.and_then(|record| {
-            prove_place(&record, volume, log, offset, records.last()).map(|()| record)
-        });
-        match proved {
-            Ok(record) => {
-                offset += record.record_sectors.0;
-                records.push(record);
+/// If the device fails as a whole. A record that is torn is no error but the end; sectors that
+/// cannot be read count as damaged.
+pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, IoError> {
+    let mut window =
+        Window { device, of, start: 0, content: Payload::default(), unreadable: Vec::new() };
+    let mut out = Scanned::default();
+    let (mut offset, mut chained) = (0, true);
+    while offset < of.region.len.0 {
+        let found = match window.find(offset).await? {
+            Found::Whole(record) => match follows(&record, out.records.last(), chained) {
+                Ok(()) => {
+                    offset += record.record_sectors.0;
+                    chained = true;
+                    out.records.push(record);
+                    continue;
+                }
+                Err(error) => Found::Nothing(error),
+            },
+            Found::Damaged(record) => match follows(&record, out.records.last(), chained) {
+                Ok(()) => Found::Damaged(record),
+                Err(error) => Found::Nothing(error),
+            },
+            nothing @ Found::Nothing(_) => nothing,
+        };
+        let last = out.records.last().map(|record| record.header.record_sequence);
+        let epoch = out.records.first().map(|record| record.header.epoch);
+        let proof = window.prove_durable(offset, epoch, last).await?;
+        let (next, known) = match (proof, found) {
+            (None, Found::Nothing(error)) => return Ok(Scanned { end: Some(error), ..out }),
+            (None, _) => {
+                return Ok(Scanned { end: Some(RecordError::PayloadChecksum), ..out });
             }
-            Err(end) => return Ok(Scanned { records, end: Some(end) }),
-        }
+            (Some(_), Found::Damaged(record)) => {
+                let next = offset + record.record_sectors.0;
+                out.records.push(record);
+                (next, true)
+            }
+            (Some(next), _) => (next, false),
+        };
+        let sectors = Sectors(next - offset);
+        out.damage.push(Damage { offset: offset_of(offset), sectors, known });
+        (offset, chained) = (next, known);
     }
-    Ok(Scanned { records, end: None })
+    Ok(out)
 }
 
+/// Reads a log piece by piece.
 struct Window<'a> {
     device: &'a Rc<dyn BlockDevice>,
-    region: Extent,
+    of: ScanOf,
     start: u64,
     content: Payload,
+    /// Sectors of it that cannot be read.
+    unreadable: Vec<u64>,
 }
 
 impl Window<'_> {
-    /// The `len` sectors from `offset` of the log; less at its end.
-    async fn get(&mut self, offset: u64, len: Sectors) -> Result<Payload, IoError> {
-        let len = Sectors(len.0.min(self.region.len.0 - offset));
-        let have = Extent { start: Lba(self.start), len: self.content.len() };
-        if !have.contains(Extent { start: Lba(offset), len }) {
-            let want = Sectors(WINDOW.max(len).0.min(self.region.len.0 - offset));
-            let extent = Extent { start: self.region.start + Sectors(offset), len: want };
-            self.content = self.device.submit(Request::Read { extent }).await?;
-            self.start = offset;
+    /// The `len` sectors from `offset` of the log; `None` if one of them cannot be read.
+    async fn get(&mut self, offset: u64, len: Sectors) -> Result<Option<Payload>, IoError> {
+        let end = (offset + len.0).min(self.of.region.len.0);
+        if offset < self.start || end > self.start + self.content.len().0 {
+            self.load(offset, Sectors(end - offset)).await?;
         }
-        Ok(self.content.slice(Sectors(offset - self.start), len))
+        if self.unreadable.iter().any(|bad| (offset..end).contains(bad)) {
+            return Ok(None);
+        }
+        Ok(Some(self.content.slice(Sectors(offset - self.start), Sectors(end - offset))))
     }
-}
 
-async fn next_record(
-    window: &mut Window<'_>,
-    offset: u64,
-) -> Result<Result<Record, RecordError>, IoError> {
-    let first = window.get(offset, Sectors(1)).await?;
-    let header_len = match first.to_bytes().ok_or(RecordError::NoHeader) {
-        Ok(bytes) => match Record::announced_header(&bytes) {
+    async fn load(&mut self, offset: u64, len: Sectors) -> Result<(), IoError> {
+        let usual = if offset == 0 { FIRST_WINDOW } else { WINDOW };
+        let len = Sectors(usual.max(len).0.min(self.of.region.len.0 - offset));
+        self.start = offset;
+        self.unreadable.clear();
+        match self.read(offset, len).await {
+            Ok(payload) => {
+                self.content = payload;
+                return Ok(());
+            }
+            Err(IoError::Medium { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.content = Payload::default();
+        for sector in offset..offset + len.0 {
+            match self.read(sector, Sectors(1)).await {
+                Ok(payload) => self.content.append(payload),
+                Err(IoError::Medium { .. }) => {
+                    self.unreadable.push(sector);
+                    self.content.append(Payload::zeroes(Sectors(1)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the log looks as if nothing was ever written to it.
+    fn is_blank(&self) -> bool {
+        self.start == 0
+            && self.unreadable.is_empty()
+            && self.content.sectors().all(|sector| sector == Some(Sector::Zero))
+    }
+
+    async fn read(&self, offset: u64, len: Sectors) -> Result<Payload, IoError> {
+        let extent = Extent { start: self.of.region.start + Sectors(offset), len };
+        self.device.submit(Request::Read { extent }).await
+    }
+
+    /// The record header at `offset`, if one is there that belongs there.
+    async fn header(&mut self, offset: u64) -> Result<Result<Record, RecordError>, IoError> {
+        let first = self.get(offset, Sectors(1)).await?;
+        let Some(first) = first.and_then(|payload| payload.to_bytes()) else {
+            return Ok(Err(RecordError::NoHeader));
+        };
+        let len = match Record::announced_header(&first) {
             Ok(len) => len,
             Err(error) => return Ok(Err(error)),
-        },
-        Err(error) => return Ok(Err(error)),
-    };
-    let header = window.get(offset, header_len).await?;
-    let record = match header.to_bytes().ok_or(RecordError::HeaderChecksum) {
-        Ok(bytes) => match Record::decode(&bytes) {
-            Ok(record) => record,
-            Err(error) => return Ok(Err(error)),
-        },
-        Err(error) => return Ok(Err(error)),
-    };
-    if record.record_sectors.0 > window.region.len.0 - offset {
-        return Ok(Err(RecordError::Impossible("record length")));
+        };
+        let header = self.get(offset, len).await?.and_then(|payload| payload.to_bytes());
+        let record = header.ok_or(RecordError::HeaderChecksum).and_then(|b| Record::decode(&b));
+        Ok(record.and_then(|record| self.in_place(&record, offset).map(|()| record)))
     }
-    let payload_len = record.record_sectors - record.header_sectors;
-    let payload = window.get(offset + record.header_sectors.0, payload_len).await?;
-    Ok(prove_payload(&record, &payload).map(|()| record))
+
+    fn in_place(&self, record: &Record, offset: u64) -> Result<(), RecordError> {
+        let header = &record.header;
+        same(header.volume == self.of.volume, "volume")?;
+        same(header.log == self.of.log, "log")?;
+        same(header.offset == offset_of(offset), "offset")?;
+        if record.record_sectors.0 > self.of.region.len.0 - offset {
+            return Err(RecordError::Impossible("record length"));
+        }
+        Ok(())
+    }
+
+    async fn find(&mut self, offset: u64) -> Result<Found, IoError> {
+        let record = match self.header(offset).await? {
+            Ok(record) => record,
+            Err(error) => return Ok(Found::Nothing(error)),
+        };
+        let payload_len = record.record_sectors - record.header_sectors;
+        if payload_len.0 == 0 {
+            return Ok(Found::Whole(record));
+        }
+        let payload = self.get(offset + record.header_sectors.0, payload_len).await?;
+        let whole = payload.is_some_and(|payload| payload_is_whole(&record, &payload));
+        Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
+    }
+
+    /// Whether a later record of the same epoch says that what belongs at `offset` was durable;
+    /// then where the first later record begins. After a crash records behind a hole are normal:
+    /// they were in flight together. But they say so themselves: none was written when what came
+    /// before the hole was all that was durable.
+    async fn prove_durable(
+        &mut self,
+        offset: u64,
+        epoch: Option<Epoch>,
+        last: Option<RecordSequence>,
+    ) -> Result<Option<u64>, IoError> {
+        if offset == 0 && !self.of.was_used && self.is_blank() {
+            return Ok(None);
+        }
+        let (mut at, mut first) = (offset, None::<(u64, DataSequence)>);
+        let mut end = offset + RECORD_SECTORS_MAX.0;
+        let mut epoch = epoch;
+        loop {
+            at += self.of.physical.0;
+            if at >= end.min(self.of.region.len.0) {
+                return Ok(None);
+            }
+            let Ok(record) = self.header(at).await? else { continue };
+            let header = record.header;
+            let later = last.is_none_or(|last| header.record_sequence > last);
+            if !later || epoch.is_some_and(|epoch| epoch != header.epoch) {
+                continue;
+            }
+            epoch = Some(header.epoch);
+            // What is missing came before this record.
+            let (first, bound) = *first.get_or_insert((at, header.next_data));
+            if bound <= self.of.floor {
+                return Ok(None);
+            }
+            if u64::from(header.durable_tail.0) > offset {
+                return Ok(Some(first));
+            }
+            end = at + record.record_sectors.0 + RECORD_SECTORS_MAX.0;
+        }
+    }
 }
 
-fn prove_payload(record: &Record, payload: &Payload) -> Result<(), RecordError> {
+fn payload_is_whole(record: &Record, payload: &Payload) -> bool {
     let mut at = Sectors(0);
     let mut checksums = record.unit_checksums.iter();
     for len in record.entries.iter().map(Entry::payload_sectors) {
         for ((start, unit), expected) in units_of(len).zip(&mut checksums) {
             if !payload.verifies(at + start, unit, *expected) {
-                return Err(RecordError::PayloadChecksum);
+                return false;
             }
         }
         at += len;
     }
-    Ok(())
+    true
 }
 
-fn prove_place(
-    record: &Record,
-    volume: VolumeId,
-    log: LogId,
-    offset: u64,
-    last: Option<&Record>,
-) -> Result<(), RecordError> {
+/// Whether `record` is the one behind `last`. Behind a damaged header nobody knows the
+/// predecessor's checksum.
+fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), RecordError> {
     let header = &record.header;
-    let same = |same: bool, what| if same { Ok(()) } else { Err(RecordError::Misplaced(what)) };
-    same(header.volume == volume, "volume")?;
-    same(header.log == log, "log")?;
-    same(header.offset == LogOffset(u32::try_from(offset).unwrap_or(u32::MAX)), "offset")?;
     match last {
-        None => {
+        None if chained => {
             same(header.epoch == header.record_sequence.epoch(), "epoch")?;
             same(header.previous_checksum == 0, "predecessor")
         }
+        None => Ok(()),
         Some(last) => {
             same(header.epoch == last.header.epoch, "epoch")?;
-            same(header.previous_checksum == last.checksum, "predecessor")?;
+            same(!chained || header.previous_checksum == last.checksum, "predecessor")?;
             same(header.record_sequence > last.header.record_sequence, "record sequence")
         }
     }
+}
+
+fn same(same: bool, what: &'static str) -> Result<(), RecordError> {
+    if same { Ok(()) } else { Err(RecordError::Misplaced(what)) }
+}
+
+fn offset_of(offset: u64) -> LogOffset {
+    LogOffset(u32::try_from(offset).unwrap_or(u32::MAX))
 }

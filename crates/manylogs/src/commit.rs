@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Hint, Nanos, Payload, Request, Sectors};
-use manylogs_logstore::{AppendSlot, EntryKind, LogId, MAX_ENTRIES, Record, RecordSequence};
+use manylogs_block::{Hint, IoError, Nanos, Payload, Request, Sectors};
+use manylogs_logstore::{
+    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, Record, RecordSequence,
+};
 
 use crate::phase::Phase;
 use crate::plant::{self, Bug};
@@ -176,11 +178,8 @@ impl Inner {
         let entries = slots.iter().map(|id| state.slots.get(*id).entry).collect();
         let payloads: Vec<Payload> =
             slots.iter().filter_map(|id| state.slots.get(*id).payload.clone()).collect();
-        let (volume, floor) = (self.volume, state.root.floor);
-        let physical = self.below.physical_sector;
-        let slot = state
-            .logs
-            .with(log, |log| log.append(volume, sequence, floor, entries, payloads, physical));
+        let of = self.append_of(state, sequence);
+        let slot = state.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
         state.counters.supersedes += supersedes as u64;
@@ -191,6 +190,37 @@ impl Inner {
         (sequence, slot)
     }
 
+    fn append_of(&self, state: &State, sequence: RecordSequence) -> AppendOf {
+        let (floor, next_data) = (state.root.floor, state.next_data);
+        AppendOf { volume: self.volume, sequence, floor, next_data }
+    }
+
+    /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when
+    /// they may.
+    pub(crate) async fn begin_epoch(self: &Rc<Self>, log: LogId) {
+        let (sequence, slot) = {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            let floor = state.root.floor;
+            let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
+            if state.logs.get(log).is_none_or(begun) {
+                return;
+            }
+            if let Some(touched) = &mut state.capturing {
+                touched.add(log);
+            }
+            let sequence = state.next_record;
+            state.next_record = sequence.next();
+            let of = self.append_of(state, sequence);
+            (sequence, state.logs.with(log, |log| log.begin(&of)))
+        };
+        let write = Request::write_fua(slot.target, slot.payload);
+        match self.device.submit(Phase::Reset, write).await {
+            Ok(_) => self.record_written(log, sequence),
+            Err(error) => self.record_failed(log, sequence, &error),
+        }
+    }
+
     /// Writes the record; its entries take effect when it and all before it in the log are durable.
     pub(crate) fn submit_record(
         self: &Rc<Self>,
@@ -198,7 +228,7 @@ impl Inner {
         sequence: RecordSequence,
         slot: AppendSlot,
     ) {
-        let phase = self.phase_of(&self.state.borrow(), log, sequence, &slot);
+        let phase = Self::phase_of(&self.state.borrow(), sequence, &slot);
         let write = Request::Write {
             extent: slot.target,
             payload: slot.payload,
@@ -210,25 +240,19 @@ impl Inner {
         self.runtime.spawn(async move {
             match written.await {
                 Ok(_) => inner.record_written(log, sequence),
-                Err(_) => inner.record_failed(log, sequence),
+                Err(error) => inner.record_failed(log, sequence, &error),
             }
             inner.notify_progress();
         });
     }
 
-    fn phase_of(
-        &self,
-        state: &State,
-        log: LogId,
-        sequence: RecordSequence,
-        slot: &AppendSlot,
-    ) -> Phase {
+    fn phase_of(state: &State, sequence: RecordSequence, slot: &AppendSlot) -> Phase {
         let has = |kind| slot.record.entries.iter().any(|entry| entry.kind == kind);
         let moved = state.records.get(&sequence).is_some_and(|record| {
             record.slots.iter().any(|id| state.slots.get(*id).origin != Origin::Client)
         });
-        let begins = slot.target.start == self.layout.regions()[log.0 as usize].start;
-        if begins && state.logs.get(log).is_some_and(|log| log.was_reset()) {
+        let begins = slot.record.header.offset.0 == 0;
+        if begins && state.logs.get(slot.record.header.log).is_some_and(Log::was_reset) {
             Phase::Reset
         } else if moved {
             Phase::Swap
@@ -254,7 +278,7 @@ impl Inner {
     }
 
     /// The log is out of use; what was on its way there is appended elsewhere.
-    fn record_failed(&self, log: LogId, sequence: RecordSequence) {
+    fn record_failed(&self, log: LogId, sequence: RecordSequence, error: &IoError) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let void = state.logs.with(log, |log| log.fail_append(sequence));
@@ -268,6 +292,12 @@ impl Inner {
                 // Whether or not somebody waits, this was due once.
                 state.force = state.force.max(Some(slot.ticket));
             }
+        }
+        match error {
+            // One log's sectors: others will do. The root is told in the background.
+            IoError::Medium { .. } => self.log_wanted.notify(),
+            IoError::Gone => state.fail("the device is gone"),
+            _ => state.fail("records cannot be written"),
         }
     }
 }

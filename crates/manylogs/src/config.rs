@@ -1,6 +1,7 @@
 //! The parameters of seed 000 section VI, and ours.
 
 use manylogs_block::{Nanos, Sectors};
+use manylogs_logstore::RECORD_PAYLOAD_MAX;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
@@ -145,6 +146,13 @@ impl EngineConfig {
         }
         if self.appends == 0 || self.appends > 64 {
             return Err(format!("appends={} is not between 1 and 64", self.appends));
+        }
+        if self.record > RECORD_PAYLOAD_MAX {
+            return Err(format!(
+                "record={} exceeds {}, the longest payload of a record",
+                size(self.record),
+                size(RECORD_PAYLOAD_MAX)
+            ));
         }
         if self.record < self.threshold || self.record.0 > self.log.0 / 2 {
             return Err(format!(

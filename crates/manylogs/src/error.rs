@@ -1,6 +1,7 @@
 //! What can go wrong with a volume as a whole.
 
 use manylogs_block::{IoError, Sectors};
+use manylogs_logstore::{LogId, LogOffset};
 use thiserror::Error;
 
 /// Why a volume cannot be created, opened or maintained.
@@ -24,17 +25,87 @@ pub enum VolumeError {
     /// Neither superblock is one of ours.
     #[error("no Manylogs volume: neither superblock is valid (format the device first)")]
     NotAVolume,
-    /// The volume was written by a newer program.
-    #[error("volume has format version {found}, this program knows {known}")]
+    /// A superblock, but torn or damaged.
+    #[error("both copies of the superblock are damaged: what the volume is cannot be known")]
+    Superblock,
+    /// A structure whose checksum is right, but which no program of ours can have written.
+    #[error("the superblock is whole but has an impossible {0}")]
+    Impossible(&'static str),
+    /// The volume was written by another version of the program.
+    #[error("volume has format version {found}, this program knows version {known} only")]
     Version {
         /// On the disk.
         found: u32,
-        /// Newest that is understood.
+        /// What is understood.
         known: u32,
+    },
+    /// The volume uses features that this program does not know.
+    #[error(
+        "volume uses features that this program does not know (bits {bits:#x}): use a newer one"
+    )]
+    Features {
+        /// The unknown ones.
+        bits: u64,
     },
     /// Both root slots are damaged.
     #[error("both root slots are damaged: the volume's state is unknown")]
     NoRoot,
+    /// The device became smaller than the volume.
+    #[error(
+        "device has {} sectors, the volume was formatted for {}: restore its size", now.0, formatted.0
+    )]
+    Shrunk {
+        /// Size at format.
+        formatted: Sectors,
+        /// Size now.
+        now: Sectors,
+    },
+    /// The device did not become larger than the volume.
+    #[error(
+        "device has {} sectors, the volume {}: there is nothing to grow into", now.0, formatted.0
+    )]
+    CannotGrow {
+        /// Size of the volume.
+        formatted: Sectors,
+        /// Size of the device.
+        now: Sectors,
+    },
+    /// The device writes larger sectors than the volume was formatted for.
+    #[error(
+        "device has physical sectors of {} bytes, the volume was formatted for {}: a torn write \
+         could damage what is beside it; copy the volume's content to a new one",
+        device.bytes(), volume.bytes()
+    )]
+    PhysicalSector {
+        /// Of the device.
+        device: Sectors,
+        /// Of the volume.
+        volume: Sectors,
+    },
+    /// A log holds damaged records of which nobody knows what they were.
+    #[error(
+        "log {}: {} sectors from sector {} of it were durable and are damaged, so acknowledged writes \
+         are lost; `check` tells more, and `check --repair` gives them up", log.0, sectors.0, offset.0
+    )]
+    Damaged {
+        /// The log.
+        log: LogId,
+        /// Where in it.
+        offset: LogOffset,
+        /// How far.
+        sectors: Sectors,
+    },
+    /// Logged copies are lost, so that the volume cannot be emptied.
+    #[error(
+        "{extents} extents are lost (their logged copies are damaged): overwrite or discard them"
+    )]
+    Lost {
+        /// How many.
+        extents: u64,
+    },
+    /// The volume was closed before the work was done.
+    #[error("the volume was closed meanwhile")]
+    Closed,
     /// The volume was opened more often than incarnations can count.
     #[error("volume was opened 2^20 times: drain it and format it anew")]
     Worn,

@@ -19,23 +19,26 @@ pub(crate) struct Logs {
     aside: Option<LogId>,
     /// No entry needs more than this for a record of its own.
     largest_record: Sectors,
+    physical: Sectors,
     /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
     room: u64,
     used: u64,
 }
 
 impl Logs {
-    pub(crate) fn new(regions: &[Extent], largest_record: Sectors) -> Self {
-        let count = u32::try_from(regions.len()).unwrap_or(u32::MAX);
-        Self {
+    pub(crate) fn new(regions: &[Extent], largest_record: Sectors, physical: Sectors) -> Self {
+        let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
-            open: (0..count).collect(),
+            open: BTreeSet::new(),
             aside: None,
             largest_record,
-            room: regions.iter().map(|r| r.len.0.saturating_sub(largest_record.0)).sum(),
+            physical,
+            room: 0,
             used: 0,
-        }
+        };
+        logs.set_largest_record(largest_record);
+        logs
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -61,9 +64,10 @@ impl Logs {
 
     /// Changes a log and keeps the books on its room.
     pub(crate) fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
-        let region = self.regions[id.0 as usize];
-        let mut log =
-            self.logs[id.0 as usize].take().unwrap_or_else(|| Box::new(Log::new(id, region)));
+        let (region, physical) = (self.regions[id.0 as usize], self.physical);
+        let mut log = self.logs[id.0 as usize]
+            .take()
+            .unwrap_or_else(|| Box::new(Log::new(id, region, physical)));
         let (room, used) = (self.room_of(&log), log.used().0);
         let result = change(&mut log);
         let room_now = self.room_of(&log);
@@ -80,6 +84,7 @@ impl Logs {
 
     /// Keeps a log from taking records while its content moves; its room does not count meanwhile.
     pub(crate) fn set_aside(&mut self, id: LogId) {
+        self.with(id, |_| ());
         self.room -= self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
         self.open.remove(&id.0);
         self.aside = Some(id);
@@ -108,7 +113,8 @@ impl Logs {
         (self.room, self.open) = (0, BTreeSet::new());
         for (id, region) in (0..).zip(&self.regions) {
             let log = self.logs[id as usize].as_deref();
-            let room = log.map_or(region.len.0.saturating_sub(largest.0), |log| self.room_of(log));
+            let unused = region.len.0.saturating_sub(self.physical.0 + largest.0);
+            let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
             if room > 0 {
                 self.open.insert(id);
@@ -125,8 +131,7 @@ impl Logs {
         ready: impl Fn(LogId) -> bool,
     ) -> Option<LogId> {
         let takes = |id: LogId| {
-            self.aside != Some(id)
-                && self.get(id).map_or(self.region(id).len >= needed, |log| log.accepts(needed))
+            self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
         };
         self.nearest(head, |id| takes(id) && ready(id)).or_else(|| {
             let distance = |id: &LogId| self.region(*id).start.distance(head);
@@ -194,7 +199,8 @@ impl Logs {
     pub(crate) fn farthest_empty(&self, head: Lba, except: LogId) -> Option<LogId> {
         let empty = |id: &u32| {
             let log = self.logs[*id as usize].as_ref();
-            *id != except.0 && log.is_none_or(|log| log.used().0 == 0 && !log.is_busy())
+            *id != except.0
+                && log.is_none_or(|log| log.is_empty() && !log.is_busy() && !log.is_retired())
         };
         let first = self.open.iter().copied().find(empty);
         let last = self.open.iter().rev().copied().find(empty);
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_near_head_log_is_the_nearest_with_room_on_either_side() {
-        let mut logs = Logs::new(&regions(), Sectors(10));
+        let mut logs = Logs::new(&regions(), Sectors(10), Sectors(1));
         let nearest = |logs: &Logs, head| logs.nearest(Lba(head), |_| true).unwrap().0;
         assert_eq!(nearest(&logs, 0), 0);
         assert_eq!(nearest(&logs, 1300), 0);
@@ -227,9 +233,9 @@ mod tests {
 
     #[test]
     fn room_leaves_the_largest_record_out() {
-        let mut logs = Logs::new(&regions(), Sectors(10));
-        assert_eq!(logs.room(), 5 * 90);
+        let mut logs = Logs::new(&regions(), Sectors(10), Sectors(1));
+        assert_eq!(logs.room(), 5 * 89);
         logs.with(LogId(2), Log::retire);
-        assert_eq!(logs.room(), 4 * 90);
+        assert_eq!(logs.room(), 4 * 89);
     }
 }

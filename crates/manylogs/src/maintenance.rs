@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use manylogs_block::{Nanos, Signal, Time};
 
-use crate::checkpoint::Pace;
+use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
 use crate::phase::Phase;
+use crate::plant::{self, Bug};
 use crate::state::Inner;
 
 const DAY_S: u64 = 86_400;
@@ -71,7 +72,7 @@ impl Inner {
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
                 // An error is in the volume's state; the next round tries again.
-                let _ = self.checkpoint(pace).await;
+                let _ = self.checkpoint(Pass { pace, materialise: false }).await;
                 agenda.last_checkpoint = self.runtime.now();
             } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
                 agenda.swap_again = self.swap_one().await;
@@ -171,24 +172,45 @@ impl Inner {
         }
     }
 
-    /// Marks in the root, ahead of use, the logs around the one that placement asks for.
+    /// Marks in the root, ahead of use, the logs around the one that placement asks for, and
+    /// begins an epoch there.
     async fn open_wanted_log(self: &Rc<Self>) {
+        self.note_retired().await;
         let Some(log) = self.state.borrow_mut().unopened.take() else { return };
-        let (ready, publishing) = {
+        let (marked, publishing) = {
             let state = self.state.borrow();
-            (state.is_ready(log), state.next_touched.is_some())
+            (state.is_marked(log), state.next_touched.is_some())
         };
-        // While a snapshot is published its set of opened logs is fixed; placement asks again.
-        if ready || publishing {
-            return;
+        if !marked && !plant::is(Bug::OpenedSetLate) {
+            // While a snapshot is published its set of opened logs is fixed; placement asks again.
+            if publishing {
+                return;
+            }
+            let logs = self.layout.regions().len();
+            let mark =
+                self.update_root(Phase::OpenedSet, |root| root.touched.add_around(log, logs));
+            if mark.await.is_err() {
+                self.state.borrow_mut().fail("the root cannot be written");
+            }
         }
-        let logs = self.layout.regions().len();
-        let marked =
-            self.update_root(Phase::OpenedSet, |root| root.touched.add_around(log, logs)).await;
-        if marked.is_err() {
-            self.state.borrow_mut().fail("the root cannot be written");
+        if self.state.borrow().is_marked(log) || plant::is(Bug::OpenedSetLate) {
+            self.begin_epoch(log).await;
         }
         self.notify_progress();
+    }
+
+    /// Tells the root of logs that went out of use, so that they stay so.
+    async fn note_retired(&self) {
+        let retired: Vec<_> = {
+            let state = self.state.borrow();
+            let news = state.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
+            news.filter(|id| !state.root.retired.contains(id)).collect()
+        };
+        if !retired.is_empty() {
+            let noted = self.update_root(Phase::OpenedSet, |root| root.retired.extend(retired));
+            // A log that is tried again fails again.
+            let _ = noted.await;
+        }
     }
 }
 

@@ -15,6 +15,18 @@ pub(crate) enum Place {
     Buffered { slot: SlotId, skip: u32 },
     /// Nowhere: it is zeroes, says a record in this log.
     Zeroes { log: LogId },
+    /// Nowhere: its logged copy was found damaged, says a record in this log. Reads fail.
+    Lost { log: LogId },
+}
+
+impl Place {
+    /// The log whose record says so; none for what is only in memory.
+    pub(crate) const fn log(self) -> Option<LogId> {
+        match self {
+            Self::Log { log, .. } | Self::Zeroes { log } | Self::Lost { log } => Some(log),
+            Self::Buffered { .. } => None,
+        }
+    }
 }
 
 impl MapValue for Place {
@@ -28,7 +40,7 @@ impl MapValue for Place {
             Self::Buffered { slot, skip } => {
                 Self::Buffered { slot, skip: skip.saturating_add(narrow(by.0)) }
             }
-            Self::Zeroes { log } => Self::Zeroes { log },
+            Self::Zeroes { .. } | Self::Lost { .. } => self,
         }
     }
 }
@@ -43,10 +55,12 @@ pub(crate) struct Displaced {
 impl Displaced {
     pub(crate) fn add(&mut self, part: Extent, old: Mapped<Place>) {
         match old.value {
-            Place::Log { log, .. } | Place::Zeroes { log } => match self.logged.last_mut() {
-                Some((last, sectors)) if *last == log => *sectors += part.len.0,
-                _ => self.logged.push((log, part.len.0)),
-            },
+            Place::Log { log, .. } | Place::Zeroes { log } | Place::Lost { log } => {
+                match self.logged.last_mut() {
+                    Some((last, sectors)) if *last == log => *sectors += part.len.0,
+                    _ => self.logged.push((log, part.len.0)),
+                }
+            }
             Place::Buffered { slot, .. } => self.buffered.push((slot, part.len.0)),
         }
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
-use manylogs_logstore::LogId;
+use manylogs_logstore::{EntryKind, LogId};
 
 use crate::place::Place;
 use crate::plant::{self, Bug};
@@ -21,6 +21,8 @@ enum Source {
     Log { log: LogId, within: Extent, skip: Sectors, read: Completion },
     /// At hand.
     Here(Payload),
+    /// Nowhere: the logged copy was found damaged.
+    Lost,
 }
 
 struct Part {
@@ -79,12 +81,16 @@ impl Inner {
                     Source::Home { index, skip: Sectors(part.start.0 - spans[index].start.0) }
                 }
                 Some(Place::Zeroes { .. }) => Source::Here(Payload::zeroes(part.len)),
+                Some(Place::Lost { .. }) => Source::Lost,
                 Some(Place::Buffered { slot, skip }) => {
-                    let content = state.slots.get(slot).payload.as_ref();
-                    Source::Here(content.map_or_else(
-                        || Payload::zeroes(part.len),
-                        |content| content.slice(Sectors(skip.into()), part.len),
-                    ))
+                    let slot = state.slots.get(slot);
+                    match &slot.payload {
+                        Some(content) => {
+                            Source::Here(content.slice(Sectors(skip.into()), part.len))
+                        }
+                        None if slot.entry.kind == EntryKind::Lost => Source::Lost,
+                        None => Source::Here(Payload::zeroes(part.len)),
+                    }
                 }
                 Some(Place::Log { log, offset }) => {
                     let (within, skip, read) =
@@ -143,6 +149,7 @@ impl Inner {
         for part in parts {
             let content = match part.source {
                 Source::Here(payload) => Ok(payload),
+                Source::Lost => Err(IoError::Checksum { extent: part.extent }),
                 Source::Home { index, skip } if first_error.is_none() => {
                     Ok(contents[index].slice(skip, part.extent.len))
                 }

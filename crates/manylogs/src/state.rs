@@ -15,13 +15,14 @@ use smallvec::SmallVec;
 
 use crate::config::EngineConfig;
 use crate::home_lock::HomeLocks;
-use crate::layout::Layout;
 use crate::logs::Logs;
 use crate::maintenance::Turn;
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Root;
+use crate::ondisk::touched::Touched;
 use crate::phase::Below;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
-use crate::root::{Root, Touched};
 use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
 
@@ -136,13 +137,21 @@ impl State {
         self.reserved + sectors.0 <= self.logs.room()
     }
 
-    /// Whether records may be appended to `log` as far as the root says.
+    /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
     pub(crate) fn is_ready(&self, log: LogId) -> bool {
-        let open = self.root.snapshot.is_none()
-            || self.root.touched.contains(log)
-            || plant::is(Bug::OpenedSetLate);
-        let stays_open = self.next_touched.as_ref().is_none_or(|next| next.contains(log));
-        open && (stays_open || plant::is(Bug::OpenedSetLate))
+        (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
+    }
+
+    /// Whether the log's epoch has begun durably, so that records may follow.
+    pub(crate) fn has_begun(&self, log: LogId) -> bool {
+        let floor = self.root.floor;
+        self.logs.get(log).is_none_or(|log| log.is_begun(floor))
+    }
+
+    /// Whether the root allows records in `log`.
+    pub(crate) fn is_marked(&self, log: LogId) -> bool {
+        let open = self.root.snapshot.is_none() || self.root.touched.contains(log);
+        open && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
     }
 
     /// Whether versions of `extent` were taken out of the map by a large write whose supersede
@@ -205,7 +214,7 @@ impl State {
         for id in record.slots {
             let offset = match self.slots.get(id).entry.kind {
                 EntryKind::Data => offsets.next().unwrap_or_default(),
-                EntryKind::Zeroes | EntryKind::Supersede => LogOffset(0),
+                EntryKind::Zeroes | EntryKind::Supersede | EntryKind::Lost => LogOffset(0),
             };
             self.settle_slot(id, record.log, offset);
         }
@@ -252,15 +261,14 @@ impl State {
             EntryKind::Supersede => return 0,
             EntryKind::Data => Place::Log { log, offset },
             EntryKind::Zeroes => Place::Zeroes { log },
+            EntryKind::Lost => Place::Lost { log },
         };
         let mut sectors = 0;
         self.map.update(entry.extent, |part, mapped| {
             let ours = mapped.sequence == entry.data_sequence
                 && match (slot.origin, mapped.value) {
                     (Origin::Client, Place::Buffered { slot, .. }) => slot == id,
-                    (Origin::Swap(from), Place::Log { log, .. } | Place::Zeroes { log }) => {
-                        log == from
-                    }
+                    (Origin::Swap(from), place) => place.log() == Some(from),
                     _ => false,
                 };
             ours.then(|| {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Sectors};
-use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, Supersede};
+use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, ScanOf, Supersede, scan};
 
 use crate::place::Place;
 use crate::plant::{self, Bug};
@@ -31,6 +31,10 @@ impl Inner {
         let moved = self.move_log(from, to).await;
         self.state.borrow_mut().logs.put_back();
         let mut state = self.state.borrow_mut();
+        if moved.is_err() {
+            // Damage is for the checkpoint to find; to try again would not help.
+            state.hot.remove(&from);
+        }
         if let Ok(true) = moved {
             state.hot.remove(&from);
             state.counters.log_swaps += 1;
@@ -66,7 +70,7 @@ impl Inner {
     /// Copies what recovery needs of `from` and points the table at the copies. Stops, without
     /// loss, when clients need the disk; what was copied by then stays copied.
     async fn move_log(self: &Rc<Self>, from: LogId, to: LogId) -> Result<bool, IoError> {
-        let live = self.live_in(from);
+        let live = self.live_in(from).await?;
         if live.is_empty() {
             // What is left waits for newer versions to become durable; then it is free anyway.
             return Ok(false);
@@ -89,19 +93,26 @@ impl Inner {
         Ok(true)
     }
 
-    /// What the table still has in `log`, in the order of the log.
-    fn live_in(&self, log: LogId) -> Vec<Live> {
+    /// What the table still has in `log`, in the order of the log: its records tell where to look.
+    async fn live_in(&self, log: LogId) -> Result<Vec<Live>, IoError> {
+        let of = ScanOf {
+            volume: self.volume,
+            log,
+            region: self.layout.regions()[log.0 as usize],
+            physical: self.below.physical_sector,
+            floor: self.state.borrow().root.floor,
+            was_used: true,
+        };
+        let scanned = scan(self.device.device(), of).await?;
         let state = self.state.borrow();
-        let Some(source) = state.logs.get(log) else { return Vec::new() };
         let mut live: Vec<Live> = Vec::new();
-        for extent in source.extents().iter() {
-            for (extent, mapped) in state.map.lookup(extent) {
-                let Some(mapped) = mapped else { continue };
-                match mapped.value {
-                    Place::Log { log: at, .. } | Place::Zeroes { log: at } if at == log => {
-                        live.push(Live { extent, mapped });
-                    }
-                    _ => {}
+        let entries = scanned.records.iter().flat_map(|record| &record.entries);
+        for entry in entries.filter(|entry| entry.kind != EntryKind::Supersede) {
+            for (extent, mapped) in state.map.lookup(entry.extent) {
+                if let Some(mapped) = mapped
+                    && mapped.value.log() == Some(log)
+                {
+                    live.push(Live { extent, mapped });
                 }
             }
         }
@@ -110,7 +121,7 @@ impl Inner {
             (position(live), live.extent.start, std::cmp::Reverse(live.extent.len))
         });
         live.dedup_by_key(|live| live.extent.start);
-        live
+        Ok(live)
     }
 
     async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<(), IoError> {
@@ -158,6 +169,7 @@ impl Inner {
         let entries = chunk.iter().map(|live| {
             let kind = match live.mapped.value {
                 Place::Log { .. } => EntryKind::Data,
+                Place::Lost { .. } => EntryKind::Lost,
                 Place::Zeroes { .. } | Place::Buffered { .. } => EntryKind::Zeroes,
             };
             let entry = Entry { extent: live.extent, data_sequence: live.mapped.sequence, kind };
@@ -166,7 +178,7 @@ impl Inner {
                     let skip = Sectors(u64::from(offset.0) - within.start.0);
                     Some(content.slice(skip, live.extent.len))
                 }
-                Place::Zeroes { .. } | Place::Buffered { .. } => None,
+                Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => None,
             };
             (entry, payload)
         });
@@ -228,7 +240,7 @@ impl Inner {
 fn position(live: &Live) -> u64 {
     match live.mapped.value {
         Place::Log { offset, .. } => offset.0.into(),
-        Place::Zeroes { .. } | Place::Buffered { .. } => 0,
+        Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
     }
 }
 

@@ -8,11 +8,12 @@ use manylogs_block::{
 };
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
-use crate::checkpoint::{CheckpointReport, Pace};
+use crate::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
-use crate::layout::Layout;
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Left;
 use crate::phase::{Below, Phase};
 use crate::place::Place;
 use crate::plant::{self, Bug};
@@ -37,12 +38,12 @@ impl Volume {
     pub(crate) fn assemble(
         runtime: Handle,
         device: Below,
+        below: Capabilities,
         volume: VolumeId,
         layout: Layout,
         config: EngineConfig,
         state: State,
     ) -> Self {
-        let below = device.capabilities();
         Self(Rc::new(Inner {
             runtime,
             device,
@@ -111,7 +112,7 @@ impl Volume {
     /// # Errors
     /// If the device fails. What was not moved stays logged.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, VolumeError> {
-        self.0.checkpoint(Pace::Urgent).await
+        self.0.checkpoint(Pass { pace: Pace::Urgent, materialise: false }).await
     }
 
     /// Writes a table snapshot; false if it does not fit its slot.
@@ -153,7 +154,7 @@ impl Volume {
         for (extent, mapped) in state.map.iter() {
             let zeroes = match mapped.value {
                 Place::Log { .. } => false,
-                Place::Zeroes { .. } => true,
+                Place::Zeroes { .. } | Place::Lost { .. } => true,
                 Place::Buffered { slot, .. } => {
                     state.slots.get(slot).entry.kind == EntryKind::Zeroes
                 }

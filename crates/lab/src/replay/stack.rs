@@ -132,7 +132,7 @@ fn create(
     drive: &ModelledDrive,
     config: &EngineConfig,
 ) -> Result<Volume, VolumeError> {
-    let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), config.clone());
+    let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), *config);
     sim.block_on(host, async move { Volume::create(runtime, device, &config).await })
 }
 

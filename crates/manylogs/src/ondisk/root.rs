@@ -1,8 +1,8 @@
 //! The root: the little of a volume's state that changes and must be durable ahead of its use.
 //!
-//! Two slots; an update writes first the slot that does not hold the newest root, then the other.
-//! It is effective when the first write is durable, and survives the loss of either slot when the
-//! second is.
+//! Two slots, at either end of the device; an update writes first the slot that does not hold the
+//! newest root, then the other. It is effective when the first write is durable, and survives the
+//! loss of either slot when the second is.
 
 use bytes::Bytes;
 use manylogs_block::{IoError, Payload, Request, to_usize};
@@ -10,15 +10,16 @@ use manylogs_logstore::{DataSequence, Incarnation, LogId, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::layout::{Layout, ROOT_SECTORS};
+use crate::ondisk::layout::{Layout, ROOT_SECTORS};
+use crate::ondisk::touched::{TOUCHED_BYTES, Touched};
 use crate::phase::{Below, Phase};
 use crate::state::Inner;
 
 const MAGIC: [u8; 8] = *b"MLOGROOT";
-const BITMAP_BYTES: usize = 4096;
-const BITS: u32 = 8 * 4096;
-/// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
-const BATCH_MAX: u32 = 32;
+/// Logs that may be out of use; a drive with more bad places should be replaced.
+pub(crate) const RETIRED_MAX: usize = 512;
+const FLAG_CLOSED: u32 = 1;
+const FLAG_DRAINED: u32 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -33,11 +34,15 @@ struct Raw {
     snapshot_checksum: U32,
     snapshot_slot: U32,
     logs_per_bit: U32,
-    reserved: [u8; 60],
-    touched: [u8; BITMAP_BYTES],
+    flags: U32,
+    retired_count: U32,
+    reserved: [u8; 52],
+    touched: [u8; TOUCHED_BYTES],
+    retired: [U32; RETIRED_MAX],
 }
 
-const _: () = assert!(size_of::<Raw>() == 128 + BITMAP_BYTES);
+const _: () = assert!(size_of::<Raw>() == 128 + TOUCHED_BYTES + 4 * RETIRED_MAX);
+const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
 
 /// A table snapshot: `bytes` in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,18 @@ pub(crate) struct SnapshotRef {
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
     pub(crate) checksum: u32,
+}
+
+/// How the volume was left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It is open, or was left by a crash.
+    #[default]
+    Open,
+    /// Closed in order: the snapshot has everything.
+    Closed,
+    /// Drained: the logs hold nothing, everything is home.
+    Drained,
 }
 
 /// See the module.
@@ -55,52 +72,11 @@ pub(crate) struct Root {
     /// Entries with smaller data sequences are dead, wherever they are found.
     pub(crate) floor: DataSequence,
     pub(crate) snapshot: Option<SnapshotRef>,
+    /// Logs that may have changed since the snapshot.
     pub(crate) touched: Touched,
-}
-
-/// Logs that may have changed since the snapshot.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Touched {
-    logs_per_bit: u32,
-    bits: Box<[u8; BITMAP_BYTES]>,
-}
-
-impl Touched {
-    pub(crate) fn none(logs: usize) -> Self {
-        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
-        Self { logs_per_bit: logs.div_ceil(BITS).max(1), bits: Box::new([0; BITMAP_BYTES]) }
-    }
-
-    pub(crate) fn contains(&self, log: LogId) -> bool {
-        let bit = log.0 / self.logs_per_bit;
-        self.bits[(bit / 8) as usize] & (1 << (bit % 8)) != 0
-    }
-
-    pub(crate) fn add(&mut self, log: LogId) {
-        self.add_bit(log.0 / self.logs_per_bit);
-    }
-
-    /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
-    /// many the volume has.
-    pub(crate) fn add_around(&mut self, log: LogId, logs: usize) {
-        let bit = log.0 / self.logs_per_bit;
-        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
-        let batch = (logs / self.logs_per_bit / 16).min(BATCH_MAX);
-        for bit in bit.saturating_sub(batch)..=(bit + batch).min(BITS - 1) {
-            self.add_bit(bit);
-        }
-    }
-
-    fn add_bit(&mut self, bit: u32) {
-        self.bits[(bit / 8) as usize] |= 1 << (bit % 8);
-    }
-}
-
-impl std::fmt::Debug for Touched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count: u32 = self.bits.iter().map(|byte| byte.count_ones()).sum();
-        write!(f, "Touched({count} x {} logs)", self.logs_per_bit)
-    }
+    /// Logs that failed and take no more records.
+    pub(crate) retired: Vec<LogId>,
+    pub(crate) left: Left,
 }
 
 impl Inner {
@@ -119,9 +95,9 @@ impl Inner {
             root.generation = state.root_generation;
             (root, 1 - state.root_slot)
         };
-        write_root(&self.device, phase, &root, self.volume, first).await?;
+        write_root(&self.device, phase, &root, self.volume, &self.layout, first).await?;
         self.state.borrow_mut().root_slot = first;
-        write_root(&self.device, phase, &root, self.volume, 1 - first).await?;
+        write_root(&self.device, phase, &root, self.volume, &self.layout, 1 - first).await?;
         self.state.borrow_mut().root = root;
         Ok(())
     }
@@ -132,15 +108,35 @@ pub(crate) async fn write_root(
     phase: Phase,
     root: &Root,
     volume: VolumeId,
+    layout: &Layout,
     slot: usize,
 ) -> Result<(), IoError> {
     let payload = Payload::bytes(root.encode(volume));
-    device.submit(phase, Request::write_fua(Layout::root(slot), payload)).await.map(drop)
+    device.submit(phase, Request::write_fua(layout.roots()[slot], payload)).await.map(drop)
 }
 
 impl Root {
+    /// The root of a volume with `logs` logs that nothing was ever logged in.
+    pub(crate) fn first(logs: usize) -> Self {
+        Self {
+            generation: 1,
+            incarnation: Incarnation(1),
+            floor: DataSequence(0),
+            snapshot: None,
+            touched: Touched::none(logs),
+            retired: Vec::new(),
+            left: Left::Open,
+        }
+    }
+
     pub(crate) fn encode(&self, volume: VolumeId) -> Bytes {
         let snapshot = self.snapshot.unwrap_or(SnapshotRef { slot: 0, bytes: 0, checksum: 0 });
+        let flags = match self.left {
+            Left::Open => 0,
+            Left::Closed => FLAG_CLOSED,
+            Left::Drained => FLAG_CLOSED | FLAG_DRAINED,
+        };
+        let retired = &self.retired[..self.retired.len().min(RETIRED_MAX)];
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
@@ -151,10 +147,16 @@ impl Root {
             snapshot_bytes: U64::new(snapshot.bytes),
             snapshot_checksum: U32::new(snapshot.checksum),
             snapshot_slot: U32::new(snapshot.slot),
-            logs_per_bit: U32::new(self.touched.logs_per_bit),
-            reserved: [0; 60],
-            touched: *self.touched.bits,
+            logs_per_bit: U32::new(self.touched.logs_per_bit()),
+            flags: U32::new(flags),
+            retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
+            reserved: [0; 52],
+            touched: *self.touched.bits(),
+            retired: [U32::ZERO; RETIRED_MAX],
         };
+        for (slot, log) in raw.retired.iter_mut().zip(retired) {
+            *slot = U32::new(log.0);
+        }
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.resize(to_usize(ROOT_SECTORS.bytes()), 0);
@@ -168,7 +170,7 @@ impl Root {
         if raw.magic != MAGIC
             || raw.volume != volume
             || crc32c::crc32c(raw.as_bytes()) != checksum
-            || raw.logs_per_bit.get() == 0
+            || raw.snapshot_slot.get() > 1
         {
             return None;
         }
@@ -177,12 +179,20 @@ impl Root {
             bytes: raw.snapshot_bytes.get(),
             checksum: raw.snapshot_checksum.get(),
         });
+        let retired = raw.retired.get(..raw.retired_count.get() as usize)?;
+        let left = match raw.flags.get() {
+            flags if flags & FLAG_DRAINED != 0 => Left::Drained,
+            flags if flags & FLAG_CLOSED != 0 => Left::Closed,
+            _ => Left::Open,
+        };
         Some(Self {
             generation: raw.generation.get(),
             incarnation: Incarnation(raw.incarnation.get()),
             floor: DataSequence(raw.floor.get()),
             snapshot,
-            touched: Touched { logs_per_bit: raw.logs_per_bit.get(), bits: Box::new(raw.touched) },
+            touched: Touched::from_raw(raw.logs_per_bit.get(), raw.touched)?,
+            retired: retired.iter().map(|log| LogId(log.get())).collect(),
+            left,
         })
     }
 }
@@ -201,6 +211,8 @@ mod tests {
             floor: DataSequence(77),
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
             touched,
+            retired: vec![LogId(5), LogId(199_999)],
+            left: Left::Closed,
         };
         let volume = [7; 16];
         let bytes = root.encode(volume);
@@ -210,17 +222,6 @@ mod tests {
             let mut bad = bytes.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Root::decode(&bad, volume), None, "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn marks_cover_the_log_and_its_neighbours() {
-        for (logs, batch) in [(100, 6), (10_000, 32), (8, 0)] {
-            let mut touched = Touched::none(logs);
-            touched.add_around(LogId(4 + batch), logs);
-            assert!((4..=4 + 2 * batch).all(|log| touched.contains(LogId(log))));
-            assert!(!touched.contains(LogId(3)));
-            assert!(!touched.contains(LogId(5 + 2 * batch)));
         }
     }
 }

@@ -1,0 +1,319 @@
+//! Where a volume keeps what: its own structures, the logs, and the home of every block.
+//!
+//! The layout is data, a list of log regions in runs; whatever they and the structures leave is
+//! home space, exported without gaps. See `docs/format.md`.
+
+use manylogs_block::{Extent, Lba, Sectors, to_usize};
+
+use crate::config::{EngineConfig, LogPlacement};
+use crate::error::VolumeError;
+
+/// Sectors of a root slot: one behind the first superblock, one before the last.
+pub(crate) const ROOT_SECTORS: Sectors = Sectors(16);
+/// Sectors of a superblock without the runs that do not fit into it.
+pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
+/// Everything begins and ends at multiples of 4 KiB, whatever the physical sector.
+const ALIGN: u64 = 8;
+/// A snapshot slot holds a table of logs that are full of 4 KiB records, see `docs/format.md`.
+const SNAPSHOT_SHARE: u64 = 256;
+const SNAPSHOT_LEAST: Sectors = Sectors(64);
+
+/// Logs of one length at one distance from one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRun {
+    /// Where the first begins.
+    pub first: Lba,
+    /// From the start of one to the start of the next.
+    pub stride: Sectors,
+    /// Length of each.
+    pub len: Sectors,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// What a layout consists of, as the superblock keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Size of the device.
+    pub(crate) device: Sectors,
+    /// Sectors of one copy of the superblock.
+    pub(crate) superblock: Sectors,
+    /// Sectors of one snapshot slot.
+    pub(crate) snapshot: Sectors,
+    /// What logs and home space share.
+    pub(crate) space: Extent,
+    /// The logs, by address.
+    pub(crate) runs: Vec<LogRun>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    plan: Plan,
+    capacity: Sectors,
+    logs: Vec<Extent>,
+    /// Home space on the device, and the exported address at which each piece begins.
+    homes: Vec<(Lba, Extent)>,
+}
+
+impl Layout {
+    /// The layout that `config` asks for on a device of `device` sectors.
+    ///
+    /// # Errors
+    /// [`VolumeError::TooSmall`], or [`VolumeError::Config`].
+    pub fn plan(
+        config: &EngineConfig,
+        device: Sectors,
+        physical: Sectors,
+    ) -> Result<Self, VolumeError> {
+        config.validate().map_err(VolumeError::Config)?;
+        let log = Sectors(config.log.0 / physical.0 * physical.0);
+        let logs_share = match config.placement {
+            LogPlacement::EveryGroup(group) => device.0 / group.0 * log.0,
+            LogPlacement::Single(_) => log.0,
+        };
+        let snapshot = SNAPSHOT_LEAST.0.max(logs_share / SNAPSHOT_SHARE).next_multiple_of(ALIGN);
+        let superblock = SUPERBLOCK_LEAST;
+        let start = superblock.0 + ROOT_SECTORS.0 + 2 * snapshot;
+        let behind = ROOT_SECTORS.0 + superblock.0;
+        let need = start + log.0 + 4 * ALIGN.max(physical.0) + behind + ALIGN;
+        if device.0 < need {
+            return Err(VolumeError::TooSmall { have: device, need: Sectors(need) });
+        }
+        let end = (device.0 - behind) / ALIGN * ALIGN;
+        let space = Extent::between(Lba(start), Lba(end));
+        let runs = match config.placement {
+            LogPlacement::EveryGroup(group) => {
+                let group = Sectors(group.0 / physical.0 * physical.0);
+                group_runs(space, group, log)
+            }
+            LogPlacement::Single(place) => vec![single_run(space, log, place, physical)],
+        };
+        let snapshot = Sectors(snapshot);
+        Ok(Self::from_plan(Plan { device, superblock, snapshot, space, runs }))
+    }
+
+    /// The layout that a superblock describes. The plan is sound: see [`Plan::check`].
+    pub(crate) fn from_plan(plan: Plan) -> Self {
+        let logs: Vec<Extent> = plan.runs.iter().flat_map(|run| run.regions()).collect();
+        let (mut homes, mut exported, mut next) = (Vec::new(), Lba(0), plan.space.start);
+        let ends = logs.iter().map(|log| (log.start, log.end()));
+        let space_end = plan.space.end();
+        for (log_start, log_end) in ends.chain([(space_end, space_end)]) {
+            let home = Extent::between(next, log_start);
+            if !home.is_empty() {
+                homes.push((exported, home));
+                exported = exported + home.len;
+            }
+            next = log_end;
+        }
+        Self { capacity: Sectors(exported.0), plan, logs, homes }
+    }
+
+    /// What the superblock keeps of it.
+    pub(crate) const fn as_plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Size of the device.
+    #[must_use]
+    pub const fn device(&self) -> Sectors {
+        self.plan.device
+    }
+
+    /// Sectors that the volume exports.
+    #[must_use]
+    pub const fn capacity(&self) -> Sectors {
+        self.capacity
+    }
+
+    /// The log regions by address.
+    #[must_use]
+    pub fn regions(&self) -> &[Extent] {
+        &self.logs
+    }
+
+    /// Sectors of all logs together.
+    #[must_use]
+    pub fn log_sectors(&self) -> Sectors {
+        Sectors(self.plan.runs.iter().map(|run| run.len.0 * u64::from(run.count)).sum())
+    }
+
+    /// Home space on the device by address, and the exported address where each piece begins: the
+    /// table that exposes a drained volume without this software.
+    #[must_use]
+    pub fn homes(&self) -> &[(Lba, Extent)] {
+        &self.homes
+    }
+
+    /// Whether a device address lies in a log.
+    #[must_use]
+    pub fn is_log(&self, at: Lba) -> bool {
+        let index = self.logs.partition_point(|log| log.start <= at);
+        index > 0 && at < self.logs[index - 1].end()
+    }
+
+    /// The two copies of the superblock.
+    #[must_use]
+    pub fn superblocks(&self) -> [Extent; 2] {
+        let len = self.plan.superblock;
+        [Extent::new(0, len.0), superblock_at_end(self.plan.device, len)]
+    }
+
+    /// The two root slots.
+    #[must_use]
+    pub fn roots(&self) -> [Extent; 2] {
+        let [first, last] = self.superblocks();
+        [
+            Extent { start: first.end(), len: ROOT_SECTORS },
+            Extent { start: Lba(last.start.0 - ROOT_SECTORS.0), len: ROOT_SECTORS },
+        ]
+    }
+
+    /// The two snapshot slots.
+    #[must_use]
+    pub fn snapshots(&self) -> [Extent; 2] {
+        let start = self.roots()[0].end();
+        let len = self.plan.snapshot;
+        [Extent { start, len }, Extent { start: start + len, len }]
+    }
+
+    /// Where an exported extent is on the device: in one piece but where it spans a log.
+    pub fn home(&self, extent: Extent) -> impl Iterator<Item = Extent> {
+        let mut index = self.home_index(extent.start);
+        let mut left = extent;
+        std::iter::from_fn(move || {
+            if left.is_empty() {
+                return None;
+            }
+            let (exported, home) = self.homes[index];
+            index += 1;
+            let skip = Sectors(left.start.0 - exported.0);
+            let len = Sectors(left.len.0.min(home.len.0 - skip.0));
+            left = Extent { start: left.start + len, len: left.len - len };
+            Some(Extent { start: home.start + skip, len })
+        })
+    }
+
+    fn home_index(&self, at: Lba) -> usize {
+        // Groups are of one size but for the last, so a division finds most addresses.
+        let guess = to_usize(at.0 / self.homes[0].1.len.0).min(self.homes.len() - 1);
+        let (exported, home) = self.homes[guess];
+        if exported <= at && at.0 < exported.0 + home.len.0 {
+            return guess;
+        }
+        self.homes.partition_point(|(exported, _)| *exported <= at).saturating_sub(1)
+    }
+
+    /// The layout on a larger device: what is exported keeps its address, the new space continues
+    /// with logs as the last run has them.
+    ///
+    /// # Errors
+    /// [`VolumeError::CannotGrow`] if the device is not larger.
+    pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
+        let behind = ROOT_SECTORS.0 + self.plan.superblock.0;
+        let end = Lba(device.0.saturating_sub(behind) / ALIGN * ALIGN);
+        let old = &self.plan;
+        if device <= old.device || end <= old.space.end() {
+            return Err(VolumeError::CannotGrow { formatted: old.device, now: device });
+        }
+        let mut plan = old.clone();
+        plan.device = device;
+        plan.space = Extent::between(old.space.start, end);
+        if let Some(last) = plan.runs.last().copied()
+            && self.logs.len() > 1
+        {
+            let from =
+                Extent::between(last.regions().next_back().map_or(end, |region| region.end()), end);
+            let rest = group_runs(from, last.stride, last.len);
+            plan.runs.extend(rest);
+        }
+        Ok(Self::from_plan(plan))
+    }
+}
+
+impl LogRun {
+    /// Its regions in order.
+    fn regions(self) -> impl DoubleEndedIterator<Item = Extent> + Clone {
+        (0..self.count).map(move |i| Extent {
+            start: self.first + Sectors(u64::from(i) * self.stride.0),
+            len: self.len,
+        })
+    }
+}
+
+impl Plan {
+    /// Whether structures, space and logs follow one another without overlap, in whole physical
+    /// sectors: what a superblock must show before it is believed.
+    pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {
+        let start = self.snapshot.0.checked_mul(2).map(|s| s + self.superblock.0 + ROOT_SECTORS.0);
+        let behind = ROOT_SECTORS.0 + self.superblock.0;
+        let end = self.space.start.0.checked_add(self.space.len.0);
+        let fits = start.is_some_and(|start| start == self.space.start.0)
+            && end.and_then(|end| end.checked_add(behind)).is_some_and(|e| e <= self.device.0)
+            && self.superblock >= SUPERBLOCK_LEAST
+            && self.superblock.0.is_multiple_of(ALIGN)
+            && self.device.0 < 1 << 48;
+        if !fits {
+            return Err("structures that do not fit the device");
+        }
+        let mut next = self.space.start.0;
+        for run in &self.runs {
+            let aligned = [run.first.0, run.stride.0, run.len.0]
+                .iter()
+                .all(|value| value.is_multiple_of(physical.0));
+            let last = u64::from(run.count.saturating_sub(1)).checked_mul(run.stride.0);
+            let run_end = last
+                .and_then(|span| span.checked_add(run.first.0))
+                .and_then(|start| start.checked_add(run.len.0));
+            let sound = run.count > 0
+                && run.len.0 > 0
+                && run.stride >= run.len
+                && run.first.0 >= next
+                && run_end.is_some_and(|run_end| run_end <= self.space.end().0);
+            if !sound || !aligned {
+                return Err("log regions that overlap or leave the device");
+            }
+            next = run_end.unwrap_or(u64::MAX);
+        }
+        if self.runs.is_empty() { Err("no logs") } else { Ok(()) }
+    }
+}
+
+/// Where the last copy of a superblock of `len` sectors is.
+pub(crate) fn superblock_at_end(device: Sectors, len: Sectors) -> Extent {
+    let end = device.0 / ALIGN * ALIGN;
+    Extent::new(end.saturating_sub(len.0), len.0)
+}
+
+/// Logs at the end of each group of `space`. A short last group keeps its log only if data remain
+/// beside it.
+fn group_runs(space: Extent, group: Sectors, log: Sectors) -> Vec<LogRun> {
+    let count = space.len.0 / group.0;
+    let rest = space.len.0 % group.0;
+    let mut runs = Vec::new();
+    if count > 0 {
+        let first = space.start + (group - log);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        runs.push(LogRun { first, stride: group, len: log, count });
+    }
+    if rest > log.0 {
+        let first = Lba(space.end().0 - log.0);
+        runs.push(LogRun { first, stride: group, len: log, count: 1 });
+    }
+    runs
+}
+
+fn single_run(space: Extent, log: Sectors, place: f64, physical: Sectors) -> LogRun {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a validated fraction of the room"
+    )]
+    let at = ((space.len - log).0 as f64 * place) as u64 / physical.0 * physical.0;
+    LogRun { first: space.start + Sectors(at), stride: log, len: log, count: 1 }
+}
+
+#[cfg(test)]
+#[path = "layout/tests.rs"]
+mod tests;

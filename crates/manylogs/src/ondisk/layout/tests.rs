@@ -1,0 +1,93 @@
+use super::*;
+
+fn tiny() -> EngineConfig {
+    EngineConfig {
+        threshold: Sectors(8),
+        record: Sectors(32),
+        log: Sectors(64),
+        placement: LogPlacement::EveryGroup(Sectors(256)),
+        ..EngineConfig::default()
+    }
+}
+
+fn layouts() -> Vec<Layout> {
+    let single = EngineConfig { placement: LogPlacement::Single(0.3), ..tiny() };
+    let mut out = Vec::new();
+    for config in [tiny(), single] {
+        for device in [2000, 4097, 10_001] {
+            for physical in [1, 8] {
+                out.push(Layout::plan(&config, Sectors(device), Sectors(physical)).unwrap());
+            }
+        }
+    }
+    let grown: Vec<Layout> =
+        out.iter().map(|layout| layout.grown(Sectors(layout.device().0 * 3)).unwrap()).collect();
+    out.extend(grown);
+    out
+}
+
+#[test]
+fn structures_logs_and_homes_never_overlap() {
+    for layout in layouts() {
+        let mut all: Vec<Extent> = layout.superblocks().to_vec();
+        all.extend(layout.roots());
+        all.extend(layout.snapshots());
+        all.extend(layout.regions());
+        all.extend(layout.homes.iter().map(|(_, home)| *home));
+        all.sort();
+        for pair in all.windows(2) {
+            assert!(!pair[0].overlaps(pair[1]), "{} and {}", pair[0], pair[1]);
+        }
+        assert!(all.last().unwrap().end().0 <= layout.device().0);
+        assert_eq!(layout.plan.check(Sectors(1)), Ok(()));
+    }
+}
+
+#[test]
+fn every_exported_sector_has_one_home_outside_the_logs() {
+    for layout in layouts() {
+        let whole = Extent::new(0, layout.capacity().0);
+        let mut next = Lba(0);
+        for piece in layout.home(whole) {
+            assert!(piece.start >= next && !layout.is_log(piece.start));
+            next = piece.end();
+        }
+        for at in 0..layout.capacity().0 {
+            let one: Vec<_> = layout.home(Extent::new(at, 1)).collect();
+            assert_eq!(one.len(), 1);
+            assert!(!layout.is_log(one[0].start));
+        }
+    }
+}
+
+#[test]
+fn what_is_exported_keeps_its_home_when_the_device_grows() {
+    for physical in [1, 8] {
+        let before = Layout::plan(&tiny(), Sectors(5003), Sectors(physical)).unwrap();
+        let after = before.grown(Sectors(9001)).unwrap();
+        assert!(after.regions().len() > before.regions().len());
+        for at in (0..before.capacity().0).map(|at| Extent::new(at, 1)) {
+            assert!(before.home(at).eq(after.home(at)));
+        }
+        assert!(before.grown(Sectors(5003)).is_err());
+    }
+}
+
+#[test]
+fn the_paper_layout_reserves_a_tenth() {
+    let device = Sectors(1_953_525_168);
+    let layout = Layout::plan(&EngineConfig::default(), device, Sectors(1)).unwrap();
+    let share = layout.capacity().0 as f64 / device.0 as f64;
+    assert!((0.89..0.90).contains(&share), "{share}");
+    assert_eq!(layout.regions().len(), 9532);
+}
+
+#[test]
+fn a_petabyte_has_a_layout() {
+    let group = LogPlacement::EveryGroup(Sectors(2048 * 1024));
+    let config = EngineConfig { placement: group, ..EngineConfig::default() };
+    let layout = Layout::plan(&config, Sectors((1 << 50) / 512), Sectors(8)).unwrap();
+    assert_eq!(layout.regions().len(), (1 << 20) - 80);
+    let last = Extent::new(layout.capacity().0 - 1, 1);
+    assert_eq!(layout.home(last).count(), 1);
+}

@@ -1,0 +1,8 @@
+//! What is on the disk besides the logs: superblock, root, and the layout that they describe.
+//! The bytes are in `docs/format.md`.
+
+pub(crate) mod layout;
+pub(crate) mod root;
+pub(crate) mod snapshot;
+pub(crate) mod superblock;
+pub(crate) mod touched;

@@ -1,0 +1,232 @@
+//! The bytes of a table snapshot: variable-length numbers and differences, as tables are long.
+
+use bytes::{Buf, BufMut};
+use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_logstore::{
+    DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit, UnitTable,
+};
+
+use crate::place::Place;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP2");
+const KIND_LOG: u64 = 1;
+const KIND_ZEROES: u64 = 2;
+const KIND_LOST: u64 = 3;
+
+/// A log as a snapshot describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct LogState {
+    pub(crate) id: LogId,
+    pub(crate) epoch: Epoch,
+    pub(crate) tail: Sectors,
+    pub(crate) last_checksum: u32,
+    pub(crate) content: LogContent,
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) logs: Vec<LogState>,
+    pub(crate) map: Vec<(Extent, Mapped<Place>)>,
+}
+
+/// Encodes the logs that are in use and the durable part of the table.
+pub(crate) fn encode<'a>(
+    logs: impl Iterator<Item = &'a Log>,
+    map: impl Iterator<Item = (Extent, Mapped<Place>)>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u64_le(MAGIC);
+    let used: Vec<&Log> = logs.filter(|log| log.bound().0 > 0).collect();
+    put(&mut out, used.len() as u64);
+    for log in used {
+        encode_log(&mut out, log);
+    }
+    let mut last = Previous::default();
+    for (extent, mapped) in map {
+        let (kind, offset) = match mapped.value {
+            Place::Log { offset, .. } => (KIND_LOG, offset.0),
+            Place::Zeroes { .. } => (KIND_ZEROES, 0),
+            Place::Lost { .. } => (KIND_LOST, 0),
+            Place::Buffered { .. } => continue,
+        };
+        let log = mapped.value.log().unwrap_or_default();
+        put(&mut out, u64::from(log.0) << 2 | kind);
+        put(&mut out, extent.start.0 - last.end);
+        put(&mut out, extent.len.0);
+        put(&mut out, zigzag(mapped.sequence.0, last.sequence));
+        if kind == KIND_LOG {
+            put(&mut out, offset.into());
+        }
+        last = Previous { end: extent.end().0, sequence: mapped.sequence.0 };
+    }
+    // No kind is zero: the end.
+    put(&mut out, 0);
+    out
+}
+
+/// What differences refer to.
+#[derive(Clone, Copy, Default)]
+struct Previous {
+    end: u64,
+    sequence: u64,
+}
+
+fn encode_log(out: &mut Vec<u8>, log: &Log) {
+    put(out, log.id().0.into());
+    out.put_u64_le(log.epoch().0);
+    put(out, log.used().0);
+    out.put_u64_le(log.bound().0);
+    out.put_u32_le(log.last_checksum());
+    put(out, log.supersedes().len() as u64);
+    for supersede in log.supersedes() {
+        put(out, supersede.extent.start.0);
+        put(out, supersede.extent.len.0);
+        put(out, supersede.data_sequence.0);
+    }
+    // Of a log that holds nothing live only the end matters.
+    let units = if log.live() > 0 { log.units().iter().len() } else { 0 };
+    put(out, units as u64);
+    let mut last = 0;
+    for unit in log.units().iter().take(units) {
+        put(out, (u64::from(unit.offset.0) - last) << 4 | unit.len.0);
+        out.put_u32_le(unit.checksum);
+        last = u64::from(unit.offset.0) + unit.len.0;
+    }
+}
+
+/// `None` where the bytes end too early or make no sense.
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
+    let input = &mut bytes;
+    if input.try_get_u64_le().ok()? != MAGIC {
+        return None;
+    }
+    let mut snapshot = Snapshot::default();
+    for _ in 0..get(input)? {
+        snapshot.logs.push(decode_log(input)?);
+    }
+    let mut last = Previous::default();
+    loop {
+        let (log, kind) = match get(input)? {
+            0 => return Some(snapshot),
+            word => (LogId(u32::try_from(word >> 2).ok()?), word & 3),
+        };
+        let start = last.end.checked_add(get(input)?)?;
+        let extent = checked_extent(start, get(input)?)?;
+        let sequence = last.sequence.wrapping_add_signed(unzigzag(get(input)?));
+        let value = match kind {
+            KIND_LOG => Place::Log { log, offset: LogOffset(u32::try_from(get(input)?).ok()?) },
+            KIND_ZEROES => Place::Zeroes { log },
+            KIND_LOST => Place::Lost { log },
+            _ => return None,
+        };
+        snapshot.map.push((extent, Mapped { sequence: DataSequence(sequence), value }));
+        last = Previous { end: extent.end().0, sequence };
+    }
+}
+
+fn decode_log(input: &mut &[u8]) -> Option<LogState> {
+    let id = LogId(u32::try_from(get(input)?).ok()?);
+    let epoch = Epoch(input.try_get_u64_le().ok()?);
+    let tail = Sectors(get(input)?);
+    let bound = DataSequence(input.try_get_u64_le().ok()?);
+    let last_checksum = input.try_get_u32_le().ok()?;
+    let mut supersedes = Vec::new();
+    for _ in 0..get(input)? {
+        let extent = checked_extent(get(input)?, get(input)?)?;
+        let data_sequence = DataSequence(get(input)?);
+        supersedes.push(Supersede { extent, data_sequence });
+    }
+    let (mut units, mut last) = (UnitTable::default(), 0u64);
+    for _ in 0..get(input)? {
+        let word = get(input)?;
+        let (offset, len) = (last.checked_add(word >> 4)?, word & 15);
+        let checksum = input.try_get_u32_le().ok()?;
+        if !(1..=8).contains(&len) || offset + len > tail.0 {
+            return None;
+        }
+        let offset = u32::try_from(offset).ok()?;
+        units.push(Unit { offset: LogOffset(offset), len: Sectors(len), checksum });
+        last = u64::from(offset) + len;
+    }
+    Some(LogState {
+        id,
+        epoch,
+        tail,
+        last_checksum,
+        content: LogContent { units, supersedes, bound },
+    })
+}
+
+fn checked_extent(start: u64, len: u64) -> Option<Extent> {
+    let fits = len > 0 && start.checked_add(len).is_some_and(|end| end < 1 << 48);
+    fits.then_some(Extent { start: Lba(start), len: Sectors(len) })
+}
+
+/// LEB128: seven bits a byte, lowest first.
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.put_u8(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value.to_le_bytes()[0]);
+}
+
+fn get(input: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = input.try_get_u8().ok()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The difference from `last`, small whichever way it goes.
+const fn zigzag(value: u64, last: u64) -> u64 {
+    let difference = value.wrapping_sub(last).cast_signed();
+    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
+}
+
+const fn unzigzag(word: u64) -> i64 {
+    (word >> 1).cast_signed() ^ -(word & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_and_differences_survive(value: u64, last: u64) {
+            let mut out = Vec::new();
+            put(&mut out, zigzag(value, last));
+            let back = unzigzag(get(&mut out.as_slice()).unwrap());
+            prop_assert_eq!(last.wrapping_add_signed(back), value);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut all = MAGIC.to_le_bytes().to_vec();
+            all.extend(bytes);
+            let _ = decode(&all);
+        }
+    }
+
+    #[test]
+    fn a_table_survives_encoding() {
+        let at = |start, len, sequence, value| {
+            (Extent::new(start, len), Mapped { sequence: DataSequence(sequence), value })
+        };
+        let map = vec![
+            at(5, 8, 1 << 50, Place::Log { log: LogId(3), offset: LogOffset(77) }),
+            at(13, 1, 7, Place::Zeroes { log: LogId(0) }),
+            at(1 << 40, 1 << 35, 9, Place::Lost { log: LogId(200_000) }),
+        ];
+        let bytes = encode(std::iter::empty(), map.iter().copied());
+        assert_eq!(decode(&bytes).unwrap().map, map);
+    }
+}

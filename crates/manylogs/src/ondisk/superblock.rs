@@ -1,0 +1,317 @@
+//! The superblock: what a volume is and where it keeps what. Written at format and when the volume
+//! grows, in two copies; the one with the higher generation counts.
+
+use bytes::Bytes;
+use manylogs_block::{Extent, Lba, Sectors, to_usize};
+use manylogs_logstore::VolumeId;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::config::{EngineConfig, LogPlacement};
+use crate::error::VolumeError;
+use crate::ondisk::layout::{Layout, LogRun, Plan, SUPERBLOCK_LEAST};
+
+const MAGIC: [u8; 8] = *b"MANYLOGS";
+/// The format that this program writes.
+pub(crate) const VERSION: u32 = 2;
+/// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
+const KNOWN_INCOMPATIBLE: u64 = 0;
+const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
+/// Runs that fit into the head; more follow behind it.
+const RUNS_IN_HEAD: usize = 120;
+const HEAD_BYTES: usize = 4096;
+const RUN_BYTES: usize = 32;
+/// Logs that a volume has at most: what a table of them in memory may cost.
+const LOGS_MAX: u64 = 1 << 24;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    checksum: U32,
+    version: U32,
+    volume: VolumeId,
+    features_compatible: U64,
+    features_read_only_compatible: U64,
+    features_incompatible: U64,
+    generation: U64,
+    device_sectors: U64,
+    space_start: U64,
+    space_sectors: U64,
+    snapshot_sectors: U64,
+    physical_sectors: U32,
+    superblock_sectors: U32,
+    run_count: U32,
+    tail_checksum: U32,
+    threshold_sectors: U64,
+    record_sectors: U64,
+    label: [u8; 32],
+    reserved: [u8; 96],
+    runs: [RawRun; RUNS_IN_HEAD],
+}
+
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRun {
+    first: U64,
+    stride: U64,
+    len: U64,
+    count: U32,
+    reserved: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == HEAD_BYTES);
+const _: () = assert!(size_of::<RawRun>() == RUN_BYTES);
+const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
+
+/// What a volume is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Superblock {
+    pub(crate) volume: VolumeId,
+    /// The copy with the higher one counts.
+    pub(crate) generation: u64,
+    pub(crate) physical: Sectors,
+    /// A name that the owner gave, up to 32 bytes.
+    pub(crate) label: String,
+    /// Defaults at open.
+    pub(crate) threshold: Sectors,
+    pub(crate) record: Sectors,
+    /// Bits that this program does not know but may leave alone.
+    pub(crate) features_compatible: u64,
+    pub(crate) layout: Layout,
+}
+
+impl Superblock {
+    /// The parameters of the volume: those of the layout, those given at format, and defaults.
+    pub(crate) fn config(&self) -> EngineConfig {
+        let regions = self.layout.regions();
+        let log = regions.iter().map(|region| region.len).max().unwrap_or_default();
+        let placement = match (self.layout.as_plan().runs.first(), regions.len()) {
+            (Some(run), 2..) => LogPlacement::EveryGroup(run.stride.max(run.len + Sectors(1))),
+            _ => LogPlacement::Single(0.5),
+        };
+        let (threshold, record) = (self.threshold, self.record);
+        EngineConfig { threshold, record, log, placement, ..EngineConfig::default() }
+    }
+
+    /// One copy: as many sectors as the layout says.
+    pub(crate) fn encode(&self) -> Bytes {
+        let plan = self.layout.as_plan();
+        let runs: Vec<RawRun> = plan.runs.iter().map(raw_run).collect();
+        let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
+        let tail = tail_runs.as_bytes();
+        let narrow = |n: u64| U32::new(u32::try_from(n).unwrap_or(u32::MAX));
+        let mut raw = Raw {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            version: U32::new(VERSION),
+            volume: self.volume,
+            features_compatible: U64::new(self.features_compatible),
+            features_read_only_compatible: U64::new(KNOWN_READ_ONLY_COMPATIBLE),
+            features_incompatible: U64::new(KNOWN_INCOMPATIBLE),
+            generation: U64::new(self.generation),
+            device_sectors: U64::new(plan.device.0),
+            space_start: U64::new(plan.space.start.0),
+            space_sectors: U64::new(plan.space.len.0),
+            snapshot_sectors: U64::new(plan.snapshot.0),
+            physical_sectors: narrow(self.physical.0),
+            superblock_sectors: narrow(plan.superblock.0),
+            run_count: narrow(runs.len() as u64),
+            tail_checksum: U32::new(crc32c::crc32c(tail)),
+            threshold_sectors: U64::new(self.threshold.0),
+            record_sectors: U64::new(self.record.0),
+            label: [0; 32],
+            reserved: [0; 96],
+            runs: [RawRun::default(); RUNS_IN_HEAD],
+        };
+        raw.runs[..head_runs.len()].copy_from_slice(head_runs);
+        let label = self.label.as_bytes();
+        let len = label.len().min(raw.label.len());
+        raw.label[..len].copy_from_slice(&label[..len]);
+        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
+        let mut bytes = raw.as_bytes().to_vec();
+        bytes.extend_from_slice(tail);
+        bytes.resize(to_usize(plan.superblock.bytes()), 0);
+        bytes.into()
+    }
+
+    /// How many sectors a copy has that begins with `head`.
+    pub(crate) fn announced(head: &[u8]) -> Result<Sectors, VolumeError> {
+        raw_of(head).map(|raw| Sectors(raw.superblock_sectors.get().into()))
+    }
+
+    /// Decodes one copy.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, VolumeError> {
+        let raw = raw_of(bytes)?;
+        let unknown = raw.features_incompatible.get() & !KNOWN_INCOMPATIBLE;
+        let unknown_to_writers =
+            raw.features_read_only_compatible.get() & !KNOWN_READ_ONLY_COMPATIBLE;
+        if unknown | unknown_to_writers != 0 {
+            return Err(VolumeError::Features { bits: unknown | unknown_to_writers });
+        }
+        let physical = Sectors(raw.physical_sectors.get().into());
+        if !matches!(physical.0, 1 | 8) {
+            return Err(VolumeError::Impossible("physical sector"));
+        }
+        let plan = Plan {
+            device: Sectors(raw.device_sectors.get()),
+            superblock: Sectors(raw.superblock_sectors.get().into()),
+            snapshot: Sectors(raw.snapshot_sectors.get()),
+            space: checked_extent(raw.space_start.get(), raw.space_sectors.get())?,
+            runs: decode_runs(&raw, bytes)?,
+        };
+        let logs: u64 = plan.runs.iter().map(|run| u64::from(run.count)).sum();
+        if logs > LOGS_MAX {
+            return Err(VolumeError::Impossible("number of logs"));
+        }
+        plan.check(physical).map_err(VolumeError::Impossible)?;
+        let label = raw.label.split(|byte| *byte == 0).next().unwrap_or_default();
+        let superblock = Self {
+            volume: raw.volume,
+            generation: raw.generation.get(),
+            physical,
+            label: String::from_utf8_lossy(label).into_owned(),
+            threshold: Sectors(raw.threshold_sectors.get()),
+            record: Sectors(raw.record_sectors.get()),
+            features_compatible: raw.features_compatible.get(),
+            layout: Layout::from_plan(plan),
+        };
+        superblock.config().validate().map_err(VolumeError::Config)?;
+        Ok(superblock)
+    }
+}
+
+fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
+    match start.checked_add(len) {
+        Some(end) if end < 1 << 48 => Ok(Extent::new(start, len)),
+        _ => Err(VolumeError::Impossible("extent of the log space")),
+    }
+}
+
+/// The head, proved whole and of a version that is known.
+fn raw_of(bytes: &[u8]) -> Result<Raw, VolumeError> {
+    let (mut raw, _) = Raw::read_from_prefix(bytes).map_err(|_| VolumeError::NotAVolume)?;
+    if raw.magic != MAGIC {
+        return Err(VolumeError::NotAVolume);
+    }
+    // Before the checksum: another version may keep its own elsewhere.
+    if raw.version.get() != VERSION {
+        return Err(VolumeError::Version { found: raw.version.get(), known: VERSION });
+    }
+    let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
+    if crc32c::crc32c(raw.as_bytes()) != checksum {
+        return Err(VolumeError::Superblock);
+    }
+    Ok(raw)
+}
+
+fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
+    let count = raw.run_count.get() as usize;
+    let tail_bytes = count.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES;
+    let most = raw.superblock_sectors.get() as usize * 512;
+    if HEAD_BYTES + tail_bytes > most.max(to_usize(SUPERBLOCK_LEAST.bytes())) {
+        return Err(VolumeError::Impossible("number of log runs"));
+    }
+    let tail = bytes.get(HEAD_BYTES..HEAD_BYTES + tail_bytes).ok_or(VolumeError::Superblock)?;
+    if crc32c::crc32c(tail) != raw.tail_checksum.get() {
+        return Err(VolumeError::Superblock);
+    }
+    let (tail, _) = <[RawRun]>::ref_from_prefix_with_elems(tail, tail_bytes / RUN_BYTES)
+        .map_err(|_| VolumeError::Superblock)?;
+    let head = raw.runs[..count.min(RUNS_IN_HEAD)].iter();
+    head.chain(tail).map(run_of).collect()
+}
+
+fn raw_run(run: &LogRun) -> RawRun {
+    RawRun {
+        first: U64::new(run.first.0),
+        stride: U64::new(run.stride.0),
+        len: U64::new(run.len.0),
+        count: U32::new(run.count),
+        reserved: U32::ZERO,
+    }
+}
+
+fn run_of(raw: &RawRun) -> Result<LogRun, VolumeError> {
+    let run = LogRun {
+        first: Lba(raw.first.get()),
+        stride: Sectors(raw.stride.get()),
+        len: Sectors(raw.len.get()),
+        count: raw.count.get(),
+    };
+    if run.len < SUPERBLOCK_LEAST || !manylogs_logstore::UnitTable::fits(run.len) {
+        return Err(VolumeError::Impossible("log size"));
+    }
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(runs: usize) -> Superblock {
+        let config = EngineConfig {
+            threshold: Sectors(8),
+            record: Sectors(32),
+            log: Sectors(64),
+            placement: LogPlacement::EveryGroup(Sectors(256)),
+            ..EngineConfig::default()
+        };
+        let layout = Layout::plan(&config, Sectors(1_000_000), Sectors(8)).unwrap();
+        let mut plan = layout.as_plan().clone();
+        let tail = (runs.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES).div_ceil(4096) as u64;
+        plan.superblock = Sectors(8 + tail * 8);
+        plan.space.start = Lba(plan.superblock.0 + 16 + 2 * plan.snapshot.0);
+        plan.space.len = Sectors(900_000);
+        let start = plan.space.start.0;
+        plan.runs = (0..runs as u64)
+            .map(|i| LogRun {
+                first: Lba(start + 800 * i),
+                stride: Sectors(64),
+                len: Sectors(64),
+                count: 1,
+            })
+            .collect();
+        Superblock {
+            volume: [7; 16],
+            generation: 3,
+            physical: Sectors(8),
+            label: "backup-3".to_owned(),
+            threshold: Sectors(8),
+            record: Sectors(32),
+            features_compatible: 0,
+            layout: Layout::from_plan(plan),
+        }
+    }
+
+    #[test]
+    fn few_and_many_runs_survive_encoding() {
+        for runs in [1, 2, RUNS_IN_HEAD, RUNS_IN_HEAD + 1, 500] {
+            let superblock = sample(runs);
+            let bytes = superblock.encode();
+            assert_eq!(Superblock::announced(&bytes).unwrap().bytes(), bytes.len() as u64);
+            assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+        }
+    }
+
+    #[test]
+    fn no_bit_flip_passes() {
+        let bytes = sample(RUNS_IN_HEAD + 5).encode();
+        let used = HEAD_BYTES + 5 * RUN_BYTES;
+        for bit in (0..used * 8).step_by(7) {
+            let mut bad = bytes.to_vec();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn unknown_features_are_refused() {
+        let mut bytes = sample(1).encode().to_vec();
+        bytes[48] = 1;
+        bytes[8..12].fill(0);
+        let checksum = crc32c::crc32c(&bytes[..HEAD_BYTES]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes), Err(VolumeError::Features { bits: 1 }));
+    }
+}

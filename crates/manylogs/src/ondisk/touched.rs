@@ -1,0 +1,108 @@
+//! The set of logs that may have changed since the snapshot.
+
+use manylogs_logstore::LogId;
+
+/// Bytes of the set.
+pub(crate) const TOUCHED_BYTES: usize = 4096;
+const BITS: u32 = 8 * 4096;
+/// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
+const BATCH_MAX: u32 = 32;
+
+/// Each bit stands for one log, or for several neighbours where there are many.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Touched {
+    logs_per_bit: u32,
+    bits: Box<[u8; TOUCHED_BYTES]>,
+}
+
+impl Touched {
+    pub(crate) fn none(logs: usize) -> Self {
+        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        Self { logs_per_bit: logs.div_ceil(BITS).max(1), bits: Box::new([0; TOUCHED_BYTES]) }
+    }
+
+    /// As read from a root; `None` if it makes no sense.
+    pub(crate) fn from_raw(logs_per_bit: u32, bits: [u8; TOUCHED_BYTES]) -> Option<Self> {
+        (logs_per_bit > 0).then(|| Self { logs_per_bit, bits: Box::new(bits) })
+    }
+
+    pub(crate) const fn logs_per_bit(&self) -> u32 {
+        self.logs_per_bit
+    }
+
+    pub(crate) const fn bits(&self) -> &[u8; TOUCHED_BYTES] {
+        &self.bits
+    }
+
+    pub(crate) fn contains(&self, log: LogId) -> bool {
+        let bit = log.0 / self.logs_per_bit;
+        bit < BITS && self.bits[(bit / 8) as usize] & (1 << (bit % 8)) != 0
+    }
+
+    pub(crate) fn add(&mut self, log: LogId) {
+        self.add_bit(log.0 / self.logs_per_bit);
+    }
+
+    /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
+    /// many the volume has.
+    pub(crate) fn add_around(&mut self, log: LogId, logs: usize) {
+        let bit = log.0 / self.logs_per_bit;
+        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        let batch = (logs / self.logs_per_bit / 16).min(BATCH_MAX);
+        for bit in bit.saturating_sub(batch)..=(bit + batch).min(BITS - 1) {
+            self.add_bit(bit);
+        }
+    }
+
+    /// The same set for a volume of `logs` logs.
+    pub(crate) fn resized(&self, logs: usize) -> Self {
+        let mut new = Self::none(logs);
+        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        for log in (0..logs).map(LogId).filter(|log| self.contains(*log)) {
+            new.add(log);
+        }
+        new
+    }
+
+    /// How many bits are set.
+    pub(crate) fn count(&self) -> u32 {
+        self.bits.iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    fn add_bit(&mut self, bit: u32) {
+        self.bits[(bit / 8) as usize] |= 1 << (bit % 8);
+    }
+}
+
+impl std::fmt::Debug for Touched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Touched({} x {} logs)", self.count(), self.logs_per_bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_cover_the_log_and_its_neighbours() {
+        for (logs, batch) in [(100, 6), (10_000, 32), (8, 0)] {
+            let mut touched = Touched::none(logs);
+            touched.add_around(LogId(4 + batch), logs);
+            assert!((4..=4 + 2 * batch).all(|log| touched.contains(LogId(log))));
+            assert!(!touched.contains(LogId(3)));
+            assert!(!touched.contains(LogId(5 + 2 * batch)));
+        }
+    }
+
+    #[test]
+    fn a_resized_set_still_has_every_log() {
+        let mut small = Touched::none(30_000);
+        let logs = [0, 7, 29_999].map(LogId);
+        logs.iter().for_each(|log| small.add(*log));
+        let large = small.resized(100_000);
+        assert_eq!(large.logs_per_bit(), 4);
+        assert!(logs.iter().all(|log| large.contains(*log)));
+        assert_eq!(large.count(), 3);
+    }
+}
