@@ -32,7 +32,7 @@ impl Inner {
             let signal = self.commit.wait();
             while let Turned::Submitted = self.commit_one() {}
             self.look_again();
-            if self.state.borrow().closing {
+            if self.state.borrow().closed {
                 return;
             }
             signal.await;

@@ -24,7 +24,7 @@ impl Inner {
             let asked = self.flush_asked.wait();
             let waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
             if waiting.is_empty() {
-                if self.state.borrow().closing {
+                if self.state.borrow().closed {
                     return;
                 }
                 asked.await;

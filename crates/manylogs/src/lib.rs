@@ -6,10 +6,12 @@
 //! `docs/design.md`.
 
 mod checkpoint;
+mod close;
 mod commit;
 mod config;
 mod error;
 mod flush;
+mod grow;
 mod home_lock;
 mod logs;
 mod maintenance;
@@ -21,6 +23,7 @@ pub mod plant;
 mod policy;
 mod read;
 mod recover;
+mod scrub;
 mod slots;
 mod snapshot;
 mod state;
@@ -30,11 +33,14 @@ mod volume;
 mod write;
 
 pub use checkpoint::CheckpointReport;
+pub use close::{DrainOptions, DrainReport};
 pub use config::{CheckpointPolicy, EngineConfig, LogPlacement};
 pub use error::VolumeError;
+pub use grow::GrowReport;
 pub use ondisk::layout::{Layout, LogRun};
 pub use open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
 pub use phase::{Phase, PhaseProbe};
 pub use policy::{Policy, PolicyError};
-pub use stats::{LogOccupancy, VolumeStats};
+pub use scrub::ScrubReport;
+pub use stats::{Health, LogOccupancy, VolumeStats};
 pub use volume::{MappedExtent, Volume};

@@ -67,7 +67,7 @@ impl Inner {
         let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now, swap_again: true };
         loop {
             let wanted = self.wanted.wait();
-            if self.state.borrow().closing {
+            if self.state.borrow().closed {
                 return;
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
@@ -164,7 +164,7 @@ impl Inner {
     pub(crate) async fn run_opener(self: Rc<Self>) {
         loop {
             let log_wanted = self.log_wanted.wait();
-            if self.state.borrow().closing {
+            if self.state.borrow().closed {
                 return;
             }
             self.open_wanted_log().await;

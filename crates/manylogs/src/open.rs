@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Nanos, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Handle, Nanos, Payload, Request};
 use manylogs_logstore::{Incarnation, LogId, VolumeId};
 
 use crate::config::EngineConfig;

@@ -111,7 +111,10 @@ pub(crate) struct State {
     pub(crate) hot: BTreeSet<LogId>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     pub(crate) reset_candidates: Vec<LogId>,
+    /// No requests are accepted any more.
     pub(crate) closing: bool,
+    /// The engine's tasks end.
+    pub(crate) closed: bool,
     pub(crate) counters: Counters,
 }
 
@@ -354,6 +357,7 @@ impl State {
             hot: BTreeSet::new(),
             reset_candidates: Vec::new(),
             closing: false,
+            closed: false,
             counters: Counters::default(),
         }
     }

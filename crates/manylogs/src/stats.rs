@@ -23,6 +23,9 @@ pub(crate) struct Counters {
     pub(crate) logged_since_checkpoint: u64,
     pub(crate) logged_sectors_since_checkpoint: u64,
     pub(crate) table_bytes_max: u64,
+    pub(crate) kept_extents: u64,
+    pub(crate) lost_extents: u64,
+    pub(crate) failed_checkpoints: u64,
 }
 
 /// A volume's counters and sizes.
@@ -62,6 +65,28 @@ pub struct VolumeStats {
     pub mapping_table_bytes_max: u64,
     /// Acknowledged bytes that are only in memory.
     pub volatile_bytes: u64,
+    /// Home sectors whose newest version is in a log: what the disk does not have without us.
+    pub logged_at_risk_bytes: u64,
+    /// Logs out of use after an I/O error.
+    pub retired_logs: u64,
+    /// Extents that stayed logged because their home could not be written.
+    pub kept_extents: u64,
+    /// Extents whose logged copy was found damaged.
+    pub lost_extents: u64,
+    /// Checkpoints that ended with an error.
+    pub failed_checkpoints: u64,
+}
+
+/// In what state a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing is wrong.
+    Good,
+    /// Something failed, and the volume copes: logs are out of use, homes cannot be written, or
+    /// logged copies are lost. See [`VolumeStats`].
+    Degraded,
+    /// Writes are refused, for this reason; reads are served. What was acknowledged is still there.
+    ReadOnly(&'static str),
 }
 
 /// How full one log is.
@@ -100,6 +125,24 @@ impl Volume {
             mapping_table_bytes: table,
             mapping_table_bytes_max: counters.table_bytes_max.max(table),
             volatile_bytes: Sectors(state.volatile).bytes(),
+            logged_at_risk_bytes: state.logs.iter().map(|log| Sectors(log.live()).bytes()).sum(),
+            retired_logs: state.logs.iter().filter(|log| log.is_retired()).count() as u64,
+            kept_extents: counters.kept_extents,
+            lost_extents: counters.lost_extents,
+            failed_checkpoints: counters.failed_checkpoints,
+        }
+    }
+
+    /// In what state the volume is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let stats = self.stats();
+        let read_only = self.inner().state.borrow().read_only;
+        let troubles = stats.retired_logs + stats.kept_extents + stats.lost_extents;
+        match read_only {
+            Some(reason) => Health::ReadOnly(reason),
+            None if troubles + stats.failed_checkpoints > 0 => Health::Degraded,
+            None => Health::Good,
         }
     }
 

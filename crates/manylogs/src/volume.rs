@@ -13,8 +13,7 @@ use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::Left;
-use crate::phase::{Below, Phase};
+use crate::phase::Below;
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::state::{Inner, State};
@@ -78,6 +77,10 @@ impl Volume {
         &self.0
     }
 
+    pub(crate) const fn shared(&self) -> &Rc<Inner> {
+        &self.0
+    }
+
     /// Where the volume keeps what.
     #[must_use]
     pub fn layout(&self) -> &Layout {
@@ -126,24 +129,6 @@ impl Volume {
     /// Moves the fullest log to an empty one, as idle time does; true if there was one to move.
     pub async fn swap(&self) -> bool {
         self.0.swap_one().await
-    }
-
-    /// Makes everything durable, writes a snapshot and ends the engine's tasks. Requests that come
-    /// later fail with [`IoError::Gone`].
-    ///
-    /// # Errors
-    /// If the device fails: then the volume is closed as by a crash.
-    pub async fn close(&self) -> Result<(), VolumeError> {
-        let durable = self.0.make_durable(Phase::Snapshot).await;
-        let snapshot = if durable.is_ok() { self.0.snapshot().await } else { Ok(false) };
-        self.0.state.borrow_mut().closing = true;
-        self.0.commit.notify();
-        self.0.flush_asked.notify();
-        self.0.wanted.notify();
-        self.0.log_wanted.notify();
-        durable?;
-        snapshot?;
-        Ok(())
     }
 
     /// The mapping table, by address; neighbours of one version are one extent.

@@ -71,6 +71,20 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
+        let result = self.run_pass(pass).await;
+        let mut state = self.state.borrow_mut();
+        match &result {
+            Ok(report) => {
+                state.counters.kept_extents += report.kept_extents;
+                state.counters.lost_extents += report.lost_extents;
+            }
+            Err(VolumeError::Closed) => {}
+            Err(_) => state.counters.failed_checkpoints += 1,
+        }
+        result
+    }
+
+    async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
         let pace = pass.pace;
         let _turn = self.turn.take().await;
         let started = self.runtime.now();

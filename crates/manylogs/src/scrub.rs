@@ -1,0 +1,71 @@
+//! Reading every logged copy before somebody needs it.
+
+use manylogs_block::{Extent, IoError, Sectors};
+use manylogs_logstore::LogId;
+
+use crate::error::VolumeError;
+use crate::place::Place;
+use crate::volume::Volume;
+
+/// What scrubbing found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Logged extents that were read.
+    pub extents: u64,
+    /// Their length.
+    pub sectors: Sectors,
+    /// Home addresses whose logged copy is damaged or cannot be read. The next checkpoint marks
+    /// them as lost, unless they are overwritten before.
+    pub damaged: Vec<Extent>,
+    /// Home addresses that are marked as lost already.
+    pub lost: Vec<Extent>,
+}
+
+impl Volume {
+    /// Reads and checks the logged copy of every mapped extent, in the order of the logs.
+    /// `progress` is told how many of how many extents are done.
+    ///
+    /// # Errors
+    /// If the device fails as a whole.
+    pub async fn scrub(
+        &self,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<ScrubReport, VolumeError> {
+        let inner = self.shared();
+        let mut report = ScrubReport::default();
+        let mut copies: Vec<(LogId, u32, Extent)> = Vec::new();
+        for (extent, mapped) in inner.state.borrow().map.iter() {
+            match mapped.value {
+                Place::Log { log, offset } => copies.push((log, offset.0, extent)),
+                Place::Lost { .. } => report.lost.push(extent),
+                Place::Zeroes { .. } | Place::Buffered { .. } => {}
+            }
+        }
+        copies.sort_unstable();
+        let total = copies.len() as u64;
+        for (log, offset, extent) in copies {
+            progress(report.extents, total);
+            let still = |at: Place| at == Place::Log { log, offset: offset_of(offset) };
+            let mapped = inner.state.borrow().map.lookup(extent).next().and_then(|(_, m)| m);
+            if !mapped.is_some_and(|mapped| still(mapped.value)) {
+                continue;
+            }
+            let part = Extent::new(offset.into(), extent.len.0);
+            match inner.read_one(log, part, extent).await {
+                Ok(_) => {}
+                Err(IoError::Checksum { .. } | IoError::Medium { .. }) => {
+                    report.damaged.push(extent);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            report.extents += 1;
+            report.sectors += extent.len;
+        }
+        progress(total, total);
+        Ok(report)
+    }
+}
+
+const fn offset_of(offset: u32) -> manylogs_logstore::LogOffset {
+    manylogs_logstore::LogOffset(offset)
+}
