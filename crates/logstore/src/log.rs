@@ -280,6 +280,8 @@ impl Log {
     /// Books a record at the tail, new or found by a scan: its units, supersedes and length.
     /// Returns where the payload of each data entry begins.
     pub fn take_up(&mut self, record: &Record) -> Vec<LogOffset> {
+        // A scan may have passed over something damaged.
+        self.tail = Sectors(record.header.offset.0.into());
         let mut at = self.tail + record.header_sectors;
         let mut checksums = record.unit_checksums.iter();
         let mut offsets = Vec::with_capacity(record.entries.len());

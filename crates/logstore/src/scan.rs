@@ -103,23 +103,36 @@ pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, I
         let last = out.records.last().map(|record| record.header.record_sequence);
         let epoch = out.records.first().map(|record| record.header.epoch);
         let proof = window.prove_durable(offset, epoch, last).await?;
-        let (next, known) = match (proof, found) {
-            (None, Found::Nothing(error)) => return Ok(Scanned { end: Some(error), ..out }),
-            (None, _) => {
-                return Ok(Scanned { end: Some(RecordError::PayloadChecksum), ..out });
-            }
-            (Some(_), Found::Damaged(record)) => {
+        let Some(proof) = proof else {
+            let end = match found {
+                Found::Nothing(error) => error,
+                Found::Whole(_) | Found::Damaged(_) => RecordError::PayloadChecksum,
+            };
+            return Ok(Scanned { end: Some(end), ..out });
+        };
+        let (next, known) = match found {
+            Found::Damaged(record) => {
                 let next = offset + record.record_sectors.0;
                 out.records.push(record);
                 (next, true)
             }
-            (Some(next), _) => (next, false),
+            Found::Whole(_) | Found::Nothing(_) => (proof.next, false),
         };
-        let sectors = Sectors(next - offset);
-        out.damage.push(Damage { offset: offset_of(offset), sectors, known });
+        if !proof.dead {
+            let sectors = Sectors(next - offset);
+            out.damage.push(Damage { offset: offset_of(offset), sectors, known });
+        }
         (offset, chained) = (next, known);
     }
     Ok(out)
+}
+
+/// What shows that a place in a log was durable once.
+struct Proof {
+    /// Where the first record behind it begins.
+    next: u64,
+    /// Whether all that was there is below the floor.
+    dead: bool,
 }
 
 /// Reads a log piece by piece.
@@ -224,8 +237,7 @@ impl Window<'_> {
         Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
     }
 
-    /// Whether a later record of the same epoch says that what belongs at `offset` was durable;
-    /// then where the first later record begins. After a crash records behind a hole are normal:
+    /// Whether a later record of the same epoch says that what belongs at `offset` was durable. After a crash records behind a hole are normal:
     /// they were in flight together. But they say so themselves: none was written when what came
     /// before the hole was all that was durable.
     async fn prove_durable(
@@ -233,7 +245,7 @@ impl Window<'_> {
         offset: u64,
         epoch: Option<Epoch>,
         last: Option<RecordSequence>,
-    ) -> Result<Option<u64>, IoError> {
+    ) -> Result<Option<Proof>, IoError> {
         if offset == 0 && !self.of.was_used && self.is_blank() {
             return Ok(None);
         }
@@ -254,11 +266,8 @@ impl Window<'_> {
             epoch = Some(header.epoch);
             // What is missing came before this record.
             let (first, bound) = *first.get_or_insert((at, header.next_data));
-            if bound <= self.of.floor {
-                return Ok(None);
-            }
             if u64::from(header.durable_tail.0) > offset {
-                return Ok(Some(first));
+                return Ok(Some(Proof { next: first, dead: bound <= self.of.floor }));
             }
             end = at + record.record_sectors.0 + RECORD_SECTORS_MAX.0;
         }

@@ -1,101 +1,12 @@
 //! What the engine does with single requests, byte by byte.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
-use std::future::Future;
+mod common;
+
 use std::rc::Rc;
 
-use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, OpenOptions, Volume};
-use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, Hint, IoError, MemoryDevice, Nanos,
-    Payload, Request, Sectors,
-};
-use manylogs_sim::{Order, Sim};
-
-const DEVICE: Sectors = Sectors(40_000);
-
-fn config() -> EngineConfig {
-    EngineConfig {
-        threshold: Sectors(16),
-        record: Sectors(64),
-        log: Sectors(400),
-        placement: LogPlacement::EveryGroup(Sectors(4000)),
-        checkpoint: CheckpointPolicy::OnFull,
-        snapshot: Nanos(0),
-        ..EngineConfig::default()
-    }
-}
-
-/// Runs `test` in virtual time.
-fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle) -> F) {
-    let sim = Sim::new(1, Order::Fifo);
-    let node = sim.node();
-    let handle = sim.handle(node);
-    sim.block_on(node, test(handle));
-}
-
-fn low_byte(n: u64) -> u8 {
-    n.to_le_bytes()[0]
-}
-
-fn bytes(seed: u8, sectors: u64) -> Payload {
-    let content = (0..sectors * 512).map(|i| seed.wrapping_add(low_byte(i % 251)));
-    Payload::bytes(content.collect::<Vec<u8>>())
-}
-
-fn write(start: u64, payload: &Payload, fua: bool) -> Request {
-    let extent = Extent { start: manylogs_block::Lba(start), len: payload.len() };
-    Request::Write { extent, payload: payload.clone(), fua, hint: Hint::None }
-}
-
-fn read(start: u64, len: u64) -> Request {
-    Request::Read { extent: Extent::new(start, len) }
-}
-
-/// A device whose writes to some sectors fail, and which notes what it is asked for.
-struct Faulty {
-    below: MemoryDevice,
-    bad: RefCell<BTreeSet<u64>>,
-    flush_fails: Cell<bool>,
-    writes: RefCell<Vec<Extent>>,
-}
-
-impl Faulty {
-    fn new() -> Rc<Self> {
-        Rc::new(Self {
-            below: MemoryDevice::new(DEVICE),
-            bad: RefCell::default(),
-            flush_fails: Cell::new(false),
-            writes: RefCell::default(),
-        })
-    }
-
-    fn fail_in(&self, extent: Extent) {
-        self.bad.borrow_mut().extend(extent.range());
-    }
-}
-
-impl BlockDevice for Faulty {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { volatile_cache: true, ..self.below.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        match &request {
-            Request::Write { extent, .. } => {
-                self.writes.borrow_mut().push(*extent);
-                if self.bad.borrow().range(extent.range()).next().is_some() {
-                    return Completion::ready(Err(IoError::Medium { extent: *extent }));
-                }
-            }
-            Request::Flush if self.flush_fails.get() => {
-                return Completion::ready(Err(IoError::Gone));
-            }
-            _ => {}
-        }
-        self.below.submit(request)
-    }
-}
+use common::{DEVICE, Faulty, bytes, config, in_virtual_time, low_byte, read, write};
+use manylogs::{CheckpointPolicy, EngineConfig, OpenOptions, Volume};
+use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Nanos, Request, Sectors};
 
 #[test]
 fn the_threshold_is_obeyed_exactly() {
