@@ -100,8 +100,12 @@ pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, I
             },
             nothing @ Found::Nothing(_) => nothing,
         };
-        let last = out.records.last().map(|record| record.header.record_sequence);
-        let epoch = out.records.first().map(|record| record.header.epoch);
+        let here = match &found {
+            Found::Damaged(record) => Some(record),
+            Found::Whole(_) | Found::Nothing(_) => None,
+        };
+        let last = here.or(out.records.last()).map(|record| record.header.record_sequence);
+        let epoch = out.records.first().or(here).map(|record| record.header.epoch);
         let proof = window.prove_durable(offset, epoch, last).await?;
         let Some(proof) = proof else {
             let end = match found {
