@@ -95,6 +95,14 @@ pub enum VolumeError {
         /// How far.
         sectors: Sectors,
     },
+    /// The volume has fewer logs.
+    #[error("there is no log {}: the volume has {logs}, numbered from 0", log.0)]
+    NoSuchLog {
+        /// What was asked for.
+        log: LogId,
+        /// How many there are.
+        logs: usize,
+    },
     /// Logged copies are lost, so that the volume cannot be emptied.
     #[error(
         "{extents} extents are lost (their logged copies are damaged): overwrite or discard them"

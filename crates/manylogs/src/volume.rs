@@ -29,8 +29,10 @@ pub struct MappedExtent {
     pub extent: Extent,
     /// Which version it is.
     pub sequence: DataSequence,
-    /// Whether it is data or zeroes.
+    /// Whether it is zeroes.
     pub zeroes: bool,
+    /// Whether its logged copy is damaged: reads fail until it is overwritten.
+    pub lost: bool,
 }
 
 impl Volume {
@@ -134,30 +136,35 @@ impl Volume {
     /// The mapping table, by address; neighbours of one version are one extent.
     #[must_use]
     pub fn table(&self) -> Vec<MappedExtent> {
-        let state = self.0.state.borrow();
-        let mut table: Vec<MappedExtent> = Vec::new();
-        for (extent, mapped) in state.map.iter() {
-            let zeroes = match mapped.value {
-                Place::Log { .. } => false,
-                Place::Zeroes { .. } | Place::Lost { .. } => true,
-                Place::Buffered { slot, .. } => {
-                    state.slots.get(slot).entry.kind == EntryKind::Zeroes
-                }
-            };
-            let sequence = mapped.sequence;
-            match table.last_mut() {
-                Some(last)
-                    if last.extent.end() == extent.start
-                        && last.sequence == sequence
-                        && last.zeroes == zeroes =>
-                {
-                    last.extent.len += extent.len;
-                }
-                _ => table.push(MappedExtent { extent, sequence, zeroes }),
-            }
-        }
-        table
+        table_of(&self.0.state.borrow())
     }
+}
+
+pub(crate) fn table_of(state: &State) -> Vec<MappedExtent> {
+    let mut table: Vec<MappedExtent> = Vec::new();
+    for (extent, mapped) in state.map.iter() {
+        let (zeroes, lost) = match mapped.value {
+            Place::Log { .. } => (false, false),
+            Place::Zeroes { .. } => (true, false),
+            Place::Lost { .. } => (false, true),
+            Place::Buffered { slot, .. } => {
+                let kind = state.slots.get(slot).entry.kind;
+                (kind == EntryKind::Zeroes, kind == EntryKind::Lost)
+            }
+        };
+        let sequence = mapped.sequence;
+        match table.last_mut() {
+            Some(last)
+                if last.extent.end() == extent.start
+                    && last.sequence == sequence
+                    && (last.zeroes, last.lost) == (zeroes, lost) =>
+            {
+                last.extent.len += extent.len;
+            }
+            _ => table.push(MappedExtent { extent, sequence, zeroes, lost }),
+        }
+    }
+    table
 }
 
 impl BlockDevice for Volume {

@@ -1,0 +1,296 @@
+//! Looking at a volume without opening it: nothing is written. For `check`, `dump` and `status`.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Sectors, Time};
+use manylogs_logstore::{LogId, ScanOf, Scanned, VolumeId, scan};
+
+use crate::config::EngineConfig;
+use crate::error::VolumeError;
+use crate::logs::Logs;
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Left;
+use crate::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::recover::{self, Structures};
+use crate::state::{State, largest_record};
+use crate::volume::{MappedExtent, table_of};
+
+/// Time for one home write at a random place, and bytes a second for long ones: what an estimate
+/// of the time to drain assumes of a disk.
+const SEEK: Nanos = Nanos::from_millis(8);
+const BYTES_PER_S: f64 = 100e6;
+/// Home writes closer than this count as one: the drive passes over the gap.
+const NEAR: Sectors = Sectors(256);
+
+/// How a volume was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAs {
+    /// In use, or left by a crash.
+    Open,
+    /// Closed in order.
+    Closed,
+    /// Drained: readable without this software.
+    Drained,
+}
+
+/// A volume as its disk describes it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// Its id.
+    pub volume: VolumeId,
+    /// Its name.
+    pub label: String,
+    /// How often its superblock changed.
+    pub superblock_generation: u64,
+    /// Its physical sector.
+    pub physical: Sectors,
+    /// The parameters that it has without others given at open.
+    pub config: EngineConfig,
+    /// Where it keeps what.
+    pub layout: Layout,
+    /// How it was left.
+    pub left: LeftAs,
+    /// How often its root changed.
+    pub root_generation: u64,
+    /// How often it was opened.
+    pub incarnation: u32,
+    /// Entries with smaller data sequences are dead.
+    pub floor: u64,
+    /// Size of the table snapshot; none if there is none.
+    pub snapshot_bytes: Option<u64>,
+    /// Logs that may have changed since the snapshot.
+    pub opened_logs: u64,
+    /// Logs out of use.
+    pub retired: Vec<LogId>,
+    /// What recovery would find.
+    pub recovery: RecoveryReport,
+    /// The mapping table.
+    pub table: Vec<MappedExtent>,
+    /// The logs that hold anything.
+    pub logs: Vec<LogSummary>,
+}
+
+/// What one log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSummary {
+    /// Its number.
+    pub log: LogId,
+    /// Its place.
+    pub region: Extent,
+    /// Its present use.
+    pub epoch: u64,
+    /// Appended in it.
+    pub used: Sectors,
+    /// Home sectors whose newest version is there.
+    pub live: Sectors,
+    /// Supersede entries that recovery still needs.
+    pub supersedes: usize,
+    /// Whether it is out of use.
+    pub retired: bool,
+}
+
+impl Inspection {
+    /// Home bytes whose newest version is in a log.
+    #[must_use]
+    pub fn at_risk_bytes(&self) -> u64 {
+        self.table.iter().map(|mapped| mapped.extent.len.bytes()).sum()
+    }
+
+    /// About how long a drain takes: a seek for each run of neighbouring blocks, and transfer.
+    #[must_use]
+    pub fn drain_estimate(&self) -> Nanos {
+        let (mut runs, mut end) = (0u64, Lba(0));
+        let mut bytes = 0;
+        for mapped in self.table.iter().filter(|mapped| !mapped.zeroes) {
+            if runs == 0 || mapped.extent.start.0 > end.0 + NEAR.0 {
+                runs += 1;
+            }
+            end = mapped.extent.end();
+            bytes += mapped.extent.len.bytes();
+        }
+        // Read from the logs, written home.
+        let transfer = Nanos::from_secs_f64(2.0 * bytes as f64 / BYTES_PER_S);
+        Nanos(transfer.0 + runs * SEEK.0)
+    }
+}
+
+/// Reads what describes the volume on `device` and what recovery would find. Damage is reported,
+/// not refused.
+///
+/// # Errors
+/// If there is no volume, its superblock or root cannot be read, or the device fails.
+pub async fn inspect(
+    device: &Rc<dyn BlockDevice>,
+    ignore_snapshot: bool,
+) -> Result<Inspection, VolumeError> {
+    let mut report = RecoveryReport::default();
+    let Structures { superblock, root, root_slot } =
+        recover::read_structures(device, &mut report).await?;
+    let config = superblock.config();
+    let layout = superblock.layout.clone();
+    let largest = largest_record(&config, superblock.physical);
+    let logs = Logs::new(layout.regions(), largest, superblock.physical);
+    let options = OpenOptions { ignore_snapshot, accept_damage: true, ..OpenOptions::default() };
+    let state = State::new(logs, root.clone(), root_slot, Time(0));
+    let state = recover::rebuild(device, &superblock, &options, state, &mut report).await?;
+    report.mapped_extents = state.map.len() as u64;
+    Ok(Inspection {
+        volume: superblock.volume,
+        label: superblock.label.clone(),
+        superblock_generation: superblock.generation,
+        physical: superblock.physical,
+        config,
+        left: match root.left {
+            Left::Open => LeftAs::Open,
+            Left::Closed => LeftAs::Closed,
+            Left::Drained => LeftAs::Drained,
+        },
+        root_generation: root.generation,
+        incarnation: root.incarnation.0,
+        floor: state.root.floor.0,
+        snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
+        opened_logs: state.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
+        retired: root.retired.clone(),
+        table: table_of(&state),
+        logs: state
+            .logs
+            .iter()
+            .filter(|log| log.used().0 > 0 || log.is_retired())
+            .map(|log| LogSummary {
+                log: log.id(),
+                region: log.region(),
+                epoch: log.epoch().0,
+                used: log.used(),
+                live: Sectors(log.live()),
+                supersedes: log.supersedes().len(),
+                retired: log.is_retired(),
+            })
+            .collect(),
+        recovery: report,
+        layout,
+    })
+}
+
+/// The records of one log, as a recovery would find them.
+///
+/// # Errors
+/// If the volume has no such log ([`VolumeError::NoSuchLog`]), or as [`inspect`].
+pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Scanned, VolumeError> {
+    let Structures { superblock, root, .. } =
+        recover::read_structures(device, &mut RecoveryReport::default()).await?;
+    let regions = superblock.layout.regions();
+    let Some(region) = regions.get(log.0 as usize).copied() else {
+        return Err(VolumeError::NoSuchLog { log, logs: regions.len() });
+    };
+    let (volume, physical) = (superblock.volume, superblock.physical);
+    let was_used = root.touched.contains(log);
+    let of = ScanOf { volume, log, region, physical, floor: root.floor, was_used };
+    Ok(scan(device, of).await?)
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Normal after a crash; the next opening takes care of it.
+    Note,
+    /// A copy is damaged, its twin is whole: nothing is lost, but the next damage may.
+    Redundancy,
+    /// Acknowledged data is lost.
+    Loss,
+}
+
+/// Something that [`check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where on the device.
+    pub at: Extent,
+    /// What is wrong.
+    pub problem: String,
+    /// What a repair would do.
+    pub repair: &'static str,
+}
+
+/// Reads every structure and every record of the volume and says what is wrong.
+///
+/// # Errors
+/// As [`inspect`].
+pub async fn check(
+    device: &Rc<dyn BlockDevice>,
+) -> Result<(Inspection, Vec<Finding>), VolumeError> {
+    let alone = inspect(device, true).await?;
+    let fast = inspect(device, false).await?;
+    let mut findings = structure_findings(&fast);
+    findings.extend(alone.recovery.damage.iter().map(|found| log_finding(&alone.layout, found)));
+    if alone.table != fast.table && alone.recovery.damage.is_empty() {
+        findings.push(Finding {
+            severity: Severity::Loss,
+            at: fast.layout.snapshots()[0],
+            problem: format!(
+                "the table of the snapshot has {} extents, that of the logs {}",
+                fast.table.len(),
+                alone.table.len()
+            ),
+            repair: "the logs decide",
+        });
+    }
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.at));
+    Ok((alone, findings))
+}
+
+fn structure_findings(found: &Inspection) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let recovery = &found.recovery;
+    let mut add = |severity, at, problem: &str, repair| {
+        findings.push(Finding { severity, at, problem: problem.to_owned(), repair });
+    };
+    let [first, last] = found.layout.superblocks();
+    if recovery.from_backup_superblock {
+        let problem = "the first superblock is damaged; the copy at the end is used";
+        add(Severity::Redundancy, first, problem, "write it anew from the copy");
+    }
+    if recovery.backup_superblock_damaged {
+        let problem = "the copy of the superblock at the end is damaged";
+        add(Severity::Redundancy, last, problem, "write it anew from the first");
+    }
+    if recovery.roots_damaged > 0 {
+        let (severity, problem) = match found.left {
+            LeftAs::Open => {
+                (Severity::Note, "one of the two roots is not whole (a crash does that)")
+            }
+            LeftAs::Closed | LeftAs::Drained => {
+                (Severity::Redundancy, "one of the two roots is damaged")
+            }
+        };
+        add(severity, found.layout.roots()[0], problem, "write it anew from the other");
+    }
+    if recovery.snapshot_damaged {
+        let problem = "the table snapshot is damaged; the logs have the same";
+        add(Severity::Redundancy, found.layout.snapshots()[0], problem, "write a new one");
+    }
+    if found.left == LeftAs::Open {
+        let problem = "the volume was not closed in order; the next opening recovers it";
+        add(Severity::Note, Extent::default(), problem, "recover and close it");
+    }
+    findings
+}
+
+fn log_finding(layout: &Layout, found: &LogDamage) -> Finding {
+    let region = layout.regions()[found.log.0 as usize];
+    let start = region.start + Sectors(found.damage.offset.0.into());
+    let (what, repair) = if found.damage.known {
+        (
+            "payload is damaged; what it held is known",
+            "mark those blocks as lost: reads of them fail",
+        )
+    } else {
+        ("the header of a record is damaged", "give up what it held; older versions appear")
+    };
+    Finding {
+        severity: Severity::Loss,
+        at: Extent { start, len: found.damage.sectors },
+        problem: format!("log {}: {what}", found.log.0),
+        repair,
+    }
+}
