@@ -11,6 +11,7 @@ mod payload;
 mod rng;
 mod runtime;
 mod signal;
+mod tasks;
 mod units;
 
 pub use completion::{Completer, Completion, IoResult, completion};
@@ -21,4 +22,5 @@ pub use payload::{Payload, Piece};
 pub use rng::Rng;
 pub use runtime::{Handle, LocalTask, Runtime, Sleep};
 pub use signal::{Signal, Wait};
+pub use tasks::Tasks;
 pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, to_usize};

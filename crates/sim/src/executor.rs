@@ -1,15 +1,11 @@
 //! The executor of virtual time.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::task::Waker;
 
-use manylogs_block::{Handle, LocalTask, Rng, Runtime, Time};
+use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time};
 
 /// Which of several ready tasks runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,102 +38,8 @@ struct Shared {
     now: Cell<Time>,
     order: Order,
     rng: RefCell<Rng>,
-    tasks: RefCell<Vec<TaskSlot>>,
-    free: RefCell<Vec<u32>>,
-    /// Woken tasks that were taken over from `woken`, in order.
-    ready: RefCell<VecDeque<u32>>,
-    woken: Arc<WokenQueue>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
-    timer_count: Cell<u64>,
+    tasks: Tasks,
     node_count: Cell<u32>,
-}
-
-struct TaskSlot {
-    /// `None` while the task runs, and after its end.
-    future: Option<LocalTask>,
-    waker: Waker,
-    /// The same waker, to mark the task as no longer queued.
-    link: Arc<TaskLink>,
-    node: NodeId,
-    alive: bool,
-}
-
-/// Slots are reused together with their wakers: a waker kept from a slot's former task causes one
-/// needless poll, which futures must bear anyway.
-struct TaskLink {
-    index: u32,
-    queued: AtomicBool,
-    queue: Arc<WokenQueue>,
-}
-
-/// Where wakers put tasks. They may do so from any thread, but hardly ever do: the flag lets the
-/// executor look without locking.
-#[derive(Default)]
-struct WokenQueue {
-    tasks: Mutex<Vec<u32>>,
-    any: AtomicBool,
-}
-
-struct Timer {
-    deadline: Time,
-    order: u64,
-    waker: Waker,
-}
-
-impl Wake for TaskLink {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        // Two threads may both find the task not queued: then it is polled once too often.
-        if !self.queued.load(Ordering::Relaxed) {
-            self.queued.store(true, Ordering::Relaxed);
-            self.queue.push(self.index);
-        }
-    }
-}
-
-impl WokenQueue {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
-        // Nothing panics while the lock is held, so the queue is whole even when poisoned.
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, index: u32) {
-        let mut tasks = self.lock();
-        tasks.push(index);
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// Moves what was woken behind `ready`.
-    fn move_to(&self, ready: &mut VecDeque<u32>) {
-        if self.any.load(Ordering::Acquire) {
-            let mut tasks = self.lock();
-            ready.extend(tasks.drain(..));
-            self.any.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.deadline, self.order).cmp(&(other.deadline, other.order))
-    }
 }
 
 impl Sim {
@@ -149,12 +51,7 @@ impl Sim {
                 now: Cell::default(),
                 order,
                 rng: RefCell::new(Rng::new(seed)),
-                tasks: RefCell::default(),
-                free: RefCell::default(),
-                ready: RefCell::default(),
-                woken: Arc::default(),
-                timers: RefCell::default(),
-                timer_count: Cell::default(),
+                tasks: Tasks::default(),
                 node_count: Cell::default(),
             }),
         }
@@ -182,21 +79,7 @@ impl Sim {
 
     /// Ends every task of `node` where it stands, as `kill -9` or a power cut does.
     pub fn kill(&self, node: NodeId) {
-        let count = self.shared.tasks.borrow().len();
-        for index in 0..count {
-            let doomed = {
-                let mut tasks = self.shared.tasks.borrow_mut();
-                let slot = &mut tasks[index];
-                if !slot.alive || slot.node != node {
-                    continue;
-                }
-                slot.alive = false;
-                slot.future.take()
-            };
-            // Destructors run without the borrow: they may wake or spawn.
-            drop(doomed);
-            self.shared.free.borrow_mut().push(index_u32(index));
-        }
+        self.shared.tasks.kill(node.0);
     }
 
     /// Runs `main` on `node`, and all else, until `main` ends.
@@ -242,98 +125,24 @@ impl std::fmt::Debug for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Tasks hold handles, and handles hold the world: break the circle.
-        let tasks = std::mem::take(&mut *self.shared.tasks.borrow_mut());
-        drop(tasks);
-        self.shared.timers.borrow_mut().clear();
+        self.shared.tasks.clear();
     }
-}
-
-fn index_u32(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or_else(|_| panic!("more than 2^32 tasks"))
 }
 
 impl Shared {
     fn step(&self) -> bool {
-        match self.next_ready() {
-            Some(index) => self.poll(index),
-            None => return self.jump_to_next_timer(),
-        }
-        true
-    }
-
-    fn next_ready(&self) -> Option<u32> {
-        let mut queue = self.ready.borrow_mut();
-        self.woken.move_to(&mut queue);
-        match self.order {
-            Order::Fifo => queue.pop_front(),
-            Order::Shuffled if queue.is_empty() => None,
-            Order::Shuffled => {
-                let pick = self.rng.borrow_mut().below(queue.len() as u64);
-                queue.swap_remove_back(manylogs_block::to_usize(pick))
-            }
-        }
-    }
-
-    fn poll(&self, index: u32) {
-        let position = index as usize;
-        let (mut future, waker) = {
-            let mut tasks = self.tasks.borrow_mut();
-            let slot = &mut tasks[position];
-            slot.link.queued.store(false, Ordering::Relaxed);
-            let Some(future) = slot.future.take() else { return };
-            // Taken, not cloned: counting references is a good part of a poll's cost.
-            (future, std::mem::replace(&mut slot.waker, Waker::noop().clone()))
+        let ran = match self.order {
+            Order::Fifo => self.tasks.run_first(),
+            Order::Shuffled => self.tasks.run_picked(|count| self.rng.borrow_mut().below(count)),
         };
-        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let mut tasks = self.tasks.borrow_mut();
-        let slot = &mut tasks[position];
-        slot.waker = waker;
-        // A task may have killed its own node.
-        if slot.alive && !ended {
-            slot.future = Some(future);
-            return;
-        }
-        if slot.alive {
-            slot.alive = false;
-            self.free.borrow_mut().push(index);
-        }
-        drop(tasks);
-        drop(future);
+        ran || self.jump_to_next_timer()
     }
 
     fn jump_to_next_timer(&self) -> bool {
-        let mut timers = self.timers.borrow_mut();
-        let Some(Reverse(first)) = timers.pop() else { return false };
-        self.now.set(self.now.get().max(first.deadline));
-        first.waker.wake();
-        while timers.peek().is_some_and(|Reverse(timer)| timer.deadline == first.deadline) {
-            if let Some(Reverse(timer)) = timers.pop() {
-                timer.waker.wake();
-            }
-        }
+        let Some(deadline) = self.tasks.next_deadline() else { return false };
+        self.now.set(self.now.get().max(deadline));
+        self.tasks.fire_until(deadline);
         true
-    }
-
-    fn spawn(&self, node: NodeId, task: LocalTask) {
-        let mut tasks = self.tasks.borrow_mut();
-        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            let index = index_u32(tasks.len());
-            let link = Arc::new(TaskLink {
-                index,
-                queued: AtomicBool::new(false),
-                queue: Arc::clone(&self.woken),
-            });
-            let waker = Waker::from(Arc::clone(&link));
-            tasks.push(TaskSlot { future: None, waker, link, node, alive: false });
-            index
-        });
-        let slot = &mut tasks[index as usize];
-        slot.future = Some(task);
-        slot.node = node;
-        slot.alive = true;
-        // Not by the slot's waker: the slot may be that of the task that runs now.
-        slot.link.wake_by_ref();
     }
 }
 
@@ -348,17 +157,11 @@ impl Runtime for NodeRuntime {
     }
 
     fn wake_at(&self, deadline: Time, waker: &Waker) {
-        let order = self.shared.timer_count.get();
-        self.shared.timer_count.set(order + 1);
-        self.shared.timers.borrow_mut().push(Reverse(Timer {
-            deadline,
-            order,
-            waker: waker.clone(),
-        }));
+        self.shared.tasks.wake_at(deadline, waker);
     }
 
     fn spawn(&self, task: LocalTask) {
-        self.shared.spawn(self.node, task);
+        self.shared.tasks.spawn(self.node.0, task);
     }
 
     fn random(&self) -> u64 {
@@ -404,6 +207,23 @@ mod tests {
         sim.kill(doomed);
         sim.run_until(|| count.get()[1] == 50);
         assert_eq!(count.get(), [5, 50]);
+    }
+
+    #[test]
+    fn a_task_that_kills_its_own_node_does_not_run_again_in_the_guise_of_what_it_spawned() {
+        let sim = Rc::new(Sim::new(1, Order::Fifo));
+        let (doomed, survivor) = (sim.node(), sim.node());
+        let trail = Rc::new(RefCell::new(Vec::new()));
+        let (world, record) = (Rc::clone(&sim), Rc::clone(&trail));
+        sim.handle(doomed).spawn(async move {
+            world.kill(doomed);
+            let spawned = Rc::clone(&record);
+            world.handle(survivor).spawn(async move { spawned.borrow_mut().push("spawned") });
+            world.handle(doomed).sleep(Nanos(1)).await;
+            record.borrow_mut().push("killed");
+        });
+        assert_eq!(sim.run_until(|| false), Stopped::Stalled);
+        assert_eq!(trail.take(), ["spawned"]);
     }
 
     #[test]

@@ -1,0 +1,302 @@
+//! What every executor is made of: tasks, their wakers and their timers.
+//!
+//! The virtual clock and the real one differ in which ready task runs next and in what happens
+//! when none is ready, and in nothing else: this is the rest.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+use crate::{LocalTask, Time, to_usize};
+
+/// The tasks and timers of a single-threaded executor.
+///
+/// Wakers may be used from any thread; one that sleeps does so between [`Tasks::park`] and
+/// [`Tasks::unpark`].
+#[derive(Default)]
+pub struct Tasks {
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<u32>>,
+    /// Woken tasks that were taken over from `woken`, in order.
+    ready: RefCell<VecDeque<u32>>,
+    woken: Arc<WokenQueue>,
+    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    timer_count: Cell<u64>,
+}
+
+struct Slot {
+    /// `None` while the task runs, and after its end.
+    future: Option<LocalTask>,
+    waker: Waker,
+    /// The same waker, to mark the task as no longer queued.
+    link: Arc<TaskLink>,
+    group: u32,
+    alive: bool,
+}
+
+/// Slots are reused together with their wakers: a waker kept from a slot's former task causes one
+/// needless poll, which futures must bear anyway.
+struct TaskLink {
+    index: u32,
+    queued: AtomicBool,
+    queue: Arc<WokenQueue>,
+}
+
+/// Where wakers put tasks. They may do so from any thread, but hardly ever do: the flag lets the
+/// executor look without locking.
+#[derive(Default)]
+struct WokenQueue {
+    woken: Mutex<Woken>,
+    any: AtomicBool,
+    /// Ends the sleep of a parked executor.
+    nudge: Option<Nudge>,
+}
+
+#[derive(Default)]
+struct Woken {
+    tasks: Vec<u32>,
+    parked: bool,
+}
+
+type Nudge = Box<dyn Fn() + Send + Sync>;
+
+struct Timer {
+    deadline: Time,
+    order: u64,
+    waker: Waker,
+}
+
+impl Wake for TaskLink {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Two threads may both find the task not queued: then it is polled once too often.
+        if !self.queued.load(Ordering::Relaxed) {
+            self.queued.store(true, Ordering::Relaxed);
+            self.queue.push(self.index);
+        }
+    }
+}
+
+impl WokenQueue {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Woken> {
+        // Nothing panics while the lock is held, so the queue is whole even when poisoned.
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, index: u32) {
+        let mut woken = self.lock();
+        woken.tasks.push(index);
+        self.any.store(true, Ordering::Release);
+        if woken.parked {
+            woken.parked = false;
+            drop(woken);
+            self.nudge();
+        }
+    }
+
+    #[cold]
+    fn nudge(&self) {
+        if let Some(nudge) = &self.nudge {
+            nudge();
+        }
+    }
+
+    /// Moves what was woken behind `ready`.
+    fn move_to(&self, ready: &mut VecDeque<u32>) {
+        if self.any.load(Ordering::Acquire) {
+            let mut woken = self.lock();
+            ready.extend(woken.tasks.drain(..));
+            self.any.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.deadline, self.order).cmp(&(other.deadline, other.order))
+    }
+}
+
+fn index_u32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or_else(|_| panic!("more than 2^32 tasks"))
+}
+
+impl Tasks {
+    /// No tasks; `nudge` ends the executor's sleep when a task is woken while it is parked. It is
+    /// called on whichever thread wakes.
+    #[must_use]
+    pub fn with_nudge(nudge: impl Fn() + Send + Sync + 'static) -> Self {
+        let woken = WokenQueue { nudge: Some(Box::new(nudge)), ..WokenQueue::default() };
+        Self { woken: Arc::new(woken), ..Self::default() }
+    }
+
+    /// Adds a task and makes it ready. The tasks of a group can be ended together.
+    pub fn spawn(&self, group: u32, task: LocalTask) {
+        let mut slots = self.slots.borrow_mut();
+        let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let index = index_u32(slots.len());
+            let queued = AtomicBool::new(false);
+            let link = Arc::new(TaskLink { index, queued, queue: Arc::clone(&self.woken) });
+            let waker = Waker::from(Arc::clone(&link));
+            slots.push(Slot { future: None, waker, link, group, alive: false });
+            index
+        });
+        let slot = &mut slots[index as usize];
+        slot.future = Some(task);
+        slot.group = group;
+        slot.alive = true;
+        slot.link.wake_by_ref();
+    }
+
+    /// Ends every task of `group` where it stands; the one that runs now ends when it next waits.
+    pub fn kill(&self, group: u32) {
+        let count = self.slots.borrow().len();
+        for index in 0..count {
+            let doomed = {
+                let mut slots = self.slots.borrow_mut();
+                let slot = &mut slots[index];
+                if !slot.alive || slot.group != group {
+                    continue;
+                }
+                slot.alive = false;
+                slot.future.take()
+            };
+            // The slot of a task that runs is not free before its poll returns: a task spawned
+            // into it would be taken for the one that ran.
+            if doomed.is_some() {
+                // Destructors run without the borrow: they may wake or spawn.
+                drop(doomed);
+                self.free.borrow_mut().push(index_u32(index));
+            }
+        }
+    }
+
+    /// Lets the task run that became ready first; false if none is ready.
+    pub fn run_first(&self) -> bool {
+        self.run(VecDeque::pop_front)
+    }
+
+    /// Lets one ready task run, chosen by `pick` from their number (at least one); false if none
+    /// is ready. The order of the others may change.
+    pub fn run_picked(&self, pick: impl FnOnce(u64) -> u64) -> bool {
+        self.run(|ready| {
+            let count = ready.len() as u64;
+            if count == 0 { None } else { ready.swap_remove_back(to_usize(pick(count))) }
+        })
+    }
+
+    fn run(&self, take: impl FnOnce(&mut VecDeque<u32>) -> Option<u32>) -> bool {
+        let index = {
+            let mut ready = self.ready.borrow_mut();
+            self.woken.move_to(&mut ready);
+            take(&mut ready)
+        };
+        index.map(|index| self.poll(index)).is_some()
+    }
+
+    fn poll(&self, index: u32) {
+        let position = index as usize;
+        let (mut future, waker) = {
+            let mut slots = self.slots.borrow_mut();
+            let slot = &mut slots[position];
+            slot.link.queued.store(false, Ordering::Relaxed);
+            let Some(future) = slot.future.take() else { return };
+            // Taken, not cloned: counting references is a good part of a poll's cost.
+            (future, std::mem::replace(&mut slot.waker, Waker::noop().clone()))
+        };
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut slots = self.slots.borrow_mut();
+        // All tasks are gone if the executor was emptied meanwhile.
+        let Some(slot) = slots.get_mut(position) else { return };
+        slot.waker = waker;
+        // A task may have killed its own group.
+        if slot.alive && !ended {
+            slot.future = Some(future);
+            return;
+        }
+        slot.alive = false;
+        self.free.borrow_mut().push(index);
+        drop(slots);
+        drop(future);
+    }
+
+    /// Wakes `waker` once `deadline` is reached; see [`Tasks::fire_until`].
+    pub fn wake_at(&self, deadline: Time, waker: &Waker) {
+        let order = self.timer_count.get();
+        self.timer_count.set(order + 1);
+        let timer = Timer { deadline, order, waker: waker.clone() };
+        self.timers.borrow_mut().push(Reverse(timer));
+    }
+
+    /// The earliest deadline of a timer.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.borrow().peek().map(|Reverse(timer)| timer.deadline)
+    }
+
+    /// Fires every timer whose deadline is `now` or earlier.
+    pub fn fire_until(&self, now: Time) {
+        let mut timers = self.timers.borrow_mut();
+        while timers.peek().is_some_and(|Reverse(timer)| timer.deadline <= now) {
+            if let Some(Reverse(timer)) = timers.pop() {
+                timer.waker.wake();
+            }
+        }
+    }
+
+    /// Whether a task is ready.
+    #[must_use]
+    pub fn any_ready(&self) -> bool {
+        !self.ready.borrow().is_empty() || self.woken.any.load(Ordering::Acquire)
+    }
+
+    /// Announces that the executor is about to sleep: from now on the first wake nudges. False if
+    /// it must not sleep because a task is ready.
+    #[must_use]
+    pub fn park(&self) -> bool {
+        let mut woken = self.woken.lock();
+        woken.parked = woken.tasks.is_empty() && self.ready.borrow().is_empty();
+        woken.parked
+    }
+
+    /// The executor is awake again.
+    pub fn unpark(&self) {
+        self.woken.lock().parked = false;
+    }
+
+    /// Drops every task and timer. Tasks hold handles, and handles hold the executor: this breaks
+    /// the circle.
+    pub fn clear(&self) {
+        let slots = std::mem::take(&mut *self.slots.borrow_mut());
+        self.free.borrow_mut().clear();
+        drop(slots);
+        let timers = std::mem::take(&mut *self.timers.borrow_mut());
+        drop(timers);
+    }
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
+}
