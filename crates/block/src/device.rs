@@ -117,6 +117,26 @@ pub enum IoError {
         /// Why it became so.
         reason: &'static str,
     },
+    /// Whatever stores the device has no room: a full file system under an image, a full pool
+    /// under a thin volume.
+    #[error("no space left to store {extent}: free some below the device, then write again")]
+    NoSpace {
+        /// What could not be written.
+        extent: Extent,
+    },
+    /// The device is shorter than when it was opened.
+    #[error("device ends before {extent}: it was truncated while in use")]
+    Shrunk {
+        /// What is missing, or was asked for.
+        extent: Extent,
+    },
+    /// The device cannot carry out such a request, or not with such content.
+    #[error("device does not support the request")]
+    Unsupported,
+    /// A flush failed, this one or an earlier one. What was acknowledged before it may be lost: the
+    /// kernel forgets such data, and a flush that succeeds later proves nothing.
+    #[error("a flush failed: writes acknowledged before it may be lost; open the device again")]
+    FlushFailed,
     /// The device is gone, or its server stopped.
     #[error("device is gone")]
     Gone,

@@ -1,0 +1,155 @@
+//! Ring and threads together: what a reactor waits on.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::buffer::Buffer;
+use crate::engine::{Callback, Done, Engine, Op};
+use crate::event::Event;
+use crate::pool::Pool;
+use crate::ring::Ring;
+use crate::slab::Slab;
+
+/// How long to sleep when the ring cannot be waited on (the kernel is out of memory).
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Operations in flight and where they are carried out.
+pub(crate) struct Driver {
+    event: Arc<Event>,
+    ring: RefCell<Option<Ring>>,
+    pool: RefCell<Option<Pool>>,
+    callbacks: RefCell<Slab<Callback>>,
+    /// Whether something may be queued that the kernel has not been given.
+    queued: Cell<bool>,
+}
+
+impl Driver {
+    pub(crate) fn new(event: Arc<Event>) -> Self {
+        Self {
+            event,
+            ring: RefCell::default(),
+            pool: RefCell::default(),
+            callbacks: RefCell::default(),
+            queued: Cell::default(),
+        }
+    }
+
+    /// Makes the ring, unless it is there.
+    ///
+    /// # Errors
+    /// If the kernel has none for us: too old, or forbidden (containers often do).
+    pub(crate) fn open_ring(&self) -> io::Result<()> {
+        let mut ring = self.ring.borrow_mut();
+        if ring.is_none() {
+            *ring = Some(Ring::new(Arc::clone(&self.event))?);
+        }
+        Ok(())
+    }
+
+    fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
+        let key = self.callbacks.borrow_mut().insert(then);
+        let mut ring = self.ring.borrow_mut();
+        match ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))) {
+            Some(ring) => {
+                ring.start(key, Arc::clone(file), op);
+                self.queued.set(true);
+            }
+            None => {
+                let mut pool = self.pool.borrow_mut();
+                let pool = pool.get_or_insert_with(|| Pool::new(Arc::clone(&self.event)));
+                pool.start(key, Arc::clone(file), op);
+            }
+        }
+    }
+
+    /// Gives the kernel what is queued. If it refuses for now, the next turn tries again.
+    pub(crate) fn submit(&self) {
+        if self.queued.get()
+            && let Some(ring) = self.ring.borrow_mut().as_mut()
+        {
+            self.queued.set(ring.submit().is_err());
+        }
+    }
+
+    /// Calls back for everything that has ended.
+    pub(crate) fn reap(&self) {
+        while let Some((key, done)) = self.next_from_ring() {
+            self.call_back(key, done);
+        }
+        for (key, done) in self.done_in_pool() {
+            self.call_back(key, done);
+        }
+    }
+
+    fn next_from_ring(&self) -> Option<(usize, Done)> {
+        self.ring.borrow_mut().as_mut()?.next_done()
+    }
+
+    fn done_in_pool(&self) -> Vec<(usize, Done)> {
+        self.pool.borrow().as_ref().map(Pool::take_done).unwrap_or_default()
+    }
+
+    fn call_back(&self, key: usize, done: Done) {
+        let callback = self.callbacks.borrow_mut().remove(key);
+        // Without a borrow: it may start the next operation.
+        if let Some(callback) = callback {
+            callback(done);
+        }
+    }
+
+    /// Sleeps until something has ended, the event is notified or `timeout` is over.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) {
+        let mut ring = self.ring.borrow_mut();
+        match ring.as_mut() {
+            Some(ring) => {
+                self.queued.set(false);
+                if ring.wait(timeout).is_err() {
+                    self.queued.set(true);
+                    self.event.wait(Some(timeout.unwrap_or(RETRY).min(RETRY)));
+                }
+            }
+            None => self.event.wait(timeout),
+        }
+    }
+
+    /// Waits for everything in flight, and for what its callbacks start.
+    pub(crate) fn drain(&self) {
+        while self.callbacks.borrow().len() > 0 {
+            self.wait(None);
+            self.reap();
+        }
+    }
+}
+
+/// A driver as one device uses it.
+pub(crate) struct DeviceEngine {
+    pub(crate) driver: Rc<Driver>,
+    pub(crate) by_ring: bool,
+}
+
+impl Engine for DeviceEngine {
+    fn buffer(&self, len: usize) -> Buffer {
+        let mut ring = self.driver.ring.borrow_mut();
+        let ring = ring.as_mut().filter(|_| self.by_ring);
+        ring.and_then(|ring| ring.buffer(len)).unwrap_or_else(|| Buffer::new(len))
+    }
+
+    fn recycle(&self, buffer: Buffer) {
+        if let Some(ring) = self.driver.ring.borrow_mut().as_mut() {
+            ring.recycle(buffer);
+        }
+    }
+
+    fn start(&self, file: &Arc<File>, op: Op, then: Callback) {
+        self.driver.start(self.by_ring, file, op, then);
+    }
+
+    fn wait(&self) {
+        self.driver.wait(None);
+        self.driver.reap();
+    }
+}

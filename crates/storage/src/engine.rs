@@ -1,0 +1,48 @@
+//! What a device asks of the kernel, and who carries it out.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::buffer::Buffer;
+
+/// One operation on a file. Its buffer belongs to the engine until the end.
+pub(crate) enum Op {
+    Read {
+        at: u64,
+        into: Buffer,
+    },
+    Write {
+        at: u64,
+        from: Buffer,
+        durable: bool,
+    },
+    Sync,
+    /// Something that may block and has no form of its own.
+    Call(Call),
+}
+
+pub(crate) type Call = Box<dyn FnOnce(&File) -> Result<(), Errno> + Send>;
+
+/// The end of an operation.
+pub(crate) struct Done {
+    /// Bytes moved, which may be fewer than asked for.
+    pub(crate) result: Result<usize, Errno>,
+    pub(crate) buffer: Option<Buffer>,
+}
+
+/// Called with the end of an operation, on the reactor's thread.
+pub(crate) type Callback = Box<dyn FnOnce(Done)>;
+
+/// Carries out operations without blocking. A trait so that a test can let them fail.
+pub(crate) trait Engine {
+    /// A buffer for `len` bytes; its content is whatever it last was.
+    fn buffer(&self, len: usize) -> Buffer;
+    /// Takes a buffer back.
+    fn recycle(&self, buffer: Buffer);
+    /// Starts `op`; `then` is never called before this returns.
+    fn start(&self, file: &Arc<File>, op: Op, then: Callback);
+    /// Blocks until an operation has ended or something else woke the thread, and calls back.
+    fn wait(&self);
+}

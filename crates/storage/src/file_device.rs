@@ -1,0 +1,245 @@
+//! A disk, a partition or a file, open as a block device.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES, Sectors, to_usize,
+};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::buffer::Buffer;
+use crate::device::{Core, Medium};
+use crate::driver::DeviceEngine;
+use crate::open::{self, OpenError, OpenMode};
+use crate::reactor::Reactor;
+use crate::sysfs::Disk;
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Through `io_uring`, or threads where the system forbids it.
+    #[default]
+    Auto,
+    /// Through `io_uring`.
+    Uring,
+    /// As blocking calls on a few threads.
+    Threads,
+}
+
+/// How to open a [`FileDevice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// What the device is wanted for.
+    pub mode: OpenMode,
+    /// How requests reach the kernel.
+    pub backend: Backend,
+    /// Physical sector where the device does not say (a file says one sector) or lies.
+    pub physical_sector: Option<Sectors>,
+    /// Whether discards reach the device. Without it an image keeps the space it was given.
+    pub discard: bool,
+}
+
+impl OpenOptions {
+    /// The ordinary way to open a device in `mode`.
+    #[must_use]
+    pub const fn new(mode: OpenMode) -> Self {
+        Self { mode, backend: Backend::Auto, physical_sector: None, discard: true }
+    }
+}
+
+/// An open disk, partition or file. Dropping it waits for I/O in flight, then closes it.
+///
+/// A flush is `fdatasync`, a durable write is `RWF_DSYNC`. After a failed one every later flush
+/// fails with [`manylogs_block::IoError::FlushFailed`]: the kernel reports a failure once and then
+/// forgets the data. A durable write that succeeds after it is durable all the same.
+///
+/// The length is that at opening. A file that is truncated below it fails reads and flushes with
+/// [`manylogs_block::IoError::Shrunk`]; what a write appends to it again is not noticed by others.
+pub struct FileDevice {
+    core: Rc<Core>,
+    path: PathBuf,
+    backend: Backend,
+}
+
+impl FileDevice {
+    /// Opens and locks the device at `path`.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(reactor: &Reactor, path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let sector = options.physical_sector.filter(|sector| !sector.0.is_power_of_two());
+        if let Some(sector) = sector {
+            return Err(OpenError::PhysicalSector { sectors: sector.0 });
+        }
+        let backend = choose(reactor, options.backend)?;
+        let opened = open::open(path, options.mode)?;
+        let failed = |source: Errno| OpenError::io(path, source.into());
+        let direct =
+            bypass_cache(&opened.file, opened.disk.as_ref(), opened.size).map_err(failed)?;
+        let writable = options.mode == OpenMode::Exclusive;
+        let capabilities = capabilities(&opened, options, writable).map_err(failed)?;
+        let medium = match &opened.disk {
+            Some(disk) => {
+                Medium::Disk { discards: options.discard && disk.limit("discard_max_bytes") > 0 }
+            }
+            None => Medium::File,
+        };
+        let by_ring = backend == Backend::Uring;
+        let engine = DeviceEngine { driver: Rc::clone(reactor.driver()), by_ring };
+        let core = Core {
+            file: Arc::new(opened.file),
+            engine: Box::new(engine),
+            capabilities,
+            medium,
+            writable,
+            direct,
+            in_flight: 0.into(),
+            flush_failed: false.into(),
+        };
+        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend })
+    }
+
+    /// How requests reach the kernel: what [`Backend::Auto`] has chosen.
+    #[must_use]
+    pub const fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Whether I/O bypasses the page cache. It does not where the file system refuses, and where
+    /// direct I/O needs more than a sector's alignment: reading, changing and writing back the
+    /// sectors around a small write would race with writes to these, which the page cache settles.
+    #[must_use]
+    pub fn direct(&self) -> bool {
+        self.core.direct
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a disk or a partition, not a file.
+    #[must_use]
+    pub fn is_disk(&self) -> bool {
+        self.core.medium != Medium::File
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn capabilities(&self) -> Capabilities {
+        self.core.capabilities
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.core.submit(request)
+    }
+}
+
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        self.core.drain();
+    }
+}
+
+impl std::fmt::Debug for FileDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileDevice")
+            .field("path", &self.path)
+            .field("backend", &self.backend)
+            .field("direct", &self.core.direct)
+            .finish_non_exhaustive()
+    }
+}
+
+fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
+    match wanted {
+        Backend::Threads => Ok(Backend::Threads),
+        Backend::Auto if reactor.driver().open_ring().is_err() => Ok(Backend::Threads),
+        Backend::Auto => Ok(Backend::Uring),
+        Backend::Uring => match reactor.driver().open_ring() {
+            Ok(()) => Ok(Backend::Uring),
+            Err(source) => Err(OpenError::NoUring { source }),
+        },
+    }
+}
+
+/// Lets I/O bypass the page cache if single sectors can.
+fn bypass_cache(file: &File, disk: Option<&Disk>, size: u64) -> Result<bool, Errno> {
+    if !sectors_can_be_direct(file, disk)? {
+        return Ok(false);
+    }
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    if rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
+        return Ok(false);
+    }
+    // File systems that do not tell their alignment show it.
+    let mut sector = Buffer::new(to_usize(SECTOR_BYTES));
+    let second = SECTOR_BYTES;
+    if size >= 2 * second
+        && let Err(Errno::INVAL) = rustix::io::pread(file, sector.bytes_mut(), second)
+    {
+        rustix::fs::fcntl_setfl(file, flags)?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn sectors_can_be_direct(file: &File, disk: Option<&Disk>) -> Result<bool, Errno> {
+    if disk.is_some() {
+        return Ok(u64::from(rustix::fs::ioctl_blksszget(file)?) <= SECTOR_BYTES);
+    }
+    // Old kernels do not know the question.
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = told
+        .filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN));
+    Ok(told.is_none_or(|told| {
+        let align = u64::from(told.stx_dio_offset_align);
+        align > 0 && align <= SECTOR_BYTES
+    }))
+}
+
+fn capabilities(
+    opened: &open::Opened,
+    options: &OpenOptions,
+    writable: bool,
+) -> Result<Capabilities, Errno> {
+    let capacity = Sectors(opened.size / SECTOR_BYTES);
+    let discard = options.discard && writable;
+    let told = match &opened.disk {
+        Some(disk) => Capabilities {
+            capacity,
+            physical_sector: Sectors::from_bytes_ceil(
+                rustix::fs::ioctl_blkpbszget(&opened.file)?.into(),
+            ),
+            rotational: disk.queue("rotational").is_none_or(|value| value != "0"),
+            volatile_cache: disk.queue("write_cache").is_none_or(|value| value != "write through"),
+            native_fua: disk.queue("fua").is_some_and(|value| value == "1"),
+            // A disk that discards without being able to zero promises nothing of the content.
+            discard: discard
+                && disk.limit("discard_max_bytes") > 0
+                && disk.limit("write_zeroes_max_bytes") > 0,
+        },
+        None => Capabilities {
+            capacity,
+            physical_sector: Sectors(1),
+            rotational: true,
+            volatile_cache: true,
+            native_fua: false,
+            discard: discard && punches_holes(opened),
+        },
+    };
+    let physical_sector = options.physical_sector.unwrap_or(told.physical_sector);
+    Ok(Capabilities { physical_sector, ..told })
+}
+
+/// Whether the file system can give up parts of the file: asked behind its end, where nothing is.
+fn punches_holes(opened: &open::Opened) -> bool {
+    let behind = opened.size.next_multiple_of(1 << 20);
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&opened.file, flags, behind, 1 << 20).is_ok()
+}

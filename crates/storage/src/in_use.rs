@@ -1,0 +1,97 @@
+//! Who uses a disk already.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use crate::sysfs::{DeviceNumber, Disk};
+
+/// What a disk, or one of its partitions, is used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Mounted { device: String, at: String },
+    Held { device: String, by: String },
+}
+
+/// The first use of the disk or a partition of it that the system knows.
+pub(crate) fn use_of(disk: &Disk) -> Option<Use> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    disk.with_partitions().iter().find_map(|part| {
+        let device = format!("/dev/{}", part.name());
+        if let Some(at) = mount_point(&mounts, part.number) {
+            return Some(Use::Mounted { device, at });
+        }
+        if let Some(by) = part.holders().into_iter().next() {
+            return Some(Use::Held { device, by: format!("/dev/{by}") });
+        }
+        let swap = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+        let mut swap = swap.filter(|path| number_of(path) == Some(part.number));
+        swap.next().map(|_| Use::Held { device, by: "the system as swap space".to_owned() })
+    })
+}
+
+fn mount_point(mounts: &str, number: DeviceNumber) -> Option<String> {
+    let entries = mounts.lines().filter_map(Mount::parse);
+    let mut mine = entries.filter(|mount| {
+        // A file system over several disks has a number of its own, and names one disk.
+        mount.number == Some(number) || number_of(mount.source) == Some(number)
+    });
+    mine.next().map(|mount| unescape(mount.point))
+}
+
+struct Mount<'a> {
+    number: Option<DeviceNumber>,
+    point: &'a str,
+    source: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    /// `36 35 98:0 /root /point options [tags] - type source options`.
+    fn parse(line: &'a str) -> Option<Self> {
+        let (left, right) = line.split_once(" - ")?;
+        let mut left = left.split(' ').skip(2);
+        let number = DeviceNumber::parse(left.next()?);
+        let point = left.nth(1)?;
+        Some(Self { number, point, source: right.split(' ').nth(1)? })
+    }
+}
+
+fn number_of(path: &str) -> Option<DeviceNumber> {
+    let metadata = path.starts_with('/').then(|| fs::metadata(path).ok()).flatten()?;
+    metadata.file_type().is_block_device().then(|| DeviceNumber::new(metadata.rdev()))
+}
+
+/// Blanks and the like are written as a backslash and three octal digits.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let octal = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(|_| first == b'\\') {
+            Some(code) => {
+                bytes.push(code);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_found_by_number_and_names_are_unescaped() {
+        let mounts = "22 27 0:21 / /proc rw - proc proc rw\n\
+            36 27 8:1 / /mnt/my\\040disk\\134x rw,relatime shared:1 master:2 - ext4 /dev/sdx1 rw\n";
+        let number = DeviceNumber::parse("8:1").unwrap();
+        assert_eq!(mount_point(mounts, number).as_deref(), Some("/mnt/my disk\\x"));
+        assert_eq!(mount_point(mounts, DeviceNumber::parse("8:17").unwrap()), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! Opening what nobody else uses.
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags, SeekFrom};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::in_use::{Use, use_of};
+use crate::sysfs::{DeviceNumber, Disk, loop_device_of};
+
+/// `udev` locks a disk for a moment when it looks what is on it.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To look at it, beside others who look.
+    ReadOnly,
+    /// To read and write it while nobody else does.
+    Exclusive,
+}
+
+/// Why a device was not opened, and what to do about it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing of that name.
+    #[error("{path} does not exist: check the name, or create an image first")]
+    NotFound {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// The user may not open it.
+    #[error("no permission to open {path}: run as root, or change its owner or mode")]
+    Permission {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// It is neither a file nor a disk.
+    #[error("{path} is {found}: give a block device or an ordinary file")]
+    WrongKind {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A file system on it is mounted.
+    #[error("{device} is mounted on {mount_point}: unmount it first (umount {mount_point})")]
+    Mounted {
+        /// The disk, or the partition of it.
+        device: String,
+        /// Where.
+        mount_point: String,
+    },
+    /// Another device is made of it, or it is swap space.
+    #[error("{device} is used by {by}: stop that first")]
+    Held {
+        /// The disk, or the partition of it.
+        device: String,
+        /// Its user.
+        by: String,
+    },
+    /// The file is attached to a loop device.
+    #[error(
+        "{path} is attached to /dev/{device}: detach it first (losetup -d /dev/{device}), or \
+         open /dev/{device} instead"
+    )]
+    LoopBacking {
+        /// The file.
+        path: PathBuf,
+        /// Name of the loop device.
+        device: String,
+    },
+    /// Something has the disk open for itself.
+    #[error("{path} is in use by the system or another program: lsblk and fuser -v tell which")]
+    Busy {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// Another process has locked it.
+    #[error("{path} is locked by another process: stop it first (fuser -v {path} names it)")]
+    Locked {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// It cannot be written.
+    #[error(
+        "{path} is read-only: lift its write protection (blockdev --setrw for a disk), or remount \
+         the file system that holds it"
+    )]
+    ReadOnly {
+        /// What was to be opened.
+        path: PathBuf,
+    },
+    /// The kernel has no ring for us.
+    #[error("io_uring is not available here ({source}): use the threads backend")]
+    NoUring {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No such sectors exist.
+    #[error("a physical sector of {sectors} sectors is not a power of two")]
+    PhysicalSector {
+        /// What was asked for.
+        sectors: u64,
+    },
+    /// Something else went wrong.
+    #[error("cannot open {path}: {source}")]
+    Io {
+        /// What was to be opened.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            ErrorKind::NotFound => Self::NotFound { path },
+            ErrorKind::PermissionDenied => Self::Permission { path },
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
+            ErrorKind::ResourceBusy | ErrorKind::ExecutableFileBusy => Self::Busy { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+/// What was opened.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    /// The disk, if it is one.
+    pub(crate) disk: Option<Disk>,
+    /// Size in bytes.
+    pub(crate) size: u64,
+}
+
+/// Opens and locks `path`.
+pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
+    let failed = |source| OpenError::io(path, source);
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    // Looked at before it is opened: to open some devices is to change them.
+    let disk = disk_of(path, &metadata)?;
+    if mode == OpenMode::Exclusive {
+        refuse_if_used(path, disk.as_ref())?;
+    }
+    let file = open_file(path, mode, disk.is_some()).map_err(failed)?;
+    let now = file.metadata().map_err(failed)?;
+    if (now.dev(), now.ino()) != (metadata.dev(), metadata.ino()) {
+        // Somebody put another file in its place this very moment.
+        return Err(OpenError::Busy { path: path.to_owned() });
+    }
+    lock(path, &file, mode, disk.is_some())?;
+    let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
+    Ok(Opened { file, disk, size })
+}
+
+fn disk_of(path: &Path, metadata: &Metadata) -> Result<Option<Disk>, OpenError> {
+    let kind = metadata.file_type();
+    let found = if kind.is_file() {
+        return Ok(None);
+    } else if kind.is_block_device() {
+        return Ok(Some(Disk::new(DeviceNumber::new(metadata.rdev()))));
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else {
+        "a socket"
+    };
+    Err(OpenError::WrongKind { path: path.to_owned(), found })
+}
+
+fn refuse_if_used(path: &Path, disk: Option<&Disk>) -> Result<(), OpenError> {
+    let Some(disk) = disk else {
+        return match loop_device_of(path) {
+            Some(device) => Err(OpenError::LoopBacking { path: path.to_owned(), device }),
+            None => Ok(()),
+        };
+    };
+    match use_of(disk) {
+        Some(Use::Mounted { device, at }) => Err(OpenError::Mounted { device, mount_point: at }),
+        Some(Use::Held { device, by }) => Err(OpenError::Held { device, by }),
+        None if disk.is_read_only() => Err(OpenError::ReadOnly { path: path.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
+    let exclusive = mode == OpenMode::Exclusive;
+    // Of a disk, O_EXCL asks that nobody else (a mount, say) has it for himself.
+    let flags = if exclusive && is_disk { OFlags::EXCL } else { OFlags::empty() };
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(exclusive)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+}
+
+fn lock(path: &Path, file: &File, mode: OpenMode, is_disk: bool) -> Result<(), OpenError> {
+    let operation = match mode {
+        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
+        OpenMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    let tries = if is_disk { LOCK_TRIES } else { 1 };
+    for attempt in 1..=tries {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if attempt < tries => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => break,
+            Err(errno) => return Err(OpenError::io(path, errno.into())),
+        }
+    }
+    Err(OpenError::Locked { path: path.to_owned() })
+}

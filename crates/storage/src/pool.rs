@@ -1,0 +1,162 @@
+//! Threads for what the ring does not do, or for everything where there is no ring.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::engine::{Done, Op};
+use crate::event::Event;
+
+/// A disk sorts its queue: a few requests at a time are enough for it, and more threads than this
+/// gain little.
+const THREADS_MAX: usize = 8;
+
+/// A small thread pool. Dropping it waits for what it does.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    done: Mutex<Vec<(usize, Done)>>,
+    any_done: AtomicBool,
+    event: Arc<Event>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    closed: bool,
+}
+
+struct Job {
+    key: usize,
+    file: Arc<File>,
+    op: Op,
+}
+
+impl Pool {
+    /// No thread yet; `event` is notified of results.
+    pub(crate) fn new(event: Arc<Event>) -> Self {
+        let shared = Shared {
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            done: Mutex::default(),
+            any_done: AtomicBool::new(false),
+            event,
+        };
+        Self { shared: Arc::new(shared), threads: Vec::new() }
+    }
+
+    /// Hands `op` to a thread.
+    pub(crate) fn start(&mut self, key: usize, file: Arc<File>, op: Op) {
+        let mut queue = lock(&self.shared.queue);
+        queue.jobs.push_back(Job { key, file, op });
+        let short_of_threads = queue.jobs.len() > queue.idle && self.threads.len() < THREADS_MAX;
+        drop(queue);
+        if short_of_threads {
+            self.grow();
+        }
+        self.shared.more.notify_one();
+    }
+
+    fn grow(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("manylogs-io".into());
+        match thread.spawn(move || shared.work()) {
+            Ok(thread) => self.threads.push(thread),
+            // Without a single thread the work is done here: slow, but it is done.
+            Err(_) if self.threads.is_empty() => {
+                while let Some(job) = lock(&self.shared.queue).jobs.pop_front() {
+                    self.shared.finish(job);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// What has ended since the last call.
+    pub(crate) fn take_done(&self) -> Vec<(usize, Done)> {
+        if !self.shared.any_done.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *lock(&self.shared.done))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.more.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            self.finish(job);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+        }
+    }
+
+    fn finish(&self, job: Job) {
+        let done = carry_out(&job.file, job.op);
+        // The file may be closed by this: not later than its last operation is reported.
+        drop(job.file);
+        lock(&self.done).push((job.key, done));
+        self.any_done.store(true, Ordering::Release);
+        self.event.notify();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while a lock is held, so what it guards is whole even when poisoned.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn carry_out(file: &File, op: Op) -> Done {
+    match op {
+        Op::Read { at, mut into } => {
+            let mut slices = [IoSliceMut::new(into.bytes_mut())];
+            let result = rustix::io::preadv2(file, &mut slices, at, ReadWriteFlags::empty());
+            Done { result, buffer: Some(into) }
+        }
+        Op::Write { at, from, durable } => {
+            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let result = rustix::io::pwritev2(file, &[IoSlice::new(from.bytes())], at, flags);
+            Done { result, buffer: Some(from) }
+        }
+        Op::Sync => without_buffer(rustix::fs::fdatasync(file)),
+        Op::Call(call) => without_buffer(call(file)),
+    }
+}
+
+fn without_buffer(result: Result<(), Errno>) -> Done {
+    Done { result: result.map(|()| 0), buffer: None }
+}

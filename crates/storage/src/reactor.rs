@@ -1,0 +1,146 @@
+//! The runtime of the real clock.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time};
+use rustix::rand::GetRandomFlags;
+
+use crate::driver::Driver;
+use crate::event::Event;
+
+/// Polls between two looks at the kernel, while tasks keep each other busy.
+const POLLS_PER_TURN: u32 = 64;
+/// Reactor tasks are all of one group.
+const GROUP: u32 = 0;
+
+/// Runs tasks on the calling thread and waits for I/O, timers and wakers of other threads.
+///
+/// Dropping it ends its tasks where they stand and waits for I/O in flight.
+pub struct Reactor {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    started: Instant,
+    rng: RefCell<Rng>,
+    tasks: Tasks,
+    driver: Rc<Driver>,
+}
+
+impl Reactor {
+    /// A reactor; its clock starts now.
+    ///
+    /// # Errors
+    /// If the system has no file descriptors or random numbers left.
+    pub fn new() -> io::Result<Self> {
+        let event = Arc::new(Event::new()?);
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, GetRandomFlags::empty())?;
+        let nudged = Arc::clone(&event);
+        let shared = Shared {
+            started: Instant::now(),
+            rng: RefCell::new(Rng::new(u64::from_ne_bytes(seed))),
+            tasks: Tasks::with_nudge(move || nudged.notify()),
+            driver: Rc::new(Driver::new(event)),
+        };
+        Ok(Self { shared: Rc::new(shared) })
+    }
+
+    /// The runtime as layers see it.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::new(Rc::clone(&self.shared) as Rc<dyn Runtime>)
+    }
+
+    /// Runs `main`, and all else, until `main` ends. The other tasks go on with the next call.
+    pub fn block_on<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        let result = Rc::new(Cell::new(None));
+        let slot = Rc::clone(&result);
+        self.handle().spawn(async move { slot.set(Some(main.await)) });
+        loop {
+            if let Some(value) = result.take() {
+                // What the last tasks asked for must not wait for another call.
+                self.shared.driver.submit();
+                return value;
+            }
+            self.shared.turn(&|| {
+                let value = result.take();
+                let ended = value.is_some();
+                result.set(value);
+                ended
+            });
+        }
+    }
+
+    pub(crate) fn driver(&self) -> &Rc<Driver> {
+        &self.shared.driver
+    }
+}
+
+impl std::fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reactor(at {} ns)", self.shared.now().0)
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.shared.tasks.clear();
+        self.shared.driver.drain();
+    }
+}
+
+impl Shared {
+    /// Lets tasks run, or sleeps until there is one to run.
+    fn turn(&self, ended: &dyn Fn() -> bool) {
+        let mut polls = 0;
+        while polls < POLLS_PER_TURN && self.tasks.run_first() {
+            polls += 1;
+            if ended() {
+                return;
+            }
+        }
+        self.driver.reap();
+        self.tasks.fire_until(self.now());
+        if self.tasks.any_ready() {
+            self.driver.submit();
+        } else {
+            self.sleep();
+        }
+    }
+
+    fn sleep(&self) {
+        let now = self.now();
+        let deadline = self.tasks.next_deadline();
+        let timeout = deadline.map(|deadline| Duration::from_nanos(deadline.since(now).0));
+        if self.tasks.park() {
+            self.driver.wait(timeout);
+            self.tasks.unpark();
+        }
+    }
+}
+
+impl Runtime for Shared {
+    fn now(&self) -> Time {
+        // 2^64 ns are five hundred years.
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wake_at(&self, deadline: Time, waker: &Waker) {
+        self.tasks.wake_at(deadline, waker);
+    }
+
+    fn spawn(&self, task: LocalTask) {
+        self.tasks.spawn(GROUP, task);
+    }
+
+    fn random(&self) -> u64 {
+        self.rng.borrow_mut().next_u64()
+    }
+}

@@ -1,0 +1,279 @@
+//! The io_uring: one for each reactor.
+//!
+//! Everything that the kernel may still write to or read from lies in `in_flight` until the kernel
+//! says that it is done: memory never belongs to a future, which could be dropped.
+
+#![expect(unsafe_code, reason = "the kernel is given pointers")]
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::buffer::Buffer;
+use crate::engine::{Done, Op};
+use crate::event::Event;
+use crate::slab::Slab;
+
+const ENTRIES: u32 = 256;
+/// Registered memory: 4 MiB, half of what an ordinary user may lock.
+const REGISTERED: u16 = 32;
+const REGISTERED_BYTES: usize = 128 << 10;
+/// The event's own number; operations have those of their slots.
+const EVENT_KEY: u64 = u64::MAX;
+/// Tries before a full kernel queue that never empties is an error.
+const SUBMIT_TRIES: u32 = 10_000;
+
+/// An io_uring and what is under way in it. Dropping it waits.
+pub(crate) struct Ring {
+    // Declared first, dropped first: no registration outlives its memory.
+    uring: IoUring,
+    in_flight: Slab<InFlight>,
+    arrived: VecDeque<(usize, Done)>,
+    /// Registered buffers that nobody uses.
+    spare: Vec<Buffer>,
+    event: Arc<Event>,
+    event_armed: bool,
+    /// Whether the event was notified since the wait began.
+    notified: bool,
+}
+
+struct InFlight {
+    key: usize,
+    buffer: Option<Buffer>,
+    /// Open at least until its last operation ends.
+    _file: Arc<File>,
+}
+
+impl Ring {
+    /// A ring whose waits `event` ends.
+    pub(crate) fn new(event: Arc<Event>) -> io::Result<Self> {
+        let uring = IoUring::new(ENTRIES)?;
+        let mut probe = Probe::new();
+        uring.submitter().register_probe(&mut probe)?;
+        let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
+        let params = uring.params();
+        if !params.is_feature_ext_arg()
+            || !params.is_feature_nodrop()
+            || codes.iter().any(|code| !probe.is_supported(*code))
+        {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut ring = Self {
+            uring,
+            in_flight: Slab::default(),
+            arrived: VecDeque::new(),
+            spare: Vec::new(),
+            event,
+            event_armed: false,
+            notified: false,
+        };
+        ring.register();
+        Ok(ring)
+    }
+
+    /// Registers buffers, if the limit on locked memory allows it: they are only faster.
+    fn register(&mut self) {
+        let mut buffers: Vec<Buffer> =
+            (0..REGISTERED).map(|index| Buffer::registered(REGISTERED_BYTES, index)).collect();
+        let slices: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec {
+                iov_base: buffer.bytes_mut().as_mut_ptr().cast(),
+                iov_len: REGISTERED_BYTES,
+            })
+            .collect();
+        // SAFETY: the memory is not freed before the ring: spare buffers live in it, and those in
+        // use are handed back or, if they are dropped, never named to the kernel again (a pinned
+        // page outlives its mapping).
+        let registered = unsafe { self.uring.submitter().register_buffers(&slices) };
+        if registered.is_ok() {
+            self.spare = buffers;
+        }
+    }
+
+    /// A registered buffer of `len` bytes, if there is one.
+    pub(crate) fn buffer(&mut self, len: usize) -> Option<Buffer> {
+        if len > REGISTERED_BYTES {
+            return None;
+        }
+        let mut buffer = self.spare.pop()?;
+        buffer.set_len(len);
+        Some(buffer)
+    }
+
+    /// Takes a buffer back that came from this ring.
+    pub(crate) fn recycle(&mut self, buffer: Buffer) {
+        if buffer.registration().is_some() {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Queues `op`; it starts with the next [`Ring::submit`] or wait, which follows soon.
+    pub(crate) fn start(&mut self, key: usize, file: Arc<File>, op: Op) {
+        let fd = Fd(file.as_raw_fd());
+        let in_flight = InFlight { key, buffer: None, _file: file };
+        let slot = self.in_flight.insert(in_flight);
+        let entry = match op {
+            Op::Read { at, into } => read_entry(fd, at, self.keep(slot, into)),
+            Op::Write { at, from, durable } => write_entry(fd, at, durable, self.keep(slot, from)),
+            Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Op::Call(_) => unreachable!("calls go to the threads"),
+        };
+        if let Err(error) = self.push(&entry.user_data(slot as u64)) {
+            self.end(slot, Err(errno(&error)));
+        }
+    }
+
+    /// Puts the buffer where it stays until the kernel is done with it.
+    fn keep(&mut self, slot: usize, mut buffer: Buffer) -> Memory {
+        let length = u32::try_from(buffer.len());
+        let memory = Memory {
+            start: buffer.bytes_mut().as_mut_ptr(),
+            len: length.unwrap_or_else(|_| unreachable!("requests are cut far shorter")),
+            registered: buffer.registration(),
+        };
+        if let Some(in_flight) = self.in_flight.get_mut(slot) {
+            in_flight.buffer = Some(buffer);
+        }
+        memory
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: memory and file of the entry are kept in `in_flight` until it is complete.
+            if unsafe { self.uring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+
+    /// Gives the kernel what is queued.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        for _ in 0..SUBMIT_TRIES {
+            if self.uring.submission().is_empty() {
+                return Ok(());
+            }
+            match self.uring.submit() {
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {
+                    self.collect();
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Submits, and waits until something has ended, the event is notified or `timeout` is over.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        // What was notified before this is known to the caller. What `collect` finds from here on
+        // is not, and the wait must not swallow it.
+        self.notified = false;
+        self.collect();
+        if !self.event_armed {
+            let events = u32::from(libc::POLLIN.unsigned_abs());
+            let entry = opcode::PollAdd::new(Fd(self.event.as_raw_fd()), events).build();
+            self.push(&entry.user_data(EVENT_KEY))?;
+            self.event_armed = true;
+        }
+        if self.notified || !self.arrived.is_empty() {
+            return self.submit();
+        }
+        let submitter = self.uring.submitter();
+        let waited = match timeout.map(Timespec::from) {
+            Some(span) => submitter.submit_with_args(1, &SubmitArgs::new().timespec(&span)),
+            None => submitter.submit_and_wait(1),
+        };
+        self.collect();
+        match waited {
+            Err(error) if is_passing(&error) || errno(&error) == Errno::TIME => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// The next operation that has ended.
+    pub(crate) fn next_done(&mut self) -> Option<(usize, Done)> {
+        if self.arrived.is_empty() {
+            self.collect();
+        }
+        self.arrived.pop_front()
+    }
+
+    fn collect(&mut self) {
+        loop {
+            let Some(entry) = self.uring.completion().next() else { return };
+            if entry.user_data() == EVENT_KEY {
+                self.event_armed = false;
+                self.notified = true;
+                self.event.clear();
+                continue;
+            }
+            let slot = manylogs_block::to_usize(entry.user_data());
+            let result = usize::try_from(entry.result())
+                .map_err(|_| Errno::from_raw_os_error(-entry.result()));
+            self.end(slot, result);
+        }
+    }
+
+    fn end(&mut self, slot: usize, result: Result<usize, Errno>) {
+        if let Some(InFlight { key, buffer, .. }) = self.in_flight.remove(slot) {
+            self.arrived.push_back((key, Done { result, buffer }));
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.in_flight.len() > 0 {
+            if self.wait(None).is_err() {
+                // The kernel may still use the memory: better lost than given to somebody else.
+                std::mem::forget(std::mem::take(&mut self.in_flight));
+                return;
+            }
+        }
+    }
+}
+
+struct Memory {
+    start: *mut u8,
+    len: u32,
+    registered: Option<u16>,
+}
+
+fn read_entry(fd: Fd, at: u64, memory: Memory) -> squeue::Entry {
+    let Memory { start, len, registered } = memory;
+    match registered {
+        Some(index) => opcode::ReadFixed::new(fd, start, len, index).offset(at).build(),
+        None => opcode::Read::new(fd, start, len).offset(at).build(),
+    }
+}
+
+fn write_entry(fd: Fd, at: u64, durable: bool, memory: Memory) -> squeue::Entry {
+    let Memory { start, len, registered } = memory;
+    let dsync = ReadWriteFlags::DSYNC.bits().cast_signed();
+    let flags = if durable { dsync } else { 0 };
+    match registered {
+        Some(index) => {
+            opcode::WriteFixed::new(fd, start, len, index).offset(at).rw_flags(flags).build()
+        }
+        None => opcode::Write::new(fd, start, len).offset(at).rw_flags(flags).build(),
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Whether the kernel only asks to come back later, or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    [Errno::INTR, Errno::BUSY, Errno::AGAIN].contains(&errno(error))
+}

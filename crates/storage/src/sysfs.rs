@@ -1,0 +1,97 @@
+//! What the kernel tells about disks.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// A disk or a partition, by its device number.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    pub(crate) number: DeviceNumber,
+    dir: PathBuf,
+}
+
+/// Major and minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNumber {
+    major: u32,
+    minor: u32,
+}
+
+impl DeviceNumber {
+    pub(crate) fn new(number: u64) -> Self {
+        Self { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
+    }
+
+    /// Reads `8:1`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(number: DeviceNumber) -> Self {
+        Self { number, dir: PathBuf::from(format!("/sys/dev/block/{number}")) }
+    }
+
+    /// The name the kernel has for it, as in `/dev`.
+    pub(crate) fn name(&self) -> String {
+        let dir = fs::canonicalize(&self.dir).ok();
+        let name = dir.as_ref().and_then(|dir| dir.file_name()?.to_str());
+        name.map_or_else(|| self.number.to_string(), |name| name.replace('!', "/"))
+    }
+
+    fn attribute(&self, name: &str) -> Option<String> {
+        Some(fs::read_to_string(self.dir.join(name)).ok()?.trim().to_owned())
+    }
+
+    /// A property of the disk's queue; a partition has that of its disk.
+    pub(crate) fn queue(&self, name: &str) -> Option<String> {
+        let own = self.attribute(&format!("queue/{name}"));
+        own.or_else(|| self.attribute(&format!("../queue/{name}")))
+    }
+
+    /// A number of the disk's queue, zero if unknown.
+    pub(crate) fn limit(&self, name: &str) -> u64 {
+        self.queue(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.attribute("ro").is_some_and(|value| value == "1")
+    }
+
+    /// The disk itself and its partitions.
+    pub(crate) fn with_partitions(&self) -> Vec<Self> {
+        let mut found = vec![self.clone()];
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        for dir in entries.map(|entry| entry.path()).filter(|dir| dir.join("partition").exists()) {
+            let number = fs::read_to_string(dir.join("dev")).ok();
+            found.extend(number.as_deref().and_then(DeviceNumber::parse).map(Self::new));
+        }
+        found
+    }
+
+    /// Names of the devices that are made of this one: mapped devices, arrays.
+    pub(crate) fn holders(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.join("holders")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+}
+
+/// The loop device that shows `file`, if there is one, by its name in `/dev`.
+pub(crate) fn loop_device_of(file: &std::path::Path) -> Option<String> {
+    let file = fs::canonicalize(file).ok()?;
+    let entries = fs::read_dir("/sys/block").ok()?.flatten();
+    entries
+        .filter(|entry| {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
+            backing.is_ok_and(|backing| file.as_os_str() == backing.trim_end_matches('\n'))
+        })
+        .find_map(|entry| entry.file_name().into_string().ok())
+}

@@ -1,0 +1,122 @@
+//! A read or a write, in as many operations as it takes.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completer, Extent, IoError, Payload, Piece, SECTOR_BYTES, Sectors, to_usize};
+use rustix::io::Errno;
+
+use crate::device::Core;
+use crate::engine::{Done, Op};
+use crate::failure::is_passing;
+
+/// Longest operation: bounds what a request needs in memory beside its payload.
+const OPERATION_MAX: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
+/// Tries of an operation that the kernel interrupts.
+const TRIES: u32 = 16;
+
+/// A request under way. It holds no memory that the kernel uses: that is the engine's.
+pub(crate) struct Transfer {
+    core: Rc<Core>,
+    extent: Extent,
+    /// How much of the extent is done.
+    moved: Sectors,
+    tries: u32,
+    work: Work,
+    completer: Completer,
+}
+
+pub(crate) enum Work {
+    /// Collects what was read.
+    Read(Payload),
+    Write {
+        payload: Payload,
+        durable: bool,
+    },
+}
+
+/// Whether a disk can store `payload`: stand-ins for content have no bytes.
+pub(crate) fn has_bytes(payload: &Payload) -> bool {
+    payload.pieces().iter().all(|piece| matches!(piece, Piece::Bytes(_) | Piece::Zeroes(_)))
+}
+
+impl Transfer {
+    pub(crate) fn start(core: Rc<Core>, extent: Extent, work: Work, completer: Completer) {
+        Self { core, extent, moved: Sectors(0), tries: 0, work, completer }.step();
+    }
+
+    /// What is still to be done.
+    fn rest(&self) -> Extent {
+        Extent::between(self.extent.start + self.moved, self.extent.end())
+    }
+
+    fn step(self) {
+        let rest = self.rest();
+        let len = Sectors(rest.len.0.min(OPERATION_MAX.0));
+        let at = rest.start.0 * SECTOR_BYTES;
+        let mut buffer = self.core.buffer(to_usize(len.bytes()));
+        let op = match &self.work {
+            Work::Read(_) => Op::Read { at, into: buffer },
+            Work::Write { payload, durable } => {
+                fill(buffer.bytes_mut(), &payload.slice(self.moved, len));
+                Op::Write { at, from: buffer, durable: *durable }
+            }
+        };
+        let core = Rc::clone(&self.core);
+        core.start(op, move |done| self.ended(done));
+    }
+
+    fn ended(mut self, Done { result, buffer }: Done) {
+        let moved = match result {
+            // A part of a sector is none: a file may be cut anywhere.
+            Ok(bytes) => Sectors(bytes as u64 / SECTOR_BYTES),
+            Err(errno) => {
+                self.core.recycle(buffer);
+                return self.failed(errno);
+            }
+        };
+        match &mut self.work {
+            Work::Read(content) => {
+                if let (Some(buffer), true) = (buffer, moved.0 > 0) {
+                    let (bytes, buffer) = buffer.share(to_usize(moved.bytes()));
+                    content.append(Payload::bytes(bytes));
+                    self.core.recycle(buffer);
+                }
+            }
+            Work::Write { .. } => self.core.recycle(buffer),
+        }
+        self.moved += moved;
+        if moved.0 == 0 {
+            // Nothing moves at the end of a file, and nowhere else.
+            let extent = self.rest();
+            return self.completer.complete(Err(IoError::Shrunk { extent }));
+        }
+        if self.moved < self.extent.len {
+            return self.step();
+        }
+        self.completer.complete(Ok(match self.work {
+            Work::Read(content) => content,
+            Work::Write { .. } => Payload::default(),
+        }));
+    }
+
+    fn failed(mut self, errno: Errno) {
+        if is_passing(errno) && self.tries < TRIES {
+            self.tries += 1;
+            return self.step();
+        }
+        let durable = matches!(self.work, Work::Write { durable: true, .. });
+        let error = self.core.failure(errno, self.rest(), durable);
+        self.completer.complete(Err(error));
+    }
+}
+
+fn fill(mut memory: &mut [u8], payload: &Payload) {
+    for piece in payload.pieces() {
+        let (here, behind) = memory.split_at_mut(to_usize(piece.len().bytes()));
+        match piece {
+            Piece::Bytes(bytes) => here.copy_from_slice(bytes),
+            _ => here.fill(0),
+        }
+        memory = behind;
+    }
+}

@@ -1,0 +1,122 @@
+//! What the tests share: images, mounts and loop devices that go away by themselves.
+
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bytes::Bytes;
+use manylogs_block::{Extent, Payload, Request, SECTOR_BYTES, to_usize};
+use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
+
+pub(crate) const BACKENDS: [Backend; 2] = [Backend::Uring, Backend::Threads];
+
+pub(crate) fn options(backend: Backend) -> OpenOptions {
+    OpenOptions { backend, ..OpenOptions::new(OpenMode::Exclusive) }
+}
+
+/// Opens `path`, or says why the test is skipped: not every machine allows `io_uring`.
+pub(crate) fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Option<FileDevice> {
+    match FileDevice::open(reactor, path, &options(backend)) {
+        Ok(device) => Some(device),
+        Err(error @ manylogs_storage::OpenError::NoUring { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A sparse image of `sectors` sectors.
+pub(crate) fn image(dir: &Path, sectors: u64) -> PathBuf {
+    let path = dir.join("image");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(sectors * SECTOR_BYTES).unwrap();
+    path
+}
+
+/// Sectors that hold `first`, `first + 1`, ... in each of their words.
+pub(crate) fn pattern(first: u64, sectors: u64) -> Payload {
+    let words = (first..first + sectors).flat_map(|n| [n; 64]);
+    Payload::bytes(words.flat_map(u64::to_le_bytes).collect::<Bytes>())
+}
+
+pub(crate) fn read(start: u64, len: u64) -> Request {
+    Request::Read { extent: Extent::new(start, len) }
+}
+
+pub(crate) fn write(start: u64, payload: Payload, fua: bool) -> Request {
+    let extent = Extent { len: payload.len(), ..Extent::new(start, 0) };
+    Request::Write { extent, payload, fua, hint: manylogs_block::Hint::None }
+}
+
+pub(crate) fn bytes_of(payload: &Payload) -> Bytes {
+    payload.to_bytes().unwrap()
+}
+
+pub(crate) fn sectors(count: u64) -> usize {
+    to_usize(count * SECTOR_BYTES)
+}
+
+fn run(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// Runs a program, or says that the test is skipped.
+pub(crate) fn try_run(program: &str, arguments: &[&str]) -> Option<String> {
+    let result = run(program, arguments);
+    if result.is_none() {
+        println!("skipped: {program} {arguments:?} does not work here");
+    }
+    result
+}
+
+/// A loop device, detached when dropped.
+pub(crate) struct Loop(pub(crate) String);
+
+impl Loop {
+    pub(crate) fn attach(image: &Path, options: &[&str]) -> Option<Self> {
+        let mut arguments = vec!["--find", "--show"];
+        arguments.extend_from_slice(options);
+        arguments.push(image.to_str().unwrap());
+        try_run("losetup", &arguments).map(Self)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.0]);
+    }
+}
+
+/// A mounted file system, unmounted when dropped.
+pub(crate) struct Mount(PathBuf);
+
+impl Mount {
+    pub(crate) fn tmpfs(at: &Path, size: &str) -> Option<Self> {
+        let options = format!("size={size}");
+        Self::mount(at, &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()])
+    }
+
+    pub(crate) fn device(device: &str, at: &Path) -> Option<Self> {
+        Self::mount(at, &[device, at.to_str().unwrap()])
+    }
+
+    fn mount(at: &Path, arguments: &[&str]) -> Option<Self> {
+        std::fs::create_dir_all(at).unwrap();
+        try_run("mount", arguments).map(|_| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        run("umount", &[self.0.to_str().unwrap()]);
+    }
+}
