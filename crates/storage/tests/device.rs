@@ -12,7 +12,7 @@ use common::{BACKENDS, Loop, Mount, bytes_of, image, open, pattern, read, write}
 use manylogs_block::{
     BlockDevice, Completion, Extent, IoError, MemoryDevice, Payload, Request, Rng, Sectors,
 };
-use manylogs_storage::{Backend, FileDevice, Reactor};
+use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
 
 const SECTORS: u64 = 6 << 11;
 const STEPS: u32 = 600;
@@ -98,4 +98,157 @@ fn a_file_behaves_like_memory() {
         let dir = tempfile::tempdir().unwrap();
         compare(&image(dir.path(), SECTORS), backend, seed as u64);
     }
+}
+
+#[test]
+fn a_disk_behaves_like_memory() {
+    for sector in ["512", "4096"] {
+        for (seed, backend) in BACKENDS.into_iter().enumerate() {
+            let dir = tempfile::tempdir().unwrap();
+            let options = ["--sector-size", sector];
+            let Some(disk) = Loop::attach(&image(dir.path(), SECTORS), &options) else { return };
+            // Single sectors of a drive with larger ones go through the page cache.
+            let direct = compare(disk.path(), backend, 10 + seed as u64);
+            assert!(direct.is_none_or(|direct| direct == (sector == "512")), "{sector}");
+        }
+    }
+}
+
+#[test]
+fn a_file_in_memory_behaves_like_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::tmpfs(&dir.path().join("mnt"), "64m") else { return };
+    for (seed, backend) in BACKENDS.into_iter().enumerate() {
+        compare(&image(&dir.path().join("mnt"), SECTORS), backend, 20 + seed as u64);
+    }
+}
+
+/// Runs `test` with a device on a new file, once with each backend.
+fn with_file<T: Future<Output = ()> + 'static>(test: impl Fn(Rc<FileDevice>) -> T) {
+    for backend in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = image(dir.path(), 4096);
+        let reactor = Reactor::new().unwrap();
+        if let Some(device) = open(&reactor, &path, backend) {
+            reactor.block_on(test(Rc::new(device)));
+        }
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_that_says_so_and_passes() {
+    for backend in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(_mount) = Mount::tmpfs(&dir.path().join("mnt"), "2m") else { return };
+        let path = image(&dir.path().join("mnt"), 32 << 11);
+        let reactor = Reactor::new().unwrap();
+        let Some(device) = open(&reactor, &path, backend) else { continue };
+        reactor.block_on(async move {
+            assert_eq!(device.submit(write(0, pattern(1, 8), false)).await, Ok(Payload::default()));
+            let large = device.submit(write(0, pattern(1, 16 << 11), false)).await;
+            assert!(matches!(large, Err(IoError::NoSpace { .. })), "{large:?}");
+            let small = device.submit(write(31 << 11, pattern(1, 1), true)).await;
+            assert!(matches!(small, Err(IoError::NoSpace { .. })), "{small:?}");
+            let kept = device.submit(read(0, 8)).await.unwrap();
+            assert_eq!(bytes_of(&kept), bytes_of(&pattern(1, 8)));
+        });
+    }
+}
+
+#[test]
+fn a_file_that_is_truncated_in_use_fails_and_nothing_panics() {
+    with_file(|device| async move {
+        let file = std::fs::OpenOptions::new().write(true).open(device.path()).unwrap();
+        // In the middle of a sector.
+        file.set_len(1000 * 512 + 100).unwrap();
+        let found = device.submit(read(990, 100)).await;
+        assert_eq!(found, Err(IoError::Shrunk { extent: Extent::new(1000, 90) }));
+        let found = device.submit(read(2000, 1)).await;
+        assert_eq!(found, Err(IoError::Shrunk { extent: Extent::new(2000, 1) }));
+        let flushed = device.submit(Request::Flush).await;
+        assert_eq!(flushed, Err(IoError::Shrunk { extent: Extent::new(0, 4096) }));
+        let zeroes = Request::WriteZeroes { extent: Extent::new(0, 4096), fua: true };
+        assert!(device.submit(zeroes).await.is_err(), "there is nothing to be durable");
+        assert!(device.submit(read(0, 990)).await.is_ok());
+    });
+}
+
+#[test]
+fn content_without_bytes_is_refused() {
+    with_file(|device| async move {
+        for payload in [Payload::tags(7, Sectors(8)), Payload::absent(Sectors(8))] {
+            let answer = device.submit(write(0, payload, false)).await;
+            assert_eq!(answer, Err(IoError::Unsupported));
+        }
+        let beyond = device.submit(read(4095, 2)).await;
+        assert!(matches!(beyond, Err(IoError::OutOfRange { .. })));
+    });
+}
+
+#[test]
+fn a_device_opened_for_reading_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 64);
+    let reactor = Reactor::new().unwrap();
+    let options = OpenOptions::new(OpenMode::ReadOnly);
+    let device = FileDevice::open(&reactor, &path, &options).unwrap();
+    reactor.block_on(async move {
+        let written = device.submit(write(0, pattern(1, 1), false)).await;
+        assert!(matches!(written, Err(IoError::ReadOnly { .. })), "{written:?}");
+        assert!(device.submit(read(0, 64)).await.is_ok());
+        assert!(device.submit(Request::Flush).await.is_ok());
+    });
+}
+
+#[test]
+fn dropped_completions_and_devices_do_not_stop_what_was_begun() {
+    for backend in BACKENDS {
+        for reactor_first in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = image(dir.path(), 1 << 15);
+            let reactor = Reactor::new().unwrap();
+            let Some(device) = open(&reactor, &path, backend) else { continue };
+            for i in 0..40 {
+                drop(device.submit(write(i * 300, pattern(i, 300), i % 7 == 0)));
+            }
+            // Longer than one operation: its parts follow each other after the drop.
+            drop(device.submit(write(12_000, pattern(1, 20_000), false)));
+            if reactor_first {
+                drop(reactor);
+                drop(device);
+            } else {
+                drop(device);
+                drop(reactor);
+            }
+            let content = std::fs::read(&path).unwrap();
+            for i in 0..40 {
+                let here = &content[common::sectors(i * 300)..common::sectors((i + 1) * 300)];
+                assert!(here == &bytes_of(&pattern(i, 300))[..], "{i}");
+            }
+            let long = &content[common::sectors(12_000)..common::sectors(32_000)];
+            assert!(long == &bytes_of(&pattern(1, 20_000))[..]);
+        }
+    }
+}
+
+#[test]
+fn a_device_says_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 64);
+    let reactor = Reactor::new().unwrap();
+    let options = OpenOptions {
+        physical_sector: Some(Sectors(8)),
+        discard: false,
+        ..OpenOptions::new(OpenMode::Exclusive)
+    };
+    let device = FileDevice::open(&reactor, &path, &options).unwrap();
+    let told = device.capabilities();
+    assert_eq!((told.capacity, told.physical_sector), (Sectors(64), Sectors(8)));
+    assert!(told.rotational && told.volatile_cache && !told.native_fua && !told.discard);
+    drop(device);
+    let Some(disk) = Loop::attach(&path, &["--sector-size", "4096"]) else { return };
+    let device = FileDevice::open(&reactor, disk.path(), &common::options(Backend::Auto)).unwrap();
+    let told = device.capabilities();
+    assert_eq!((told.capacity, told.physical_sector), (Sectors(64), Sectors(8)));
+    assert!(device.is_disk() && told.volatile_cache && !told.native_fua);
 }

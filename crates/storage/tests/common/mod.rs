@@ -1,7 +1,7 @@
 //! What the tests share: images, mounts and loop devices that go away by themselves.
 
 #![allow(dead_code, reason = "each test uses a part")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and print")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,14 +102,14 @@ pub(crate) struct Mount(PathBuf);
 impl Mount {
     pub(crate) fn tmpfs(at: &Path, size: &str) -> Option<Self> {
         let options = format!("size={size}");
-        Self::mount(at, &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()])
+        Self::new(at, &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()])
     }
 
     pub(crate) fn device(device: &str, at: &Path) -> Option<Self> {
-        Self::mount(at, &[device, at.to_str().unwrap()])
+        Self::new(at, &[device, at.to_str().unwrap()])
     }
 
-    fn mount(at: &Path, arguments: &[&str]) -> Option<Self> {
+    fn new(at: &Path, arguments: &[&str]) -> Option<Self> {
         std::fs::create_dir_all(at).unwrap();
         try_run("mount", arguments).map(|_| Self(at.to_owned()))
     }

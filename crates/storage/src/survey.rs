@@ -1,0 +1,132 @@
+//! What a device holds before somebody formats it.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::SeekFrom;
+
+use crate::signatures::{Place, SIGNATURES, Signature};
+
+/// How much of the start is looked at for anything that is not zero.
+const HEAD_BYTES: u64 = 1 << 20;
+/// The same of the end.
+const TAIL_BYTES: u64 = 64 << 10;
+const ALL_IN_MEMORY: &str = "a megabyte fits in memory";
+
+/// What a device holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing but zeroes where anything would have left a mark.
+    Empty,
+    /// Something, but nothing known.
+    Unknown,
+    /// What the named signatures stand for, the most telling one first.
+    Known(Vec<&'static str>),
+}
+
+impl Contents {
+    /// Whether formatting the device loses nothing that anybody can tell.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("nothing"),
+            Self::Unknown => f.write_str("unknown data"),
+            Self::Known(names) => f.write_str(&names.join(", ")),
+        }
+    }
+}
+
+/// Looks what the device or file at `path` holds.
+///
+/// # Errors
+/// If it cannot be opened or read.
+pub fn survey(path: &Path) -> io::Result<Contents> {
+    survey_file(&File::open(path)?)
+}
+
+/// The same for what is open already.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn survey_file(file: &File) -> io::Result<Contents> {
+    let sample = Sample { file, size: rustix::fs::seek(file, SeekFrom::End(0))? };
+    let mut names = Vec::new();
+    for signature in &SIGNATURES {
+        let alone = names.is_empty();
+        if (alone || !signature.weak)
+            && sample.shows(signature)?
+            && !names.contains(&signature.name)
+        {
+            names.push(signature.name);
+        }
+    }
+    if !names.is_empty() {
+        return Ok(Contents::Known(names));
+    }
+    Ok(if sample.is_zero()? { Contents::Empty } else { Contents::Unknown })
+}
+
+/// A device to look at.
+struct Sample<'a> {
+    file: &'a File,
+    size: u64,
+}
+
+impl Sample<'_> {
+    fn shows(&self, signature: &Signature) -> io::Result<bool> {
+        for at in places(signature.place, self.size) {
+            if self.read(at, signature.magic.len())? == signature.magic {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_zero(&self) -> io::Result<bool> {
+        let tail = self.size.saturating_sub(TAIL_BYTES);
+        for (at, len) in [(0, HEAD_BYTES.min(self.size)), (tail, self.size - tail)] {
+            let len = usize::try_from(len).map_err(|_| io::Error::other(ALL_IN_MEMORY))?;
+            if self.read(at, len)?.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Up to `len` bytes; fewer at the end.
+    fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut used = 0;
+        while used < len {
+            match self.file.read_at(&mut bytes[used..], at + used as u64) {
+                Ok(0) => break,
+                Ok(more) => used += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(used);
+        Ok(bytes)
+    }
+}
+
+/// Byte addresses on a device of `size` bytes.
+fn places(place: Place, size: u64) -> Vec<u64> {
+    match place {
+        Place::Start(at) => vec![at],
+        Place::Each { from, until, step } => (from..until).step_by(step).collect(),
+        Place::End { before, align } => {
+            size.checked_sub(before).map(|at| at - at % align).into_iter().collect()
+        }
+        Place::Last(align) => (size - size % align).checked_sub(align).into_iter().collect(),
+    }
+}

@@ -1,0 +1,123 @@
+//! One opening of a volume at a time, however many names its device has.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Longest note that is read: a number and a path.
+const NOTE_MAX: u64 = 8192;
+
+/// Why a volume was not locked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VolumeLockError {
+    /// It is open already, as this or as another device: a copy of a volume has its name too.
+    #[error(
+        "volume {volume} is open already on {} by process {pid}: stop that first, or give a copy \
+         of a volume an identity of its own", path.display()
+    )]
+    Taken {
+        /// The volume's name.
+        volume: String,
+        /// The device it is open on.
+        path: PathBuf,
+        /// The process that has it open; zero if it has not said so yet.
+        pid: u32,
+    },
+    /// There is no directory for locks.
+    #[error("no directory for locks: set XDG_RUNTIME_DIR to a directory of yours")]
+    NoDirectory,
+    /// Something else went wrong.
+    #[error("cannot lock the volume at {}: {source}", path.display())]
+    Io {
+        /// The lock file or its directory.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Held while a volume is open. The lock goes with the process, however that ends.
+#[derive(Debug)]
+pub struct VolumeLock {
+    _file: File,
+}
+
+impl VolumeLock {
+    /// Locks the volume on this machine, and notes where it is open.
+    ///
+    /// # Errors
+    /// See [`VolumeLockError`].
+    pub fn take(volume: [u8; 16], device: &Path) -> Result<Self, VolumeLockError> {
+        Self::take_in(&directory()?, volume, device)
+    }
+
+    /// The same with a directory of the caller's choice, made if it is not there.
+    ///
+    /// # Errors
+    /// See [`VolumeLockError`].
+    pub fn take_in(
+        directory: &Path,
+        volume: [u8; 16],
+        device: &Path,
+    ) -> Result<Self, VolumeLockError> {
+        let name: String = volume.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = directory.join(&name);
+        let failed = |source| VolumeLockError::Io { path: path.clone(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        // Never deleted: a process that waits for a deleted file would lock nothing.
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(failed)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(taken(name, &mut file)),
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        note(&mut file, device).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Writes who has the lock into it.
+fn note(file: &mut File, device: &Path) -> io::Result<()> {
+    let device = std::path::absolute(device)?;
+    let mut text = format!("{}\n", std::process::id()).into_bytes();
+    text.extend_from_slice(device.as_os_str().as_bytes());
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&text)
+}
+
+fn taken(volume: String, file: &mut File) -> VolumeLockError {
+    let mut text = Vec::new();
+    // What cannot be read is as good as what is not there yet.
+    let _ = file.take(NOTE_MAX).read_to_end(&mut text);
+    let mut lines = text.splitn(2, |byte| *byte == b'\n');
+    let pid = lines.next().and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());
+    let path = lines.next().filter(|line| !line.is_empty());
+    VolumeLockError::Taken {
+        volume,
+        path: path.map_or_else(
+            || PathBuf::from("another device"),
+            |path| PathBuf::from(std::ffi::OsStr::from_bytes(path)),
+        ),
+        pid: pid.unwrap_or(0),
+    }
+}
+
+fn directory() -> Result<PathBuf, VolumeLockError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/run/manylogs"));
+    }
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let usual = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let found = [given, Some(usual)].into_iter().flatten().find(|dir| dir.is_dir());
+    found.map(|dir| dir.join("manylogs")).ok_or(VolumeLockError::NoDirectory)
+}
