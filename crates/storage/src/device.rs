@@ -240,3 +240,180 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// An engine that answers as it was told, and notes what it was asked.
+    #[derive(Default)]
+    struct Scripted(Rc<Script>);
+
+    #[derive(Default)]
+    struct Script {
+        answers: RefCell<VecDeque<Result<usize, Errno>>>,
+        asked: RefCell<Vec<String>>,
+        started: RefCell<VecDeque<(Op, Callback)>>,
+    }
+
+    impl Engine for Scripted {
+        fn buffer(&self, len: usize) -> Buffer {
+            Buffer::new(len)
+        }
+
+        fn recycle(&self, _buffer: Buffer) {}
+
+        fn start(&self, _file: &Arc<File>, op: Op, then: Callback) {
+            self.0.started.borrow_mut().push_back((op, then));
+        }
+
+        fn wait(&self) {
+            let Some((op, then)) = self.0.started.borrow_mut().pop_front() else { return };
+            let (asked, buffer) = match op {
+                Op::Read { at, into } => (format!("read {at}+{}", into.len()), Some(into)),
+                Op::Write { at, from, durable } => {
+                    let how = if durable { "durably" } else { "lazily" };
+                    (format!("write {at}+{} {how}", from.len()), Some(from))
+                }
+                Op::Sync => ("sync".to_owned(), None),
+                Op::Call(_) => ("call".to_owned(), None),
+            };
+            self.0.asked.borrow_mut().push(asked);
+            let whole = buffer.as_ref().map_or(0, Buffer::len);
+            let result = self.0.answers.borrow_mut().pop_front().unwrap_or(Ok(whole));
+            then(Done { result, buffer });
+        }
+    }
+
+    struct Bench {
+        core: Rc<Core>,
+        script: Rc<Script>,
+    }
+
+    fn bench(direct: bool, answers: impl IntoIterator<Item = Result<usize, Errno>>) -> Bench {
+        let script = Rc::new(Script::default());
+        script.answers.borrow_mut().extend(answers);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let capabilities = Capabilities {
+            capacity: Sectors(2048),
+            physical_sector: Sectors(1),
+            rotational: true,
+            volatile_cache: true,
+            native_fua: false,
+            discard: true,
+        };
+        let core = Core {
+            file: Arc::new(file),
+            engine: Box::new(Scripted(Rc::clone(&script))),
+            capabilities,
+            medium: Medium::File,
+            writable: true,
+            direct,
+            in_flight: 0.into(),
+            flush_failed: false.into(),
+        };
+        Bench { core: Rc::new(core), script }
+    }
+
+    impl Bench {
+        fn answer(&self, request: Request) -> IoResult {
+            let completion = self.core.submit(request);
+            self.core.drain();
+            now(completion)
+        }
+
+        fn asked(&self) -> Vec<String> {
+            self.script.asked.take()
+        }
+    }
+
+    fn now(completion: Completion) -> IoResult {
+        let mut completion = std::pin::pin!(completion);
+        match completion.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("still under way"),
+        }
+    }
+
+    fn write(fua: bool) -> Request {
+        let extent = Extent::new(8, 2);
+        let hint = manylogs_block::Hint::None;
+        Request::Write { extent, payload: Payload::zeroes(extent.len), fua, hint }
+    }
+
+    #[test]
+    fn after_a_failed_flush_no_flush_succeeds() {
+        let bench = bench(true, [Err(Errno::IO)]);
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+        assert_eq!(bench.asked(), ["sync"], "the second is not even tried");
+        assert!(bench.answer(write(true)).is_ok(), "durable by itself");
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+    }
+
+    #[test]
+    fn a_flush_under_way_when_another_fails_fails_too() {
+        let bench = bench(true, [Err(Errno::IO), Ok(0)]);
+        let both = [bench.core.submit(Request::Flush), bench.core.submit(Request::Flush)];
+        bench.core.drain();
+        for completion in both {
+            assert_eq!(now(completion), Err(IoError::FlushFailed));
+        }
+    }
+
+    #[test]
+    fn a_failed_durable_write_spoils_flushes_unless_there_was_merely_no_room() {
+        let extent = Extent::new(8, 2);
+        for (direct, fua, errno, error, spoilt) in [
+            (true, true, Errno::IO, IoError::Medium { extent }, true),
+            (true, false, Errno::IO, IoError::Medium { extent }, false),
+            (true, true, Errno::ILSEQ, IoError::Medium { extent }, true),
+            (true, true, Errno::NODEV, IoError::Gone, true),
+            (true, true, Errno::NOSPC, IoError::NoSpace { extent }, false),
+            (true, true, Errno::DQUOT, IoError::NoSpace { extent }, false),
+            (false, true, Errno::NOSPC, IoError::NoSpace { extent }, true),
+            (true, true, Errno::OPNOTSUPP, IoError::Unsupported, false),
+        ] {
+            let bench = bench(direct, [Err(errno)]);
+            assert_eq!(bench.answer(write(fua)), Err(error), "{errno}");
+            assert_eq!(bench.answer(Request::Flush).is_err(), spoilt, "{errno}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_short_or_interrupted_goes_on() {
+        let bench = bench(true, [Err(Errno::INTR), Ok(700), Err(Errno::AGAIN)]);
+        assert!(bench.answer(write(true)).is_ok());
+        let (whole, rest) = ("write 4096+1024 durably", "write 4608+512 durably");
+        assert_eq!(bench.asked(), [whole, whole, rest, rest]);
+    }
+
+    #[test]
+    fn what_does_not_get_on_ends() {
+        let stuck = bench(true, [Ok(512), Ok(0)]);
+        let read = Request::Read { extent: Extent::new(8, 2) };
+        assert_eq!(stuck.answer(read), Err(IoError::Shrunk { extent: Extent::new(9, 1) }));
+        let interrupted = bench(true, [Err(Errno::INTR); 100]);
+        let extent = Extent::new(8, 2);
+        assert_eq!(interrupted.answer(write(false)), Err(IoError::Medium { extent }));
+    }
+
+    #[test]
+    fn durable_zeroes_are_flushed_and_a_failure_of_that_spoils_flushes() {
+        let zeroes = |len| Request::WriteZeroes { extent: Extent::new(0, len), fua: true };
+        let bench = bench(true, [Ok(0), Ok(0), Ok(0), Err(Errno::IO)]);
+        assert!(bench.answer(zeroes(2048)).is_ok());
+        assert_eq!(bench.asked(), ["call", "sync"]);
+        assert_eq!(bench.answer(zeroes(2048)), Err(IoError::FlushFailed));
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+        bench.asked();
+        assert!(bench.answer(zeroes(1)).is_ok());
+        assert_eq!(bench.asked(), ["write 0+512 durably"]);
+    }
+}

@@ -144,3 +144,110 @@ impl Runtime for Shared {
         self.rng.borrow_mut().next_u64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::task::Poll;
+
+    use manylogs_block::{Nanos, Signal};
+
+    use super::*;
+
+    /// A reactor as it is with and without a ring to wait in.
+    fn reactors() -> Vec<Reactor> {
+        let (plain, ringed) = (Reactor::new().unwrap(), Reactor::new().unwrap());
+        match ringed.driver().open_ring() {
+            Ok(()) => vec![plain, ringed],
+            Err(_) => vec![plain],
+        }
+    }
+
+    #[test]
+    fn timers_fire_in_their_order_and_never_early() {
+        for reactor in reactors() {
+            let runtime = reactor.handle();
+            let trail = Rc::new(RefCell::new(Vec::new()));
+            for millis in [30, 10, 20] {
+                let (runtime, trail) = (runtime.clone(), Rc::clone(&trail));
+                reactor.handle().spawn(async move {
+                    runtime.sleep(Nanos::from_millis(millis)).await;
+                    trail.borrow_mut().push(millis);
+                });
+            }
+            let at = reactor.block_on(async move {
+                let deadline = runtime.now() + Nanos::from_millis(40);
+                runtime.sleep_until(deadline).await;
+                (runtime.now(), deadline)
+            });
+            assert!(at.0 >= at.1);
+            assert_eq!(trail.take(), [10, 20, 30]);
+        }
+    }
+
+    #[test]
+    fn another_thread_wakes_a_reactor_that_sleeps() {
+        for reactor in reactors() {
+            for _ in 0..200 {
+                let shared = Arc::new(Mutex::new((false, None::<Waker>)));
+                let other = Arc::clone(&shared);
+                let thread = std::thread::spawn(move || {
+                    let waker = {
+                        let mut state = other.lock().unwrap();
+                        state.0 = true;
+                        state.1.take()
+                    };
+                    waker.inspect(Waker::wake_by_ref);
+                });
+                // No timer is armed: without the wake this sleeps for ever.
+                reactor.block_on(std::future::poll_fn(move |cx| {
+                    let mut state = shared.lock().unwrap();
+                    if state.0 {
+                        return Poll::Ready(());
+                    }
+                    state.1 = Some(cx.waker().clone());
+                    Poll::Pending
+                }));
+                thread.join().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_that_keep_each_other_busy_do_not_starve_timers() {
+        for reactor in reactors() {
+            let (ping, pong) = (Signal::default(), Signal::default());
+            for (hear, say) in [(ping.clone(), pong.clone()), (pong.clone(), ping.clone())] {
+                reactor.handle().spawn(async move {
+                    loop {
+                        let heard = hear.wait();
+                        say.notify();
+                        heard.await;
+                    }
+                });
+            }
+            let runtime = reactor.handle();
+            reactor.block_on(async move { runtime.sleep(Nanos::from_millis(1)).await });
+        }
+    }
+
+    #[test]
+    fn a_waker_may_outlive_its_reactor() {
+        for reactor in reactors() {
+            let kept = Rc::new(RefCell::new(None));
+            let slot = Rc::clone(&kept);
+            reactor.block_on(std::future::poll_fn(move |cx| {
+                *slot.borrow_mut() = Some(cx.waker().clone());
+                Poll::Ready(())
+            }));
+            drop(reactor);
+            kept.take().unwrap().wake();
+        }
+    }
+
+    #[test]
+    fn random_numbers_differ_from_reactor_to_reactor() {
+        let draw = || Reactor::new().unwrap().handle().random();
+        assert_ne!(draw(), draw());
+    }
+}
