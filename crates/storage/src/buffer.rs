@@ -1,5 +1,7 @@
 //! Memory that direct I/O accepts.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use bytes::Bytes;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -8,6 +10,9 @@ const PAGE_BYTES: usize = 4096;
 /// A read this long is handed on in the buffer it was read into, a shorter one is copied out: it
 /// may lie in a registered buffer, or in a page that is much longer than the content.
 const HANDED_ON_FROM: usize = 64 << 10;
+/// What a shelf keeps at most.
+const SHELF_BLOCKS: usize = 64;
+const SHELF_PAGES: usize = (32 << 20) / PAGE_BYTES;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
@@ -19,19 +24,37 @@ pub(crate) struct Buffer {
     len: usize,
     /// Its number among the buffers registered with a ring, if it is one of them.
     registered: Option<u16>,
+    /// Where the memory goes for the next request.
+    shelf: Option<Arc<Shelf>>,
 }
+
+/// Memory kept for the next request: fresh pages cost more than everything else about a long one.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<Vec<Vec<Page>>>);
 
 impl Buffer {
     /// `len` bytes of zeroes.
     pub(crate) fn new(len: usize) -> Self {
         let pages = Page::new_vec_zeroed(len.div_ceil(PAGE_BYTES))
             .unwrap_or_else(|_| panic!("no memory for a request of {len} bytes"));
-        Self { pages, len, registered: None }
+        Self { pages, len, registered: None, shelf: None }
     }
 
-    /// The same, to be registered with a ring as number `index`.
+    /// `len` bytes of anything.
+    pub(crate) fn from_shelf(shelf: &Arc<Shelf>, len: usize) -> Self {
+        let mut buffer = match shelf.take(len.div_ceil(PAGE_BYTES)) {
+            Some(pages) => Self { pages, len, registered: None, shelf: None },
+            None => Self::new(len),
+        };
+        buffer.shelf = Some(Arc::clone(shelf));
+        buffer
+    }
+
+    /// `len` bytes to be registered with a ring as number `index`.
     pub(crate) fn registered(len: usize, index: u16) -> Self {
-        Self { registered: Some(index), ..Self::new(len) }
+        let mut buffer = Self::new(len);
+        buffer.registered = Some(index);
+        buffer
     }
 
     pub(crate) const fn registration(&self) -> Option<u16> {
@@ -44,12 +67,8 @@ impl Buffer {
 
     /// Sets the length within the memory that is there.
     pub(crate) fn set_len(&mut self, len: usize) {
-        assert!(len <= self.capacity(), "a buffer does not grow");
+        assert!(len <= self.pages.len() * PAGE_BYTES, "a buffer does not grow");
         self.len = len;
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.pages.len() * PAGE_BYTES
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -73,5 +92,66 @@ impl Buffer {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.shelf.take() {
+            shelf.put(std::mem::take(&mut self.pages));
+        }
+    }
+}
+
+impl Shelf {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<Page>>> {
+        // Nothing panics while the lock is held, so the list is whole even when poisoned.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// At least `pages` pages, but not many more: what was read may be kept for long.
+    fn take(&self, pages: usize) -> Option<Vec<Page>> {
+        let mut kept = self.lock();
+        let index = kept.iter().rposition(|block| (pages..=2 * pages).contains(&block.len()))?;
+        Some(kept.swap_remove(index))
+    }
+
+    fn put(&self, block: Vec<Page>) {
+        let mut kept = self.lock();
+        let pages: usize = kept.iter().map(Vec::len).sum();
+        if kept.len() < SHELF_BLOCKS && pages + block.len() <= SHELF_PAGES {
+            kept.push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_and_never_much_more_than_asked_for() {
+        let shelf = Arc::new(Shelf::default());
+        let mut first = Buffer::from_shelf(&shelf, 100_000);
+        first.bytes_mut().fill(7);
+        let (bytes, buffer) = first.share(80_000);
+        assert!(buffer.is_none() && bytes.len() == 80_000);
+        assert!(Buffer::from_shelf(&shelf, 100_000).bytes().iter().all(|byte| *byte == 0));
+        let place = bytes.as_ptr();
+        drop(bytes);
+        let small = Buffer::from_shelf(&shelf, 4096);
+        assert_ne!(small.bytes().as_ptr(), place, "a page does not hold on to 25");
+        let again = Buffer::from_shelf(&shelf, 60_000);
+        assert_eq!((again.bytes().as_ptr(), again.len()), (place, 60_000));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let shelf = Arc::new(Shelf::default());
+        let many: Vec<Buffer> =
+            (0..2 * SHELF_BLOCKS).map(|_| Buffer::from_shelf(&shelf, 1 << 20)).collect();
+        drop(many);
+        let kept: usize = shelf.lock().iter().map(Vec::len).sum();
+        assert_eq!(kept, SHELF_PAGES);
     }
 }

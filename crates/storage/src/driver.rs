@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Shelf};
 use crate::engine::{Callback, Done, Engine, Op};
 use crate::event::Event;
 use crate::pool::Pool;
@@ -23,6 +23,8 @@ pub(crate) struct Driver {
     ring: RefCell<Option<Ring>>,
     pool: RefCell<Option<Pool>>,
     callbacks: RefCell<Slab<Callback>>,
+    /// Memory for what is not registered.
+    shelf: Arc<Shelf>,
     /// Whether something may be queued that the kernel has not been given.
     queued: Cell<bool>,
 }
@@ -34,6 +36,7 @@ impl Driver {
             ring: RefCell::default(),
             pool: RefCell::default(),
             callbacks: RefCell::default(),
+            shelf: Arc::default(),
             queued: Cell::default(),
         }
     }
@@ -135,7 +138,8 @@ impl Engine for DeviceEngine {
     fn buffer(&self, len: usize) -> Buffer {
         let mut ring = self.driver.ring.borrow_mut();
         let ring = ring.as_mut().filter(|_| self.by_ring);
-        ring.and_then(|ring| ring.buffer(len)).unwrap_or_else(|| Buffer::new(len))
+        ring.and_then(|ring| ring.buffer(len))
+            .unwrap_or_else(|| Buffer::from_shelf(&self.driver.shelf, len))
     }
 
     fn recycle(&self, buffer: Buffer) {
