@@ -1,5 +1,7 @@
 //! The command line.
 
+pub(crate) mod volume;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -7,9 +9,11 @@ use manylogs_block::{Nanos, Sectors};
 
 use crate::units::{Rate, duration, rate, share, size};
 
-/// Would Manylogs help my disk? Record a load, replay it on a model of a drive, read the report.
+/// Small durable writes beside large streams on one disk: would it help, and a volume that does it.
 ///
-/// Exit codes: 0 done; 1 failed; 2 wrong command line or bad input; 130 ended by Ctrl-C.
+/// Exit codes: 0 done; 1 failed; 2 wrong command line or bad input; 3 damaged, nothing lost;
+/// 4 acknowledged data is lost; 5 in use, or would be overwritten; 6 no permission; 7 written by
+/// another version; 130 ended by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "manylogs", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -27,6 +31,24 @@ pub(crate) enum Command {
     Drive(DriveArgs),
     /// Replay a trace on a modelled drive under several policies, and compare them.
     Replay(ReplayArgs),
+    /// Make a volume on a disk, a partition or in an image file.
+    Format(volume::FormatArgs),
+    /// Read every structure and record of a volume, and say what is wrong. Changes nothing.
+    Check(volume::CheckArgs),
+    /// Print what a volume's disk holds: superblock, root, logs, table, records.
+    Dump(volume::DumpArgs),
+    /// How a closed volume was left, and what is at risk in its logs.
+    Status(volume::StatusArgs),
+    /// Move everything that is logged home.
+    Checkpoint(volume::CheckpointArgs),
+    /// Empty the logs, so that the disk is readable without this software.
+    Drain(volume::DrainArgs),
+    /// Print where a drained volume's data is.
+    Table(volume::TableArgs),
+    /// Read every logged copy and check it.
+    Scrub(volume::CheckpointArgs),
+    /// Take all of a device that became larger.
+    Grow(volume::CheckpointArgs),
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod trace;
 mod validate;
+pub(crate) mod volume;
 
 use std::path::Path;
 

@@ -10,6 +10,16 @@ pub(crate) enum Failure {
     Input(String),
     /// Something went wrong while working: exit code 1.
     Failed(String),
+    /// A volume is damaged, but nothing is lost: exit code 3.
+    Damage(String),
+    /// Acknowledged data is lost: exit code 4.
+    Loss(String),
+    /// Somebody uses it, or it holds something: exit code 5.
+    Busy(String),
+    /// Not allowed: exit code 6.
+    Permission(String),
+    /// Written by a version that this one does not know: exit code 7.
+    TooNew(String),
     /// The user pressed Ctrl-C: exit code 130, as a shell reports it.
     Interrupted,
 }
@@ -28,6 +38,11 @@ impl Failure {
         let (message, code) = match self {
             Self::Input(message) => (message, 2),
             Self::Failed(message) => (message, 1),
+            Self::Damage(message) => (message, 3),
+            Self::Loss(message) => (message, 4),
+            Self::Busy(message) => (message, 5),
+            Self::Permission(message) => (message, 6),
+            Self::TooNew(message) => (message, 7),
             Self::Interrupted => ("interrupted".to_owned(), 130),
         };
         eprintln!("manylogs: {message}");

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use commands::volume;
 
 fn main() -> ExitCode {
     // clap ends the process itself for --help (0) and for a wrong command line (2).
@@ -20,6 +21,15 @@ fn main() -> ExitCode {
         Command::Trace(args) => commands::trace::run(&args),
         Command::Drive(args) => commands::drive::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Format(args) => volume::format::run(&args),
+        Command::Check(args) => volume::check::run(&args),
+        Command::Dump(args) => volume::dump::run(&args),
+        Command::Status(args) => volume::status::run(&args),
+        Command::Checkpoint(args) => volume::maintain::checkpoint(&args),
+        Command::Drain(args) => volume::maintain::drain(&args),
+        Command::Table(args) => volume::status::table(&args),
+        Command::Scrub(args) => volume::maintain::scrub(&args),
+        Command::Grow(args) => volume::maintain::grow(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

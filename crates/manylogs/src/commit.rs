@@ -297,6 +297,8 @@ impl Inner {
             // One log's sectors: others will do. The root is told in the background.
             IoError::Medium { .. } => self.log_wanted.notify(),
             IoError::Gone => state.fail("the device is gone"),
+            IoError::NoSpace { .. } => state.fail("no space is left below the volume"),
+            IoError::Shrunk { .. } => state.fail("the device became smaller"),
             _ => state.fail("records cannot be written"),
         }
     }

@@ -92,6 +92,25 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
+    /// What a volume on a device of this size gets when nobody says otherwise. The logs take 64 GiB,
+    /// about what 160 small writes a second fill in a day, but between 1 % and 10 % of the device;
+    /// each is 10 MB, as in the paper, or a hundredth of a small device. Why: `docs/results.md`.
+    #[must_use]
+    pub fn for_device(device: Sectors) -> Self {
+        let (least, most) = (device.0 / 100, device.0 / 10);
+        let space = (64 * 1024 * MIB).clamp(least, most.max(least)).max(1);
+        let log = (device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB);
+        let group = (u128::from(device.0) * u128::from(log) / u128::from(space)).max(1);
+        let group = u64::try_from(group).unwrap_or(u64::MAX).next_multiple_of(128).max(2 * log);
+        Self {
+            log: Sectors(log),
+            placement: LogPlacement::EveryGroup(Sectors(group)),
+            threshold: Sectors((256 * KIB).min(log / 16)),
+            record: Sectors(MIB.min(log / 4)),
+            ..Self::default()
+        }
+    }
+
     /// The paper's default with another threshold.
     #[must_use]
     pub fn with_threshold(threshold: Sectors) -> Self {
@@ -175,4 +194,29 @@ pub(crate) fn size(len: Sectors) -> String {
         }
     }
     bytes.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layout;
+
+    #[test]
+    fn defaults_scale_with_the_device() {
+        let share = |bytes: u64| {
+            let device = Sectors(bytes / 512);
+            let config = EngineConfig::for_device(device);
+            config.validate().unwrap();
+            let layout = Layout::plan(&config, device, Sectors(8)).unwrap();
+            let share = layout.log_sectors().0 as f64 / device.0 as f64;
+            assert!((0.009..0.13).contains(&share), "{bytes} bytes: {share}");
+            share
+        };
+        for power in 24..50 {
+            share(1 << power);
+            share((1 << power) / 3 * 5);
+        }
+        assert!(share(300_000_000_000) > 0.09, "the paper's tenth on a small disk");
+        assert!(share(20_000_000_000_000) < 0.011, "a hundredth of a large one");
+    }
 }

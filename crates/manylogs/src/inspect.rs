@@ -10,6 +10,7 @@ use crate::error::VolumeError;
 use crate::logs::Logs;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
+use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
 use crate::recover::{self, Structures};
 use crate::state::{State, largest_record};
@@ -114,6 +115,40 @@ impl Inspection {
     }
 }
 
+/// Who a volume is, without a look at its logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its id.
+    pub volume: VolumeId,
+    /// Its name.
+    pub label: String,
+    /// How it was left.
+    pub left: LeftAs,
+    /// Where it keeps what.
+    pub layout: Layout,
+}
+
+/// Reads superblock and root.
+///
+/// # Errors
+/// As [`inspect`].
+pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeError> {
+    let Structures { superblock, root, .. } =
+        recover::read_structures(device, &mut RecoveryReport::default()).await?;
+    let Superblock { volume, label, layout, .. } = superblock;
+    Ok(Identity { volume, label, left: root.left.into(), layout })
+}
+
+impl From<Left> for LeftAs {
+    fn from(left: Left) -> Self {
+        match left {
+            Left::Open => Self::Open,
+            Left::Closed => Self::Closed,
+            Left::Drained => Self::Drained,
+        }
+    }
+}
+
 /// Reads what describes the volume on `device` and what recovery would find. Damage is reported,
 /// not refused.
 ///
@@ -140,11 +175,7 @@ pub async fn inspect(
         superblock_generation: superblock.generation,
         physical: superblock.physical,
         config,
-        left: match root.left {
-            Left::Open => LeftAs::Open,
-            Left::Closed => LeftAs::Closed,
-            Left::Drained => LeftAs::Drained,
-        },
+        left: root.left.into(),
         root_generation: root.generation,
         incarnation: root.incarnation.0,
         floor: state.root.floor.0,

@@ -39,7 +39,10 @@ pub use close::{DrainOptions, DrainReport};
 pub use config::{CheckpointPolicy, EngineConfig, LogPlacement};
 pub use error::VolumeError;
 pub use grow::GrowReport;
-pub use inspect::{Finding, Inspection, LeftAs, LogSummary, Severity, check, inspect, inspect_log};
+pub use inspect::{
+    Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, identify, inspect,
+    inspect_log,
+};
 pub use ondisk::layout::{Layout, LogRun};
 pub use open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
 pub use phase::{Phase, PhaseProbe};

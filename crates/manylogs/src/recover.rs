@@ -74,6 +74,9 @@ async fn read_superblock(
     report: &mut RecoveryReport,
 ) -> Result<Superblock, VolumeError> {
     let capacity = device.capabilities().capacity;
+    if capacity < Sectors(2 * SUPERBLOCK_LEAST.0) {
+        return Err(VolumeError::NotAVolume);
+    }
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await;
     let last = match &first {
         Ok(first) => {

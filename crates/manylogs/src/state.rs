@@ -104,6 +104,8 @@ pub(crate) struct State {
     pub(crate) read_only: Option<&'static str>,
     /// Log that placement would like to use but may not before it is marked in the root.
     pub(crate) unopened: Option<LogId>,
+    /// How far the checkpoint under way has come.
+    pub(crate) pass_at: Lba,
     /// Requests that wait for room in the logs.
     pub(crate) starved: usize,
     /// Logs that clients' records have filled above the swap threshold. One that is full of moved
@@ -353,6 +355,7 @@ impl State {
             flushes: Vec::new(),
             read_only: None,
             unopened: None,
+            pass_at: Lba(0),
             starved: 0,
             hot: BTreeSet::new(),
             reset_candidates: Vec::new(),

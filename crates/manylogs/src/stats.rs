@@ -75,6 +75,8 @@ pub struct VolumeStats {
     pub lost_extents: u64,
     /// Checkpoints that ended with an error.
     pub failed_checkpoints: u64,
+    /// The exported address that the pass under way has come to; zero if none is.
+    pub checkpoint_at: u64,
 }
 
 /// In what state a volume is.
@@ -130,6 +132,7 @@ impl Volume {
             kept_extents: counters.kept_extents,
             lost_extents: counters.lost_extents,
             failed_checkpoints: counters.failed_checkpoints,
+            checkpoint_at: state.pass_at.0,
         }
     }
 

@@ -89,6 +89,12 @@ impl Volume {
         &self.0.layout
     }
 
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        self.0.volume
+    }
+
     /// Its parameters.
     #[must_use]
     pub fn config(&self) -> EngineConfig {

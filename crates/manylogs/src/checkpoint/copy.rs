@@ -106,8 +106,7 @@ impl Inner {
         };
         match result {
             Ok(()) => Ok(()),
-            Err(error @ (IoError::Gone | IoError::ReadOnly { .. })) => Err(error),
-            Err(_) => {
+            Err(IoError::Medium { .. } | IoError::NoSpace { .. }) => {
                 for run in group.runs {
                     report.kept_extents += 1;
                     let zeroes = matches!(run.place, Place::Zeroes { .. });
@@ -117,6 +116,7 @@ impl Inner {
                 }
                 Ok(())
             }
+            Err(error) => Err(error),
         }
     }
 

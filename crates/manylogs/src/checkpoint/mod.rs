@@ -73,6 +73,7 @@ impl Inner {
     ) -> Result<CheckpointReport, VolumeError> {
         let result = self.run_pass(pass).await;
         let mut state = self.state.borrow_mut();
+        state.pass_at = Lba(0);
         match &result {
             Ok(report) => {
                 state.counters.kept_extents += report.kept_extents;
@@ -103,6 +104,7 @@ impl Inner {
         }
         let mut cursor = Lba(0);
         while let Some(extents) = self.next_batch(&mut cursor, floor) {
+            self.state.borrow_mut().pass_at = cursor;
             self.keep_pace(pace).await;
             if self.state.borrow().closing && !pass.materialise {
                 return Err(VolumeError::Closed);

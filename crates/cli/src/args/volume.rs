@@ -1,0 +1,130 @@
+//! Arguments of the commands that work on a volume while nobody has it open.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use manylogs_block::Sectors;
+
+use crate::units::size;
+
+/// The volume.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct VolumeArgs {
+    /// The disk, partition or image that holds the volume.
+    pub(crate) device: PathBuf,
+    /// How requests reach the kernel.
+    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    pub(crate) backend: BackendArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendArg {
+    /// `io_uring`, or threads where it is forbidden.
+    Auto,
+    Uring,
+    Threads,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FormatArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// Create an image file of this size, as 20G.
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub(crate) size: Option<Sectors>,
+    /// Do not reserve the image's space: writes fail if it runs out.
+    #[arg(long, requires = "size")]
+    pub(crate) sparse: bool,
+    /// Format although the device holds something, which is lost.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// A name for people, up to 32 bytes.
+    #[arg(long, default_value = "")]
+    pub(crate) label: String,
+    /// Writes up to this size are logged.
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub(crate) threshold: Option<Sectors>,
+    /// Size of a log.
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub(crate) log: Option<Sectors>,
+    /// A log ends every group of this size.
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub(crate) group: Option<Sectors>,
+    /// Physical sector in bytes, where the device does not say: 512 or 4096.
+    #[arg(long, value_name = "BYTES", value_parser = physical_sector)]
+    pub(crate) physical_sector: Option<Sectors>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// Repair what can be; say what is lost.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// Print the records of this log.
+    #[arg(long, value_name = "N")]
+    pub(crate) log: Option<u32>,
+    /// Rebuild the table from the logs alone.
+    #[arg(long)]
+    pub(crate) ignore_snapshot: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// Overwrite the logs with zeroes, so that no old copies of data stay there.
+    #[arg(long)]
+    pub(crate) wipe: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// As a device-mapper table of linear targets, for `dmsetup create`.
+    #[arg(long)]
+    pub(crate) dm: bool,
+    /// The device to name in it, if not the one given.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device_name: Option<PathBuf>,
+    /// Print it although the volume is not drained: what is logged is missing there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+fn physical_sector(text: &str) -> Result<Sectors, String> {
+    match text {
+        "512" => Ok(Sectors(1)),
+        "4096" | "4K" => Ok(Sectors(8)),
+        _ => Err(format!("expected 512 or 4096, found {text:?}")),
+    }
+}

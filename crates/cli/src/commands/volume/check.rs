@@ -1,0 +1,123 @@
+//! `manylogs check`.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use manylogs::{Finding, Inspection, Severity, Volume, check};
+use manylogs_storage::OpenMode;
+use serde_json::{Value, json};
+
+use super::{Session, human, id_text};
+use crate::args::volume::CheckArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let mode = if args.repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
+    let mut session = Session::open(&args.volume, mode)?;
+    let device = Rc::clone(&session.device);
+    let checked = session.run(async move { check(&device).await });
+    let (found, findings) = checked.map_err(|error| session.failure(&error))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&found, &findings)).unwrap_or_default();
+        print(&(text + "\n"))?;
+    } else {
+        print(&told(&session, &found, &findings))?;
+    }
+    if args.repair && findings.iter().any(|finding| finding.severity > Severity::Note) {
+        return repair(&mut session);
+    }
+    verdict(&session, &findings)
+}
+
+fn verdict(session: &Session, findings: &[Finding]) -> Result<(), Failure> {
+    let path = session.path().display();
+    match findings.iter().map(|finding| finding.severity).max() {
+        Some(Severity::Loss) => Err(Failure::Loss(format!(
+            "{path}: acknowledged data is lost; --repair marks it, so that reads of it fail"
+        ))),
+        Some(Severity::Redundancy) => Err(Failure::Damage(format!(
+            "{path}: damaged, nothing is lost; --repair writes the damaged copies anew"
+        ))),
+        Some(Severity::Note) | None => Ok(()),
+    }
+}
+
+fn repair(session: &mut Session) -> Result<(), Failure> {
+    session.lock()?;
+    let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
+    let repaired = session.run(async move { Volume::repair(runtime, device).await });
+    let report = repaired.map_err(|error| session.failure(&error))?;
+    let mut out = String::from("repaired:");
+    if report.superblock_rewritten {
+        out += " superblock copies written anew;";
+    }
+    let _ = write!(
+        out,
+        " {} records recovered, {} written home, {} extents lost",
+        report.recovery.records,
+        human(report.checkpoint.home_write_sectors.bytes()),
+        report.checkpoint.lost_extents
+    );
+    let given_up = report.recovery.damage.iter().filter(|found| !found.damage.known).count();
+    if given_up > 0 {
+        let _ = write!(out, ", {given_up} damaged records given up");
+    }
+    print(&(out + "\n"))?;
+    if report.checkpoint.lost_extents > 0 || given_up > 0 {
+        let path = session.path().display();
+        return Err(Failure::Loss(format!("{path}: repaired, but acknowledged data is lost")));
+    }
+    Ok(())
+}
+
+fn told(session: &Session, found: &Inspection, findings: &[Finding]) -> String {
+    let mut out = format!(
+        "{}: volume {}, {} logs, {} of them in use, {} records, {} extents logged ({})\n",
+        session.path().display(),
+        id_text(&found.volume),
+        found.layout.regions().len(),
+        found.logs.len(),
+        found.recovery.records,
+        found.table.len(),
+        human(found.at_risk_bytes()),
+    );
+    for finding in findings {
+        let severity = match finding.severity {
+            Severity::Note => "note",
+            Severity::Redundancy => "damage",
+            Severity::Loss => "LOSS",
+        };
+        let _ = write!(out, "{severity}: {}", finding.problem);
+        if !finding.at.is_empty() {
+            let _ = write!(out, " (sectors {}+{})", finding.at.start.0, finding.at.len.0);
+        }
+        let _ = writeln!(out, "; repair: {}", finding.repair);
+    }
+    if findings.is_empty() {
+        out += "nothing is wrong\n";
+    }
+    out
+}
+
+fn as_json(found: &Inspection, findings: &[Finding]) -> Value {
+    json!({
+        "volume": id_text(&found.volume),
+        "logs": found.layout.regions().len(),
+        "logs_in_use": found.logs.len(),
+        "records": found.recovery.records,
+        "mapped_extents": found.table.len(),
+        "at_risk_bytes": found.at_risk_bytes(),
+        "findings": findings.iter().map(|finding| json!({
+            "severity": match finding.severity {
+                Severity::Note => "note",
+                Severity::Redundancy => "redundancy",
+                Severity::Loss => "loss",
+            },
+            "sector": finding.at.start.0,
+            "sectors": finding.at.len.0,
+            "problem": finding.problem,
+            "repair": finding.repair,
+        })).collect::<Vec<_>>(),
+    })
+}

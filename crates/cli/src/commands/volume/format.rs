@@ -1,0 +1,126 @@
+//! `manylogs format`.
+
+use std::rc::Rc;
+
+use manylogs::{CreateOptions, EngineConfig, LogPlacement, Volume};
+use manylogs_block::Sectors;
+use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
+
+use super::{Session, human, id_text};
+use crate::args::volume::FormatArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Smaller volumes would be nothing but structures.
+const SIZE_LEAST: Sectors = Sectors(16 * 2048);
+/// Larger ones do not fit the format's numbers with certainty.
+const SIZE_MOST: Sectors = Sectors(1 << 42);
+
+pub(crate) fn run(args: &FormatArgs) -> Result<(), Failure> {
+    if args.label.len() > 32 {
+        return Err(Failure::input("--label: at most 32 bytes"));
+    }
+    let created = prepare(args)?;
+    let result = format(args);
+    if result.is_err() && created {
+        // An image that is no volume is of no use.
+        let _ = std::fs::remove_file(&args.volume.device);
+    }
+    result
+}
+
+/// Creates the image, or makes sure that nothing is lost; true if a file was created.
+fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
+    let path = &args.volume.device;
+    if let Some(size) = args.size {
+        if size < SIZE_LEAST || size > SIZE_MOST {
+            return Err(Failure::input(format!(
+                "--size: a volume has between {} and {}",
+                human(SIZE_LEAST.bytes()),
+                human(SIZE_MOST.bytes())
+            )));
+        }
+        return match create_image(path, size, args.sparse) {
+            Ok(()) => Ok(true),
+            Err(ImageError::Exists { .. }) if args.force => Ok(false),
+            Err(error @ ImageError::Exists { .. }) => Err(Failure::input(error)),
+            Err(error) => Err(Failure::failed(error)),
+        };
+    }
+    if !path.exists() {
+        return Err(Failure::input(format!(
+            "{} does not exist: give --size to create an image",
+            path.display()
+        )));
+    }
+    Ok(false)
+}
+
+fn format(args: &FormatArgs) -> Result<(), Failure> {
+    let session = Session::open_with(&args.volume, OpenMode::Exclusive, args.physical_sector)?;
+    let path = session.path().to_owned();
+    let holds = survey(&path)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    if holds != Contents::Empty && !args.force {
+        return Err(Failure::Busy(format!(
+            "{} holds {holds}: it would be lost; give --force if that is meant",
+            path.display()
+        )));
+    }
+    let capacity = session.device.capabilities().capacity;
+    if capacity < SIZE_LEAST || capacity > SIZE_MOST {
+        return Err(Failure::input(format!(
+            "{} has {}: a volume has between {} and {}",
+            path.display(),
+            human(capacity.bytes()),
+            human(SIZE_LEAST.bytes()),
+            human(SIZE_MOST.bytes())
+        )));
+    }
+    let config = config(args, capacity);
+    let options = CreateOptions { label: args.label.clone(), ..CreateOptions::default() };
+    let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
+    let created = session.run(async move {
+        let volume = Volume::create_with(runtime, device, &config, &options).await?;
+        volume.close().await?;
+        Ok(volume)
+    });
+    let volume = created.map_err(|error| session.failure(&error))?;
+    let layout = volume.layout();
+    let logs = layout.log_sectors().bytes();
+    print(&format!(
+        "{}: volume {}\n\
+         for data   {} ({:.1} % of the device)\n\
+         logs       {} of {} each, {} in all ({:.1} %)\n\
+         small      writes up to {} are logged\n\
+         sectors    512 bytes logical, {} physical\n",
+        path.display(),
+        id_text(&volume.id()),
+        human(layout.capacity().bytes()),
+        100.0 * layout.capacity().bytes() as f64 / capacity.bytes() as f64,
+        layout.regions().len(),
+        human(layout.regions()[0].len.bytes()),
+        human(logs),
+        100.0 * logs as f64 / capacity.bytes() as f64,
+        human(config.threshold.bytes()),
+        session.device.capabilities().physical_sector.bytes(),
+    ))
+}
+
+/// The defaults for the device, changed as asked for.
+fn config(args: &FormatArgs, capacity: Sectors) -> EngineConfig {
+    let mut config = EngineConfig::for_device(capacity);
+    if let Some(log) = args.log {
+        config.log = log;
+        config.threshold = config.threshold.min(Sectors(log.0 / 16));
+        config.record = config.record.min(Sectors(log.0 / 4));
+    }
+    if let Some(group) = args.group {
+        config.placement = LogPlacement::EveryGroup(group);
+    }
+    if let Some(threshold) = args.threshold {
+        config.threshold = threshold;
+        config.record = config.record.max(threshold);
+    }
+    config
+}

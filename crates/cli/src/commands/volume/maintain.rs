@@ -1,0 +1,150 @@
+//! `manylogs checkpoint`, `drain`, `scrub` and `grow`.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::rc::Rc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use manylogs::{DrainOptions, RecoveryReport, Volume};
+use manylogs_block::Nanos;
+use manylogs_storage::OpenMode;
+
+use super::{Session, human, span};
+use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+const REDRAW: Nanos = Nanos::from_millis(200);
+const STYLE: &str = "{prefix:<10} {wide_bar} {percent:>3} % {eta:>4} left";
+
+fn opened(args: &VolumeArgs) -> Result<(Session, Volume, RecoveryReport), Failure> {
+    let mut session = Session::open(args, OpenMode::Exclusive)?;
+    let (volume, report) = session.open_volume()?;
+    Ok((session, volume, report))
+}
+
+/// A bar on a terminal, nothing in a pipe.
+fn bar(what: &'static str, len: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(len).with_style(style).with_prefix(what)
+}
+
+/// Runs `work` and meanwhile shows how far through the volume a checkpoint is.
+fn with_progress<T: 'static>(
+    session: &Session,
+    volume: &Volume,
+    what: &'static str,
+    work: impl Future<Output = T> + 'static,
+) -> T {
+    let bar = bar(what, volume.layout().capacity().0);
+    let (runtime, shown, watched) = (session.runtime(), bar.clone(), volume.clone());
+    session.runtime().spawn(async move {
+        while !shown.is_finished() {
+            shown.set_position(watched.stats().checkpoint_at);
+            runtime.sleep(REDRAW).await;
+        }
+    });
+    let result = session.run(work);
+    bar.finish_and_clear();
+    result
+}
+
+pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
+    let (session, volume, _) = opened(&args.volume)?;
+    let working = volume.clone();
+    let done = with_progress(&session, &volume, "checkpoint", async move {
+        let report = working.checkpoint().await?;
+        working.close().await?;
+        Ok(report)
+    });
+    let report = done.map_err(|error| session.failure(&error))?;
+    print(&format!(
+        "{} written home in {} writes, {}\n",
+        human(report.home_write_sectors.bytes()),
+        report.home_writes,
+        span(report.duration)
+    ))?;
+    if report.lost_extents + report.kept_extents > 0 {
+        return Err(Failure::Loss(format!(
+            "{}: {} extents are lost (their logged copies are damaged), {} could not be written \
+             home and stay logged",
+            session.path().display(),
+            report.lost_extents,
+            report.kept_extents
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
+    let (session, volume, _) = opened(&args.volume)?;
+    let options = DrainOptions { wipe: args.wipe };
+    let working = volume.clone();
+    let done =
+        with_progress(&session, &volume, "drain", async move { working.drain(&options).await });
+    let report = done.map_err(|error| session.failure(&error))?;
+    let wiped = match report.wiped_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of logs overwritten", human(bytes)),
+    };
+    print(&format!(
+        "{} extents, {} written home{wiped}; `manylogs table --dm {}` shows where the data is\n",
+        report.extents,
+        human(report.home_bytes),
+        session.path().display()
+    ))
+}
+
+pub(crate) fn scrub(args: &CheckpointArgs) -> Result<(), Failure> {
+    let (session, volume, _) = opened(&args.volume)?;
+    let bar = bar("scrub", 0);
+    let (working, shown) = (volume, bar.clone());
+    let done = session.run(async move {
+        let progress = |done, total| {
+            shown.set_length(total);
+            shown.set_position(done);
+        };
+        let report = working.scrub(progress).await?;
+        working.close().await?;
+        Ok(report)
+    });
+    bar.finish_and_clear();
+    let report = done.map_err(|error| session.failure(&error))?;
+    let mut out = format!(
+        "{} logged extents read, {}; {} damaged, {} lost before\n",
+        report.extents,
+        human(report.sectors.bytes()),
+        report.damaged.len(),
+        report.lost.len()
+    );
+    for extent in &report.damaged {
+        out += &format!("damaged: exported sectors {}+{}\n", extent.start.0, extent.len.0);
+    }
+    print(&out)?;
+    if report.damaged.is_empty() && report.lost.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Loss(format!(
+        "{}: logged copies are damaged: overwrite those blocks, or manylogs check --repair",
+        session.path().display()
+    )))
+}
+
+pub(crate) fn grow(args: &CheckpointArgs) -> Result<(), Failure> {
+    let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
+    session.lock()?;
+    let device = Rc::clone(&session.device);
+    let grown = session.run(async move { Volume::grow(device).await });
+    let report = grown.map_err(|error| session.failure(&error))?;
+    print(&format!(
+        "for data {}, was {}; {} logs, were {}\n",
+        human(report.after.bytes()),
+        human(report.before.bytes()),
+        report.logs_after,
+        report.logs_before
+    ))
+}

@@ -1,0 +1,157 @@
+//! Commands on a volume while nobody has it open.
+
+pub(crate) mod check;
+pub(crate) mod dump;
+pub(crate) mod format;
+pub(crate) mod maintain;
+pub(crate) mod status;
+
+use std::future::Future;
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
+use manylogs_block::{BlockDevice, Handle, Nanos, Sectors};
+use manylogs_storage::{Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock};
+
+use crate::args::volume::{BackendArg, VolumeArgs};
+use crate::failure::Failure;
+
+/// A device, and the runtime that serves it.
+pub(crate) struct Session {
+    pub(crate) reactor: Reactor,
+    pub(crate) device: Rc<dyn BlockDevice>,
+    path: std::path::PathBuf,
+    /// Held for as long as the volume may be written.
+    lock: Option<VolumeLock>,
+}
+
+impl Session {
+    /// Opens the device, to look at it or to change it.
+    pub(crate) fn open(args: &VolumeArgs, mode: OpenMode) -> Result<Self, Failure> {
+        Self::open_with(args, mode, None)
+    }
+
+    /// As [`Session::open`], with a physical sector that the device does not tell.
+    pub(crate) fn open_with(
+        args: &VolumeArgs,
+        mode: OpenMode,
+        physical_sector: Option<Sectors>,
+    ) -> Result<Self, Failure> {
+        let reactor = Reactor::new()
+            .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))?;
+        let options = manylogs_storage::OpenOptions {
+            backend: match args.backend {
+                BackendArg::Auto => Backend::Auto,
+                BackendArg::Uring => Backend::Uring,
+                BackendArg::Threads => Backend::Threads,
+            },
+            physical_sector,
+            ..manylogs_storage::OpenOptions::new(mode)
+        };
+        let device = FileDevice::open(&reactor, &args.device, &options).map_err(open_failure)?;
+        Ok(Self { reactor, device: Rc::new(device), path: args.device.clone(), lock: None })
+    }
+
+    pub(crate) fn runtime(&self) -> Handle {
+        self.reactor.handle()
+    }
+
+    pub(crate) fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        self.reactor.block_on(main)
+    }
+
+    /// Makes sure that no other volume of the same id is open on this machine: a copy of a disk
+    /// has the id of the original.
+    pub(crate) fn lock(&mut self) -> Result<(), Failure> {
+        let device = Rc::clone(&self.device);
+        let identity = self.run(async move { identify(&device).await });
+        let identity = identity.map_err(|error| volume_failure(&self.path, &error))?;
+        let lock = VolumeLock::take(identity.volume, &self.path);
+        self.lock = Some(lock.map_err(|error| Failure::Busy(error.to_string()))?);
+        Ok(())
+    }
+
+    /// Opens the volume and says what recovery met.
+    pub(crate) fn open_volume(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
+        self.lock()?;
+        let (runtime, device) = (self.runtime(), Rc::clone(&self.device));
+        let opened =
+            self.run(async move { Volume::open(runtime, device, &OpenOptions::default()).await });
+        let (volume, report) = opened.map_err(|error| volume_failure(&self.path, &error))?;
+        if report.from_backup_superblock {
+            eprintln!(
+                "manylogs: {}: the first superblock is damaged, the copy at the end was used \
+                 (manylogs check --repair restores it)",
+                self.path.display()
+            );
+        }
+        Ok((volume, report))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As a failure of this session's volume.
+    pub(crate) fn failure(&self, error: &VolumeError) -> Failure {
+        volume_failure(&self.path, error)
+    }
+}
+
+fn open_failure(error: OpenError) -> Failure {
+    let message = error.to_string();
+    match error {
+        OpenError::Permission { .. } | OpenError::ReadOnly { .. } => Failure::Permission(message),
+        OpenError::Mounted { .. }
+        | OpenError::Held { .. }
+        | OpenError::LoopBacking { .. }
+        | OpenError::Busy { .. }
+        | OpenError::Locked { .. } => Failure::Busy(message),
+        OpenError::Io { .. } => Failure::Failed(message),
+        _ => Failure::Input(message),
+    }
+}
+
+pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
+    let message = format!("{}: {error}", path.display());
+    match error {
+        VolumeError::Version { .. } | VolumeError::Features { .. } => Failure::TooNew(message),
+        VolumeError::Damaged { .. }
+        | VolumeError::Lost { .. }
+        | VolumeError::Superblock
+        | VolumeError::NoRoot => Failure::Loss(message),
+        VolumeError::Io(_) | VolumeError::Closed => Failure::Failed(message),
+        _ => Failure::Input(message),
+    }
+}
+
+/// An id as people read it.
+pub(crate) fn id_text(id: &[u8; 16]) -> String {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// A length as people read it.
+pub(crate) fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            let digits = if unit == "bytes" || value >= 100.0 { 0 } else { 1 };
+            return format!("{value:.digits$} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} PiB")
+}
+
+/// A time as people read it.
+pub(crate) fn span(time: Nanos) -> String {
+    let seconds = time.0 as f64 / 1e9;
+    match seconds {
+        s if s < 0.1 => format!("{:.1} ms", s * 1e3),
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

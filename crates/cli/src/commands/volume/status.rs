@@ -1,0 +1,116 @@
+//! `manylogs status` of a closed volume, and `manylogs table`.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use manylogs::{Inspection, LeftAs, identify, inspect};
+use manylogs_storage::OpenMode;
+use serde_json::json;
+
+use super::{Session, human, id_text, span};
+use crate::args::volume::{StatusArgs, TableArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What `status` and `dump` call the way a volume was left.
+pub(crate) const fn left_text(left: LeftAs) -> &'static str {
+    match left {
+        LeftAs::Open => "not closed in order: the next opening recovers it",
+        LeftAs::Closed => "closed",
+        LeftAs::Drained => "drained: readable without this software",
+    }
+}
+
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
+    let device = Rc::clone(&session.device);
+    let found = session.run(async move { inspect(&device, false).await });
+    let found = found.map_err(|error| session.failure(&error))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&found)).unwrap_or_default();
+        return print(&(text + "\n"));
+    }
+    let used: u64 = found.logs.iter().map(|log| log.used.bytes()).sum();
+    let space = found.layout.log_sectors().bytes();
+    let lost = found.table.iter().filter(|mapped| mapped.lost).count();
+    let mut out = format!(
+        "volume          {}{}{}\n\
+         state           {}\n\
+         for data        {}\n\
+         logs            {}, {} in use, {} of {} appended to ({:.1} %)\n\
+         bytes at risk   {} in {} extents are newer in the logs than at home\n\
+         time to drain   about {} on a disk with 8 ms a seek\n",
+        id_text(&found.volume),
+        if found.label.is_empty() { "" } else { " " },
+        found.label,
+        left_text(found.left),
+        human(found.layout.capacity().bytes()),
+        found.layout.regions().len(),
+        found.logs.len(),
+        human(used),
+        human(space),
+        100.0 * used as f64 / space as f64,
+        human(found.at_risk_bytes()),
+        found.table.len(),
+        span(found.drain_estimate()),
+    );
+    if !found.retired.is_empty() {
+        let _ = writeln!(out, "retired logs    {} (after I/O errors)", found.retired.len());
+    }
+    if lost > 0 {
+        let _ = writeln!(out, "lost            {lost} extents: reads of them fail");
+    }
+    if !found.recovery.damage.is_empty() {
+        let damaged = found.recovery.damage.len();
+        let _ = writeln!(out, "damage          {damaged} places in logs: see manylogs check");
+    }
+    print(&out)
+}
+
+fn as_json(found: &Inspection) -> serde_json::Value {
+    json!({
+        "volume": id_text(&found.volume),
+        "label": found.label,
+        "state": match found.left {
+            LeftAs::Open => "open",
+            LeftAs::Closed => "closed",
+            LeftAs::Drained => "drained",
+        },
+        "capacity_bytes": found.layout.capacity().bytes(),
+        "logs": found.layout.regions().len(),
+        "logs_in_use": found.logs.len(),
+        "log_bytes": found.layout.log_sectors().bytes(),
+        "log_bytes_used": found.logs.iter().map(|log| log.used.bytes()).sum::<u64>(),
+        "mapped_extents": found.table.len(),
+        "at_risk_bytes": found.at_risk_bytes(),
+        "drain_estimate_s": found.drain_estimate().0 as f64 / 1e9,
+        "retired_logs": found.retired.iter().map(|log| log.0).collect::<Vec<_>>(),
+        "lost_extents": found.table.iter().filter(|mapped| mapped.lost).count(),
+        "damaged_places": found.recovery.damage.len(),
+    })
+}
+
+pub(crate) fn table(args: &TableArgs) -> Result<(), Failure> {
+    let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
+    let device = Rc::clone(&session.device);
+    let identity = session.run(async move { identify(&device).await });
+    let identity = identity.map_err(|error| session.failure(&error))?;
+    if identity.left != LeftAs::Drained && !args.force {
+        return Err(Failure::input(format!(
+            "{}: the volume is not drained, so its logs hold data that the table would not show: \
+             run manylogs drain first (or give --force)",
+            session.path().display()
+        )));
+    }
+    let name = args.device_name.as_deref().unwrap_or(session.path()).display();
+    let mut out = String::new();
+    for (exported, home) in identity.layout.homes() {
+        let (start, len) = (exported.0, home.len.0);
+        let _ = if args.dm {
+            writeln!(out, "{start} {len} linear {name} {}", home.start.0)
+        } else {
+            writeln!(out, "sectors {start}..{} are at {} of {name}", start + len, home.start.0)
+        };
+    }
+    print(&out)
+}
