@@ -1,0 +1,159 @@
+//! The bytes of a small volume, kept in the repository: what this program writes is what it wrote,
+//! and it still reads that. `MANYLOGS_BLESS=1 cargo test -p manylogs --test golden` writes them anew,
+//! which changes the format and needs a new version.
+
+mod common;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use common::{config, in_virtual_time, read, write};
+use manylogs::{CreateOptions, OpenOptions, Volume};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, MemoryDevice, Payload, Request, Sectors,
+};
+
+const DEVICE: Sectors = Sectors(9000);
+
+/// A device with physical sectors of a given size.
+struct Sectored(MemoryDevice, Sectors);
+
+impl BlockDevice for Sectored {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { physical_sector: self.1, ..self.0.capabilities() }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.0.submit(request)
+    }
+}
+
+/// Sectors that differ in their first bytes only, to keep the images short.
+fn marked(seed: u8, sectors: u64) -> Payload {
+    let mut content = vec![0; usize::try_from(sectors * 512).unwrap()];
+    for (number, sector) in (0..).zip(content.chunks_mut(512)) {
+        sector[..2].copy_from_slice(&[seed, number]);
+    }
+    Payload::bytes(content)
+}
+
+fn path(physical: Sectors) -> PathBuf {
+    let name = format!("volume-{}.txt", physical.bytes());
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Lines of an address in hexadecimal and the 16 bytes there, where they are not all zero.
+async fn text_of(device: &dyn BlockDevice) -> String {
+    let mut text = String::new();
+    for sector in 0..DEVICE.0 {
+        let content = device.submit(read(sector, 1)).await.unwrap().to_bytes().unwrap();
+        for (row, bytes) in (0..).zip(content.chunks(16)) {
+            if bytes.iter().any(|byte| *byte != 0) {
+                let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                writeln!(text, "{:07x}: {}", sector * 512 + row * 16, hex.join(" ")).unwrap();
+            }
+        }
+    }
+    text
+}
+
+async fn device_of(text: &str, physical: Sectors) -> Rc<Sectored> {
+    let device = Rc::new(Sectored(MemoryDevice::new(DEVICE), physical));
+    let mut content = vec![0u8; usize::try_from(DEVICE.bytes()).unwrap()];
+    for line in text.lines() {
+        let (address, row) = line.split_once(": ").unwrap();
+        let at = usize::from_str_radix(address, 16).unwrap();
+        for (i, byte) in row.split(' ').enumerate() {
+            content[at + i] = u8::from_str_radix(byte, 16).unwrap();
+        }
+    }
+    let extent = Extent::new(0, DEVICE.0);
+    device.submit(Request::write_fua(extent, Payload::bytes(content))).await.unwrap();
+    device
+}
+
+/// Every kind of entry, a bypassed write over a logged one, and a snapshot with a record behind it.
+async fn fill(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
+    let options = CreateOptions {
+        label: "golden".to_owned(),
+        volume: Some(*b"0123456789abcdef"),
+        ..CreateOptions::default()
+    };
+    let volume = Volume::create_with(runtime, device, &config(), &options).await.unwrap();
+    volume.submit(write(40, &marked(1, 8), true)).await.unwrap();
+    volume.submit(write(47, &marked(2, 3), true)).await.unwrap();
+    volume.submit(write(160, &marked(3, 16), true)).await.unwrap();
+    volume.submit(write(160, &marked(4, 24), true)).await.unwrap();
+    volume.submit(Request::Discard { extent: Extent::new(500, 3000) }).await.unwrap();
+    volume.submit(Request::Flush).await.unwrap();
+    volume.snapshot().await.unwrap();
+    volume.submit(write(600, &marked(5, 1), true)).await.unwrap();
+}
+
+async fn verify(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
+    let options = OpenOptions::default();
+    let (volume, report) = Volume::open(runtime, device, &options).await.unwrap();
+    assert!(report.from_snapshot && !report.was_closed && report.damage.is_empty());
+    let mut expected = vec![0u8; 4000 * 512];
+    for (at, content) in
+        [(40, marked(1, 8)), (47, marked(2, 3)), (160, marked(4, 24)), (600, marked(5, 1))]
+    {
+        let content = content.to_bytes().unwrap();
+        expected[at * 512..at * 512 + content.len()].copy_from_slice(&content);
+    }
+    let found = volume.submit(read(0, 4000)).await.unwrap().to_bytes().unwrap();
+    assert!(found == expected, "the volume reads differently");
+}
+
+fn compare(physical: Sectors) {
+    in_virtual_time(move |runtime| async move {
+        let device = Rc::new(Sectored(MemoryDevice::new(DEVICE), physical));
+        fill(runtime.clone(), Rc::clone(&device)).await;
+        let written = text_of(&*device).await;
+        if std::env::var_os("MANYLOGS_BLESS").is_some() {
+            std::fs::write(path(physical), &written).unwrap();
+        }
+        let golden = std::fs::read_to_string(path(physical)).unwrap();
+        for (number, (now, then)) in (1..).zip(written.lines().zip(golden.lines())) {
+            assert_eq!(now, then, "line {number} of {}", path(physical).display());
+        }
+        assert_eq!(written.lines().count(), golden.lines().count());
+        verify(runtime, device_of(&golden, physical).await).await;
+    });
+}
+
+#[test]
+fn a_volume_of_512_byte_sectors_is_as_it_was() {
+    compare(Sectors(1));
+}
+
+#[test]
+fn a_volume_of_4096_byte_sectors_is_as_it_was() {
+    compare(Sectors(8));
+}
+
+/// A volume as large as today's largest disks, of which only what is written takes space.
+#[test]
+fn a_volume_of_20_terabytes() {
+    in_virtual_time(|runtime| async move {
+        let size = Sectors(20_000_000_000_000 / 512);
+        let device = Rc::new(MemoryDevice::new(size));
+        let config = manylogs::EngineConfig::for_device(size);
+        let volume = Volume::create(runtime.clone(), device.clone(), &config).await.unwrap();
+        let last = volume.layout().capacity().0 - 8;
+        for (seed, at) in [(1, 0), (2, last / 2), (3, last)] {
+            volume.submit(write(at, &marked(seed, 8), true)).await.unwrap();
+        }
+        drop(volume);
+        let options = OpenOptions::default();
+        let (volume, _) = Volume::open(runtime.clone(), device.clone(), &options).await.unwrap();
+        for (seed, at) in [(1, 0), (2, last / 2), (3, last)] {
+            let found = volume.submit(read(at, 8)).await.unwrap();
+            assert_eq!(found.to_bytes(), marked(seed, 8).to_bytes());
+        }
+        volume.close().await.unwrap();
+        let (_, report) = Volume::open(runtime, device, &options).await.unwrap();
+        assert_eq!(report.scanned_logs, 0, "a clean volume opens without a look at its logs");
+    });
+}
