@@ -1,0 +1,297 @@
+//! The commands on volumes, as a user runs them, and what they say to bad input.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::rc::Rc;
+
+use manylogs::Volume;
+use manylogs_block::{BlockDevice, Extent, Hint, Payload, Request};
+use manylogs_storage::{FileDevice, OpenMode, Reactor, VolumeLock};
+use tempfile::TempDir;
+
+const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
+const CLOSED: i32 = 0;
+const INPUT: i32 = 2;
+const DAMAGE: i32 = 3;
+const LOSS: i32 = 4;
+const BUSY: i32 = 5;
+const PERMISSION: i32 = 6;
+const VERSION: i32 = 7;
+
+/// Runs the program and checks its exit code and what it says.
+fn run(args: &[&str], code: i32, says: &str) -> String {
+    let output = Command::new(MANYLOGS).args(args).output().unwrap();
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(code), "manylogs {args:?} said: {text}");
+    assert!(text.contains(says), "manylogs {args:?} said {text:?}, not {says:?}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+struct Image {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+impl Image {
+    /// An image of 64 MiB with a volume on it.
+    fn formatted() -> Self {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("disk.img");
+        run(&["format", path.to_str().unwrap(), "--size", "64M"], CLOSED, "for data");
+        Self { _dir: dir, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    fn file(&self) -> File {
+        OpenOptions::new().read(true).write(true).open(&self.path).unwrap()
+    }
+
+    /// Logs small durable writes and then leaves the volume as a crash does; returns where the
+    /// records are on the device.
+    fn logged(&self, writes: u64) -> u64 {
+        let reactor = Reactor::new().unwrap();
+        let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
+        let device = FileDevice::open(&reactor, &self.path, &options).unwrap();
+        let (runtime, device) = (reactor.handle(), Rc::new(device));
+        reactor.block_on(async move {
+            let options = manylogs::OpenOptions::default();
+            let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
+            for i in 0..writes {
+                let extent = Extent::new(1000 + 64 * i, 8);
+                let payload = Payload::bytes(vec![0x5a; 4096]);
+                let write = Request::Write { extent, payload, fua: true, hint: Hint::None };
+                volume.submit(write).await.unwrap();
+            }
+            let used = volume.log_occupancy();
+            let log = used.iter().find(|log| log.used.0 > 0).unwrap();
+            log.region.start.0
+        })
+    }
+}
+
+fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn skip(what: &str) {
+    eprintln!("skipped: {what}");
+}
+
+#[test]
+fn a_volume_from_format_to_the_linear_table() {
+    let image = Image::formatted();
+    let path = image.path();
+    run(&["status", path], CLOSED, "state           closed");
+    run(&["check", path], CLOSED, "nothing is wrong");
+    image.logged(5);
+    run(&["status", path], CLOSED, "20.0 KiB in 5 extents");
+    run(&["status", path, "--json"], CLOSED, "\"at_risk_bytes\": 20480");
+    run(&["check", path], CLOSED, "not closed in order");
+    run(&["dump", path], CLOSED, "data 2.");
+    let dump = run(&["dump", path, "--json"], CLOSED, "\"table\"");
+    let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
+    let log = dump["logs"][0]["log"].to_string();
+    run(&["dump", path, "--log", &log], CLOSED, "record 2.");
+    run(&["dump", path, "--log", &log, "--json"], CLOSED, "\"entries\"");
+    run(&["dump", path, "--log", "99999"], INPUT, "there is no log 99999");
+    run(&["scrub", path], CLOSED, "5 logged extents read");
+    run(&["table", path, "--dm"], INPUT, "not drained");
+    run(&["checkpoint", path], CLOSED, "written home in 5 writes");
+    image.logged(3);
+    run(&["drain", path, "--wipe"], CLOSED, "3 extents");
+    run(&["status", path], CLOSED, "drained");
+    let table = run(&["table", path, "--dm"], CLOSED, "linear");
+    check_table(&table, &image);
+    run(&["check", path, "--json"], CLOSED, "\"findings\": []");
+}
+
+/// What was written is where the table says.
+fn check_table(table: &str, image: &Image) {
+    let line = table.lines().next().unwrap();
+    let fields: Vec<&str> = line.split(' ').collect();
+    assert_eq!((fields[0], fields[2], fields[3]), ("0", "linear", image.path()));
+    let start: u64 = fields[4].parse().unwrap();
+    let mut found = [0; 4096];
+    image.file().read_exact_at(&mut found, (start + 1000) * 512).unwrap();
+    assert_eq!(found, [0x5a; 4096]);
+}
+
+#[test]
+fn format_overwrites_nothing_by_accident() {
+    let image = Image::formatted();
+    run(&["format", image.path()], BUSY, "holds a Manylogs volume");
+    run(&["format", image.path(), "--size", "64M"], INPUT, "exists already");
+    run(&["format", image.path(), "--force", "--label", "x"], CLOSED, "for data");
+    let dir = TempDir::new().unwrap();
+    let other = dir.path().join("other");
+    std::fs::write(&other, vec![7; 1 << 25]).unwrap();
+    run(&["format", other.to_str().unwrap()], BUSY, "unknown data");
+    assert_eq!(std::fs::read(&other).unwrap(), vec![7; 1 << 25]);
+}
+
+#[test]
+fn absurd_sizes_and_parameters_are_refused_and_leave_no_file() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("disk.img");
+    let path = path.to_str().unwrap();
+    run(&["format", path], INPUT, "give --size");
+    run(&["format", path, "--size", "0"], INPUT, "expected a size");
+    run(&["format", path, "--size", "1M"], INPUT, "between 16.0 MiB and");
+    run(&["format", path, "--size", "900000T"], INPUT, "");
+    run(&["format", path, "--size", "64M", "--log", "8M", "--group", "4M"], INPUT, "log=8M");
+    run(&["format", path, "--size", "64M", "--threshold", "60M"], INPUT, "threshold=60M");
+    run(&["format", path, "--size", "64M", "--label", &"x".repeat(33)], INPUT, "32 bytes");
+    run(&["format", path, "--size", "64M", "--physical-sector", "520"], INPUT, "512 or 4096");
+    assert!(!Path::new(path).exists());
+}
+
+#[test]
+fn what_is_no_volume_is_said_to_be_none() {
+    let dir = TempDir::new().unwrap();
+    for (name, len) in [("tiny", 100), ("empty", 1 << 24)] {
+        let path = dir.path().join(name);
+        File::create(&path).unwrap().set_len(len).unwrap();
+        for command in ["check", "dump", "status", "drain", "checkpoint", "scrub", "grow"] {
+            run(&[command, path.to_str().unwrap()], INPUT, "");
+        }
+    }
+    let missing = dir.path().join("missing");
+    run(&["check", missing.to_str().unwrap()], INPUT, "does not exist");
+    run(&["check", dir.path().to_str().unwrap()], INPUT, "directory");
+    run(&["check", "/dev/null"], INPUT, "give a block device or an ordinary file");
+}
+
+#[test]
+fn a_damaged_first_superblock_is_said_and_repaired() {
+    let image = Image::formatted();
+    image.logged(4);
+    image.file().write_all_at(&[9; 512], 0).unwrap();
+    run(&["check", image.path()], DAMAGE, "first superblock is damaged");
+    run(&["checkpoint", image.path()], CLOSED, "the copy at the end was used");
+    run(&["check", image.path(), "--repair"], CLOSED, "superblock copies written anew");
+    run(&["check", image.path()], CLOSED, "nothing is wrong");
+    let end = image.file().metadata().unwrap().len();
+    image.file().write_all_at(&[9; 512], 0).unwrap();
+    image.file().write_all_at(&[9; 4096], end - 4096).unwrap();
+    run(&["check", image.path()], INPUT, "no Manylogs volume");
+}
+
+#[test]
+fn damage_to_logged_data_is_a_loss_that_repair_marks() {
+    let image = Image::formatted();
+    let log = image.logged(4);
+    // A record is a header sector and eight of payload: damage the payload of the second.
+    image.file().write_all_at(&[9; 512], (log + 9 + 3) * 512).unwrap();
+    run(&["check", image.path()], LOSS, "payload is damaged");
+    run(&["scrub", image.path()], LOSS, "damaged: exported sectors 1064+8");
+    run(&["check", image.path(), "--repair"], LOSS, "1 extents lost");
+    run(&["status", image.path()], CLOSED, "lost            1 extents");
+    run(&["drain", image.path()], LOSS, "overwrite or discard them");
+    let image = Image::formatted();
+    let log = image.logged(4);
+    image.file().write_all_at(&[9; 512], (log + 9) * 512).unwrap();
+    run(&["checkpoint", image.path()], LOSS, "check --repair");
+    run(&["check", image.path(), "--repair"], LOSS, "1 damaged records given up");
+    run(&["check", image.path()], CLOSED, "nothing is wrong");
+}
+
+#[test]
+fn another_version_and_unknown_features_are_refused() {
+    for (at, says) in [(12, "format version 9"), (48, "features")] {
+        let image = Image::formatted();
+        let (file, end) = (image.file(), image.file().metadata().unwrap().len());
+        for copy in [0, end - 4096] {
+            let mut head = [0; 4096];
+            file.read_exact_at(&mut head, copy).unwrap();
+            head[at] = 9;
+            head[8..12].fill(0);
+            let checksum = crc32c::crc32c(&head);
+            head[8..12].copy_from_slice(&checksum.to_le_bytes());
+            file.write_all_at(&head, copy).unwrap();
+        }
+        run(&["check", image.path()], VERSION, says);
+        run(&["drain", image.path()], VERSION, says);
+    }
+}
+
+#[test]
+fn a_volume_in_use_is_refused() {
+    let image = Image::formatted();
+    let file = image.file();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    run(&["checkpoint", image.path()], BUSY, "locked by another process");
+    run(&["status", image.path()], BUSY, "locked by another process");
+    drop(file);
+    let copy = image.path.with_extension("copy");
+    std::fs::copy(&image.path, &copy).unwrap();
+    let mut id = [0; 16];
+    image.file().read_exact_at(&mut id, 16).unwrap();
+    let _lock = VolumeLock::take(id, &image.path).unwrap();
+    run(&["checkpoint", copy.to_str().unwrap()], BUSY, "is open already on");
+}
+
+#[test]
+fn a_mounted_device_and_a_lack_of_permission_are_refused() {
+    if !root() {
+        return skip("mounting and changing the user need root");
+    }
+    let mounted = std::fs::read_to_string("/proc/mounts").unwrap();
+    let disk = mounted.lines().find_map(|line| line.strip_prefix("/dev/")?.split(' ').next());
+    match disk.map(|name| format!("/dev/{name}")).filter(|path| Path::new(path).exists()) {
+        Some(disk) => drop(run(&["format", &disk], BUSY, "")),
+        None => skip("no disk is mounted here"),
+    }
+    let image = Image::formatted();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", MANYLOGS, "check"])
+        .arg(image.path())
+        .output();
+    match output {
+        Ok(output) if text(&output).contains("no permission") => {
+            assert_eq!(output.status.code(), Some(PERMISSION));
+        }
+        Ok(output) if output.status.code() == Some(PERMISSION) => {}
+        _ => skip("setpriv cannot run the program as another user here"),
+    }
+}
+
+#[test]
+fn a_grown_image_is_taken_and_a_shrunk_one_refused() {
+    let image = Image::formatted();
+    image.logged(4);
+    image.file().set_len(1 << 27).unwrap();
+    run(&["grow", image.path()], CLOSED, "was 5");
+    run(&["check", image.path()], CLOSED, "4 extents logged");
+    run(&["grow", image.path()], INPUT, "nothing to grow into");
+    image.file().set_len(1 << 26).unwrap();
+    run(&["check", image.path()], INPUT, "restore its size");
+}
+
+#[test]
+fn twenty_terabytes_in_a_sparse_image() {
+    let Ok(dir) = TempDir::new_in("/dev/shm") else { return skip("no /dev/shm") };
+    let path = dir.path().join("huge.img");
+    let path = path.to_str().unwrap();
+    let output =
+        Command::new(MANYLOGS).args(["format", path, "--size", "20T", "--sparse"]).output();
+    let output = output.unwrap();
+    if text(&output).contains("File too large") {
+        return skip("no file system here takes files of 20 TiB");
+    }
+    assert!(output.status.success(), "{}", text(&output));
+    run(&["status", path], CLOSED, "for data        19.8 TiB");
+    run(&["check", path], CLOSED, "nothing is wrong");
+    run(&["drain", path], CLOSED, "0 extents");
+}
