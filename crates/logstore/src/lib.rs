@@ -4,11 +4,13 @@
 //! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
 //! `docs/format.md`.
 
+mod leaf;
 mod log;
 mod map;
 mod record;
 mod scan;
 mod sequence;
+mod tree;
 mod units;
 
 pub use log::{AppendOf, AppendSlot, Log, LogContent, Supersede};

@@ -1,17 +1,25 @@
 //! Which version of each block is the newest, and where it is.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::marker::PhantomData;
 
 use manylogs_block::{Extent, Lba, Sectors};
 
 use crate::DataSequence;
+use crate::leaf::{LEN, Row, START};
+use crate::tree::{Position, Tree};
 
 /// Where, or what, a mapped extent is.
 pub trait MapValue: Copy + PartialEq {
     /// The value of the part that begins `by` sectors further on.
     #[must_use]
     fn advance(self, by: Sectors) -> Self;
+
+    /// The value as two words. The map stores as many of their low bytes as differ between
+    /// neighbours.
+    fn pack(self) -> [u64; 2];
+
+    /// The value that was packed into `words`.
+    fn unpack(words: [u64; 2]) -> Self;
 }
 
 /// The version that an extent has.
@@ -23,40 +31,52 @@ pub struct Mapped<V> {
     pub value: V,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Run<V> {
-    len: u64,
-    mapped: Mapped<V>,
-}
-
 /// An ordered map from extents to versions. Extents do not overlap; a block not mapped is at home.
 ///
 /// Look-ups and updates take time logarithmic in the number of extents, and linear in the number
 /// they touch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ExtentMap<V> {
-    runs: BTreeMap<u64, Run<V>>,
-    /// No run was ever longer: how far before an extent a run that reaches into it may begin.
-    longest: u64,
+    tree: Tree,
+    value: PhantomData<V>,
+}
+
+impl<V> Default for ExtentMap<V> {
+    fn default() -> Self {
+        Self { tree: Tree::new(), value: PhantomData }
+    }
+}
+
+const SEQUENCE: usize = LEN + 1;
+const VALUE: usize = SEQUENCE + 1;
+
+fn pack<V: MapValue>(extent: Extent, mapped: Mapped<V>) -> Row {
+    let [value, more] = mapped.value.pack();
+    [extent.start.0, extent.len.0, mapped.sequence.0, value, more]
+}
+
+fn unpack<V: MapValue>([start, len, sequence, value, more]: Row) -> (Extent, Mapped<V>) {
+    let value = V::unpack([value, more]);
+    (Extent::new(start, len), Mapped { sequence: DataSequence(sequence), value })
 }
 
 impl<V: MapValue> ExtentMap<V> {
     /// An empty map.
     #[must_use]
     pub const fn new() -> Self {
-        Self { runs: BTreeMap::new(), longest: 0 }
+        Self { tree: Tree::new(), value: PhantomData }
     }
 
     /// Number of extents.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.runs.len()
+    pub const fn len(&self) -> usize {
+        self.tree.len()
     }
 
     /// Whether nothing is mapped.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Maps `extent` to `mapped` wherever what is mapped now is older, and tells `displaced` each
@@ -82,32 +102,32 @@ impl<V: MapValue> ExtentMap<V> {
             return;
         }
         // Runs do not overlap, so the last that begins before the end tells whether there is any.
-        self.longest = self.longest.max(extent.len.0);
-        let reach = self.reach(extent);
-        match self.runs.range_mut(reach).next_back() {
-            Some((&start, run)) if start + run.len > extent.start.0 => {
-                let same = start == extent.start.0 && run.len == extent.len.0;
-                if same && replaces(&run.mapped) {
-                    displaced(extent, std::mem::replace(&mut run.mapped, mapped));
+        let last = self.tree.before(extent.end().0);
+        match last.map(|last| (last, self.extent(last))) {
+            Some((at, old)) if old.end() > extent.start => {
+                let (_, version) = self.get(at);
+                if old == extent && replaces(&version) {
+                    let [_, _, words @ ..] = pack(extent, mapped);
+                    self.tree.set(at, SEQUENCE, words);
+                    displaced(extent, version);
                     return;
                 }
             }
             _ => {
-                self.runs.insert(extent.start.0, Run { len: extent.len.0, mapped });
+                self.tree.insert_behind(last, pack(extent, mapped));
                 return;
             }
         }
         let all_gave_way = self.remove_where(extent, replaces, displaced);
         if all_gave_way {
-            self.runs.insert(extent.start.0, Run { len: extent.len.0, mapped });
+            self.fill(extent, mapped);
             return;
         }
         let gaps: Vec<Extent> =
             self.lookup(extent).filter(|(_, old)| old.is_none()).map(|(gap, _)| gap).collect();
         for gap in gaps {
             let value = mapped.value.advance(Sectors(gap.start.0 - extent.start.0));
-            let mapped = Mapped { value, ..mapped };
-            self.runs.insert(gap.start.0, Run { len: gap.len.0, mapped });
+            self.fill(gap, Mapped { value, ..mapped });
         }
     }
 
@@ -134,14 +154,17 @@ impl<V: MapValue> ExtentMap<V> {
         }
         self.split_at(extent.start);
         self.split_at(extent.end());
-        let mut next = extent.start.0;
+        let mut next = extent.start;
         let mut nothing_left = true;
-        while let Some((&start, run)) = self.runs.range(next..extent.end().0).next() {
-            let run = *run;
-            next = start + run.len;
-            if doomed(&run.mapped) {
-                self.runs.remove(&start);
-                removed(Extent::new(start, run.len), run.mapped);
+        while let Some(at) = self.tree.at_or_behind(next.0) {
+            let (part, mapped) = self.get(at);
+            if part.start >= extent.end() {
+                break;
+            }
+            next = part.end();
+            if doomed(&mapped) {
+                self.tree.remove(at);
+                removed(part, mapped);
             } else {
                 nothing_left = false;
             }
@@ -153,38 +176,40 @@ impl<V: MapValue> ExtentMap<V> {
     #[must_use]
     pub fn overlaps(&self, extent: Extent) -> bool {
         // Runs do not overlap, so the last that begins before the end reaches farthest.
-        let last = self.runs.range(self.reach(extent)).next_back();
-        last.is_some_and(|(start, run)| start + run.len > extent.start.0) && !extent.is_empty()
+        let last = self.tree.before(extent.end().0);
+        last.is_some_and(|last| self.extent(last).end() > extent.start) && !extent.is_empty()
     }
 
     /// The parts of `extent` in order: each is mapped, or a gap.
     pub fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Option<Mapped<V>>)> {
-        let before = self
-            .runs
-            .range(self.reach(Extent { start: extent.start, ..Extent::default() }))
-            .next_back()
-            .filter(|(start, run)| **start + run.len > extent.start.0);
-        let mut runs = before.into_iter().chain(self.runs.range(extent.range())).peekable();
+        let before = self.tree.before(extent.start.0);
+        let mut runs = self
+            .tree
+            .iter_from(before.or_else(|| self.tree.first()))
+            .map(unpack::<V>)
+            .skip_while(move |(run, _)| run.end() <= extent.start)
+            .peekable();
         let mut next = extent.start;
         std::iter::from_fn(move || {
             if next >= extent.end() {
                 return None;
             }
-            let Some((&start, run)) = runs.peek().copied() else {
+            let Some((run, mapped)) = runs.peek().copied().filter(|(r, _)| r.start < extent.end())
+            else {
                 let gap = Extent::between(next, extent.end());
                 next = extent.end();
                 return Some((gap, None));
             };
-            if start > next.0 {
-                let gap = Extent::between(next, Lba(start));
-                next = Lba(start);
+            if run.start > next {
+                let gap = Extent::between(next, run.start);
+                next = run.start;
                 return Some((gap, None));
             }
             runs.next();
-            let part = Extent::between(next, Lba(start + run.len).min(extent.end()));
-            let value = run.mapped.value.advance(Sectors(next.0 - start));
+            let part = Extent::between(next, run.end().min(extent.end()));
+            let value = mapped.value.advance(Sectors(next.0 - run.start.0));
             next = part.end();
-            Some((part, Some(Mapped { value, ..run.mapped })))
+            Some((part, Some(Mapped { value, ..mapped })))
         })
     }
 
@@ -195,55 +220,67 @@ impl<V: MapValue> ExtentMap<V> {
         extent: Extent,
         mut value_of: impl FnMut(Extent, Mapped<V>) -> Option<V>,
     ) {
-        for (&start, run) in self.runs.range_mut(extent.range()) {
-            let part = Extent::new(start, run.len);
+        let mut next = self.tree.at_or_behind(extent.start.0);
+        while let Some(at) = next {
+            let (part, mapped) = self.get(at);
             if !extent.contains(part) {
                 break;
             }
-            if let Some(value) = value_of(part, run.mapped) {
-                run.mapped.value = value;
+            if let Some(value) = value_of(part, mapped) {
+                self.tree.set(at, VALUE, value.pack());
             }
+            next = if part.end() < extent.end() { self.tree.next(at) } else { None };
         }
     }
 
     /// Unmaps everything for which `keep` does not hold.
     pub fn retain(&mut self, mut keep: impl FnMut(Extent, Mapped<V>) -> bool) {
-        self.runs.retain(|&start, run| keep(Extent::new(start, run.len), run.mapped));
+        self.tree.retain(|row| {
+            let (extent, mapped) = unpack(*row);
+            keep(extent, mapped)
+        });
     }
 
     /// Every mapped extent by address.
     pub fn iter(&self) -> impl Iterator<Item = (Extent, Mapped<V>)> {
-        self.runs.iter().map(|(&start, run)| (Extent::new(start, run.len), run.mapped))
+        self.tree.iter_from(self.tree.first()).map(unpack)
     }
 
     /// Mapped extents from `start` on.
     pub fn iter_from(&self, start: Lba) -> impl Iterator<Item = (Extent, Mapped<V>)> {
-        self.runs.range(start.0..).map(|(&start, run)| (Extent::new(start, run.len), run.mapped))
+        self.tree.iter_from(self.tree.at_or_behind(start.0)).map(unpack)
     }
 
-    /// Bytes of memory in use, the tree's own share estimated at a quarter.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.runs.len() * size_of::<(u64, Run<V>)>() * 5 / 4
+        self.tree.bytes()
     }
 
-    /// Where runs that share a sector with `extent` begin. A narrow range is cheaper to find than
-    /// one from the start of the map.
-    const fn reach(&self, extent: Extent) -> Range<u64> {
-        extent.start.0.saturating_sub(self.longest)..extent.end().0
+    fn get(&self, at: Position) -> (Extent, Mapped<V>) {
+        unpack(self.tree.get(at))
+    }
+
+    fn extent(&self, at: Position) -> Extent {
+        Extent::new(self.tree.word(at, START), self.tree.word(at, LEN))
+    }
+
+    /// Maps an extent in which nothing is mapped.
+    fn fill(&mut self, extent: Extent, mapped: Mapped<V>) {
+        self.tree.insert_behind(self.tree.before(extent.start.0), pack(extent, mapped));
     }
 
     fn split_at(&mut self, at: Lba) {
-        let reach = self.reach(Extent { start: at, ..Extent::default() });
-        let Some((&start, run)) = self.runs.range_mut(reach).next_back() else { return };
-        let end = start + run.len;
-        if end <= at.0 {
+        let Some(position) = self.tree.before(at.0) else { return };
+        let run = self.extent(position);
+        if run.end() <= at {
             return;
         }
-        let value = run.mapped.value.advance(Sectors(at.0 - start));
-        let tail = Run { len: end - at.0, mapped: Mapped { value, ..run.mapped } };
-        run.len = at.0 - start;
-        self.runs.insert(at.0, tail);
+        let (_, mapped) = self.get(position);
+        let value = mapped.value.advance(Sectors(at.0 - run.start.0));
+        let tail = Extent::between(at, run.end());
+        self.tree.set(position, LEN, [at.0 - run.start.0]);
+        self.tree.insert_behind(Some(position), pack(tail, Mapped { value, ..mapped }));
     }
 }
 
@@ -260,65 +297,200 @@ mod tests {
         fn advance(self, by: Sectors) -> Self {
             Self(self.0 + by.0)
         }
+
+        fn pack(self) -> [u64; 2] {
+            [self.0, 0]
+        }
+
+        fn unpack([at, _]: [u64; 2]) -> Self {
+            Self(at)
+        }
     }
 
-    const SPACE: u64 = 48;
+    /// Cells of the reference model.
+    const SPACE: u64 = 200;
+    /// Sectors that a cell stands for: leaves of one byte a word and of eight.
+    const SCALES: [u64; 4] = [1, 7, 1 << 17, 1 << 36];
 
     #[derive(Clone, Debug)]
     enum Op {
         Insert(Extent, u64),
         RemoveOlder(Extent, u64),
+        Update(Extent, u64),
+        Retain(u64),
     }
 
     fn op() -> impl Strategy<Value = Op> {
-        let extent = (0..SPACE - 1).prop_flat_map(|s| (Just(s), 1..=SPACE - s));
-        (any::<bool>(), extent, 1..40u64).prop_map(|(insert, (start, len), sequence)| {
+        let short = (0..SPACE - 4, 1..4u64);
+        let any = (0..SPACE - 1).prop_flat_map(|start| (Just(start), 1..=SPACE - start));
+        let extent = prop_oneof![8 => short, 1 => any];
+        (0..40u32, extent, 1..60u64).prop_map(|(kind, (start, len), sequence)| {
             let extent = Extent::new(start, len);
-            if insert { Op::Insert(extent, sequence) } else { Op::RemoveOlder(extent, sequence) }
+            match kind {
+                0 => Op::Retain(sequence),
+                1..5 => Op::RemoveOlder(extent, sequence),
+                5..9 => Op::Update(extent, sequence),
+                _ => Op::Insert(extent, sequence),
+            }
         })
     }
 
-    proptest! {
-        /// The reference model is an array with one version a sector.
-        #[test]
-        fn agrees_with_a_plain_array(ops in prop::collection::vec(op(), 1..60)) {
-            let mut map = ExtentMap::<At>::new();
-            let mut model = vec![None; to_usize(SPACE)];
-            for (i, op) in ops.iter().enumerate() {
-                let mut displaced = Vec::new();
-                let note = |e: Extent, m: Mapped<At>| displaced.push((e, m));
-                let mut expected = Vec::new();
-                let (extent, sequence, value) = match op {
-                    Op::Insert(e, s) => (*e, *s, Some(i as u64 * 1000)),
-                    Op::RemoveOlder(e, s) => (*e, *s, None),
-                };
-                match value {
-                    Some(v) => {
-                        let mapped = Mapped { sequence: DataSequence(sequence), value: At(v) };
-                        map.insert(extent, mapped, note);
+    /// Ascends with `n`, through several incarnations.
+    fn sequence(n: u64) -> DataSequence {
+        DataSequence(((n / 8) << 44) + n)
+    }
+
+    /// A map beside an array that has one version a cell.
+    struct Pair {
+        scale: u64,
+        map: ExtentMap<At>,
+        model: Vec<Option<Mapped<At>>>,
+    }
+
+    impl Pair {
+        fn apply(&mut self, op: &Op, value: At) -> Result<(), TestCaseError> {
+            match *op {
+                Op::Insert(cells, n) => self.replace(cells, sequence(n), Some(value)),
+                Op::RemoveOlder(cells, n) => self.replace(cells, sequence(n), None),
+                Op::Update(cells, n) => self.update(cells, sequence(n)),
+                Op::Retain(n) => {
+                    self.map.retain(|_, mapped| mapped.sequence > sequence(n));
+                    let dead = |cell: &Option<Mapped<At>>| {
+                        cell.is_some_and(|mapped| mapped.sequence <= sequence(n))
+                    };
+                    for cell in self.model.iter_mut().filter(|cell| dead(cell)) {
+                        *cell = None;
                     }
-                    None => map.remove_older(extent, DataSequence(sequence), note),
+                    Ok(())
                 }
-                for lba in extent.range() {
-                    let slot: &mut Option<(u64, u64)> = &mut model[to_usize(lba)];
-                    if slot.is_none_or(|(old, _)| old < sequence) {
-                        if let Some(old) = *slot {
-                            expected.push((lba, old));
-                        }
-                        *slot = value.map(|v| (sequence, v + lba - extent.start.0));
-                    }
-                }
-                let told: Vec<_> = displaced.iter().flat_map(|(e, m)| {
-                    e.range().map(move |lba| (lba, (m.sequence.0, m.value.0 + lba - e.start.0)))
-                }).collect();
-                prop_assert_eq!(told, expected);
-                let found: Vec<_> = map.lookup(Extent::new(0, SPACE)).flat_map(|(e, m)| {
-                    e.range().map(move |lba| {
-                        m.map(|m| (m.sequence.0, m.value.0 + lba - e.start.0))
-                    })
-                }).collect();
-                prop_assert_eq!(&found, &model);
             }
+        }
+
+        fn scaled(&self, cells: Extent) -> Extent {
+            Extent::new(cells.start.0 * self.scale, cells.len.0 * self.scale)
+        }
+
+        /// The versions of each cell of a part.
+        fn cells(&self, part: Extent, mapped: Mapped<At>) -> Vec<(u64, Mapped<At>)> {
+            assert!(
+                part.start.0.is_multiple_of(self.scale) && part.len.0.is_multiple_of(self.scale)
+            );
+            (0..part.len.0 / self.scale)
+                .map(|i| {
+                    let value = mapped.value.advance(Sectors(i * self.scale));
+                    (part.start.0 / self.scale + i, Mapped { value, ..mapped })
+                })
+                .collect()
+        }
+
+        fn replace(
+            &mut self,
+            cells: Extent,
+            sequence: DataSequence,
+            value: Option<At>,
+        ) -> Result<(), TestCaseError> {
+            let mut displaced = Vec::new();
+            let extent = self.scaled(cells);
+            let note = |part: Extent, mapped: Mapped<At>| displaced.push((part, mapped));
+            match value {
+                Some(value) => self.map.insert(extent, Mapped { sequence, value }, note),
+                None => self.map.remove_older(extent, sequence, note),
+            }
+            let mut expected = Vec::new();
+            for cell in cells.range() {
+                let slot = &mut self.model[to_usize(cell)];
+                if slot.is_none_or(|old| old.sequence < sequence) {
+                    expected.extend(slot.map(|old| (cell, old)));
+                    let skip = Sectors((cell - cells.start.0) * self.scale);
+                    *slot = value.map(|value| Mapped { sequence, value: value.advance(skip) });
+                }
+            }
+            let told: Vec<_> = displaced.iter().flat_map(|(e, m)| self.cells(*e, *m)).collect();
+            prop_assert_eq!(told, expected);
+            Ok(())
+        }
+
+        fn update(&mut self, cells: Extent, older: DataSequence) -> Result<(), TestCaseError> {
+            let extent = self.scaled(cells);
+            let mut updated = Vec::new();
+            self.map.update(extent, |part, mapped| {
+                assert!(extent.contains(part));
+                updated.push((part, mapped));
+                (mapped.sequence < older).then_some(At(mapped.value.0 / 2))
+            });
+            for (part, old) in updated {
+                let new = At(old.value.0 / 2);
+                let (old, new) =
+                    (self.cells(part, old), self.cells(part, Mapped { value: new, ..old }));
+                for ((cell, old), (_, new)) in old.into_iter().zip(new) {
+                    prop_assert_eq!(self.model[to_usize(cell)], Some(old));
+                    if old.sequence < older {
+                        self.model[to_usize(cell)] = Some(new);
+                    }
+                }
+            }
+            Ok(())
+        }
+
+        fn check(&self, cells: Extent) -> Result<(), TestCaseError> {
+            let mut found = Vec::new();
+            for (part, mapped) in self.map.lookup(self.scaled(cells)) {
+                match mapped {
+                    Some(mapped) => {
+                        let cells = self.cells(part, mapped);
+                        found.extend(cells.into_iter().map(|(_, mapped)| Some(mapped)));
+                    }
+                    None => found.resize(found.len() + to_usize(part.len.0 / self.scale), None),
+                }
+            }
+            let model = &self.model[to_usize(cells.start.0)..to_usize(cells.end().0)];
+            prop_assert_eq!(&found, model);
+            let mapped = model.iter().any(Option::is_some);
+            prop_assert_eq!(self.map.overlaps(self.scaled(cells)), mapped);
+            let from = Lba(cells.start.0 * self.scale);
+            let all: Vec<_> = self.map.iter().filter(|(part, _)| part.start >= from).collect();
+            prop_assert_eq!(self.map.iter_from(from).collect::<Vec<_>>(), all);
+            prop_assert_eq!(self.map.len(), self.map.iter().count());
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_array(
+            scale in prop::sample::select(&SCALES[..]),
+            ops in prop::collection::vec((op(), any::<u64>()), 1..200),
+        ) {
+            let model = vec![None; to_usize(SPACE)];
+            let mut pair = Pair { scale, map: ExtentMap::new(), model };
+            for (i, (op, random)) in ops.iter().enumerate() {
+                // Values from none to nearly all bits, with room to advance.
+                let value = At((*random >> 2) >> (i % 62));
+                pair.apply(op, value)?;
+                let start = random % (SPACE - 20);
+                pair.check(Extent::new(start, 1 + random % 20))?;
+            }
+            pair.check(Extent::new(0, SPACE))?;
+        }
+    }
+
+    #[test]
+    fn leaves_fill_up_in_whichever_order_and_merge_again() {
+        const COUNT: u64 = 2000;
+        for step in [1, COUNT - 1, 7, COUNT - 7, 89] {
+            let mut map = ExtentMap::new();
+            for n in 0..COUNT {
+                let at = n * step % COUNT;
+                let mapped = Mapped { sequence: sequence(n), value: At(at) };
+                map.insert(Extent::new(at * 8, 8), mapped, |_, _| ());
+            }
+            assert_eq!(map.len(), to_usize(COUNT));
+            // With eight rows to a leaf its own size is most of it.
+            assert!(map.bytes() < map.len() * 80, "{} bytes, step {step}", map.bytes());
+            for at in (0..COUNT).filter(|at| at % 16 > 0) {
+                map.remove_older(Extent::new(at * 8, 8), sequence(COUNT), |_, _| ());
+            }
+            assert!(map.bytes() < map.len() * 240, "{} bytes, step {step}", map.bytes());
         }
     }
 }

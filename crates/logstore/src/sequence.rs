@@ -45,6 +45,11 @@ impl Incarnation {
     }
 }
 
+impl LogOffset {
+    /// Bits that every offset fits into: a log has at most 128 GiB.
+    pub const BITS: u32 = 28;
+}
+
 impl DataSequence {
     /// The sequence after this one.
     #[must_use]

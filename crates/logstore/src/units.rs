@@ -6,7 +6,15 @@ use crate::LogOffset;
 
 /// Sectors a unit has at most: 4 KiB, so that reading a block back reads one unit.
 const UNIT_SECTORS: u64 = 8;
-const LEN_BITS: u32 = 4;
+/// Bits of a step that hold the length, less one; the others hold the gap in front.
+const LEN_BITS: u32 = 3;
+/// Longest gap, in sectors, that a step can say: most record headers and padding.
+const GAP_MAX: u64 = (1 << (u8::BITS - LEN_BITS)) - 1;
+/// Units in a block at most: as many steps are taken to find one of them.
+const BLOCK_UNITS: usize = 32;
+/// Units that room is made for at a time, at least, and the part of what is there already.
+const GROWTH_MIN: usize = 16;
+const GROWTH_PART: usize = 8;
 
 /// A run of logged sectors that is checked as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,35 +35,71 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
     })
 }
 
-/// The checksums of one log's payload, by position: eight bytes a unit.
+/// The checksums of one log's payload, by position: little more than five bytes a unit.
+///
+/// Units ascend, as the log grows, and most follow the one before: a byte says how far behind its
+/// end a unit begins and how long it is. The offset is kept of one in 32 only.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTable {
-    /// Offset and length packed in one word, and the checksum; ascending, as the log grows.
-    units: Vec<(u32, u32)>,
+    blocks: Vec<Block>,
+    steps: Vec<u8>,
+    checksums: Vec<u32>,
+    /// Where the last unit ends.
+    end: u64,
+}
+
+/// A run of units that are found step by step.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Where the first one is, and which it is.
+    offset: u32,
+    first: u32,
+}
+
+/// Units in order from some place on.
+#[derive(Clone, Debug)]
+struct Units<'a> {
+    table: &'a UnitTable,
+    blocks: std::slice::Iter<'a, Block>,
+    /// The next unit, and where the one before it ends.
+    index: usize,
+    end: u64,
+    /// The unit with which the next block begins.
+    block_end: usize,
 }
 
 impl UnitTable {
     /// Whether a log of `len` sectors can be described.
     #[must_use]
     pub const fn fits(len: Sectors) -> bool {
-        len.0 < 1 << (u32::BITS - LEN_BITS)
+        len.0 < 1 << LogOffset::BITS
     }
 
     /// Adds a unit behind all others.
     pub fn push(&mut self, unit: Unit) {
-        let len = u32::try_from(unit.len.0).unwrap_or(u32::MAX);
-        debug_assert!(len >= 1 && u64::from(len) <= UNIT_SECTORS, "unit of {len} sectors");
-        debug_assert!(self.units.last().is_none_or(|(last, _)| *last >> LEN_BITS < unit.offset.0));
-        self.units.push((unit.offset.0 << LEN_BITS | len, unit.checksum));
+        debug_assert!((1..=UNIT_SECTORS).contains(&unit.len.0), "unit of {} sectors", unit.len.0);
+        let offset = u64::from(unit.offset.0);
+        debug_assert!(self.end <= offset, "units ascend");
+        let gap = offset.saturating_sub(self.end);
+        let index = self.steps.len();
+        let in_block = self.blocks.last().map(|block| index - block.first as usize);
+        let joins = gap <= GAP_MAX && in_block.is_some_and(|units| units < BLOCK_UNITS);
+        if !joins {
+            let first = u32::try_from(index).unwrap_or(u32::MAX);
+            self.blocks.push(Block { offset: unit.offset.0, first });
+        }
+        self.make_room();
+        let step = (if joins { gap } else { 0 }) << LEN_BITS | (unit.len.0 - 1);
+        self.steps.push(u8::try_from(step).unwrap_or(u8::MAX));
+        self.checksums.push(unit.checksum);
+        self.end = offset + unit.len.0;
     }
 
     /// The units that hold any of the `len` sectors from `offset`.
     pub fn covering(&self, offset: LogOffset, len: Sectors) -> impl Iterator<Item = Unit> {
-        let first = self.units.partition_point(|(packed, _)| packed >> LEN_BITS <= offset.0);
+        let block = self.blocks.partition_point(|block| block.offset <= offset.0);
         let end = u64::from(offset.0) + len.0;
-        self.units[first.saturating_sub(1)..]
-            .iter()
-            .map(|unit| unpack(*unit))
+        self.units_from(block.saturating_sub(1))
             .skip_while(move |unit| u64::from(unit.offset.0) + unit.len.0 <= offset.0.into())
             .take_while(move |unit| u64::from(unit.offset.0) < end)
     }
@@ -85,27 +129,65 @@ impl UnitTable {
 
     /// Every unit in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Unit> {
-        self.units.iter().map(|unit| unpack(*unit))
+        self.units_from(0)
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.units.capacity() * size_of::<(u32, u32)>()
+        self.blocks.capacity() * size_of::<Block>()
+            + self.steps.capacity()
+            + self.checksums.capacity() * size_of::<u32>()
+    }
+
+    /// Doubling would leave a quarter of the memory unused.
+    fn make_room(&mut self) {
+        if self.steps.len() == self.steps.capacity() {
+            let more = (self.steps.len() / GROWTH_PART).max(GROWTH_MIN);
+            self.steps.reserve_exact(more);
+            self.checksums.reserve_exact(more);
+        }
+    }
+
+    fn units_from(&self, block: usize) -> Units<'_> {
+        let blocks = self.blocks[block.min(self.blocks.len())..].iter();
+        let index =
+            blocks.as_slice().first().map_or(self.steps.len(), |first| first.first as usize);
+        Units { table: self, blocks, index, end: 0, block_end: index }
     }
 }
 
-fn unpack((packed, checksum): (u32, u32)) -> Unit {
-    Unit {
-        offset: LogOffset(packed >> LEN_BITS),
-        len: Sectors(u64::from(packed & ((1 << LEN_BITS) - 1))),
-        checksum,
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let (step, checksum) =
+            (*self.table.steps.get(self.index)?, *self.table.checksums.get(self.index)?);
+        if self.index == self.block_end {
+            self.end = self.blocks.next()?.offset.into();
+            let next = self.blocks.as_slice().first();
+            self.block_end = next.map_or(self.table.steps.len(), |block| block.first as usize);
+        }
+        self.index += 1;
+        let offset = self.end + u64::from(step >> LEN_BITS);
+        let len = u64::from(step & ((1 << LEN_BITS) - 1)) + 1;
+        self.end = offset + len;
+        let offset = LogOffset(u32::try_from(offset).unwrap_or(u32::MAX));
+        Some(Unit { offset, len: Sectors(len), checksum })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.table.steps.len() - self.index;
+        (left, Some(left))
     }
 }
+
+impl ExactSizeIterator for Units<'_> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn table(payload: &Payload) -> UnitTable {
         let mut table = UnitTable::default();
@@ -138,5 +220,37 @@ mod tests {
             assert!(!table.verify(at, &damaged), "sector {bad}");
         }
         assert!(!table.verify(Extent::new(101, 3), &payload.slice(Sectors(1), Sectors(3))));
+    }
+
+    proptest! {
+        /// The reference model is the list of units itself.
+        #[test]
+        fn agrees_with_a_plain_list(steps in prop::collection::vec((0..40u64, 1..9u64), 0..200)) {
+            let mut table = UnitTable::default();
+            let mut model = Vec::new();
+            let mut end = 0;
+            for (i, (gap, len)) in steps.into_iter().enumerate() {
+                // Most units follow the one before.
+                let start = end + gap.saturating_sub(5);
+                let offset = LogOffset(u32::try_from(start).unwrap());
+                let checksum = u32::try_from(i).unwrap();
+                model.push(Unit { offset, len: Sectors(len), checksum });
+                table.push(model[i]);
+                end = start + len;
+            }
+            prop_assert_eq!(table.iter().len(), model.len());
+            prop_assert_eq!(table.iter().collect::<Vec<_>>(), model.clone());
+            for start in 0..end + 9 {
+                let wanted = Extent::new(start, 11);
+                let expected: Vec<Unit> = model
+                    .iter()
+                    .copied()
+                    .filter(|u| Extent::new(u.offset.0.into(), u.len.0).overlaps(wanted))
+                    .collect();
+                let offset = LogOffset(u32::try_from(start).unwrap());
+                let found: Vec<Unit> = table.covering(offset, Sectors(11)).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
     }
 }

@@ -29,6 +29,13 @@ impl Place {
     }
 }
 
+const KIND_BITS: u32 = 2;
+const LOG: u64 = 0;
+const BUFFERED: u64 = 1;
+const ZEROES: u64 = 2;
+/// A buffered extent of data is never this long, and of zeroes the skip does not matter.
+const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
+
 impl MapValue for Place {
     fn advance(self, by: Sectors) -> Self {
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -43,6 +50,54 @@ impl MapValue for Place {
             Self::Zeroes { .. } | Self::Lost { .. } => self,
         }
     }
+
+    fn pack(self) -> [u64; 2] {
+        [self.to_word(), 0]
+    }
+
+    fn unpack([word, _]: [u64; 2]) -> Self {
+        // Only what was packed is unpacked.
+        Self::from_word(word).unwrap_or(Self::Zeroes { log: LogId(0) })
+    }
+}
+
+impl Place {
+    /// The kind in the low bits and what varies most next to it, so that most words are short: the
+    /// map drops leading zeroes.
+    pub(crate) fn to_word(self) -> u64 {
+        let (kind, rest) = match self {
+            Self::Log { log, offset } => {
+                (LOG, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
+            }
+            Self::Buffered { slot, skip } => {
+                (BUFFERED, u64::from(skip.min(SKIP_MAX)) << u32::BITS | u64::from(slot.0))
+            }
+            Self::Zeroes { log } => (ZEROES, log.0.into()),
+        };
+        rest << KIND_BITS | kind
+    }
+
+    /// The place of a word; none for [`Place::NOWHERE`].
+    pub(crate) fn from_word(word: u64) -> Option<Self> {
+        let rest = word >> KIND_BITS;
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let low = |bits: u32| narrow(rest & ((1 << bits) - 1));
+        match word & ((1 << KIND_BITS) - 1) {
+            LOG => Some(Self::Log {
+                log: LogId(narrow(rest >> LogOffset::BITS)),
+                offset: LogOffset(low(LogOffset::BITS)),
+            }),
+            BUFFERED => Some(Self::Buffered {
+                slot: SlotId(low(u32::BITS)),
+                skip: narrow(rest >> u32::BITS),
+            }),
+            ZEROES => Some(Self::Zeroes { log: LogId(narrow(rest)) }),
+            _ => None,
+        }
+    }
+
+    /// A word that no place has.
+    pub(crate) const NOWHERE: u64 = 3;
 }
 
 /// A version that a new one displaced: what must not be forgotten before the new one is durable.
@@ -67,5 +122,26 @@ impl Displaced {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.logged.is_empty() && self.buffered.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_back_from_their_words() {
+        let offset_max = (1 << LogOffset::BITS) - 1;
+        let places = [
+            Place::Log { log: LogId(0), offset: LogOffset(1) },
+            Place::Log { log: LogId(u32::MAX), offset: LogOffset(offset_max) },
+            Place::Buffered { slot: SlotId(7), skip: 0 },
+            Place::Buffered { slot: SlotId(u32::MAX), skip: SKIP_MAX },
+            Place::Zeroes { log: LogId(u32::MAX) },
+        ];
+        for place in places {
+            assert_eq!(Place::unpack(place.pack()), place);
+        }
+        assert_eq!(Place::from_word(Place::NOWHERE), None);
     }
 }

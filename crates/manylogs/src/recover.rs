@@ -48,6 +48,14 @@ impl MapValue for Found {
     fn advance(self, by: Sectors) -> Self {
         Self { place: self.place.map(|place| place.advance(by)), ..self }
     }
+
+    fn pack(self) -> [u64; 2] {
+        [self.place.map_or(Place::NOWHERE, Place::to_word), self.record]
+    }
+
+    fn unpack([place, record]: [u64; 2]) -> Self {
+        Self { place: Place::from_word(place), record }
+    }
 }
 
 /// Finds superblock and root, and checks that they fit the device.

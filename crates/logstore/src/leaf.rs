@@ -1,0 +1,215 @@
+//! A run of neighbouring entries of a tree in as few bytes as they need.
+//!
+//! An entry is a row of words. A leaf stores of each word its difference from a base, in as many
+//! bytes as the largest difference in this leaf takes: none where all rows agree, eight where they
+//! have nothing in common. A row that does not fit makes the leaf be packed anew, wider.
+
+/// Words in a row.
+pub(crate) const WORDS: usize = 5;
+/// The word that rows are ordered by.
+pub(crate) const START: usize = 0;
+/// The word behind it.
+pub(crate) const LEN: usize = 1;
+
+pub(crate) type Row = [u64; WORDS];
+
+/// Rows that a leaf makes room for at a time.
+const GROWTH: usize = 8;
+/// Behind the last row, so that eight bytes can be read at every word.
+const PADDING: usize = 8;
+const WORD_BYTES: u32 = 8;
+/// The largest number of so many bytes.
+const MASKS: [u64; 16] = {
+    let mut masks = [u64::MAX; 16];
+    let mut bytes = 0;
+    while bytes < WORD_BYTES {
+        masks[bytes as usize] = (1 << (bytes * u8::BITS)) - 1;
+        bytes += 1;
+    }
+    masks
+};
+
+/// Never empty. See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    packed: Vec<u8>,
+    base: Row,
+    /// Bytes that each word takes, and where in a row they are.
+    width: [u8; WORDS],
+    at: [u8; WORDS],
+    row_bytes: u8,
+    rows: u16,
+}
+
+impl Leaf {
+    /// A leaf of these rows, which are in order.
+    pub(crate) fn pack(rows: &[Row]) -> Self {
+        let mut leaf = Self::fitting(rows);
+        leaf.rows = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+        leaf.packed = vec![0; rows.len() * usize::from(leaf.row_bytes) + PADDING];
+        for (index, row) in rows.iter().enumerate() {
+            leaf.store_row(index, row);
+        }
+        leaf
+    }
+
+    /// An empty leaf into which all of `rows` fit.
+    fn fitting(rows: &[Row]) -> Self {
+        let (mut least, mut most) = (rows[0], rows[0]);
+        for row in rows {
+            for word in 0..WORDS {
+                least[word] = least[word].min(row[word]);
+                most[word] = most[word].max(row[word]);
+            }
+        }
+        let mut leaf = Self {
+            packed: Vec::new(),
+            base: least,
+            width: [0; WORDS],
+            at: [0; WORDS],
+            row_bytes: 0,
+            rows: 0,
+        };
+        for word in 0..WORDS {
+            let range = most[word] - least[word];
+            leaf.width[word] = width_of(range);
+            leaf.at[word] = leaf.row_bytes;
+            leaf.row_bytes += leaf.width[word];
+            // What the width has to spare is spared on both sides.
+            let mask = leaf.mask(word);
+            let spare = if mask == u64::MAX { mask } else { (mask - range) / 2 };
+            leaf.base[word] = least[word].saturating_sub(spare);
+        }
+        leaf
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.into()
+    }
+
+    /// Number of rows that begin before `end`.
+    pub(crate) fn rank(&self, end: u64) -> usize {
+        let Some(end) = end.checked_sub(self.base[START]) else { return 0 };
+        let (mask, row_bytes) = (self.mask(START), usize::from(self.row_bytes));
+        let (mut low, mut len) = (0, self.len());
+        while len > 0 {
+            let half = len / 2;
+            let below = self.eight_bytes((low + half) * row_bytes) & mask < end;
+            low = if below { low + half + 1 } else { low };
+            len = if below { len - half - 1 } else { half };
+        }
+        low
+    }
+
+    pub(crate) fn row(&self, index: usize) -> Row {
+        std::array::from_fn(|word| self.word(index, word))
+    }
+
+    pub(crate) fn word(&self, index: usize, word: usize) -> u64 {
+        let at = index * usize::from(self.row_bytes) + usize::from(self.at[word]);
+        self.base[word] + (self.eight_bytes(at) & self.mask(word))
+    }
+
+    /// Every row in order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        (0..self.len()).map(|index| self.row(index))
+    }
+
+    /// Gives the words of a row from `first` on new contents.
+    pub(crate) fn set<const N: usize>(&mut self, index: usize, first: usize, words: [u64; N]) {
+        let fits = (0..N).all(|i| self.fits(first + i, words[i]));
+        if fits {
+            for (i, content) in words.into_iter().enumerate() {
+                self.store(index, first + i, content);
+            }
+        } else {
+            self.repack(|rows| rows[index][first..first + N].copy_from_slice(&words));
+        }
+    }
+
+    pub(crate) fn insert(&mut self, index: usize, row: Row) {
+        if !(0..WORDS).all(|word| self.fits(word, row[word])) {
+            self.repack(|rows| rows.insert(index, row));
+            return;
+        }
+        let row_bytes = usize::from(self.row_bytes);
+        let len = self.packed.len();
+        if self.packed.capacity() < len + row_bytes {
+            self.packed.reserve_exact(row_bytes * GROWTH);
+        }
+        let at = index * row_bytes;
+        self.packed.resize(len + row_bytes, 0);
+        self.packed.copy_within(at..len, at + row_bytes);
+        self.rows += 1;
+        self.store_row(index, &row);
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) {
+        let row_bytes = usize::from(self.row_bytes);
+        let at = index * row_bytes;
+        self.packed.copy_within(at + row_bytes.., at);
+        self.packed.truncate(self.packed.len() - row_bytes);
+        self.rows -= 1;
+        if self.packed.capacity() > self.packed.len() + 2 * GROWTH * row_bytes {
+            self.packed.shrink_to(self.packed.len() + GROWTH * row_bytes);
+        }
+    }
+
+    /// Takes the rows from `index` on out. There must be rows on both sides.
+    pub(crate) fn split_off(&mut self, index: usize) -> Self {
+        let rows: Vec<Row> = self.rows().collect();
+        *self = Self::pack(&rows[..index]);
+        Self::pack(&rows[index..])
+    }
+
+    /// Takes in the rows of the leaf behind this one.
+    pub(crate) fn append(&mut self, behind: &Self) {
+        self.repack(|rows| rows.extend(behind.rows()));
+    }
+
+    /// Bytes of memory in use, beside its own size.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.packed.capacity()
+    }
+
+    fn repack(&mut self, change: impl FnOnce(&mut Vec<Row>)) {
+        let mut rows = Vec::with_capacity(self.len() + 1);
+        rows.extend(self.rows());
+        change(&mut rows);
+        *self = Self::pack(&rows);
+    }
+
+    fn fits(&self, word: usize, content: u64) -> bool {
+        content.wrapping_sub(self.base[word]) <= self.mask(word)
+    }
+
+    fn store_row(&mut self, index: usize, row: &Row) {
+        for (word, content) in row.iter().enumerate() {
+            self.store(index, word, *content);
+        }
+    }
+
+    fn store(&mut self, index: usize, word: usize, content: u64) {
+        let at = index * usize::from(self.row_bytes) + usize::from(self.at[word]);
+        let mask = self.mask(word);
+        if let Some(bytes) = self.packed[at..].first_chunk_mut() {
+            let others = u64::from_le_bytes(*bytes) & !mask;
+            *bytes = (others | (content - self.base[word])).to_le_bytes();
+        }
+    }
+
+    fn eight_bytes(&self, at: usize) -> u64 {
+        self.packed[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The largest difference that a word can have.
+    fn mask(&self, word: usize) -> u64 {
+        MASKS[usize::from(self.width[word]) % MASKS.len()]
+    }
+}
+
+fn width_of(range: u64) -> u8 {
+    let bytes = (u64::BITS - range.leading_zeros()).div_ceil(WORD_BYTES);
+    u8::try_from(bytes).unwrap_or(u8::MAX)
+}

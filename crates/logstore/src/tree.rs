@@ -1,0 +1,308 @@
+//! An ordered sequence of rows in packed leaves.
+//!
+//! Leaves are held by chunks and chunks by one list, so finding a row is three binary searches.
+//! A chunk and its list stay short enough to be moved about for one leaf in hundreds of inserts.
+
+use crate::leaf::{Leaf, Row, START};
+
+/// Rows in a leaf at most. Few in tests, so that leaves split and merge all the time.
+const LEAF_ROWS: usize = if cfg!(test) { 8 } else { 128 };
+/// Leaves in a chunk at most.
+const CHUNK_LEAVES: usize = if cfg!(test) { 8 } else { 128 };
+/// Leaves that a chunk makes room for at a time.
+const CHUNK_GROWTH: usize = 8;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    /// Where each chunk's first row starts.
+    firsts: Vec<u64>,
+    chunks: Vec<Chunk>,
+    rows: usize,
+}
+
+/// Never empty.
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    /// Where each leaf's first row starts.
+    firsts: Vec<u64>,
+    leaves: Vec<Leaf>,
+}
+
+/// Where a row is, until the next is inserted or removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    chunk: usize,
+    leaf: usize,
+    row: usize,
+}
+
+impl Tree {
+    pub(crate) const fn new() -> Self {
+        Self { firsts: Vec::new(), chunks: Vec::new(), rows: 0 }
+    }
+
+    /// Number of rows.
+    pub(crate) const fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// The last row that starts before `end`.
+    pub(crate) fn before(&self, end: u64) -> Option<Position> {
+        let chunk = self.firsts.partition_point(|first| *first < end).checked_sub(1)?;
+        let Chunk { firsts, leaves } = &self.chunks[chunk];
+        let leaf = firsts.partition_point(|first| *first < end).checked_sub(1)?;
+        let row = leaves[leaf].rank(end).checked_sub(1)?;
+        Some(Position { chunk, leaf, row })
+    }
+
+    /// The first row that starts at `start` or behind it.
+    pub(crate) fn at_or_behind(&self, start: u64) -> Option<Position> {
+        match self.before(start) {
+            Some(before) => self.next(before),
+            None => self.first(),
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<Position> {
+        (self.rows > 0).then_some(Position { chunk: 0, leaf: 0, row: 0 })
+    }
+
+    pub(crate) fn next(&self, at: Position) -> Option<Position> {
+        let row = at.row + 1;
+        if row < self.leaf(at).len() {
+            return Some(Position { row, ..at });
+        }
+        self.next_leaf(at)
+    }
+
+    fn next_leaf(&self, at: Position) -> Option<Position> {
+        let leaf = at.leaf + 1;
+        if leaf < self.chunks[at.chunk].leaves.len() {
+            return Some(Position { leaf, row: 0, ..at });
+        }
+        let chunk = at.chunk + 1;
+        (chunk < self.chunks.len()).then_some(Position { chunk, leaf: 0, row: 0 })
+    }
+
+    pub(crate) fn get(&self, at: Position) -> Row {
+        self.leaf(at).row(at.row)
+    }
+
+    pub(crate) fn word(&self, at: Position, word: usize) -> u64 {
+        self.leaf(at).word(at.row, word)
+    }
+
+    /// The rows from a position on.
+    pub(crate) fn iter_from(&self, mut at: Option<Position>) -> impl Iterator<Item = Row> {
+        std::iter::from_fn(move || {
+            let here = at?;
+            at = self.next(here);
+            Some(self.get(here))
+        })
+    }
+
+    /// Gives the words of a row from `first` on, which is not [`START`], new contents.
+    pub(crate) fn set<const N: usize>(&mut self, at: Position, first: usize, words: [u64; N]) {
+        self.chunks[at.chunk].leaves[at.leaf].set(at.row, first, words);
+    }
+
+    /// Inserts a row behind the last that starts before it, or in front of all.
+    pub(crate) fn insert_behind(&mut self, before: Option<Position>, row: Row) {
+        let at = match before {
+            Some(before) => Position { row: before.row + 1, ..before },
+            None if self.chunks.is_empty() => {
+                self.push_rows(&[row]);
+                return;
+            }
+            None => Position { chunk: 0, leaf: 0, row: 0 },
+        };
+        if self.leaf(at).len() < LEAF_ROWS {
+            self.insert_at(at, row);
+        } else if at.row < LEAF_ROWS {
+            self.split_leaf(at);
+            self.insert_behind(self.before(row[START]), row);
+        } else {
+            self.insert_behind_full_leaf(at, row);
+        }
+    }
+
+    /// A full leaf is left as it is: whoever writes in ascending order fills the next one too. The
+    /// leaf behind it may have room in front.
+    fn insert_behind_full_leaf(&mut self, at: Position, row: Row) {
+        match self.next_leaf(at) {
+            Some(next) if self.leaf(next).len() < LEAF_ROWS => self.insert_at(next, row),
+            _ => {
+                self.rows += 1;
+                self.insert_leaf(at.chunk, at.leaf + 1, Leaf::pack(&[row]));
+            }
+        }
+    }
+
+    fn insert_at(&mut self, at: Position, row: Row) {
+        self.rows += 1;
+        self.chunks[at.chunk].leaves[at.leaf].insert(at.row, row);
+        if at.row == 0 {
+            self.note_first(at);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, at: Position) {
+        self.rows -= 1;
+        let leaf = &mut self.chunks[at.chunk].leaves[at.leaf];
+        if leaf.len() == 1 {
+            self.remove_leaf(at);
+            return;
+        }
+        leaf.remove(at.row);
+        let small = leaf.len() < LEAF_ROWS / 4;
+        if at.row == 0 {
+            self.note_first(at);
+        }
+        if small {
+            self.merge_leaf(at);
+        }
+    }
+
+    /// Removes the rows for which `keep` does not hold, and packs the others tightly.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Row) -> bool) {
+        let mut kept = Self::new();
+        let mut rows: Vec<Row> = Vec::with_capacity(LEAF_ROWS);
+        // Chunk by chunk, so that there are never two whole trees.
+        for chunk in std::mem::take(&mut self.chunks) {
+            for row in chunk.leaves.iter().flat_map(Leaf::rows) {
+                if keep(&row) {
+                    rows.push(row);
+                }
+                if rows.len() == LEAF_ROWS {
+                    kept.push_rows(&rows);
+                    rows.clear();
+                }
+            }
+        }
+        if !rows.is_empty() {
+            kept.push_rows(&rows);
+        }
+        *self = kept;
+    }
+
+    /// Puts a leaf of these rows behind all others.
+    fn push_rows(&mut self, rows: &[Row]) {
+        self.rows += rows.len();
+        let leaf = Leaf::pack(rows);
+        match self.chunks.last() {
+            Some(last) if last.leaves.len() < CHUNK_LEAVES => {
+                self.insert_leaf(self.chunks.len() - 1, last.leaves.len(), leaf);
+            }
+            _ => {
+                self.firsts.push(leaf.word(0, START));
+                self.chunks.push(Chunk { firsts: vec![leaf.word(0, START)], leaves: vec![leaf] });
+            }
+        }
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter().map(|chunk| {
+            let leaves: usize = chunk.leaves.iter().map(Leaf::heap_bytes).sum();
+            leaves
+                + chunk.leaves.capacity() * size_of::<Leaf>()
+                + chunk.firsts.capacity() * size_of::<u64>()
+        });
+        chunks.sum::<usize>()
+            + self.chunks.capacity() * size_of::<Chunk>()
+            + self.firsts.capacity() * size_of::<u64>()
+    }
+
+    fn leaf(&self, at: Position) -> &Leaf {
+        &self.chunks[at.chunk].leaves[at.leaf]
+    }
+
+    /// Notes where the leaf at `at` starts now.
+    fn note_first(&mut self, at: Position) {
+        let chunk = &mut self.chunks[at.chunk];
+        chunk.firsts[at.leaf] = chunk.leaves[at.leaf].word(0, START);
+        self.firsts[at.chunk] = chunk.firsts[0];
+    }
+
+    fn split_leaf(&mut self, at: Position) {
+        let behind = self.chunks[at.chunk].leaves[at.leaf].split_off(LEAF_ROWS / 2);
+        self.insert_leaf(at.chunk, at.leaf + 1, behind);
+    }
+
+    fn insert_leaf(&mut self, chunk: usize, index: usize, leaf: Leaf) {
+        self.chunks[chunk].insert(index, leaf);
+        self.firsts[chunk] = self.chunks[chunk].firsts[0];
+        if self.chunks[chunk].leaves.len() > CHUNK_LEAVES {
+            let behind = self.chunks[chunk].split_off(CHUNK_LEAVES / 2);
+            self.firsts.insert(chunk + 1, behind.firsts[0]);
+            self.chunks.insert(chunk + 1, behind);
+        }
+    }
+
+    fn remove_leaf(&mut self, at: Position) {
+        let chunk = &mut self.chunks[at.chunk];
+        chunk.remove(at.leaf);
+        if let Some(first) = chunk.firsts.first() {
+            self.firsts[at.chunk] = *first;
+            self.merge_chunk(at.chunk);
+        } else {
+            self.firsts.remove(at.chunk);
+            self.chunks.remove(at.chunk);
+        }
+    }
+
+    /// Joins a small leaf with the one before or behind it in its chunk, if the two leave room.
+    fn merge_leaf(&mut self, at: Position) {
+        let leaves = &self.chunks[at.chunk].leaves;
+        let pairs = [at.leaf.checked_sub(1), Some(at.leaf)];
+        let joins = |left: &usize| {
+            let right = leaves.get(left + 1);
+            right.is_some_and(|right| leaves[*left].len() + right.len() <= LEAF_ROWS * 3 / 4)
+        };
+        if let Some(left) = pairs.into_iter().flatten().find(joins) {
+            let (front, behind) = self.chunks[at.chunk].leaves.split_at_mut(left + 1);
+            front[left].append(&behind[0]);
+            self.remove_leaf(Position { leaf: left + 1, ..at });
+        }
+    }
+
+    fn merge_chunk(&mut self, index: usize) {
+        let small = self.chunks[index].leaves.len() < CHUNK_LEAVES / 4;
+        let behind = self.chunks.get(index + 1).map_or(CHUNK_LEAVES, |chunk| chunk.leaves.len());
+        if small && self.chunks[index].leaves.len() + behind <= CHUNK_LEAVES * 3 / 4 {
+            let behind = self.chunks.remove(index + 1);
+            self.firsts.remove(index + 1);
+            self.chunks[index].firsts.extend(behind.firsts);
+            self.chunks[index].leaves.extend(behind.leaves);
+        }
+    }
+}
+
+impl Chunk {
+    fn insert(&mut self, index: usize, leaf: Leaf) {
+        if self.leaves.len() == self.leaves.capacity() {
+            self.leaves.reserve_exact(CHUNK_GROWTH);
+            self.firsts.reserve_exact(CHUNK_GROWTH);
+        }
+        self.firsts.insert(index, leaf.word(0, START));
+        self.leaves.insert(index, leaf);
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.firsts.remove(index);
+        self.leaves.remove(index);
+        if self.leaves.capacity() > self.leaves.len() + 2 * CHUNK_GROWTH {
+            self.firsts.shrink_to(self.firsts.len() + CHUNK_GROWTH);
+            self.leaves.shrink_to(self.leaves.len() + CHUNK_GROWTH);
+        }
+    }
+
+    fn split_off(&mut self, index: usize) -> Self {
+        let behind =
+            Self { firsts: self.firsts.split_off(index), leaves: self.leaves.split_off(index) };
+        self.firsts.shrink_to_fit();
+        self.leaves.shrink_to_fit();
+        behind
+    }
+}
