@@ -59,7 +59,9 @@ pub struct VolumeStats {
     pub starved_writes: u64,
     /// Extents in the mapping table.
     pub mapped_extents: u64,
-    /// Memory of the mapping table and the checksums of what it points to.
+    /// Memory of the map of extents.
+    pub map_bytes: u64,
+    /// Memory of the mapping table: the map and the checksums of what logs hold.
     pub mapping_table_bytes: u64,
     /// The largest that ever was.
     pub mapping_table_bytes_max: u64,
@@ -124,6 +126,7 @@ impl Volume {
             redirected_reads: counters.redirected_reads,
             starved_writes: counters.starved_writes,
             mapped_extents: state.map.len() as u64,
+            map_bytes: state.map.bytes() as u64,
             mapping_table_bytes: table,
             mapping_table_bytes_max: counters.table_bytes_max.max(table),
             volatile_bytes: Sectors(state.volatile).bytes(),
@@ -163,9 +166,10 @@ impl Volume {
 }
 
 impl crate::state::State {
-    /// Memory of the table: the map itself and eight bytes of checksum for each logged unit.
+    /// Memory of the table: the map itself, and the checksums of what logs hold.
     pub(crate) fn table_bytes(&self) -> u64 {
-        (self.map.bytes() + 8 * self.map.len()) as u64
+        let checksums: usize = self.logs.iter().map(|log| log.units().bytes()).sum();
+        (self.map.bytes() + checksums) as u64
     }
 
     /// Notes the table's size if it is the largest so far; called where it shrinks.

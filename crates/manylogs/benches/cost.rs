@@ -1,0 +1,246 @@
+//! What the mapping table costs: bytes of memory and instructions for each extent, and how much
+//! longer records are than what clients wrote.
+//!
+//! The engine runs whole, on a device that does each request at once and keeps nothing. Memory is
+//! measured in a process of its own for each pattern, as the engine accounts for it and as the
+//! system sees it grow. Instructions are counted by valgrind, which collects only between the
+//! building of the table and its end.
+
+use std::process::{Command, ExitCode};
+use std::rc::Rc;
+
+use manylogs::{CheckpointPolicy, EngineConfig, Volume, VolumeStats};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Hint, Lba, Nanos, Payload, Request, Rng, Sectors,
+};
+use manylogs_sim::{NodeId, Order, Sim};
+
+/// 20 TB, an eleventh of it logs.
+const DEVICE: Sectors = Sectors(39_063_650_304);
+const EXTENTS: u64 = 10_000_000;
+const EXTENTS_FEW: u64 = 10_000;
+/// Requests that are counted: no more than the small table has extents.
+const COUNTED: u64 = 10_000;
+/// Writes that wait together, but where the group is what is measured.
+const GROUP: u64 = 16;
+const GROUPS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+const PATTERNS: [&str; 3] = ["random 4 KiB", "sequential 4 KiB", "random 512 B"];
+const SEED: u64 = 1;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["memory", pattern, extents] => extents
+            .parse()
+            .map_err(Failure::from)
+            .and_then(|extents| Ok(eprintln!("{}", memory(pattern, extents)?))),
+        [what @ ("writes" | "reads"), extents] => {
+            extents.parse().map_err(Failure::from).and_then(|extents| count(what, extents))
+        }
+        _ => measure_all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("benchmark: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all() -> Result<(), Failure> {
+    eprintln!("| {EXTENTS} extents | map | checksums too | resident |\n|---|---|---|---|");
+    for pattern in PATTERNS {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["memory", pattern, &EXTENTS.to_string()])
+            .output()?;
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    eprintln!("\n| record of | payload | 512 B sectors | 4 KiB sectors |\n|---|---|---|---|");
+    for group in GROUPS {
+        let [small, large] = [Sectors(1), Sectors(8)].map(|sector| amplification(group, sector));
+        let kib = group * 4;
+        eprintln!("| {group} writes | {kib} KiB | {:.3} | {:.3} |", small?, large?);
+    }
+    eprintln!("\n| instructions | {EXTENTS_FEW} extents | {EXTENTS} extents |\n|---|---|---|");
+    for what in ["writes", "reads"] {
+        let [few, many] = [EXTENTS_FEW, EXTENTS].map(|extents| instructions(what, extents));
+        eprintln!("| {what} | {} | {} |", few?, many?);
+    }
+    Ok(())
+}
+
+/// A device that forgets everything at once. What is read is absent, which cannot be wrong.
+struct Nowhere {
+    physical_sector: Sectors,
+}
+
+impl BlockDevice for Nowhere {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            capacity: DEVICE,
+            physical_sector: self.physical_sector,
+            rotational: false,
+            volatile_cache: false,
+            native_fua: true,
+            discard: true,
+        }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        Completion::ready(Ok(match request {
+            Request::Read { extent } => Payload::absent(extent.len),
+            _ => Payload::default(),
+        }))
+    }
+}
+
+/// A volume on [`Nowhere`] that does nothing of its own accord.
+struct World {
+    sim: Sim,
+    node: NodeId,
+    volume: Volume,
+}
+
+impl World {
+    fn new(physical_sector: Sectors) -> Result<Self, Failure> {
+        let sim = Sim::new(SEED, Order::Fifo);
+        let node = sim.node();
+        let handle = sim.handle(node);
+        let config = EngineConfig {
+            checkpoint: CheckpointPolicy::OnFull,
+            swap: 1.0,
+            watermark: 1.0,
+            snapshot: Nanos(0),
+            ..EngineConfig::default()
+        };
+        let device = Rc::new(Nowhere { physical_sector });
+        let created =
+            sim.block_on(node, async move { Volume::create(handle, device, &config).await });
+        Ok(Self { sim, node, volume: created? })
+    }
+
+    /// Writes extents, `group` of them at a time.
+    fn write(&self, extents: impl Iterator<Item = Extent> + 'static, group: u64) {
+        let write = |extent: Extent| Request::Write {
+            extent,
+            payload: Payload::tags(extent.start.0, extent.len),
+            fua: true,
+            hint: Hint::None,
+        };
+        self.submit(extents.map(write), group);
+    }
+
+    fn read(&self, extents: impl Iterator<Item = Extent> + 'static) {
+        self.submit(extents.map(|extent| Request::Read { extent }), GROUP);
+    }
+
+    fn submit(&self, mut requests: impl Iterator<Item = Request> + 'static, group: u64) {
+        let volume = self.volume.clone();
+        self.sim.block_on(self.node, async move {
+            loop {
+                let together = (0..group).map_while(|_| requests.next());
+                let waiting: Vec<Completion> =
+                    together.map(|request| volume.submit(request)).collect();
+                if waiting.is_empty() {
+                    return;
+                }
+                for completion in waiting {
+                    assert!(completion.await.is_ok(), "this device has no errors");
+                }
+            }
+        });
+    }
+
+    /// The engine's account, once `extents` more are written.
+    fn filled(&self, pattern: &str, extents: u64) -> Result<VolumeStats, Failure> {
+        self.write(addresses(pattern, self.capacity())?.take(usize::try_from(extents)?), GROUP);
+        Ok(self.volume.stats())
+    }
+
+    fn capacity(&self) -> u64 {
+        self.volume.capabilities().capacity.0
+    }
+}
+
+/// Endless addresses of a pattern, always the same.
+fn addresses(pattern: &str, capacity: u64) -> Result<Box<dyn Iterator<Item = Extent>>, Failure> {
+    let mut rng = Rng::new(SEED);
+    let mut random = move |len: u64| Extent::new(rng.below(capacity / len) * len, len);
+    match pattern {
+        "random 4 KiB" => Ok(Box::new(std::iter::repeat_with(move || random(8)))),
+        "random 512 B" => Ok(Box::new(std::iter::repeat_with(move || random(1)))),
+        "sequential 4 KiB" => {
+            Ok(Box::new((0..).map(|i| Extent { start: Lba(i * 8), len: Sectors(8) })))
+        }
+        _ => Err(format!("no pattern {pattern}").into()),
+    }
+}
+
+/// Bytes for each extent, as a row of the result.
+fn memory(pattern: &str, extents: u64) -> Result<String, Failure> {
+    let world = World::new(Sectors(1))?;
+    let before = resident_bytes();
+    let stats = world.filled(pattern, extents)?;
+    let resident = resident_bytes().saturating_sub(before);
+    let each = |bytes: u64| bytes as f64 / stats.mapped_extents as f64;
+    let (map, all) = (stats.map_bytes, stats.mapping_table_bytes);
+    Ok(format!("| {pattern} | {:.1} | {:.1} | {:.1} |", each(map), each(all), each(resident)))
+}
+
+/// Length of records over length of what they hold, when `group` writes of 4 KiB wait together.
+fn amplification(group: u64, physical_sector: Sectors) -> Result<f64, Failure> {
+    const ROUNDS: u64 = 100;
+    let world = World::new(physical_sector)?;
+    let extents = addresses(PATTERNS[0], world.capacity())?;
+    world.write(extents.take(usize::try_from(group * ROUNDS)?), group);
+    let stats = world.volume.stats();
+    assert_eq!(stats.records, ROUNDS, "each group is one record");
+    Ok(stats.record_bytes as f64 / stats.logged_bytes as f64)
+}
+
+/// Builds a table and then does what is to be counted.
+fn count(what: &str, extents: u64) -> Result<(), Failure> {
+    let world = World::new(Sectors(8))?;
+    let pattern = PATTERNS[0];
+    world.filled(pattern, extents)?;
+    let skipped = if what == "reads" { 0 } else { usize::try_from(extents)? };
+    let chosen = addresses(pattern, world.capacity())?.skip(skipped);
+    let chosen: Vec<Extent> = chosen.take(usize::try_from(COUNTED)?).collect();
+    match what {
+        "reads" => counted_part(|| world.read(chosen.into_iter())),
+        _ => counted_part(|| world.write(chosen.into_iter(), GROUP)),
+    }
+    Ok(())
+}
+
+/// What valgrind collects.
+#[inline(never)]
+fn counted_part(part: impl FnOnce()) {
+    part();
+}
+
+/// Instructions for one request on a table of so many extents.
+fn instructions(what: &str, extents: u64) -> Result<u64, Failure> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .arg("--toggle-collect=*counted_part*")
+        .arg(std::env::current_exe()?)
+        .args([what, &extents.to_string()])
+        .output()
+        .map_err(|error| format!("cannot run valgrind: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let count = said.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, count) = count.ok_or_else(|| format!("valgrind said: {said}"))?;
+    Ok(count.trim().parse::<u64>()? / COUNTED)
+}
+
+/// Memory of this process that is in use, as Linux counts it.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
