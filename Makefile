@@ -4,6 +4,7 @@
 #   make test   every test
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make bench  instructions per replayed request, against benches/budget.txt
+#   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the engine, each of which the crash histories must notice
 #   make campaign  a million crash states (STATES=N for another number)
 
@@ -13,7 +14,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench planted campaign tools
+.PHONY: run test lint bench cost planted campaign tools
 
 STATES ?= 1000000
 
@@ -43,6 +44,10 @@ lint: tools
 bench: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
 	$(CARGO) bench --locked --package manylogs-lab --bench instructions
+
+cost: tools
+	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
+	$(CARGO) bench --locked --package manylogs --bench cost
 
 # A C compiler, for the zstd library and for linking.
 tools:

@@ -13,13 +13,22 @@ use manylogs::{CheckpointPolicy, EngineConfig, Volume, VolumeStats};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Hint, Lba, Nanos, Payload, Request, Rng, Sectors,
 };
+use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
 use manylogs_sim::{NodeId, Order, Sim};
 
 /// 20 TB, an eleventh of it logs.
 const DEVICE: Sectors = Sectors(39_063_650_304);
 const EXTENTS: u64 = 10_000_000;
-const EXTENTS_FEW: u64 = 10_000;
-/// Requests that are counted: no more than the small table has extents.
+/// Sizes of the table for which instructions are counted. To fill the largest under valgrind, only
+/// the map by itself is fast enough.
+const TABLES: [u64; 3] = [10_000, 1_000_000, EXTENTS];
+const COUNTS: [(&str, &[u64]); 4] = [
+    ("writes", &[TABLES[0], TABLES[1]]),
+    ("reads", &[TABLES[0], TABLES[1]]),
+    ("inserts", &TABLES),
+    ("look-ups", &TABLES),
+];
+/// Requests that are counted: no more than the smallest table has extents.
 const COUNTED: u64 = 10_000;
 /// Writes that wait together, but where the group is what is measured.
 const GROUP: u64 = 16;
@@ -37,7 +46,7 @@ fn main() -> ExitCode {
             .parse()
             .map_err(Failure::from)
             .and_then(|extents| Ok(eprintln!("{}", memory(pattern, extents)?))),
-        [what @ ("writes" | "reads"), extents] => {
+        [what, extents] => {
             extents.parse().map_err(Failure::from).and_then(|extents| count(what, extents))
         }
         _ => measure_all(),
@@ -65,10 +74,14 @@ fn measure_all() -> Result<(), Failure> {
         let kib = group * 4;
         eprintln!("| {group} writes | {kib} KiB | {:.3} | {:.3} |", small?, large?);
     }
-    eprintln!("\n| instructions | {EXTENTS_FEW} extents | {EXTENTS} extents |\n|---|---|---|");
-    for what in ["writes", "reads"] {
-        let [few, many] = [EXTENTS_FEW, EXTENTS].map(|extents| instructions(what, extents));
-        eprintln!("| {what} | {} | {} |", few?, many?);
+    let [few, more, many] = TABLES;
+    eprintln!("\n| instructions | {few} extents | {more} | {many} |\n|---|---|---|---|");
+    for (what, tables) in COUNTS {
+        eprint!("| {what} |");
+        for extents in tables {
+            eprint!(" {} |", instructions(what, *extents)?);
+        }
+        eprintln!();
     }
     Ok(())
 }
@@ -204,17 +217,62 @@ fn amplification(group: u64, physical_sector: Sectors) -> Result<f64, Failure> {
 
 /// Builds a table and then does what is to be counted.
 fn count(what: &str, extents: u64) -> Result<(), Failure> {
-    let world = World::new(Sectors(8))?;
-    let pattern = PATTERNS[0];
-    world.filled(pattern, extents)?;
-    let skipped = if what == "reads" { 0 } else { usize::try_from(extents)? };
-    let chosen = addresses(pattern, world.capacity())?.skip(skipped);
+    let old = |what: &str| ["reads", "look-ups"].contains(&what);
+    let skipped = if old(what) { 0 } else { usize::try_from(extents)? };
+    let chosen = addresses(PATTERNS[0], DEVICE.0 / 2)?.skip(skipped);
     let chosen: Vec<Extent> = chosen.take(usize::try_from(COUNTED)?).collect();
+    let filling = addresses(PATTERNS[0], DEVICE.0 / 2)?.take(usize::try_from(extents)?);
     match what {
-        "reads" => counted_part(|| world.read(chosen.into_iter())),
-        _ => counted_part(|| world.write(chosen.into_iter(), GROUP)),
+        "writes" | "reads" => {
+            let world = World::new(Sectors(8))?;
+            world.write(filling, GROUP);
+            match what {
+                "reads" => counted_part(|| world.read(chosen.into_iter())),
+                _ => counted_part(|| world.write(chosen.into_iter(), GROUP)),
+            }
+        }
+        _ => {
+            let mut map = ExtentMap::new();
+            insert_all(&mut map, filling);
+            match what {
+                "look-ups" => counted_part(|| look_up_all(&map, chosen.into_iter())),
+                _ => counted_part(|| insert_all(&mut map, chosen.into_iter())),
+            }
+        }
     }
     Ok(())
+}
+
+/// A place in a log, as large as the engine's.
+#[derive(Clone, Copy, PartialEq)]
+struct At(u64);
+
+impl MapValue for At {
+    fn advance(self, by: Sectors) -> Self {
+        Self(self.0 + by.0)
+    }
+
+    fn pack(self) -> [u64; 2] {
+        [self.0, 0]
+    }
+
+    fn unpack([at, _]: [u64; 2]) -> Self {
+        Self(at)
+    }
+}
+
+fn insert_all(map: &mut ExtentMap<At>, extents: impl Iterator<Item = Extent>) {
+    let first = map.len() as u64;
+    for (n, extent) in (first..).zip(extents) {
+        let mapped = Mapped { sequence: DataSequence(n), value: At(n << 16) };
+        map.insert(extent, mapped, |_, _| ());
+    }
+}
+
+fn look_up_all(map: &ExtentMap<At>, extents: impl Iterator<Item = Extent>) {
+    for extent in extents {
+        assert!(map.lookup(extent).all(|(_, mapped)| mapped.is_some()), "what was mapped is");
+    }
 }
 
 /// What valgrind collects.
