@@ -158,9 +158,24 @@ impl Leaf {
 
     /// Takes the rows from `index` on out. There must be rows on both sides.
     pub(crate) fn split_off(&mut self, index: usize) -> Self {
-        let rows: Vec<Row> = self.rows().collect();
-        *self = Self::pack(&rows[..index]);
-        Self::pack(&rows[index..])
+        let range = |first, last| self.word(last, START) - self.word(first, START);
+        let widest = range(0, index - 1).max(range(index, self.len() - 1));
+        if width_of(widest) < self.width[START] {
+            let rows: Vec<Row> = self.rows().collect();
+            *self = Self::pack(&rows[..index]);
+            return Self::pack(&rows[index..]);
+        }
+        // Where starts would not become shorter, hardly anything would: that saves packing anew.
+        let at = index * usize::from(self.row_bytes);
+        let behind = Self {
+            packed: self.packed[at..].to_vec(),
+            rows: self.rows - u16::try_from(index).unwrap_or(u16::MAX),
+            ..*self
+        };
+        self.rows -= behind.rows;
+        self.packed.truncate(at + PADDING);
+        self.packed.shrink_to_fit();
+        behind
     }
 
     /// Takes in the rows of the leaf behind this one.

@@ -182,7 +182,7 @@ impl<V: MapValue> ExtentMap<V> {
 
     /// The parts of `extent` in order: each is mapped, or a gap.
     pub fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Option<Mapped<V>>)> {
-        let before = self.tree.before(extent.start.0);
+        let before = self.tree.before(extent.start.0.saturating_add(1));
         let mut runs = self
             .tree
             .iter_from(before.or_else(|| self.tree.first()))

@@ -11,7 +11,7 @@ const LEN_BITS: u32 = 3;
 /// Longest gap, in sectors, that a step can say: most record headers and padding.
 const GAP_MAX: u64 = (1 << (u8::BITS - LEN_BITS)) - 1;
 /// Units in a block at most: as many steps are taken to find one of them.
-const BLOCK_UNITS: usize = 32;
+const BLOCK_UNITS: usize = 16;
 /// Units that room is made for at a time, at least, and the part of what is there already.
 const GROWTH_MIN: usize = 16;
 const GROWTH_PART: usize = 8;
@@ -35,10 +35,10 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
     })
 }
 
-/// The checksums of one log's payload, by position: little more than five bytes a unit.
+/// The checksums of one log's payload, by position: less than six bytes a unit.
 ///
 /// Units ascend, as the log grows, and most follow the one before: a byte says how far behind its
-/// end a unit begins and how long it is. The offset is kept of one in 32 only.
+/// end a unit begins and how long it is. The offset is kept of one in 16 only.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTable {
     blocks: Vec<Block>,
