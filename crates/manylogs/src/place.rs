@@ -29,10 +29,11 @@ impl Place {
     }
 }
 
-const KIND_BITS: u32 = 2;
+const KIND_BITS: u32 = 3;
 const LOG: u64 = 0;
 const BUFFERED: u64 = 1;
 const ZEROES: u64 = 2;
+const LOST: u64 = 3;
 /// A buffered extent of data is never this long, and of zeroes the skip does not matter.
 const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
@@ -67,12 +68,14 @@ impl Place {
     pub(crate) fn to_word(self) -> u64 {
         let (kind, rest) = match self {
             Self::Log { log, offset } => {
+                debug_assert!(offset.0 >> LogOffset::BITS == 0, "a log is not that long");
                 (LOG, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
             }
             Self::Buffered { slot, skip } => {
                 (BUFFERED, u64::from(skip.min(SKIP_MAX)) << u32::BITS | u64::from(slot.0))
             }
             Self::Zeroes { log } => (ZEROES, log.0.into()),
+            Self::Lost { log } => (LOST, log.0.into()),
         };
         rest << KIND_BITS | kind
     }
@@ -92,12 +95,13 @@ impl Place {
                 skip: narrow(rest >> u32::BITS),
             }),
             ZEROES => Some(Self::Zeroes { log: LogId(narrow(rest)) }),
+            LOST => Some(Self::Lost { log: LogId(narrow(rest)) }),
             _ => None,
         }
     }
 
     /// A word that no place has.
-    pub(crate) const NOWHERE: u64 = 3;
+    pub(crate) const NOWHERE: u64 = 4;
 }
 
 /// A version that a new one displaced: what must not be forgotten before the new one is durable.
@@ -138,6 +142,7 @@ mod tests {
             Place::Buffered { slot: SlotId(7), skip: 0 },
             Place::Buffered { slot: SlotId(u32::MAX), skip: SKIP_MAX },
             Place::Zeroes { log: LogId(u32::MAX) },
+            Place::Lost { log: LogId(u32::MAX) },
         ];
         for place in places {
             assert_eq!(Place::unpack(place.pack()), place);
