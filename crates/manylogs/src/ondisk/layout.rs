@@ -4,6 +4,7 @@
 //! home space, exported without gaps. See `docs/format.md`.
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
+use manylogs_logstore::UnitTable;
 
 use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
@@ -268,6 +269,7 @@ impl Plan {
                 .and_then(|start| start.checked_add(run.len.0));
             let sound = run.count > 0
                 && run.len.0 > 0
+                && UnitTable::fits(run.len)
                 && run.stride >= run.len
                 && run.first.0 >= next
                 && run_end.is_some_and(|run_end| run_end <= self.space.end().0);
