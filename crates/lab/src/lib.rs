@@ -7,3 +7,4 @@ pub mod results;
 pub mod stats;
 pub mod synthetic;
 pub mod table;
+pub mod timed;

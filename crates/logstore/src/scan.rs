@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request, Sector, Sectors};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sector, Sectors};
 
 use crate::{
     DataSequence, Entry, Epoch, LogId, LogOffset, Record, RecordError, RecordSequence, VolumeId,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What one scan reads at a time.
-const WINDOW: Sectors = Sectors(2048);
+const WINDOW: Sectors = Sectors(512);
 /// The first look at a log: most logs of a large volume are empty.
 const FIRST_WINDOW: Sectors = Sectors(64);
 /// Longest payload of a record.
@@ -79,8 +79,7 @@ enum Found {
 /// If the device fails as a whole. A record that is torn is no error but the end; sectors that
 /// cannot be read count as damaged.
 pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, IoError> {
-    let mut window =
-        Window { device, of, start: 0, content: Payload::default(), unreadable: Vec::new() };
+    let mut window = Window::new(device, of);
     let mut out = Scanned::default();
     let (mut offset, mut chained) = (0, true);
     while offset < of.region.len.0 {
@@ -139,22 +138,36 @@ struct Proof {
     dead: bool,
 }
 
-/// Reads a log piece by piece.
+/// Reads a log chunk by chunk, the next one while the last is looked at.
 struct Window<'a> {
     device: &'a Rc<dyn BlockDevice>,
     of: ScanOf,
     start: u64,
     content: Payload,
+    /// The read of what follows.
+    ahead: Option<Completion>,
     /// Sectors of it that cannot be read.
     unreadable: Vec<u64>,
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn new(device: &'a Rc<dyn BlockDevice>, of: ScanOf) -> Self {
+        let (content, unreadable) = (Payload::default(), Vec::new());
+        Self { device, of, start: 0, content, ahead: None, unreadable }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.content.len().0
+    }
+
     /// The `len` sectors from `offset` of the log; `None` if one of them cannot be read.
     async fn get(&mut self, offset: u64, len: Sectors) -> Result<Option<Payload>, IoError> {
         let end = (offset + len.0).min(self.of.region.len.0);
-        if offset < self.start || end > self.start + self.content.len().0 {
-            self.load(offset, Sectors(end - offset)).await?;
+        if offset < self.start || offset > self.end() {
+            (self.start, self.content, self.ahead) = (offset, Payload::default(), None);
+        }
+        while self.end() < end {
+            self.extend(offset).await?;
         }
         if self.unreadable.iter().any(|bad| (offset..end).contains(bad)) {
             return Ok(None);
@@ -162,31 +175,46 @@ impl Window<'_> {
         Ok(Some(self.content.slice(Sectors(offset - self.start), Sectors(end - offset))))
     }
 
-    async fn load(&mut self, offset: u64, len: Sectors) -> Result<(), IoError> {
-        let usual = if offset == 0 { FIRST_WINDOW } else { WINDOW };
-        let len = Sectors(usual.max(len).0.min(self.of.region.len.0 - offset));
+    /// Adds the next chunk, and lets go of what is before `offset`.
+    async fn extend(&mut self, offset: u64) -> Result<(), IoError> {
+        let keep = Sectors(self.end() - offset);
+        self.content = self.content.slice(Sectors(offset - self.start), keep);
         self.start = offset;
-        self.unreadable.clear();
-        match self.read(offset, len).await {
-            Ok(payload) => {
-                self.content = payload;
-                return Ok(());
-            }
-            Err(IoError::Medium { .. }) => {}
+        let from = self.end();
+        let len = self.chunk(from);
+        let read = self.ahead.take().unwrap_or_else(|| self.read(from, len));
+        let chunk = match read.await {
+            Ok(chunk) => chunk,
+            Err(IoError::Medium { .. }) => self.read_what_can_be(from, len).await?,
             Err(error) => return Err(error),
+        };
+        self.content.append(chunk);
+        let next = self.end();
+        // The first chunk may show that there is nothing to read.
+        if from > 0 && next < self.of.region.len.0 {
+            self.ahead = Some(self.read(next, self.chunk(next)));
         }
-        self.content = Payload::default();
-        for sector in offset..offset + len.0 {
+        Ok(())
+    }
+
+    fn chunk(&self, from: u64) -> Sectors {
+        let usual = if from == 0 { FIRST_WINDOW } else { WINDOW };
+        Sectors(usual.0.min(self.of.region.len.0 - from))
+    }
+
+    async fn read_what_can_be(&mut self, from: u64, len: Sectors) -> Result<Payload, IoError> {
+        let mut content = Payload::default();
+        for sector in from..from + len.0 {
             match self.read(sector, Sectors(1)).await {
-                Ok(payload) => self.content.append(payload),
+                Ok(payload) => content.append(payload),
                 Err(IoError::Medium { .. }) => {
                     self.unreadable.push(sector);
-                    self.content.append(Payload::zeroes(Sectors(1)));
+                    content.append(Payload::zeroes(Sectors(1)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(content)
     }
 
     /// Whether the log looks as if nothing was ever written to it.
@@ -196,9 +224,9 @@ impl Window<'_> {
             && self.content.sectors().all(|sector| sector == Some(Sector::Zero))
     }
 
-    async fn read(&self, offset: u64, len: Sectors) -> Result<Payload, IoError> {
+    fn read(&self, offset: u64, len: Sectors) -> Completion {
         let extent = Extent { start: self.of.region.start + Sectors(offset), len };
-        self.device.submit(Request::Read { extent }).await
+        self.device.submit(Request::Read { extent })
     }
 
     /// The record header at `offset`, if one is there that belongs there.
