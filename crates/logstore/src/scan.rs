@@ -269,9 +269,9 @@ impl<'a> Window<'a> {
         Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
     }
 
-    /// Whether a later record of the same epoch says that what belongs at `offset` was durable. After a crash records behind a hole are normal:
-    /// they were in flight together. But they say so themselves: none was written when what came
-    /// before the hole was all that was durable.
+    /// Whether a later record of the same epoch says that what belongs at `offset` was durable.
+    /// After a crash records behind a hole are normal: they were in flight together. But these say
+    /// so themselves: none of them calls the hole durable.
     async fn prove_durable(
         &mut self,
         offset: u64,

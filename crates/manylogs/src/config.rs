@@ -92,9 +92,10 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// What a volume on a device of this size gets when nobody says otherwise. The logs take 64 GiB,
-    /// about what 160 small writes a second fill in a day, but between 1 % and 10 % of the device;
-    /// each is 10 MB, as in the paper, or a hundredth of a small device. Why: `docs/results.md`.
+    /// What a volume on a device of this size gets when nobody says otherwise. The logs take
+    /// 64 GiB, about what 160 small writes a second fill in a day, but between 1 % and 10 % of the
+    /// device; each is 10 MB, as in the paper, or a hundredth of a small device. Why:
+    /// `docs/results.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let (least, most) = (device.0 / 100, device.0 / 10);

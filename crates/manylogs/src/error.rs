@@ -52,7 +52,8 @@ pub enum VolumeError {
     NoRoot,
     /// The device became smaller than the volume.
     #[error(
-        "device has {} sectors, the volume was formatted for {}: restore its size", now.0, formatted.0
+        "device has {} sectors, the volume was formatted for {}: restore its size",
+        now.0, formatted.0
     )]
     Shrunk {
         /// Size at format.
@@ -72,8 +73,8 @@ pub enum VolumeError {
     },
     /// The device writes larger sectors than the volume was formatted for.
     #[error(
-        "device has physical sectors of {} bytes, the volume was formatted for {}: a torn write \
-         could damage what is beside it; copy the volume's content to a new one",
+        "device has physical sectors of {} bytes, the volume was formatted for {}: a torn \
+         write could damage what is beside it; copy the volume's content to a new one",
         device.bytes(), volume.bytes()
     )]
     PhysicalSector {
@@ -84,8 +85,9 @@ pub enum VolumeError {
     },
     /// A log holds damaged records of which nobody knows what they were.
     #[error(
-        "log {}: {} sectors from sector {} of it were durable and are damaged, so acknowledged writes \
-         are lost; `check` tells more, and `check --repair` gives them up", log.0, sectors.0, offset.0
+        "log {}: {} sectors from sector {} of it were durable and are damaged, so acknowledged \
+         writes are lost; `check` tells more, and `check --repair` gives them up",
+        log.0, sectors.0, offset.0
     )]
     Damaged {
         /// The log.
