@@ -1,13 +1,15 @@
 //! A disk with a volatile cache that can lose its power, or outlive the process that used it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoResult, Lba, Media, Nanos, Payload,
-    Request, Rng, Sector, Sectors, completion,
+    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, IoResult, Nanos, Payload,
+    Request, Rng, Sectors, completion,
 };
+
+use crate::image::{DiskImage, Survival, versions};
 
 /// How much longer than others some reads take.
 const SLOW_READ: u64 = 20;
@@ -25,43 +27,20 @@ pub struct CrashDiskConfig {
     pub latency_max: Nanos,
 }
 
-/// What of the unflushed sectors is found after a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Survival {
-    /// None.
-    Nothing,
-    /// The newest version of each, requests in flight included.
-    Everything,
-    /// For each physical sector any version it had since it was last durable, by chance.
-    Random,
-}
-
-/// What a disk holds while nobody uses it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DiskImage {
-    /// What no power cut takes away.
-    pub durable: Media,
-    /// Versions that a power cut may take, by physical sector, oldest first.
-    volatile: BTreeMap<u64, Vec<Version>>,
-}
-
-/// What a write left in one physical sector: its sectors that were written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Version {
-    /// The order in which writes took effect in the cache.
-    applied: u64,
-    sectors: Vec<(u64, Sector)>,
-}
+/// Decides at submission whether a request fails, and how.
+pub type FailRequest = Box<dyn FnMut(&Request) -> Option<IoError>>;
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone, Debug)]
 pub struct CrashDisk(Rc<Disk>);
 
-#[derive(Debug)]
 struct Disk {
     runtime: Handle,
     config: CrashDiskConfig,
     state: RefCell<State>,
+    fail: RefCell<Option<FailRequest>>,
+    /// Of the last event.
+    label: Cell<u8>,
 }
 
 #[derive(Debug)]
@@ -72,6 +51,7 @@ struct State {
     applied: u64,
     submitted: u64,
     events: u64,
+    remembers: bool,
     rng: Rng,
 }
 
@@ -80,12 +60,29 @@ impl CrashDisk {
     /// the node of its user: a killed process does not stop the disk.
     #[must_use]
     pub fn new(runtime: Handle, config: CrashDiskConfig, image: DiskImage) -> Self {
-        let rng = Rng::new(runtime.random());
-        // Versions carried over must stay older than what is written from now on.
-        let applied = image.volatile.values().flatten().map(|v| v.applied).max().unwrap_or(0);
-        let state =
-            State { image, in_flight: BTreeMap::new(), applied, submitted: 0, events: 0, rng };
-        Self(Rc::new(Disk { runtime, config, state: RefCell::new(state) }))
+        let state = State {
+            // Versions carried over must stay older than what is written from now on.
+            applied: image.newest_applied(),
+            image,
+            in_flight: BTreeMap::new(),
+            submitted: 0,
+            events: 0,
+            remembers: false,
+            rng: Rng::new(runtime.random()),
+        };
+        let (fail, label) = (RefCell::new(None), Cell::new(0));
+        Self(Rc::new(Disk { runtime, config, state: RefCell::new(state), fail, label }))
+    }
+
+    /// From now on the image knows what its last writes replaced, so that faults can bring it back.
+    pub fn remember_writes(&self) {
+        self.0.state.borrow_mut().remembers = true;
+    }
+
+    /// From now on `fail` is asked about every request. Of a write that fails any part may have
+    /// taken effect, of a flush likewise, unless the device is gone.
+    pub fn fail_requests(&self, fail: FailRequest) {
+        *self.0.fail.borrow_mut() = Some(fail);
     }
 
     /// Counts submissions and completions: every point at which a crash can be told apart.
@@ -94,21 +91,28 @@ impl CrashDisk {
         self.0.state.borrow().events
     }
 
+    /// The label of the request that the last event belongs to.
+    #[must_use]
+    pub fn last_label(&self) -> u8 {
+        self.0.label.get()
+    }
+
     /// What the disk holds after its user died: the cache is kept, and of each write in flight
     /// any part may still arrive.
     #[must_use]
     pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
-        let mut image = self.0.state.borrow().image.clone();
         let state = self.0.state.borrow();
+        let mut image = state.image.clone();
+        let physical = self.0.config.physical_sector;
         for (applied, (extent, payload)) in (state.applied + 1..).zip(state.in_flight.values()) {
-            for (sector, version) in self.versions(*extent, payload, applied) {
+            for (sector, version) in versions(*extent, payload, applied, physical) {
                 if rng.one_in(2) {
-                    image.volatile.entry(sector).or_default().push(version);
+                    image.push(sector, version);
                 }
             }
         }
         if !self.0.config.volatile_cache {
-            image.settle(u64::MAX);
+            image.settle_up_to(u64::MAX);
         }
         image
     }
@@ -118,25 +122,35 @@ impl CrashDisk {
     pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> DiskImage {
         let state = self.0.state.borrow();
         let mut image = state.image.clone();
+        let physical = self.0.config.physical_sector;
         for (extent, payload) in state.in_flight.values() {
-            for (sector, version) in self.versions(*extent, payload, u64::MAX) {
-                image.volatile.entry(sector).or_default().push(version);
+            for (sector, version) in versions(*extent, payload, u64::MAX, physical) {
+                image.push(sector, version);
             }
         }
-        image.cut(survival, rng);
+        image.cut(survival, physical, rng);
         image
     }
 
-    fn versions(&self, extent: Extent, payload: &Payload, applied: u64) -> BTreeMap<u64, Version> {
-        let mut out = BTreeMap::new();
-        for (lba, sector) in extent.range().zip(payload.sectors()) {
-            let Some(sector) = sector else { continue };
-            let version = out
-                .entry(lba / self.0.config.physical_sector.0)
-                .or_insert_with(|| Version { applied, sectors: Vec::new() });
-            version.sectors.push((lba, sector));
+    /// As [`BlockDevice::submit`]; the request's events carry `label`.
+    pub fn submit_labelled(&self, request: Request, label: u8) -> Completion {
+        if let Err(error) = self.capabilities().check(&request) {
+            return Completion::ready(Err(error));
         }
-        out
+        let failure = self.0.fail.borrow_mut().as_mut().and_then(|fail| fail(&request));
+        match request {
+            Request::Read { extent } => self.read(extent, failure, label),
+            Request::Write { extent, payload, fua, .. } => {
+                self.write(extent, payload, fua, failure, label)
+            }
+            Request::WriteZeroes { extent, fua } => {
+                self.write(extent, Payload::zeroes(extent.len), fua, failure, label)
+            }
+            Request::Discard { .. } => {
+                self.after(self.latency(), label, |_| Ok(Payload::default()))
+            }
+            Request::Flush => self.flush(failure, label),
+        }
     }
 
     fn latency(&self) -> Nanos {
@@ -144,7 +158,31 @@ impl CrashDisk {
         Nanos(1 + self.0.state.borrow_mut().rng.below(max))
     }
 
-    fn write(&self, extent: Extent, payload: Payload, fua: bool) -> Completion {
+    fn read(&self, extent: Extent, failure: Option<IoError>, label: u8) -> Completion {
+        // Now and then a read takes long: what it points to must stay until it ends.
+        let slow = if self.0.state.borrow_mut().rng.one_in(4) { SLOW_READ } else { 1 };
+        let latency = Nanos(self.latency().0 * slow);
+        self.after(latency, label, move |disk| {
+            let state = disk.0.state.borrow();
+            match failure {
+                Some(error) => Err(error),
+                None if !state.image.is_readable(extent) => Err(IoError::Medium { extent }),
+                None => Ok(state.image.read(extent)),
+            }
+        })
+    }
+
+    fn write(
+        &self,
+        extent: Extent,
+        payload: Payload,
+        fua: bool,
+        failure: Option<IoError>,
+        label: u8,
+    ) -> Completion {
+        if failure == Some(IoError::Gone) {
+            return self.after(self.latency(), label, |_| Err(IoError::Gone));
+        }
         let id = {
             let mut state = self.0.state.borrow_mut();
             state.submitted += 1;
@@ -152,44 +190,75 @@ impl CrashDisk {
             state.in_flight.insert(id, (extent, payload));
             id
         };
-        self.later(move |disk| {
-            let Some((extent, payload)) = disk.0.state.borrow_mut().in_flight.remove(&id) else {
-                unreachable!("a write completes once");
-            };
-            let durable = fua || !disk.0.config.volatile_cache;
+        self.after(self.latency(), label, move |disk| {
             let mut state = disk.0.state.borrow_mut();
-            state.applied += 1;
-            let versions = disk.versions(extent, &payload, state.applied);
-            for (sector, version) in versions {
-                state.image.volatile.entry(sector).or_default().push(version);
-                if durable {
-                    // Older versions of the sector in the cache cannot come back over this one.
-                    state.image.settle_sector(sector, u64::MAX);
-                }
-            }
-            Ok(Payload::default())
+            state.end_write(id, fua, failure.is_some(), &disk.0.config);
+            failure.map_or(Ok(Payload::default()), Err)
         })
     }
 
-    fn later(&self, finish: impl FnOnce(&Self) -> IoResult + 'static) -> Completion {
-        self.after(self.latency(), finish)
+    fn flush(&self, failure: Option<IoError>, label: u8) -> Completion {
+        let covered = self.0.state.borrow().applied;
+        self.after(self.latency(), label, move |disk| {
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            disk.0.state.borrow_mut().image.settle_up_to(covered);
+            Ok(Payload::default())
+        })
     }
 
     fn after(
         &self,
         latency: Nanos,
+        label: u8,
         finish: impl FnOnce(&Self) -> IoResult + 'static,
     ) -> Completion {
         let (completer, completion) = completion();
-        self.0.state.borrow_mut().events += 1;
+        self.note_event(label);
         let (disk, sleep) = (self.clone(), self.0.runtime.sleep(latency));
         self.0.runtime.spawn(async move {
             sleep.await;
             let result = finish(&disk);
-            disk.0.state.borrow_mut().events += 1;
+            disk.note_event(label);
             completer.complete(result);
         });
         completion
+    }
+
+    fn note_event(&self, label: u8) {
+        self.0.state.borrow_mut().events += 1;
+        self.0.label.set(label);
+    }
+}
+
+impl State {
+    /// The write takes effect, or some of it if it failed.
+    fn end_write(&mut self, id: u64, fua: bool, failed: bool, config: &CrashDiskConfig) {
+        let Some((extent, payload)) = self.in_flight.remove(&id) else {
+            unreachable!("a write completes once");
+        };
+        self.applied += 1;
+        if self.remembers && !failed {
+            self.image.remember(extent, &payload);
+        }
+        for (sector, version) in versions(extent, &payload, self.applied, config.physical_sector) {
+            if failed && self.rng.one_in(2) {
+                continue;
+            }
+            self.image.push(sector, version);
+            if (fua && !failed) || !config.volatile_cache {
+                // Older versions of the sector in the cache cannot come back over this one.
+                self.image.settle_sector(sector, u64::MAX);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (config, state) = (&self.config, &self.state);
+        f.debug_struct("Disk").field("config", config).field("state", state).finish()
     }
 }
 
@@ -206,92 +275,7 @@ impl BlockDevice for CrashDisk {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        if let Err(error) = self.capabilities().check(&request) {
-            return Completion::ready(Err(error));
-        }
-        match request {
-            Request::Read { extent } => {
-                // Now and then a read takes long: what it points to must stay until it ends.
-                let slow = if self.0.state.borrow_mut().rng.one_in(4) { SLOW_READ } else { 1 };
-                let latency = Nanos(self.latency().0 * slow);
-                self.after(latency, move |disk| Ok(disk.0.state.borrow().image.read(extent)))
-            }
-            Request::Write { extent, payload, fua, .. } => self.write(extent, payload, fua),
-            Request::WriteZeroes { extent, fua } => {
-                self.write(extent, Payload::zeroes(extent.len), fua)
-            }
-            Request::Discard { .. } => self.later(|_| Ok(Payload::default())),
-            Request::Flush => {
-                let covered = self.0.state.borrow().applied;
-                self.later(move |disk| {
-                    disk.0.state.borrow_mut().image.settle(covered);
-                    Ok(Payload::default())
-                })
-            }
-        }
-    }
-}
-
-impl DiskImage {
-    /// An image whose content is all durable.
-    #[must_use]
-    pub fn durable(media: Media) -> Self {
-        Self { durable: media, volatile: BTreeMap::new() }
-    }
-
-    /// What a user of the disk reads, cache included.
-    #[must_use]
-    pub fn read(&self, extent: Extent) -> Payload {
-        let mut seen = Media::default();
-        seen.write(extent, &self.durable.read(extent));
-        for version in self.volatile.values().flatten() {
-            for (lba, sector) in &version.sectors {
-                if extent.range().contains(lba) {
-                    seen.set(*lba, sector.clone());
-                }
-            }
-        }
-        seen.read(extent)
-    }
-
-    /// Takes the power away.
-    pub fn cut(&mut self, survival: Survival, rng: &mut Rng) {
-        for versions in std::mem::take(&mut self.volatile).into_values() {
-            let kept = match survival {
-                Survival::Nothing => 0,
-                Survival::Everything => versions.len() as u64,
-                Survival::Random => rng.below(versions.len() as u64 + 1),
-            };
-            for version in versions.into_iter().take(manylogs_block::to_usize(kept)) {
-                for (lba, sector) in version.sectors {
-                    self.durable.set(lba, sector);
-                }
-            }
-        }
-    }
-
-    /// Damages one sector of the medium: it reads as `sector` from now on.
-    pub fn corrupt(&mut self, at: Lba, sector: Sector) {
-        self.durable.set(at.0, sector);
-    }
-
-    fn settle(&mut self, up_to: u64) {
-        let sectors: Vec<u64> = self.volatile.keys().copied().collect();
-        for sector in sectors {
-            self.settle_sector(sector, up_to);
-        }
-    }
-
-    fn settle_sector(&mut self, sector: u64, up_to: u64) {
-        let Some(versions) = self.volatile.get_mut(&sector) else { return };
-        while versions.first().is_some_and(|version| version.applied <= up_to) {
-            for (lba, content) in versions.remove(0).sectors {
-                self.durable.set(lba, content);
-            }
-        }
-        if versions.is_empty() {
-            self.volatile.remove(&sector);
-        }
+        self.submit_labelled(request, 0)
     }
 }
 
@@ -299,6 +283,7 @@ impl DiskImage {
 mod tests {
     use super::*;
     use crate::{NodeId, Order, Sim};
+    use manylogs_block::{Lba, Sector};
 
     fn disk(volatile_cache: bool) -> (Sim, NodeId, CrashDisk) {
         let sim = Sim::new(3, Order::Shuffled);
@@ -320,7 +305,7 @@ mod tests {
 
     fn after_cut(disk: &CrashDisk, survival: Survival) -> Vec<Sector> {
         let image = disk.after_power_cut(survival, &mut Rng::new(1));
-        (0..4).map(|lba| image.durable.get(lba)).collect()
+        (0..4).map(|lba| image.durable(Lba(lba))).collect()
     }
 
     #[test]

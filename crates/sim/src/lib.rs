@@ -6,8 +6,12 @@
 
 mod crash_disk;
 mod executor;
+mod image;
 mod oracle;
+mod plane;
 
-pub use crash_disk::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
+pub use crash_disk::{CrashDisk, CrashDiskConfig, FailRequest};
 pub use executor::{NodeId, Order, Sim, Stopped};
-pub use oracle::{FlushId, Oracle, WriteId, Wrong};
+pub use image::{DiskImage, PastWrite, Survival};
+pub use oracle::{FlushId, Oracle, ReadId, WriteId, Wrong};
+pub use plane::{Plane, Stored};

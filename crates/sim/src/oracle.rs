@@ -6,8 +6,10 @@
 //!
 //! * a read may return any version that is not behind an acknowledged one;
 //! * after a crash a sector may hold any version that is not behind a durable one.
+//!
+//! A write that failed may have taken effect or not: it is a version, but none is behind it.
 
-use manylogs_block::{Extent, Payload, Sector};
+use manylogs_block::{Extent, Payload, Sector, to_usize};
 use thiserror::Error;
 
 /// A write, from its submission to its acknowledgement.
@@ -18,6 +20,15 @@ pub struct WriteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushId {
     submitted: u64,
+}
+
+/// A read, likewise: what it may return.
+#[derive(Clone, Debug)]
+pub struct ReadId {
+    extent: Extent,
+    submitted: u64,
+    /// For each sector, what was possible at submission.
+    allowed: Vec<Vec<Sector>>,
 }
 
 /// A sector that holds what it must not.
@@ -37,7 +48,9 @@ struct Version {
     write: WriteId,
     content: Sector,
     submitted: u64,
+    /// Or the moment of its failure.
     acknowledged: Option<u64>,
+    failed: bool,
     durable: bool,
 }
 
@@ -52,8 +65,23 @@ pub struct Oracle {
 }
 
 impl Version {
+    /// What a sector holds for certain.
+    const fn only(content: Sector, moment: u64) -> Self {
+        let acknowledged = Some(moment);
+        let write = WriteId(0);
+        Self { write, content, submitted: moment, acknowledged, failed: false, durable: true }
+    }
+
     fn is_behind(&self, newer: &Self) -> bool {
         self.acknowledged.is_some_and(|at| at < newer.submitted)
+    }
+
+    const fn is_seen_by_reads(&self) -> bool {
+        self.acknowledged.is_some() && !self.failed
+    }
+
+    const fn is_durable(&self) -> bool {
+        self.durable
     }
 }
 
@@ -61,49 +89,53 @@ impl Oracle {
     /// A device of `sectors` sectors, all zero.
     #[must_use]
     pub fn new(sectors: usize) -> Self {
-        let zero = Version {
-            write: WriteId(0),
-            content: Sector::Zero,
-            submitted: 0,
-            acknowledged: Some(0),
-            durable: true,
-        };
-        Self { sectors: vec![vec![zero]; sectors], moment: 0, reads: 0 }
+        let sectors = vec![vec![Version::only(Sector::Zero, 0)]; sectors];
+        Self { sectors, moment: 0, reads: 0 }
     }
 
     /// Number of sectors.
     #[must_use]
-    pub fn sectors(&self) -> usize {
+    pub const fn sectors(&self) -> usize {
         self.sectors.len()
+    }
+
+    /// Grows whenever anything is submitted or answered: between two equal moments nothing that is
+    /// allowed changes.
+    #[must_use]
+    pub const fn moment(&self) -> u64 {
+        self.moment
     }
 
     /// A write, write-zeroes or discard is submitted.
     pub fn submit(&mut self, extent: Extent, payload: &Payload) -> WriteId {
         self.moment += 1;
-        let write = WriteId(self.moment);
+        let (write, submitted) = (WriteId(self.moment), self.moment);
         for (lba, content) in extent.range().zip(payload.sectors()) {
-            let version = Version {
-                write,
-                content: content.unwrap_or_default(),
-                submitted: self.moment,
-                acknowledged: None,
-                durable: false,
-            };
-            self.at(lba).push(version);
+            let content = content.unwrap_or_default();
+            let version = Version::only(content, submitted);
+            let open = Version { write, acknowledged: None, durable: false, ..version };
+            self.at(lba).push(open);
         }
         write
     }
 
     /// It is acknowledged, with FUA or without.
     pub fn acknowledge(&mut self, extent: Extent, write: WriteId, fua: bool) {
+        self.answer(extent, write, |version| version.durable |= fua);
+    }
+
+    /// It failed.
+    pub fn fail(&mut self, extent: Extent, write: WriteId) {
+        self.answer(extent, write, |version| version.failed = true);
+    }
+
+    fn answer(&mut self, extent: Extent, write: WriteId, change: impl Fn(&mut Version)) {
         self.moment += 1;
         let moment = self.moment;
         for lba in extent.range() {
-            for version in self.at(lba) {
-                if version.write == write {
-                    version.acknowledged = Some(moment);
-                    version.durable |= fua;
-                }
+            for version in self.at(lba).iter_mut().filter(|version| version.write == write) {
+                version.acknowledged = Some(moment);
+                change(version);
             }
             self.forget_impossible(lba);
         }
@@ -119,93 +151,108 @@ impl Oracle {
     pub fn acknowledge_flush(&mut self, flush: FlushId) {
         self.moment += 1;
         for lba in 0..self.sectors.len() as u64 {
-            for version in self.at(lba) {
+            for version in self.at(lba).iter_mut().filter(|version| version.is_seen_by_reads()) {
                 version.durable |= version.acknowledged.is_some_and(|at| at < flush.submitted);
             }
             self.forget_impossible(lba);
         }
     }
 
-    /// A read is submitted; keep the copy for [`Oracle::check_read`].
-    pub fn submit_read(&mut self) -> Self {
+    /// A read is submitted.
+    pub fn submit_read(&mut self, extent: Extent) -> ReadId {
         self.reads += 1;
-        self.clone()
+        let sectors = &self.sectors[to_usize(extent.start.0)..to_usize(extent.end().0)];
+        let allowed = sectors.iter().map(|s| possible(s, Version::is_seen_by_reads)).collect();
+        ReadId { extent, submitted: self.moment, allowed }
     }
 
     /// Checks what a read returned: what was possible when it was submitted, or was written since.
     ///
     /// # Errors
     /// The first sector that is wrong.
-    pub fn check_read(
-        &mut self,
-        submitted: &Self,
-        extent: Extent,
-        read: &Payload,
-    ) -> Result<(), Wrong> {
+    pub fn check_read(&mut self, read: ReadId, content: &Payload) -> Result<(), Wrong> {
         self.reads -= 1;
-        for (lba, found) in extent.range().zip(read.sectors()) {
-            let index = manylogs_block::to_usize(lba);
-            let before = submitted.sectors[index].as_slice();
-            let mut allowed = possible(before, |version| version.acknowledged.is_some());
-            let since = self.sectors[index].iter().filter(|v| v.submitted > submitted.moment);
+        let sectors = read.extent.range().zip(read.allowed);
+        for ((lba, mut allowed), found) in sectors.zip(content.sectors()) {
+            let versions = self.at(lba).iter();
+            let since = versions.filter(|version| version.submitted > read.submitted);
             allowed.extend(since.map(|version| version.content.clone()));
-            expect(lba, found, allowed)?;
+            if found.as_ref().is_none_or(|found| !allowed.contains(found)) {
+                return Err(Wrong { lba, found, allowed });
+            }
         }
         Ok(())
     }
 
-    /// Checks the whole device after a crash and recovery, and takes what it holds as the only
-    /// truth from now on.
+    /// A read failed.
+    pub fn fail_read(&mut self, read: ReadId) {
+        self.reads -= 1;
+        drop(read);
+    }
+
+    /// Whether a sector may hold this after a crash.
+    ///
+    /// # Errors
+    /// If not, what it may hold.
+    pub fn check_sector(&self, lba: u64, found: Option<&Sector>) -> Result<(), Wrong> {
+        let versions = &self.sectors[to_usize(lba)];
+        let fits = |version: &Version| {
+            found == Some(&version.content) && is_possible(version, versions, Version::is_durable)
+        };
+        if versions.iter().any(fits) {
+            return Ok(());
+        }
+        let allowed = possible(versions, Version::is_durable);
+        Err(Wrong { lba, found: found.cloned(), allowed })
+    }
+
+    /// Checks the whole device after a crash and recovery.
+    ///
+    /// # Errors
+    /// The first sector that is wrong.
+    pub fn check_crashed(&self, content: &Payload) -> Result<(), Wrong> {
+        let mut sectors = (0..self.sectors.len() as u64).zip(content.sectors());
+        sectors.try_for_each(|(lba, found)| self.check_sector(lba, found.as_ref()))
+    }
+
+    /// As [`Oracle::check_crashed`], and takes what the device holds as the only truth from now on.
     ///
     /// # Errors
     /// The first sector that is wrong.
     pub fn check_recovered(&mut self, content: &Payload) -> Result<(), Wrong> {
+        self.check_crashed(content)?;
         self.moment += 1;
         self.reads = 0;
         let moment = self.moment;
-        for (lba, found) in (0..).zip(content.sectors()) {
-            let allowed = possible(self.at(lba), |version| version.durable);
-            let content = found.clone().unwrap_or_default();
-            expect(lba, found, allowed)?;
-            *self.at(lba) = vec![Version {
-                write: WriteId(0),
-                content,
-                submitted: moment,
-                acknowledged: Some(moment),
-                durable: true,
-            }];
+        for (versions, found) in self.sectors.iter_mut().zip(content.sectors()) {
+            *versions = vec![Version::only(found.unwrap_or_default(), moment)];
         }
         Ok(())
     }
 
     fn at(&mut self, lba: u64) -> &mut Vec<Version> {
-        &mut self.sectors[manylogs_block::to_usize(lba)]
+        &mut self.sectors[to_usize(lba)]
     }
 
     /// A version behind a durable one is never seen again, but by reads in flight.
     fn forget_impossible(&mut self, lba: u64) {
-        if self.reads > 0 {
+        let reads = self.reads;
+        let versions = self.at(lba);
+        if reads > 0 || versions.len() == 1 {
             return;
         }
-        let versions = self.at(lba);
         let durable: Vec<Version> = versions.iter().filter(|v| v.durable).cloned().collect();
         versions.retain(|version| !durable.iter().any(|newer| version.is_behind(newer)));
     }
 }
 
-fn possible(versions: &[Version], counts: impl Fn(&Version) -> bool) -> Vec<Sector> {
-    let not_behind = |version: &&Version| {
-        !versions.iter().any(|newer| counts(newer) && version.is_behind(newer))
-    };
-    versions.iter().filter(not_behind).map(|version| version.content.clone()).collect()
+fn is_possible(version: &Version, all: &[Version], counts: impl Fn(&Version) -> bool) -> bool {
+    !all.iter().any(|newer| counts(newer) && version.is_behind(newer))
 }
 
-fn expect(lba: u64, found: Option<Sector>, allowed: Vec<Sector>) -> Result<(), Wrong> {
-    if found.as_ref().is_some_and(|found| allowed.contains(found)) {
-        Ok(())
-    } else {
-        Err(Wrong { lba, found, allowed })
-    }
+fn possible(versions: &[Version], counts: impl Fn(&Version) -> bool) -> Vec<Sector> {
+    let possible = versions.iter().filter(|version| is_possible(version, versions, &counts));
+    possible.map(|version| version.content.clone()).collect()
 }
 
 #[cfg(test)]
@@ -220,7 +267,7 @@ mod tests {
     }
 
     fn recovered(oracle: &Oracle, content: &Payload) -> bool {
-        oracle.clone().check_recovered(content).is_ok()
+        oracle.check_crashed(content).is_ok()
     }
 
     #[test]
@@ -230,8 +277,8 @@ mod tests {
         oracle.acknowledge(ONE, write, false);
         assert!(recovered(&oracle, &Payload::zeroes(Sectors(1))));
         assert!(recovered(&oracle, &tag(1)));
-        let before = oracle.submit_read();
-        let read_zero = oracle.check_read(&before, ONE, &Payload::zeroes(Sectors(1)));
+        let read = oracle.submit_read(ONE);
+        let read_zero = oracle.check_read(read, &Payload::zeroes(Sectors(1)));
         assert!(read_zero.is_err(), "a read sees it at once");
         let flush = oracle.submit_flush();
         oracle.acknowledge_flush(flush);
@@ -258,5 +305,19 @@ mod tests {
         oracle.acknowledge(ONE, write, false);
         oracle.acknowledge_flush(flush);
         assert!(recovered(&oracle, &Payload::zeroes(Sectors(1))));
+    }
+
+    #[test]
+    fn a_failed_write_may_be_there_or_not_until_the_next_one() {
+        let mut oracle = Oracle::new(1);
+        let write = oracle.submit(ONE, &tag(1));
+        oracle.acknowledge(ONE, write, true);
+        let failed = oracle.submit(ONE, &tag(2));
+        oracle.fail(ONE, failed);
+        assert!(recovered(&oracle, &tag(1)) && recovered(&oracle, &tag(2)));
+        let write = oracle.submit(ONE, &tag(3));
+        oracle.acknowledge(ONE, write, true);
+        assert!(recovered(&oracle, &tag(3)));
+        assert!(!recovered(&oracle, &tag(1)) && !recovered(&oracle, &tag(2)));
     }
 }

@@ -1,0 +1,159 @@
+//! Many histories, on several threads, and what they come to together.
+//!
+//! Each history depends on its seed alone. Their reports are added up in the order of the seeds,
+//! whichever ended first, so the result is the same however many threads there are.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::history::{Report, run_history};
+use crate::plan::Plan;
+use crate::tally::Tally;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The seeds, first and last included.
+    pub seeds: RangeInclusive<u64>,
+    /// Stop at this number of distinct crash states.
+    pub states: Option<u64>,
+    /// Threads.
+    pub jobs: usize,
+    /// Also damage images, and see whether that is noticed.
+    pub faults: bool,
+}
+
+/// Follows a campaign, and ends it.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Set to end the campaign after the histories under way.
+    pub stop: AtomicBool,
+    /// Histories added up.
+    pub histories: AtomicU64,
+    /// Distinct crash states found.
+    pub states: AtomicU64,
+}
+
+/// A history in which something did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What did not hold.
+    pub problem: String,
+}
+
+/// What a campaign came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Of all histories up to the failure, if there is one.
+    pub tally: Tally,
+    /// The failure with the lowest seed.
+    pub failure: Option<Failure>,
+    /// Whether it was stopped from outside.
+    pub interrupted: bool,
+}
+
+struct Ledger {
+    /// The next seed to be added up.
+    next: u64,
+    /// Reports of seeds behind that.
+    waiting: BTreeMap<u64, Result<Report, String>>,
+    states: HashSet<u64>,
+    summary: Summary,
+    /// Nothing more is added.
+    closed: bool,
+}
+
+impl Campaign {
+    /// Runs it.
+    #[must_use]
+    pub fn run(&self, control: &Control) -> Summary {
+        let ledger = Mutex::new(Ledger {
+            next: *self.seeds.start(),
+            waiting: BTreeMap::new(),
+            states: HashSet::new(),
+            summary: Summary::default(),
+            closed: false,
+        });
+        let next = AtomicU64::new(*self.seeds.start());
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| self.work(&next, &ledger, control));
+            }
+        });
+        let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ledger.summary.interrupted = !ledger.closed && control.stop.load(Ordering::Relaxed);
+        ledger.summary
+    }
+
+    fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, control: &Control) {
+        while !control.stop.load(Ordering::Relaxed) && !lock(ledger).closed {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !self.seeds.contains(&seed) {
+                return;
+            }
+            let result = run_seed(seed, self.faults);
+            lock(ledger).take_up(seed, result, self.states, control);
+        }
+    }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the history of one seed; a panic is a failure like any other.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_seed(seed: u64, faults: bool) -> Result<Report, String> {
+    let plan = Plan::of_seed(seed);
+    let history = || run_history(&plan, faults);
+    let result = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
+        Err(format!("panic: {text}"))
+    });
+    result.map_err(|problem| format!("{problem}\n{plan:?}"))
+}
+
+impl Ledger {
+    /// Adds up all reports that are there without a gap.
+    fn take_up(
+        &mut self,
+        seed: u64,
+        result: Result<Report, String>,
+        enough: Option<u64>,
+        control: &Control,
+    ) {
+        self.waiting.insert(seed, result);
+        while !self.closed
+            && let Some(result) = self.waiting.remove(&self.next)
+        {
+            match result {
+                Ok(report) => self.add(&report),
+                Err(problem) => {
+                    self.summary.failure = Some(Failure { seed: self.next, problem });
+                    self.closed = true;
+                }
+            }
+            self.next += 1;
+            self.closed |= enough.is_some_and(|enough| self.states.len() as u64 >= enough);
+        }
+        control.histories.store(self.summary.tally.histories, Ordering::Relaxed);
+        control.states.store(self.states.len() as u64, Ordering::Relaxed);
+    }
+
+    fn add(&mut self, report: &Report) {
+        self.summary.tally.add(&report.tally);
+        for (state, phase) in &report.states {
+            if self.states.insert(*state) {
+                self.summary.tally.phases.add(*phase);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Clients of a volume: what they ask for, and what they expect.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs::Volume;
+use manylogs_block::{
+    BlockDevice, Completion, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+    to_usize,
+};
+use manylogs_sim::Oracle;
+
+use crate::plan::changed;
+
+/// What the clients of one incarnation share.
+pub(crate) struct World {
+    pub(crate) volume: Volume,
+    pub(crate) runtime: Handle,
+    pub(crate) oracle: Rc<RefCell<Oracle>>,
+    pub(crate) rng: RefCell<Rng>,
+    pub(crate) next_tag: Rc<Cell<u64>>,
+    /// Operations that are still to be done.
+    pub(crate) left: Cell<u64>,
+    pub(crate) done: Rc<Cell<u64>>,
+    /// Whether the device may fail.
+    pub(crate) troubled: bool,
+    /// A flush has failed: no write may be accepted from then on.
+    pub(crate) refuses: Cell<bool>,
+}
+
+impl World {
+    /// One client: asks for one thing after another.
+    pub(crate) async fn client(&self) -> Result<(), String> {
+        while self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+            if self.rng.borrow_mut().one_in(8) {
+                let pause = Nanos(self.rng.borrow_mut().below(30_000_000));
+                self.runtime.sleep(pause).await;
+            }
+            self.operate().await?;
+            self.done.set(self.done.get() + 1);
+        }
+        Ok(())
+    }
+
+    async fn operate(&self) -> Result<(), String> {
+        let threshold = self.volume.config().threshold.0;
+        match self.below(100) {
+            0..37 => self.write(1 + self.below(threshold)).await,
+            37..47 => self.write(threshold - 1 + self.below(3)).await,
+            47..60 => self.write(threshold + 1 + self.below(40)).await,
+            60..78 => self.read().await,
+            78..88 => self.flush().await,
+            88..93 => self.zero(false).await,
+            93..97 => self.zero(true).await,
+            _ => self.maintain().await,
+        }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.rng.borrow_mut().below(bound)
+    }
+
+    /// Half of all requests meet in a few places, so that they overlap.
+    fn place(&self, len: u64) -> Extent {
+        let room = self.volume.layout().capacity().0 - len;
+        let start = if self.below(2) == 0 { self.below(room) } else { self.below(40.min(room)) };
+        Extent::new(start, len)
+    }
+
+    async fn write(&self, len: u64) -> Result<(), String> {
+        let extent = self.place(len);
+        let fua = self.below(2) == 0;
+        let tag = self.next_tag.get();
+        self.next_tag.set(tag + len);
+        let payload = Payload::tags(tag, Sectors(len));
+        let hint = if self.below(10) == 0 { Hint::DurabilityOnly } else { Hint::None };
+        let request = Request::Write { extent, payload: payload.clone(), fua, hint };
+        self.change(extent, &payload, request, fua).await
+    }
+
+    async fn zero(&self, discard: bool) -> Result<(), String> {
+        let extent = self.place(1 + self.below(200));
+        let fua = !discard && self.below(2) == 0;
+        let request = if discard {
+            Request::Discard { extent }
+        } else {
+            Request::WriteZeroes { extent, fua }
+        };
+        self.change(extent, &Payload::zeroes(extent.len), request, fua).await
+    }
+
+    async fn change(
+        &self,
+        extent: Extent,
+        content: &Payload,
+        request: Request,
+        fua: bool,
+    ) -> Result<(), String> {
+        let refused = self.refuses.get();
+        let write = self.oracle.borrow_mut().submit(extent, content);
+        match self.volume.submit(request).await {
+            Ok(_) if refused => Err("a write was accepted after a flush had failed".to_owned()),
+            Ok(_) => {
+                self.oracle.borrow_mut().acknowledge(extent, write, fua);
+                Ok(())
+            }
+            Err(error) => {
+                self.oracle.borrow_mut().fail(extent, write);
+                self.expected(&error)
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<(), String> {
+        let extent = self.place(1 + self.below(60));
+        let read = self.oracle.borrow_mut().submit_read(extent);
+        match self.volume.submit(Request::Read { extent }).await {
+            Ok(content) => {
+                let checked = self.oracle.borrow_mut().check_read(read, &content);
+                checked.map_err(|wrong| format!("read of {extent}: {wrong}"))
+            }
+            Err(error) => {
+                self.oracle.borrow_mut().fail_read(read);
+                self.expected(&error)
+            }
+        }
+    }
+
+    async fn flush(&self) -> Result<(), String> {
+        let flush = self.oracle.borrow_mut().submit_flush();
+        match self.volume.submit(Request::Flush).await {
+            Ok(_) => {
+                self.oracle.borrow_mut().acknowledge_flush(flush);
+                Ok(())
+            }
+            Err(error) => {
+                self.refuses.set(true);
+                self.expected(&error)
+            }
+        }
+    }
+
+    async fn maintain(&self) -> Result<(), String> {
+        let result = match self.below(4) {
+            0 => self.volume.checkpoint().await.map(drop),
+            1 => self.volume.snapshot().await.map(drop),
+            2 => {
+                self.volume.swap().await;
+                Ok(())
+            }
+            _ => {
+                let config = changed(&self.volume.config(), &mut self.rng.borrow_mut());
+                self.volume.reconfigure(&config)
+            }
+        };
+        match result {
+            Err(error) if !self.troubled => Err(format!("maintenance: {error}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn expected(&self, error: &IoError) -> Result<(), String> {
+        if self.troubled { Ok(()) } else { Err(format!("unexpected error: {error}")) }
+    }
+}
+
+/// Takes what the volume holds now as the truth, if the rules allow it.
+pub(crate) async fn adopt(
+    volume: &Volume,
+    oracle: &RefCell<Oracle>,
+    fresh: bool,
+) -> Result<(), String> {
+    let capacity = volume.layout().capacity();
+    if fresh {
+        *oracle.borrow_mut() = Oracle::new(to_usize(capacity.0));
+        return Ok(());
+    }
+    let content = read_all(volume).await;
+    let content = content.map_err(|error| format!("read after reopening: {error}"))?;
+    oracle.borrow_mut().check_recovered(&content).map_err(|wrong| format!("reopened: {wrong}"))
+}
+
+/// Everything that the volume holds.
+pub(crate) fn read_all(volume: &Volume) -> Completion {
+    volume.submit(Request::Read { extent: Extent::new(0, volume.layout().capacity().0) })
+}

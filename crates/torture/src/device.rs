@@ -1,0 +1,27 @@
+//! The disk as the engine sees it: each request carries the phase that the engine was in.
+
+use manylogs::{Phase, PhaseProbe};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Request};
+use manylogs_sim::CrashDisk;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PhasedDisk {
+    pub(crate) disk: CrashDisk,
+    pub(crate) probe: PhaseProbe,
+}
+
+impl BlockDevice for PhasedDisk {
+    fn capabilities(&self) -> Capabilities {
+        self.disk.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.disk.submit_labelled(request, self.probe.get() as u8)
+    }
+}
+
+/// The phase of the request that the disk's last event belongs to.
+pub(crate) fn last_phase(disk: &CrashDisk) -> Phase {
+    Phase::ALL[usize::from(disk.last_label())]
+}

@@ -1,0 +1,29 @@
+//! The crash campaign: power cuts, killed processes and faults of the medium at arbitrary
+//! instants, in virtual time, by seed.
+//!
+//! A history runs clients against a tiny volume on a simulated disk. At its events the world is
+//! forked: the disk loses its power there (any subset of unflushed sectors survives, multi-sector
+//! writes torn) or its user is killed, perhaps again during the recovery; the volume is recovered,
+//! from its snapshot and from the logs alone, and every sector is compared with what the rules
+//! allow. At its end the history suffers the crash itself, recovers, and goes on. In some the
+//! device fails requests, and some images are damaged.
+//!
+//! What must hold is in `docs/semantics.md`; the model that knows it is [`manylogs_sim::Oracle`].
+
+mod campaign;
+mod clients;
+mod device;
+mod fault;
+mod history;
+mod plan;
+mod recovery;
+mod tally;
+mod trouble;
+mod verdict;
+mod zones;
+
+pub use campaign::{Campaign, Control, Failure, Summary, run_seed};
+pub use fault::Fault;
+pub use history::{Report, run_history};
+pub use plan::Plan;
+pub use tally::{FaultCount, Phases, Tally};

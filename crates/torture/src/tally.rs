@@ -1,0 +1,161 @@
+//! What histories came to.
+
+use manylogs::{Phase, VolumeStats};
+
+use crate::fault::{Fault, Outcome};
+
+/// Distinct crash states by the phase in which the crash fell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases([u64; Phase::ALL.len()]);
+
+impl Phases {
+    pub(crate) const fn add(&mut self, phase: Phase) {
+        self.0[phase as usize] += 1;
+    }
+
+    /// Each phase and its states.
+    pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> {
+        Phase::ALL.into_iter().zip(self.0)
+    }
+
+    /// All phases together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// What became of the faults of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCount {
+    /// Faults that changed the image.
+    pub injected: u64,
+    /// The volume was refused, reported damage, or failed a read.
+    pub detected: u64,
+    /// Every sector read as before.
+    pub harmless: u64,
+    /// What `docs/semantics.md` lists: home data, or the last records of a log, were lost.
+    pub listed: u64,
+}
+
+macro_rules! tally {
+    ($($(#[$doc:meta])* $field:ident,)+) => {
+        /// Counts of everything that histories did.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Tally {
+            $($(#[$doc])* pub $field: u64,)+
+            /// Distinct crash states by phase.
+            pub phases: Phases,
+            /// Faults by kind, in the order of [`Fault::ALL`].
+            pub faults: [FaultCount; Fault::ALL.len()],
+        }
+
+        impl Tally {
+            fn add_counts(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+
+            /// The plain counts by name.
+            pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)+].into_iter()
+            }
+        }
+    };
+}
+
+tally! {
+    /// Histories that ran to their end.
+    histories,
+    /// Openings of a volume in them.
+    incarnations,
+    /// Requests and orders of clients that were answered.
+    operations,
+    /// Images compared with the model, each at every moment of the model.
+    judged,
+    /// Images that were recovered for that.
+    recovered,
+    /// Crashes during recovery.
+    nested,
+    /// Recoveries that a snapshot made faster, and were repeated without it.
+    from_snapshot,
+    /// Crashes while a volume was being created.
+    unborn,
+    /// Volumes drained.
+    drained,
+    /// Volumes closed in order.
+    closed,
+    /// Openings on a device that then failed requests.
+    troubled,
+    /// Requests that the device failed.
+    failed_requests,
+    /// Supersede entries appended.
+    supersedes,
+    /// Logs moved.
+    swaps,
+    /// Logs begun anew.
+    resets,
+    /// Checkpoints.
+    checkpoints,
+    /// Table snapshots.
+    snapshots,
+    /// Writes that found the logs full.
+    starved,
+    /// Reads with a part in a log or in memory.
+    redirected,
+}
+
+impl Tally {
+    pub(crate) fn add_stats(&mut self, stats: &VolumeStats) {
+        self.supersedes += stats.supersedes;
+        self.swaps += stats.log_swaps;
+        self.resets += stats.log_resets;
+        self.checkpoints += stats.checkpoints;
+        self.snapshots += stats.snapshots;
+        self.starved += stats.starved_writes;
+        self.redirected += stats.redirected_reads;
+    }
+
+    pub(crate) fn add_fault(&mut self, fault: Fault, outcome: Outcome) {
+        let count = &mut self.faults[fault as usize];
+        count.injected += 1;
+        match outcome {
+            Outcome::Detected => count.detected += 1,
+            Outcome::Harmless => count.harmless += 1,
+            Outcome::Listed => count.listed += 1,
+        }
+    }
+
+    /// Adds what another history did. Its crash states are not among that: see
+    /// [`crate::Campaign`].
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.add_counts(other);
+        for (sum, more) in self.faults.iter_mut().zip(&other.faults) {
+            sum.injected += more.injected;
+            sum.detected += more.detected;
+            sum.harmless += more.harmless;
+            sum.listed += more.listed;
+        }
+    }
+
+    /// Faults of all kinds together.
+    #[must_use]
+    pub fn all_faults(&self) -> FaultCount {
+        self.faults.iter().fold(FaultCount::default(), |sum, more| FaultCount {
+            injected: sum.injected + more.injected,
+            detected: sum.detected + more.detected,
+            harmless: sum.harmless + more.harmless,
+            listed: sum.listed + more.listed,
+        })
+    }
+
+    /// What was done too seldom for the campaign to prove anything of it: a tenth of a per cent of
+    /// all states for each phase, and at least 20 of all else.
+    #[must_use]
+    pub fn neglected(&self) -> Vec<String> {
+        let least = (self.phases.total() / 1000).max(20);
+        let phases = self.phases.iter().filter(|(_, count)| *count < least);
+        let phases = phases.map(|(phase, count)| format!("{count} states in phase {phase:?}"));
+        let counts = self.counts().filter(|(_, count)| *count < 20);
+        phases.chain(counts.map(|(name, count)| format!("{count} {name}"))).collect()
+    }
+}

@@ -1,0 +1,37 @@
+//! The campaign in small, and whether it would notice anything.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use manylogs_torture::{Campaign, Control, run_seed};
+
+/// States that a test run must see at least.
+const STATES: u64 = 20_000;
+
+fn jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn campaign(states: u64, jobs: usize) -> Campaign {
+    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_in_any_crash() {
+    let summary = campaign(STATES, jobs()).run(&Control::default());
+    println!("{summary:#?}");
+    assert_eq!(summary.failure, None);
+    assert!(summary.tally.phases.total() >= STATES);
+    assert_eq!(summary.tally.neglected(), Vec::<String>::new());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    assert_eq!(run_seed(3, true), run_seed(3, true));
+    assert_ne!(run_seed(3, true).unwrap().states, run_seed(4, true).unwrap().states);
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let run = |jobs| campaign(1500, jobs).run(&Control::default());
+    assert_eq!(run(1), run(3));
+}
