@@ -1,6 +1,7 @@
 //! The command line.
 
 pub(crate) mod volume;
+pub(crate) mod torture;
 
 use std::path::PathBuf;
 
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Scrub(volume::CheckpointArgs),
     /// Take all of a device that became larger.
     Grow(volume::CheckpointArgs),
+    /// Crash simulated volumes in every way, and check what they hold then.
+    Torture(torture::TortureArgs),
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Table(args) => volume::status::table(&args),
         Command::Scrub(args) => volume::maintain::scrub(&args),
         Command::Grow(args) => volume::maintain::grow(&args),
+        Command::Torture(args) => commands::torture::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,34 @@
+//! Arguments of `manylogs torture`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct TortureArgs {
+    /// The histories to run, first and last included, as 1..1000000 or 4711..4711.
+    #[arg(long, value_name = "FIRST..LAST", value_parser = seeds, default_value = "1..1000000")]
+    pub(crate) seeds: RangeInclusive<u64>,
+    /// Stop after the history that brings the distinct crash states to this number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) states: Option<u64>,
+    /// Histories run at the same time; as many as there are cores when not given. The result is
+    /// the same.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) jobs: Option<u64>,
+    /// Also damage the images of crashed disks, and see whether the volume notices.
+    #[arg(long)]
+    pub(crate) faults: bool,
+    /// Write all counts to this JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let range = text.split_once("..").and_then(|(first, last)| {
+        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        (first <= last && last < u64::MAX).then_some(first..=last)
+    });
+    range.ok_or_else(|| "expected FIRST..LAST, both included, as 1..1000 or 4711..4711".to_owned())
+}

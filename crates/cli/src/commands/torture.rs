@@ -1,0 +1,151 @@
+//! `manylogs torture`: crashes by the thousand, and what must hold after each.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use manylogs_torture::{Campaign, Control, Fault, FaultCount, Summary, Tally};
+use serde_json::{Value, json};
+
+use crate::args::torture::TortureArgs;
+use crate::failure::Failure;
+use crate::output::{Output, print};
+
+const REDRAW: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
+    let json = args.json.as_deref().map(Output::reserve).transpose()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let campaign = Campaign {
+        seeds: args.seeds.clone(),
+        states: args.states,
+        jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
+        faults: args.faults,
+    };
+    let control = Arc::new(Control::default());
+    let stop = Arc::clone(&control);
+    ctrlc::set_handler(move || stop.stop.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let started = Instant::now();
+    let summary = run_shown(&campaign, &control);
+    let elapsed = started.elapsed();
+    if let Some(json) = json {
+        let text = serde_json::to_string_pretty(&as_json(&summary)).unwrap_or_default();
+        json.write((text + "\n").as_bytes())?;
+    }
+    print(&told(&summary, elapsed))?;
+    match &summary.failure {
+        Some(failure) => Err(Failure::failed(format!(
+            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}",
+            failure.seed,
+            failure.problem,
+            failure.seed,
+            failure.seed,
+            if args.faults { " --faults" } else { "" }
+        ))),
+        None if summary.interrupted => Err(Failure::Interrupted),
+        None => Ok(()),
+    }
+}
+
+/// Runs the campaign; on a terminal a line tells how far it is.
+fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
+    // A panic in a history is a failure of that history, told at the end like any other.
+    panic::set_hook(Box::new(|_| ()));
+    let terminal = std::io::stderr().is_terminal();
+    let ended = AtomicBool::new(false);
+    let started = Instant::now();
+    let summary = std::thread::scope(|scope| {
+        if terminal {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let states = control.states.load(Ordering::Relaxed);
+                    let histories = control.histories.load(Ordering::Relaxed);
+                    let rate = states as f64 / started.elapsed().as_secs_f64();
+                    eprint!("\r{states} crash states, {histories} histories, {rate:.0} states/s ");
+                    std::thread::sleep(REDRAW);
+                }
+                eprintln!();
+            });
+        }
+        let summary = campaign.run(control);
+        ended.store(true, Ordering::Relaxed);
+        summary
+    });
+    let _ = panic::take_hook();
+    summary
+}
+
+fn told(summary: &Summary, elapsed: Duration) -> String {
+    let tally = &summary.tally;
+    let (states, seconds) = (tally.phases.total(), elapsed.as_secs_f64());
+    let mut text = format!(
+        "{states} distinct crash states in {} histories, {seconds:.1} s\n\n",
+        tally.histories
+    );
+    for (phase, count) in tally.phases.iter() {
+        let _ = writeln!(text, "{:>12}  {}", count, name(&format!("{phase:?}")));
+    }
+    text.push('\n');
+    for (what, count) in tally.counts() {
+        let _ = writeln!(text, "{count:>12}  {}", what.replace('_', " "));
+    }
+    if tally.all_faults().injected > 0 {
+        faults(&mut text, tally);
+    }
+    text
+}
+
+fn faults(text: &mut String, tally: &Tally) {
+    let _ = writeln!(
+        text,
+        "\n{:<12}{:>10}{:>10}{:>10}{:>10}",
+        "faults", "injected", "detected", "harmless", "listed"
+    );
+    let mut line = |name: &str, count: FaultCount| {
+        let FaultCount { injected, detected, harmless, listed } = count;
+        let _ = writeln!(text, "{name:<12}{injected:>10}{detected:>10}{harmless:>10}{listed:>10}");
+    };
+    for (fault, count) in Fault::ALL.into_iter().zip(tally.faults) {
+        line(&name(&format!("{fault:?}")), count);
+    }
+    line("all", tally.all_faults());
+    text.push_str("listed: lost without a trace, as docs/semantics.md says\n");
+}
+
+/// A variant's name as people write it.
+fn name(variant: &str) -> String {
+    let mut words = String::new();
+    for letter in variant.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push('-');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+fn as_json(summary: &Summary) -> Value {
+    let tally = &summary.tally;
+    let key = |name: String| name.replace('-', "_");
+    let phases = tally.phases.iter();
+    let phases = phases.map(|(phase, count)| (key(name(&format!("{phase:?}"))), json!(count)));
+    let faults = Fault::ALL.into_iter().zip(tally.faults).map(|(fault, count)| {
+        let FaultCount { injected, detected, harmless, listed } = count;
+        let count = json!({
+            "injected": injected, "detected": detected, "harmless": harmless, "listed": listed,
+        });
+        (key(name(&format!("{fault:?}"))), count)
+    });
+    json!({
+        "states": tally.phases.total(),
+        "phases": Value::Object(phases.collect()),
+        "counts": Value::Object(tally.counts().map(|(n, c)| (n.to_owned(), json!(c))).collect()),
+        "faults": Value::Object(faults.collect()),
+        "failure": summary.failure.as_ref().map(|f| json!({"seed": f.seed, "problem": f.problem})),
+        "interrupted": summary.interrupted,
+    })
+}
