@@ -75,7 +75,9 @@ struct Previous {
 fn encode_log(out: &mut Vec<u8>, log: &Log) {
     put(out, log.id().0.into());
     out.put_u64_le(log.epoch().0);
-    put(out, log.used().0);
+    // Behind the record that failed there is no knowing what a scan will find: nothing may be
+    // appended there before the log begins anew.
+    put(out, if log.is_retired() { log.region().len.0 } else { log.used().0 });
     out.put_u64_le(log.bound().0);
     out.put_u32_le(log.last_checksum());
     put(out, log.supersedes().len() as u64);
