@@ -40,6 +40,8 @@ struct Watch {
     ended: Rc<Cell<bool>>,
     operations: Rc<Cell<u64>>,
     failed_requests: Rc<Cell<u64>>,
+    /// What the device does wrong.
+    trouble: Rc<RefCell<Option<String>>>,
 }
 
 impl Watch {
@@ -121,12 +123,14 @@ impl History<'_> {
             watch: watch.clone(),
         };
         sim.handle(user).spawn(incarnation.run());
-        self.watch(&sim, &disk, &watch, end)?;
+        let lived = self.watch(&sim, &disk, &watch, end);
         self.count(&watch, troubled, end);
         let image = crash(&disk, &mut self.rng);
         // The next incarnation recovers by itself; versions that it may or may not find stay
         // possible.
-        self.judge(&image, None)?;
+        let lived = lived.and_then(|()| self.judge(&image, None).map(drop));
+        let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));
+        lived.map_err(|problem| problem + &trouble().unwrap_or_default())?;
         Ok(image)
     }
 
@@ -290,7 +294,8 @@ impl Incarnation {
         self.watch.volume.replace(Some(volume.clone()));
         if self.troubled {
             let failed = &self.watch.failed_requests;
-            trouble(&self.disk, volume.layout(), &mut self.rng, failed);
+            let words = trouble(&self.disk, volume.layout(), &mut self.rng, failed);
+            self.watch.trouble.replace(Some(words));
         }
         let world = Rc::new(World {
             volume: volume.clone(),

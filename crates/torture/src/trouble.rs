@@ -22,7 +22,13 @@ enum Trouble {
 }
 
 /// Lets the device fail some requests from some moment on; the count of those grows in `failed`.
-pub(crate) fn trouble(disk: &CrashDisk, layout: &Layout, rng: &mut Rng, failed: &Rc<Cell<u64>>) {
+/// Returns what it does, in words.
+pub(crate) fn trouble(
+    disk: &CrashDisk,
+    layout: &Layout,
+    rng: &mut Rng,
+    failed: &Rc<Cell<u64>>,
+) -> String {
     let place = |rng: &mut Rng| {
         let start = rng.below(layout.device().0);
         Extent::new(start, 1 + rng.below(layout.device().0 / 4))
@@ -36,6 +42,7 @@ pub(crate) fn trouble(disk: &CrashDisk, layout: &Layout, rng: &mut Rng, failed: 
     };
     let mut passed = rng.below(40);
     let mut left = if rng.one_in(3) || kind == Trouble::Gone { u64::MAX } else { 1 + rng.below(3) };
+    let words = format!("the device fails {kind:?} {left} times after {passed} requests");
     let (layout, failed) = (layout.clone(), Rc::clone(failed));
     disk.fail_requests(Box::new(move |request| {
         if !kind.hits(request, &layout) || left == 0 {
@@ -50,6 +57,7 @@ pub(crate) fn trouble(disk: &CrashDisk, layout: &Layout, rng: &mut Rng, failed: 
         let extent = request.extent().unwrap_or_default();
         Some(if kind == Trouble::Gone { IoError::Gone } else { IoError::Medium { extent } })
     }));
+    words
 }
 
 impl Trouble {
