@@ -123,7 +123,7 @@ impl Change<'_> {
 /// A sector with content. Our own structures are few among the many, so their zone comes first.
 fn victim(image: &DiskImage, zones: &Zones, rng: &mut Rng) -> Option<u64> {
     let wanted: fn(Zone) -> bool = match rng.below(12) {
-        0 => |zone| zone == Zone::Superblock,
+        0 => |zone| matches!(zone, Zone::Superblock(_)),
         1..3 => |zone| matches!(zone, Zone::Root(_)),
         3..5 => |zone| zone == Zone::Snapshot,
         5..10 => |zone| matches!(zone, Zone::Log(..)),

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, OpenOptions, Phase, PhaseProbe, Volume};
-use manylogs_block::{Handle, Rng};
+use manylogs::{CreateOptions, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Volume};
+use manylogs_block::{Handle, Payload, Rng};
 use manylogs_sim::{CrashDisk, DiskImage, Oracle, Order, Sim};
 
 use crate::clients::{World, adopt};
@@ -38,6 +38,8 @@ struct Watch {
     volume: Rc<RefCell<Option<Volume>>>,
     /// All clients came to their end, and what else was to be done is done.
     ended: Rc<Cell<bool>>,
+    /// All is at home.
+    drained: Rc<Cell<bool>>,
     operations: Rc<Cell<u64>>,
     failed_requests: Rc<Cell<u64>>,
     /// What the device does wrong.
@@ -56,6 +58,17 @@ enum End {
     /// The engine is left to its background work for so many events and then crashes.
     Crash(u64),
     Close,
+    Drain(DrainOptions),
+}
+
+impl End {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(16) {
+            0..2 => Self::Close,
+            2..4 => Self::Drain(DrainOptions { wipe: rng.one_in(2) }),
+            _ => Self::Crash(rng.below(40)),
+        }
+    }
 }
 
 struct History<'a> {
@@ -108,7 +121,7 @@ impl History<'_> {
         if self.faults {
             disk.remember_writes();
         }
-        let end = if self.rng.one_in(8) { End::Close } else { End::Crash(self.rng.below(40)) };
+        let end = End::draw(&mut self.rng);
         let watch = Watch::default();
         let incarnation = Incarnation {
             plan: self.plan.clone(),
@@ -129,6 +142,7 @@ impl History<'_> {
         // The next incarnation recovers by itself; versions that it may or may not find stay
         // possible.
         let lived = lived.and_then(|()| self.judge(&image, None).map(drop));
+        let lived = lived.and_then(|()| self.check_homes(&image, &watch));
         let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));
         lived.map_err(|problem| problem + &trouble().unwrap_or_default())?;
         Ok(image)
@@ -175,6 +189,7 @@ impl History<'_> {
         tally.troubled += u64::from(troubled);
         tally.failed_requests += watch.failed_requests.get();
         tally.closed += u64::from(end == End::Close);
+        tally.drained += u64::from(watch.drained.get());
         if let Some(volume) = watch.volume.borrow().as_ref() {
             tally.add_stats(&volume.stats());
         }
@@ -229,6 +244,15 @@ impl History<'_> {
         }
     }
 
+    /// A drained volume can be read without this software: all of it is at home.
+    fn check_homes(&self, image: &DiskImage, watch: &Watch) -> Result<(), String> {
+        let volume = watch.volume.borrow();
+        let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
+        let content = homes(image, volume.layout());
+        let checked = self.oracle.borrow().check_crashed(&content);
+        checked.map_err(|wrong| format!("drained, and at home {wrong}"))
+    }
+
     /// What is in an image does not depend on when it is asked: each is recovered once.
     fn recover(
         &mut self,
@@ -252,19 +276,26 @@ impl History<'_> {
         if !self.rng.one_in(FAULT_EVERY) {
             return Ok(());
         }
-        let recovered = self.recovered.get(&image.fingerprint()).and_then(Option::as_ref);
         let patient = Patient {
             layout: volume.layout(),
             zones,
             disk: self.plan.disk,
             oracle: &self.oracle.borrow(),
-            from_snapshot: recovered.is_some_and(|recovered| recovered.from_snapshot()),
         };
         if let Some((fault, outcome)) = patient.examine(image, &mut self.rng)? {
             self.report.tally.add_fault(fault, outcome);
         }
         Ok(())
     }
+}
+
+/// What a linear mapping of the homes shows.
+fn homes(image: &DiskImage, layout: &Layout) -> Payload {
+    let mut content = Payload::default();
+    for (_, extent) in layout.homes() {
+        content.append(image.read(*extent));
+    }
+    content
 }
 
 /// What the tasks of one incarnation are given.
@@ -328,7 +359,7 @@ impl Incarnation {
         let (runtime, disk) = (self.runtime.clone(), self.disk.clone());
         if self.fresh {
             let probe = PhaseProbe::default();
-            let options = CreateOptions { probe: probe.clone() };
+            let options = CreateOptions { probe: probe.clone(), ..CreateOptions::default() };
             let device = Rc::new(PhasedDisk { disk, probe });
             let created = Volume::create_with(runtime, device, &self.plan.engine, &options).await;
             return created.map_err(|error| format!("create: {error}"));
@@ -340,14 +371,20 @@ impl Incarnation {
 
     /// After the last client's last operation.
     async fn finish(&self, world: &World) {
-        if self.end == End::Close {
-            let flush = self.oracle.borrow_mut().submit_flush();
-            match world.volume.close().await {
-                // What was acknowledged before is durable.
-                Ok(()) => self.oracle.borrow_mut().acknowledge_flush(flush),
-                Err(_) if self.troubled => {}
-                Err(error) => self.watch.note(format!("close: {error}")),
+        let flush = self.oracle.borrow_mut().submit_flush();
+        let left = match self.end {
+            End::Crash(_) => return self.watch.ended.set(true),
+            End::Close => world.volume.close().await,
+            End::Drain(options) => world.volume.drain(&options).await.map(drop),
+        };
+        match left {
+            // What was acknowledged before is durable.
+            Ok(()) => {
+                self.oracle.borrow_mut().acknowledge_flush(flush);
+                self.watch.drained.set(matches!(self.end, End::Drain(_)));
             }
+            Err(_) if self.troubled => {}
+            Err(error) => self.watch.note(format!("{:?}: {error}", self.end)),
         }
         self.watch.ended.set(true);
     }

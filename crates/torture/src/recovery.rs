@@ -94,7 +94,7 @@ fn open_and_read(
         let options = OpenOptions { ignore_snapshot, ..OpenOptions::default() };
         let (volume, report) = match Volume::open(runtime, Rc::new(disk), &options).await {
             Ok(opened) => opened,
-            Err(VolumeError::NotAVolume) => return Ok(None),
+            Err(VolumeError::NotAVolume | VolumeError::Superblock) => return Ok(None),
             Err(error) => return Err(format!("recovery failed: {error}")),
         };
         // At once: the engine may begin a checkpoint as soon as this task waits.

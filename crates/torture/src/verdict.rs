@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use manylogs::{Layout, OpenOptions, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
-use manylogs_logstore::{LogId, Record, VolumeId, scan};
+use manylogs_logstore::{DataSequence, LogId, Record, ScanOf, VolumeId, scan};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim};
 
 use crate::fault::Fault;
@@ -23,8 +23,6 @@ pub(crate) struct Patient<'a> {
     pub(crate) zones: &'a Zones,
     pub(crate) disk: CrashDiskConfig,
     pub(crate) oracle: &'a Oracle,
-    /// Whether the volume in the image uses a snapshot when nothing is wrong with it.
-    pub(crate) from_snapshot: bool,
 }
 
 /// What may be wrong without being noticed.
@@ -94,8 +92,8 @@ impl Patient<'_> {
                 Zone::Root(slot) => {
                     roots.insert(slot);
                 }
-                Zone::Superblock => {
-                    superblocks.insert(*lba < 8);
+                Zone::Superblock(copy) => {
+                    superblocks.insert(copy);
                 }
                 Zone::Snapshot | Zone::Unused => {}
             }
@@ -113,12 +111,19 @@ impl Patient<'_> {
         let Some(superblock) = image.read(Extent::new(0, 1)).to_bytes() else { return Vec::new() };
         let mut volume = VolumeId::default();
         volume.copy_from_slice(&superblock[16..32]);
-        let region = self.layout.regions()[log.0 as usize];
+        let of = ScanOf {
+            volume,
+            log,
+            region: self.layout.regions()[log.0 as usize],
+            physical: self.disk.physical_sector,
+            floor: DataSequence(0),
+            was_used: true,
+        };
         let sim = Sim::new(0, Order::Fifo);
         let (drive, user) = (sim.node(), sim.node());
         let disk = CrashDisk::new(sim.handle(drive), self.disk, image.clone());
         let device: Rc<dyn BlockDevice> = Rc::new(disk);
-        let scanned = sim.block_on(user, async move { scan(&device, volume, log, region).await });
+        let scanned = sim.block_on(user, async move { scan(&device, of).await });
         scanned.map(|scanned| scanned.records).unwrap_or_default()
     }
 
@@ -139,8 +144,11 @@ impl Patient<'_> {
             Err(VolumeError::Config(reason)) => return Err(format!("believed: {reason}")),
             Err(_) => return Ok(found),
         };
-        let fell_back = self.from_snapshot && !report.from_snapshot;
-        found.detected = report.from_backup_superblock || fell_back;
+        found.detected = report.from_backup_superblock
+            || report.backup_superblock_damaged
+            || report.roots_damaged > 0
+            || report.snapshot_damaged
+            || !report.damage.is_empty();
         let capacity = volume.layout().capacity().0;
         if capacity != self.layout.capacity().0 {
             return Err(format!("opened with a capacity of {capacity} sectors"));
@@ -210,6 +218,6 @@ fn lost_without_a_trace(records: &[Record], offsets: &[u64]) -> BTreeSet<u64> {
 }
 
 /// Whether `later` says that its log was durable up to `end`.
-const fn proves(_later: &Record, _end: u64) -> bool {
-    false
+fn proves(later: &Record, end: u64) -> bool {
+    u64::from(later.header.durable_tail.0) >= end
 }
