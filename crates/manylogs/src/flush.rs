@@ -57,6 +57,9 @@ impl Inner {
             state.deferred.extend(deferred);
             state.dirty_home = true;
             state.fail("the device failed to flush");
+            drop(state);
+            // Writes that wait for room would wait for ever.
+            self.notify_progress();
             return Err(error);
         }
         for id in deferred {

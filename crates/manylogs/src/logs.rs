@@ -53,6 +53,11 @@ impl Logs {
         self.logs[id.0 as usize].as_deref()
     }
 
+    /// Whether every log has failed.
+    pub(crate) fn all_retired(&self) -> bool {
+        self.logs.iter().all(|log| log.as_deref().is_some_and(Log::is_retired))
+    }
+
     /// Logs that were used.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Log> {
         self.logs.iter().filter_map(|log| log.as_deref())

@@ -169,6 +169,10 @@ impl Inner {
                 if state.fits(sectors) {
                     break Ok(());
                 }
+                if state.logs.all_retired() {
+                    // No checkpoint makes room in those.
+                    break Err(IoError::ReadOnly { reason: "every log has failed" });
+                }
             }
             self.wanted.notify();
             progress.await;
