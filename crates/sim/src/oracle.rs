@@ -194,25 +194,29 @@ impl Oracle {
     ///
     /// # Errors
     /// If not, what it may hold.
-    pub fn check_sector(&self, lba: u64, found: Option<&Sector>) -> Result<(), Wrong> {
+    pub fn check_sector(&self, lba: u64, found: &Sector) -> Result<(), Wrong> {
         let versions = &self.sectors[to_usize(lba)];
         let fits = |version: &Version| {
-            found == Some(&version.content) && is_possible(version, versions, Version::is_durable)
+            *found == version.content && is_possible(version, versions, Version::is_durable)
         };
         if versions.iter().any(fits) {
             return Ok(());
         }
         let allowed = possible(versions, Version::is_durable);
-        Err(Wrong { lba, found: found.cloned(), allowed })
+        Err(Wrong { lba, found: Some(found.clone()), allowed })
     }
 
-    /// Checks the whole device after a crash and recovery.
+    /// Checks the whole device after a crash and recovery. What is absent in `content` could not
+    /// be read; whether that may be is for the caller to say.
     ///
     /// # Errors
     /// The first sector that is wrong.
     pub fn check_crashed(&self, content: &Payload) -> Result<(), Wrong> {
         let mut sectors = (0..self.sectors.len() as u64).zip(content.sectors());
-        sectors.try_for_each(|(lba, found)| self.check_sector(lba, found.as_ref()))
+        sectors.try_for_each(|(lba, found)| match found {
+            Some(found) => self.check_sector(lba, &found),
+            None => Ok(()),
+        })
     }
 
     /// As [`Oracle::check_crashed`], and takes what the device holds as the only truth from now on.
@@ -225,7 +229,9 @@ impl Oracle {
         self.reads = 0;
         let moment = self.moment;
         for (versions, found) in self.sectors.iter_mut().zip(content.sectors()) {
-            *versions = vec![Version::only(found.unwrap_or_default(), moment)];
+            if let Some(found) = found {
+                *versions = vec![Version::only(found, moment)];
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs::Volume;
 use manylogs_block::{
-    BlockDevice, Completion, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+    BlockDevice, Extent, Handle, Hint, IoError, IoResult, Nanos, Payload, Request, Rng, Sectors,
     to_usize,
 };
 use manylogs_sim::Oracle;
@@ -170,18 +170,30 @@ pub(crate) async fn adopt(
     volume: &Volume,
     oracle: &RefCell<Oracle>,
     fresh: bool,
+    lossy: bool,
 ) -> Result<(), String> {
     let capacity = volume.layout().capacity();
     if fresh {
         *oracle.borrow_mut() = Oracle::new(to_usize(capacity.0));
         return Ok(());
     }
-    let content = read_all(volume).await;
+    let content = read_all(volume, lossy).await;
     let content = content.map_err(|error| format!("read after reopening: {error}"))?;
     oracle.borrow_mut().check_recovered(&content).map_err(|wrong| format!("reopened: {wrong}"))
 }
 
-/// Everything that the volume holds.
-pub(crate) fn read_all(volume: &Volume) -> Completion {
-    volume.submit(Request::Read { extent: Extent::new(0, volume.layout().capacity().0) })
+/// Everything that the volume holds. If it may have lost something, sectors that cannot be read are
+/// absent.
+pub(crate) async fn read_all(volume: &Volume, lossy: bool) -> IoResult {
+    let whole = Extent::new(0, volume.layout().capacity().0);
+    let content = volume.submit(Request::Read { extent: whole }).await;
+    if content.is_ok() || !lossy {
+        return content;
+    }
+    let mut content = Payload::default();
+    for lba in whole.range() {
+        let read = volume.submit(Request::Read { extent: Extent::new(lba, 1) }).await;
+        content.append(read.unwrap_or_else(|_| Payload::absent(Sectors(1))));
+    }
+    Ok(content)
 }

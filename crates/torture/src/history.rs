@@ -1,6 +1,7 @@
 //! One history: clients, a volume, a disk, and forks at its events.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -71,6 +72,16 @@ impl End {
     }
 }
 
+/// What may be expected of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device {
+    Sound,
+    /// It fails requests.
+    Failing,
+    /// It did so in an earlier incarnation.
+    Failed,
+}
+
 struct History<'a> {
     plan: &'a Plan,
     faults: bool,
@@ -78,6 +89,8 @@ struct History<'a> {
     oracle: Rc<RefCell<Oracle>>,
     next_tag: Rc<Cell<u64>>,
     zones: Option<Zones>,
+    /// The device failed requests: what it did not give back may be lost.
+    lossy: bool,
     seen: HashSet<u64>,
     /// Images by fingerprint, and the moments of the model that they were compared at.
     judged: HashSet<(u64, u64)>,
@@ -97,6 +110,7 @@ pub fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
         oracle: Rc::new(RefCell::new(Oracle::new(0))),
         next_tag: Rc::new(Cell::new(1)),
         zones: None,
+        lossy: false,
         seen: HashSet::new(),
         judged: HashSet::new(),
         recovered: HashMap::new(),
@@ -105,8 +119,13 @@ pub fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     let troubled = history.rng.below(plan.incarnations);
     let mut image = DiskImage::default();
     for incarnation in 0..plan.incarnations {
-        let troubled = plan.trouble && incarnation == troubled;
-        image = history.live(incarnation == 0, image, troubled)?;
+        let device = match incarnation.cmp(&troubled) {
+            Ordering::Equal if plan.trouble => Device::Failing,
+            // Logs that failed stay out of use; without any, the volume may refuse writes.
+            Ordering::Greater if plan.trouble => Device::Failed,
+            _ => Device::Sound,
+        };
+        image = history.live(incarnation == 0, image, device)?;
     }
     history.report.tally.histories = 1;
     Ok(history.report)
@@ -114,10 +133,11 @@ pub fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
 
 impl History<'_> {
     /// One incarnation, from opening to crash; returns what the disk holds then.
-    fn live(&mut self, fresh: bool, image: DiskImage, troubled: bool) -> Result<DiskImage, String> {
+    fn live(&mut self, fresh: bool, image: DiskImage, device: Device) -> Result<DiskImage, String> {
         let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let disk = CrashDisk::new(sim.handle(drive), self.plan.disk, image);
+        self.lossy |= device == Device::Failing;
         if self.faults {
             disk.remember_writes();
         }
@@ -126,7 +146,7 @@ impl History<'_> {
         let incarnation = Incarnation {
             plan: self.plan.clone(),
             fresh,
-            troubled,
+            device,
             end,
             runtime: sim.handle(user),
             disk: disk.clone(),
@@ -137,7 +157,7 @@ impl History<'_> {
         };
         sim.handle(user).spawn(incarnation.run());
         let lived = self.watch(&sim, &disk, &watch, end);
-        self.count(&watch, troubled, end);
+        self.count(&watch, device, end);
         let image = crash(&disk, &mut self.rng);
         // The next incarnation recovers by itself; versions that it may or may not find stay
         // possible.
@@ -177,16 +197,19 @@ impl History<'_> {
         });
         match problem {
             Some(problem) => Err(problem),
-            None if !watch.ended.get() => Err("clients hang: 20 s of virtual time passed".into()),
+            None if !watch.ended.get() => {
+                let volume = watch.volume.borrow();
+                Err(format!("clients hang: 20 s of virtual time passed; {volume:?}"))
+            }
             None => Ok(()),
         }
     }
 
-    fn count(&mut self, watch: &Watch, troubled: bool, end: End) {
+    fn count(&mut self, watch: &Watch, device: Device, end: End) {
         let tally = &mut self.report.tally;
         tally.incarnations += 1;
         tally.operations += watch.operations.get();
-        tally.troubled += u64::from(troubled);
+        tally.troubled += u64::from(device == Device::Failing);
         tally.failed_requests += watch.failed_requests.get();
         tally.closed += u64::from(end == End::Close);
         tally.drained += u64::from(watch.drained.get());
@@ -262,7 +285,8 @@ impl History<'_> {
         if let Some(recovered) = self.recovered.get(&fingerprint) {
             return Ok(recovered.clone());
         }
-        let recovered = Recovered::of(image, self.plan.disk, self.plan.seed)?.map(Rc::new);
+        let recovered =
+            Recovered::of(image, self.plan.disk, self.plan.seed, self.lossy)?.map(Rc::new);
         let tally = &mut self.report.tally;
         tally.recovered += 1;
         tally.from_snapshot += u64::from(recovered.as_ref().is_some_and(|r| r.from_snapshot()));
@@ -302,7 +326,7 @@ fn homes(image: &DiskImage, layout: &Layout) -> Payload {
 struct Incarnation {
     plan: Plan,
     fresh: bool,
-    troubled: bool,
+    device: Device,
     end: End,
     runtime: Handle,
     disk: CrashDisk,
@@ -319,11 +343,12 @@ impl Incarnation {
             Ok(volume) => volume,
             Err(problem) => return self.watch.note(problem),
         };
-        if let Err(problem) = adopt(&volume, &self.oracle, self.fresh).await {
+        let lossy = self.device == Device::Failed;
+        if let Err(problem) = adopt(&volume, &self.oracle, self.fresh, lossy).await {
             return self.watch.note(problem);
         }
         self.watch.volume.replace(Some(volume.clone()));
-        if self.troubled {
+        if self.device == Device::Failing {
             let failed = &self.watch.failed_requests;
             let words = trouble(&self.disk, volume.layout(), &mut self.rng, failed);
             self.watch.trouble.replace(Some(words));
@@ -336,7 +361,7 @@ impl Incarnation {
             next_tag: Rc::clone(&self.next_tag),
             left: Cell::new(self.plan.operations),
             done: Rc::clone(&self.watch.operations),
-            troubled: self.troubled,
+            troubled: self.device != Device::Sound,
             refuses: Cell::new(false),
         });
         let this = Rc::new(self);
@@ -383,7 +408,7 @@ impl Incarnation {
                 self.oracle.borrow_mut().acknowledge_flush(flush);
                 self.watch.drained.set(matches!(self.end, End::Drain(_)));
             }
-            Err(_) if self.troubled => {}
+            Err(_) if self.device != Device::Sound => {}
             Err(error) => self.watch.note(format!("{:?}: {error}", self.end)),
         }
         self.watch.ended.set(true);

@@ -26,7 +26,7 @@ struct Opened {
 
 impl Recovered {
     /// Recovers `image`: with its snapshot, and if it has one, also from the logs alone. `None` if
-    /// it holds no volume.
+    /// it holds no volume. `lossy`: the device once failed to read, so something may be lost.
     ///
     /// # Errors
     /// If it cannot be opened or read, or if the two tables differ.
@@ -34,15 +34,16 @@ impl Recovered {
         image: &DiskImage,
         config: CrashDiskConfig,
         seed: u64,
+        lossy: bool,
     ) -> Result<Option<Self>, String> {
-        let Some(fast) = open_and_read(image.clone(), config, seed, false)? else {
+        let Some(fast) = open_and_read(image.clone(), config, seed, (false, lossy))? else {
             return Ok(None);
         };
         if !fast.from_snapshot {
             // There is nothing to ignore: the second recovery would be the same.
             return Ok(Some(Self { fast: fast.content, alone: None }));
         }
-        let alone = open_and_read(image.clone(), config, seed, true)?;
+        let alone = open_and_read(image.clone(), config, seed, (true, lossy))?;
         let alone = alone.ok_or("without its snapshot the volume does not open")?;
         if fast.table != alone.table {
             let differing = fast.table.iter().zip(&alone.table).find(|(a, b)| a != b);
@@ -84,7 +85,7 @@ fn open_and_read(
     image: DiskImage,
     config: CrashDiskConfig,
     seed: u64,
-    ignore_snapshot: bool,
+    (ignore_snapshot, lossy): (bool, bool),
 ) -> Result<Option<Opened>, String> {
     let sim = Sim::new(seed, Order::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
@@ -99,7 +100,7 @@ fn open_and_read(
         };
         // At once: the engine may begin a checkpoint as soon as this task waits.
         let table = volume.table();
-        let content = read_all(&volume).await;
+        let content = read_all(&volume, lossy).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
         Ok(Some(Opened { content, table, from_snapshot: report.from_snapshot }))
     })

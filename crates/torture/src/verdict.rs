@@ -189,7 +189,7 @@ impl Patient<'_> {
             return;
         };
         for (lba, sector) in extent.range().zip(content.sectors()) {
-            match self.oracle.check_sector(lba, sector.as_ref()) {
+            match self.oracle.check_sector(lba, &sector.unwrap_or_default()) {
                 Ok(()) => {}
                 Err(_) if excused.sectors.contains(&lba) => found.excused += 1,
                 Err(wrong) => found.wrong.push(wrong.to_string()),
