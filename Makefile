@@ -30,11 +30,11 @@ test: tools
 	$(MAKE) planted
 
 planted: tools
-	$(CARGO) test --locked --package manylogs --features plant --test crash planted -- --nocapture
+	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
 
 campaign: tools
-	MANYLOGS_STATES=$(STATES) $(CARGO) test --release --locked --package manylogs --test crash \
-		nothing_acknowledged -- --nocapture
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TARGET)/release/manylogs torture --seeds 1..1000000 --states $(STATES) --faults
 
 lint: tools
 	$(CARGO) fmt --all --check

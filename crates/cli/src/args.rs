@@ -1,7 +1,7 @@
 //! The command line.
 
-pub(crate) mod volume;
 pub(crate) mod torture;
+pub(crate) mod volume;
 
 use std::path::PathBuf;
 

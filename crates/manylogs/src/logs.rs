@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::plant::{self, Bug};
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{Log, LogId};
 
@@ -69,7 +70,9 @@ impl Logs {
 
     /// Changes a log and keeps the books on its room.
     pub(crate) fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
-        let (region, physical) = (self.regions[id.0 as usize], self.physical);
+        let shared = plant::is(Bug::RecordsShareSectors);
+        let physical = if shared { Sectors(1) } else { self.physical };
+        let region = self.regions[id.0 as usize];
         let mut log = self.logs[id.0 as usize]
             .take()
             .unwrap_or_else(|| Box::new(Log::new(id, region, physical)));

@@ -50,10 +50,18 @@ pub enum Bug {
     FlushSkipsDevice,
     /// A discard changes only the table in memory.
     DiscardNotLogged,
+    /// A log is reset although it holds supersede entries that recovery needs.
+    ResetDropsSupersedes,
+    /// Recovery believes a snapshot about logs that were opened, or reset, since.
+    SnapshotAcrossReset,
+    /// Records do not fill physical sectors: one shares its last with the next.
+    RecordsShareSectors,
+    /// The partial edge sectors of a large write go home with the rest.
+    EdgesNotLogged,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 22] = [
+pub const BUGS: [Bug; 26] = [
     Bug::AckBeforeRecord,
     Bug::AckPastHole,
     Bug::SupersedeBeforeHome,
@@ -76,6 +84,10 @@ pub const BUGS: [Bug; 22] = [
     Bug::FlushSkipsBuffer,
     Bug::FlushSkipsDevice,
     Bug::DiscardNotLogged,
+    Bug::ResetDropsSupersedes,
+    Bug::SnapshotAcrossReset,
+    Bug::RecordsShareSectors,
+    Bug::EdgesNotLogged,
 ];
 
 #[cfg(feature = "plant")]

@@ -199,11 +199,8 @@ pub(crate) async fn rebuild(
             state.logs.with(id, manylogs_logstore::Log::retire);
         }
     }
-    let wanted: Vec<LogId> = state
-        .logs
-        .ids()
-        .filter(|id| snapshot.is_none() || state.root.touched.contains(*id))
-        .collect();
+    let wanted: Vec<LogId> =
+        state.logs.ids().filter(|id| snapshot.is_none() || opened_since(&state, *id)).collect();
     let mut versions: ExtentMap<Found> = ExtentMap::new();
     if let Some(snapshot) = snapshot {
         take_snapshot(&mut state, &mut versions, snapshot, layout);
@@ -287,6 +284,11 @@ impl<'a> LogsToScan<'a> {
     }
 }
 
+/// Whether a log may have changed since the snapshot.
+fn opened_since(state: &State, log: LogId) -> bool {
+    state.root.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+}
+
 /// Of logs that were opened since the snapshot only what is found there now counts.
 fn take_snapshot(
     state: &mut State,
@@ -295,7 +297,7 @@ fn take_snapshot(
     layout: &Layout,
 ) {
     let stands = |state: &State, log: LogId| {
-        (log.0 as usize) < layout.regions().len() && !state.root.touched.contains(log)
+        (log.0 as usize) < layout.regions().len() && !opened_since(state, log)
     };
     for log in snapshot.logs {
         if stands(state, log.id) {

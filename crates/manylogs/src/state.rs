@@ -299,6 +299,9 @@ impl State {
 
     /// An epoch is not ended for a few records.
     fn try_reset(&mut self, id: LogId) {
+        if plant::is(Bug::ResetDropsSupersedes) && self.logs.get(id).is_some() {
+            self.logs.adjust(id, manylogs_logstore::Log::clear_supersedes);
+        }
         let worth = self
             .logs
             .get(id)
