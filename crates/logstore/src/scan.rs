@@ -113,13 +113,20 @@ pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, I
             };
             return Ok(Scanned { end: Some(end), ..out });
         };
+        if proof.renewed {
+            // What was found is of an epoch that has ended, uncovered by the loss of the next
+            // one's first record.
+            out.records.clear();
+            out.damage.clear();
+            offset = 0;
+        }
         let (next, known) = match found {
-            Found::Damaged(record) => {
+            Found::Damaged(record) if !proof.renewed => {
                 let next = offset + record.record_sectors.0;
                 out.records.push(record);
                 (next, true)
             }
-            Found::Whole(_) | Found::Nothing(_) => (proof.next, false),
+            _ => (proof.next, false),
         };
         if !proof.dead {
             let sectors = Sectors(next - offset);
@@ -136,6 +143,8 @@ struct Proof {
     next: u64,
     /// Whether all that was there is below the floor.
     dead: bool,
+    /// Whether it is of a later epoch than what was found before.
+    renewed: bool,
 }
 
 /// Reads a log chunk by chunk, the next one while the last is looked at.
@@ -269,9 +278,10 @@ impl<'a> Window<'a> {
         Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
     }
 
-    /// Whether a later record of the same epoch says that what belongs at `offset` was durable.
-    /// After a crash records behind a hole are normal: they were in flight together. But these say
-    /// so themselves: none of them calls the hole durable.
+    /// Whether a later record of the same epoch says that what belongs at `offset` was durable, or
+    /// one of a later epoch says so of the start of the log. After a crash records behind a hole
+    /// are normal: they were in flight together. But they say so themselves: none was written when
+    /// what came before the hole was all that was durable.
     async fn prove_durable(
         &mut self,
         offset: u64,
@@ -281,28 +291,35 @@ impl<'a> Window<'a> {
         if offset == 0 && !self.of.was_used && self.is_blank() {
             return Ok(None);
         }
-        let (mut at, mut first) = (offset, None::<(u64, DataSequence)>);
+        let mut at = offset;
         let mut end = offset + RECORD_SECTORS_MAX.0;
-        let mut epoch = epoch;
-        loop {
+        let (mut epoch, mut renewed) = (epoch, false);
+        let mut first = None::<(u64, DataSequence)>;
+        while at < end.min(self.of.region.len.0) {
+            let here = at;
             at += self.of.physical.0;
-            if at >= end.min(self.of.region.len.0) {
-                return Ok(None);
-            }
-            let Ok(record) = self.header(at).await? else { continue };
+            let Ok(record) = self.header(here).await? else { continue };
             let header = record.header;
+            let newer = epoch.is_some_and(|epoch| header.epoch > epoch);
             let later = last.is_none_or(|last| header.record_sequence > last);
-            if !later || epoch.is_some_and(|epoch| epoch != header.epoch) {
+            let ended = epoch.is_some_and(|epoch| header.epoch < epoch);
+            // What begins at the place in question is what did not follow.
+            if !later || ended || (here == offset && !newer) {
                 continue;
+            }
+            if newer {
+                (renewed, first) = (true, None);
             }
             epoch = Some(header.epoch);
             // What is missing came before this record.
-            let (first, bound) = *first.get_or_insert((at, header.next_data));
-            if u64::from(header.durable_tail.0) > offset {
-                return Ok(Some(Proof { next: first, dead: bound <= self.of.floor }));
+            let (next, bound) = *first.get_or_insert((here, header.next_data));
+            let missing = if renewed { 0 } else { offset };
+            if u64::from(header.durable_tail.0) > missing {
+                return Ok(Some(Proof { next, dead: bound <= self.of.floor, renewed }));
             }
-            end = at + record.record_sectors.0 + RECORD_SECTORS_MAX.0;
+            end = here + record.record_sectors.0 + RECORD_SECTORS_MAX.0;
         }
+        Ok(None)
     }
 }
 
