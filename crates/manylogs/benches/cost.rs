@@ -42,13 +42,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
-        ["memory", pattern, extents] => extents
-            .parse()
-            .map_err(Failure::from)
-            .and_then(|extents| Ok(eprintln!("{}", memory(pattern, extents)?))),
-        [what, extents] => {
-            extents.parse().map_err(Failure::from).and_then(|extents| count(what, extents))
-        }
+        ["memory", pattern, extents] => number(extents)
+            .and_then(|extents| memory(pattern, extents))
+            .map(|row| eprintln!("{row}")),
+        [what, extents] => number(extents).and_then(|extents| count(what, extents)),
         _ => measure_all(),
     };
     match result {
@@ -58,6 +55,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn number(text: &str) -> Result<u64, Failure> {
+    Ok(text.parse()?)
 }
 
 fn measure_all() -> Result<(), Failure> {
@@ -72,14 +73,17 @@ fn measure_all() -> Result<(), Failure> {
     for group in GROUPS {
         let [small, large] = [Sectors(1), Sectors(8)].map(|sector| amplification(group, sector));
         let kib = group * 4;
-        eprintln!("| {group} writes | {kib} KiB | {:.3} | {:.3} |", small?, large?);
+        eprintln!("| {group} x 4 KiB | {kib} KiB | {:.3} | {:.3} |", small?, large?);
     }
     let [few, more, many] = TABLES;
     eprintln!("\n| instructions | {few} extents | {more} | {many} |\n|---|---|---|---|");
     for (what, tables) in COUNTS {
         eprint!("| {what} |");
-        for extents in tables {
-            eprint!(" {} |", instructions(what, *extents)?);
+        for extents in TABLES {
+            match tables.contains(&extents) {
+                true => eprint!(" {} |", instructions(what, extents)?),
+                false => eprint!(" |"),
+            }
         }
         eprintln!();
     }
