@@ -9,7 +9,7 @@ use manylogs_logstore::{
 
 use crate::phase::Phase;
 use crate::plant::{self, Bug};
-use crate::slots::{Origin, SlotId};
+use crate::slots::SlotId;
 use crate::state::{InFlightRecord, Inner, State};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
@@ -50,7 +50,7 @@ impl Inner {
         self.note_full(&mut state, log);
         state.last_append = self.runtime.now();
         drop(state);
-        self.submit_record(log, sequence, slot);
+        self.submit_record(Phase::Append, log, sequence, slot);
         Turned::Submitted
     }
 
@@ -224,11 +224,12 @@ impl Inner {
     /// Writes the record; its entries take effect when it and all before it in the log are durable.
     pub(crate) fn submit_record(
         self: &Rc<Self>,
+        usually: Phase,
         log: LogId,
         sequence: RecordSequence,
         slot: AppendSlot,
     ) {
-        let phase = Self::phase_of(&self.state.borrow(), sequence, &slot);
+        let phase = self.phase_of(usually, &slot);
         let write = Request::Write {
             extent: slot.target,
             payload: slot.payload,
@@ -246,22 +247,18 @@ impl Inner {
         });
     }
 
-    fn phase_of(state: &State, sequence: RecordSequence, slot: &AppendSlot) -> Phase {
-        let has = |kind| slot.record.entries.iter().any(|entry| entry.kind == kind);
-        let moved = state.records.get(&sequence).is_some_and(|record| {
-            record.slots.iter().any(|id| state.slots.get(*id).origin != Origin::Client)
-        });
-        let begins = slot.record.header.offset.0 == 0;
-        if begins && state.logs.get(slot.record.header.log).is_some_and(Log::was_reset) {
-            Phase::Reset
-        } else if moved {
-            Phase::Swap
-        } else if has(EntryKind::Supersede) {
-            Phase::Supersede
-        } else if has(EntryKind::Zeroes) {
-            Phase::Discard
-        } else {
-            Phase::Append
+    /// What a record is for, if it is not what records `usually` are for.
+    fn phase_of(&self, usually: Phase, slot: &AppendSlot) -> Phase {
+        let header = &slot.record.header;
+        let begins = header.offset.0 == 0;
+        if begins && self.state.borrow().logs.get(header.log).is_some_and(Log::was_reset) {
+            return Phase::Reset;
+        }
+        let special = slot.record.entries.iter().find(|entry| entry.kind != EntryKind::Data);
+        match (usually, special.map(|entry| entry.kind)) {
+            (Phase::Append, Some(EntryKind::Supersede)) => Phase::Supersede,
+            (Phase::Append, Some(_)) => Phase::Discard,
+            (usually, _) => usually,
         }
     }
 

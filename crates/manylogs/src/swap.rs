@@ -6,6 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, ScanOf, Supersede, scan};
 
+use crate::phase::Phase;
 use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::slots::{Origin, SlotId};
@@ -211,7 +212,7 @@ impl Inner {
             (state.tickets.last(), record)
         };
         let (sequence, slot) = record;
-        self.submit_record(to, sequence, slot);
+        self.submit_record(Phase::Swap, to, sequence, slot);
         match last {
             Some(last) => self.wait_done(last).await.map(|()| true),
             None => Ok(true),

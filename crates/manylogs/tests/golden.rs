@@ -2,6 +2,8 @@
 //! and it still reads that. `MANYLOGS_BLESS=1 cargo test -p manylogs --test golden` writes them anew,
 //! which changes the format and needs a new version.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::fmt::Write;

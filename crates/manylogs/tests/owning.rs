@@ -1,5 +1,7 @@
 //! Owning a volume: leaving it, growing it, and what is bad on its disk.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::rc::Rc;
