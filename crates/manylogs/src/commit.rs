@@ -138,13 +138,14 @@ impl Inner {
     /// Takes as many pending slots as fit in one record of `log`.
     fn gather(&self, state: &mut State, log: LogId) -> Vec<SlotId> {
         let free = state.logs.get(log).map_or(state.logs.region(log).len, |log| log.free());
+        let longest = self.config().record.0;
         let mut size = RecordSize::default();
         let mut slots = Vec::new();
         while let Some(&id) = state.pending.front() {
             let slot = state.slots.get(id);
             let next = size.with(slot.entry.payload_sectors());
             let fits = next.record_len(self.below.physical_sector) <= free
-                && next.payload <= self.config().record.0
+                && next.payload <= longest
                 && slots.len() < MAX_ENTRIES;
             if !fits && !slots.is_empty() {
                 break;
@@ -297,6 +298,10 @@ impl Inner {
             IoError::NoSpace { .. } => state.fail("no space is left below the volume"),
             IoError::Shrunk { .. } => state.fail("the device became smaller"),
             _ => state.fail("records cannot be written"),
+        }
+        if let Some(reason) = state.read_only {
+            // What came back from this record has nowhere to go.
+            state.fail(reason);
         }
     }
 }

@@ -190,7 +190,13 @@ impl State {
 
     /// Lets a slot wait for a record.
     pub(crate) fn make_pending(&mut self, id: SlotId) {
-        let slot = self.slots.get(id);
+        let slot = self.slots.get_mut(id);
+        if let Some(reason) = self.read_only
+            && let Some(waiter) = slot.waiter.take()
+        {
+            // No record will be written any more.
+            waiter.complete(Err(IoError::ReadOnly { reason }));
+        }
         self.pending_waiters += usize::from(slot.waiter.is_some());
         self.pending.push_back(id);
     }

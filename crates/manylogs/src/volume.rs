@@ -215,6 +215,16 @@ impl BlockDevice for Volume {
 
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Volume({:?})", self.stats())
+        let state = self.0.state.borrow();
+        f.debug_struct("Volume")
+            .field("health", &self.health())
+            .field("pending", &state.pending.len())
+            .field("records_in_flight", &state.records.len())
+            .field("deferred", &state.deferred.len())
+            .field("reserved", &state.reserved)
+            .field("room", &state.logs.room())
+            .field("starved", &state.starved)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
