@@ -149,13 +149,13 @@ impl Tally {
     }
 
     /// What was done too seldom for the campaign to prove anything of it: a tenth of a per cent of
-    /// all states for each phase, and at least 20 of all else.
+    /// all states for each phase, and at least 10 of all else.
     #[must_use]
     pub fn neglected(&self) -> Vec<String> {
         let least = (self.phases.total() / 1000).max(20);
         let phases = self.phases.iter().filter(|(_, count)| *count < least);
         let phases = phases.map(|(phase, count)| format!("{count} states in phase {phase:?}"));
-        let counts = self.counts().filter(|(_, count)| *count < 20);
+        let counts = self.counts().filter(|(_, count)| *count < 10);
         phases.chain(counts.map(|(name, count)| format!("{count} {name}"))).collect()
     }
 }
