@@ -15,7 +15,7 @@ pub struct Stored {
     hash: u64,
 }
 
-type Chunk = [Stored; CHUNK as usize];
+type Chunk = [Stored; to_usize(CHUNK)];
 
 /// Sectors by address, zeroes where nothing was written, and a hash of all of them.
 #[derive(Clone, Debug, Default)]

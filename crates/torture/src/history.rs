@@ -289,7 +289,7 @@ impl History<'_> {
             Recovered::of(image, self.plan.disk, self.plan.seed, self.lossy)?.map(Rc::new);
         let tally = &mut self.report.tally;
         tally.recovered += 1;
-        tally.from_snapshot += u64::from(recovered.as_ref().is_some_and(|r| r.from_snapshot()));
+        tally.from_snapshot += u64::from(recovered.as_ref().is_some_and(|r| r.used_snapshot()));
         self.recovered.insert(fingerprint, recovered.clone());
         Ok(recovered)
     }

@@ -57,7 +57,7 @@ impl Recovered {
         Ok(Some(Self { fast: fast.content, alone: Some(alone.content) }))
     }
 
-    pub(crate) const fn from_snapshot(&self) -> bool {
+    pub(crate) const fn used_snapshot(&self) -> bool {
         self.alone.is_some()
     }
 
