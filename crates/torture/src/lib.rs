@@ -15,6 +15,7 @@ mod clients;
 mod device;
 mod fault;
 mod history;
+mod incarnation;
 mod plan;
 mod recovery;
 mod tally;

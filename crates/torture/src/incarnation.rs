@@ -1,0 +1,157 @@
+//! One incarnation of a volume: it is opened, clients use it, and it is left or crashes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs::{CreateOptions, DrainOptions, OpenOptions, PhaseProbe, Volume};
+use manylogs_block::{Handle, Rng};
+use manylogs_sim::{CrashDisk, Oracle};
+
+use crate::clients::{World, adopt};
+use crate::device::PhasedDisk;
+use crate::plan::Plan;
+use crate::recovery::open_probed;
+use crate::trouble::trouble;
+
+/// What goes on in an incarnation, as the clients tell the forks.
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    pub(crate) problem: Rc<RefCell<Option<String>>>,
+    pub(crate) volume: Rc<RefCell<Option<Volume>>>,
+    /// All clients came to their end, and what else was to be done is done.
+    pub(crate) ended: Rc<Cell<bool>>,
+    /// All is at home.
+    pub(crate) drained: Rc<Cell<bool>>,
+    pub(crate) operations: Rc<Cell<u64>>,
+    pub(crate) failed_requests: Rc<Cell<u64>>,
+    /// What the device does wrong.
+    pub(crate) trouble: Rc<RefCell<Option<String>>>,
+}
+
+impl Watch {
+    pub(crate) fn note(&self, problem: String) {
+        self.problem.borrow_mut().get_or_insert(problem);
+    }
+}
+
+/// How an incarnation ends, unless a crash comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The engine is left to its background work for so many events and then crashes.
+    Crash(u64),
+    Close,
+    Drain(DrainOptions),
+}
+
+impl End {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        match rng.below(16) {
+            0..2 => Self::Close,
+            2..4 => Self::Drain(DrainOptions { wipe: rng.one_in(2) }),
+            _ => Self::Crash(rng.below(40)),
+        }
+    }
+}
+
+/// What may be expected of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    Sound,
+    /// It fails requests.
+    Failing,
+    /// It did so in an earlier incarnation.
+    Failed,
+}
+
+/// What the tasks of one incarnation are given.
+pub(crate) struct Incarnation {
+    pub(crate) plan: Plan,
+    pub(crate) fresh: bool,
+    pub(crate) device: Device,
+    pub(crate) end: End,
+    pub(crate) runtime: Handle,
+    pub(crate) disk: CrashDisk,
+    pub(crate) oracle: Rc<RefCell<Oracle>>,
+    pub(crate) next_tag: Rc<Cell<u64>>,
+    pub(crate) rng: Rng,
+    pub(crate) watch: Watch,
+}
+
+impl Incarnation {
+    /// Opens the volume and lets the clients work.
+    pub(crate) async fn run(mut self) {
+        let volume = match self.open().await {
+            Ok(volume) => volume,
+            Err(problem) => return self.watch.note(problem),
+        };
+        let lossy = self.device == Device::Failed;
+        if let Err(problem) = adopt(&volume, &self.oracle, self.fresh, lossy).await {
+            return self.watch.note(problem);
+        }
+        self.watch.volume.replace(Some(volume.clone()));
+        if self.device == Device::Failing {
+            let failed = &self.watch.failed_requests;
+            let words = trouble(&self.disk, volume.layout(), &mut self.rng, failed);
+            self.watch.trouble.replace(Some(words));
+        }
+        let world = Rc::new(World {
+            volume: volume.clone(),
+            runtime: self.runtime.clone(),
+            oracle: Rc::clone(&self.oracle),
+            rng: RefCell::new(self.rng.split()),
+            next_tag: Rc::clone(&self.next_tag),
+            left: Cell::new(self.plan.operations),
+            done: Rc::clone(&self.watch.operations),
+            troubled: self.device != Device::Sound,
+            refuses: Cell::new(false),
+        });
+        let this = Rc::new(self);
+        let running = Rc::new(Cell::new(this.plan.clients));
+        for _ in 0..this.plan.clients {
+            let (world, running, this) = (Rc::clone(&world), Rc::clone(&running), Rc::clone(&this));
+            this.runtime.clone().spawn(async move {
+                if let Err(problem) = world.client().await {
+                    this.watch.note(problem);
+                }
+                running.set(running.get() - 1);
+                if running.get() == 0 {
+                    this.finish(&world).await;
+                }
+            });
+        }
+    }
+
+    async fn open(&self) -> Result<Volume, String> {
+        let (runtime, disk) = (self.runtime.clone(), self.disk.clone());
+        if self.fresh {
+            let probe = PhaseProbe::default();
+            let options = CreateOptions { probe: probe.clone(), ..CreateOptions::default() };
+            let device = Rc::new(PhasedDisk { disk, probe });
+            let created = Volume::create_with(runtime, device, &self.plan.engine, &options).await;
+            return created.map_err(|error| format!("create: {error}"));
+        }
+        let options = OpenOptions { config: Some(self.plan.engine), ..OpenOptions::default() };
+        let opened = open_probed(runtime, disk, options).await;
+        opened.map(|(volume, _)| volume).map_err(|error| format!("open: {error}"))
+    }
+
+    /// After the last client's last operation.
+    async fn finish(&self, world: &World) {
+        let flush = self.oracle.borrow_mut().submit_flush();
+        let left = match self.end {
+            End::Crash(_) => return self.watch.ended.set(true),
+            End::Close => world.volume.close().await,
+            End::Drain(options) => world.volume.drain(&options).await.map(drop),
+        };
+        match left {
+            // What was acknowledged before is durable.
+            Ok(()) => {
+                self.oracle.borrow_mut().acknowledge_flush(flush);
+                self.watch.drained.set(matches!(self.end, End::Drain(_)));
+            }
+            Err(_) if self.device != Device::Sound => {}
+            Err(error) => self.watch.note(format!("{:?}: {error}", self.end)),
+        }
+        self.watch.ended.set(true);
+    }
+}
