@@ -7,6 +7,7 @@
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the engine, each of which the crash histories must notice
 #   make campaign  a million crash states (STATES=N for another number)
+#   make guest  a guest kernel reads a drained disk without this software (Debian; QEMU, a kernel)
 
 CARGO ?= cargo
 SAMPLE := traces/pgbench-beside-reader.trace.zst
@@ -14,7 +15,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench cost planted campaign tools
+.PHONY: run test lint bench cost planted campaign guest tools
 
 STATES ?= 1000000
 
@@ -35,6 +36,9 @@ planted: tools
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TARGET)/release/manylogs torture --seeds 1..1000000 --states $(STATES)
+
+guest: tools
+	tests/guest/run.sh
 
 lint: tools
 	$(CARGO) fmt --all --check
