@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sector, Sectors};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
 
 use crate::{
     DataSequence, Entry, Epoch, LogId, LogOffset, Record, RecordError, RecordSequence, VolumeId,
@@ -54,9 +54,6 @@ pub struct ScanOf {
     pub physical: Sectors,
     /// Entries below are dead: damage to them is none.
     pub floor: DataSequence,
-    /// Whether it is known to have been used: else one that begins with zeroes counts as empty
-    /// without a look behind them.
-    pub was_used: bool,
 }
 
 /// What is at one place of a log.
@@ -226,13 +223,6 @@ impl<'a> Window<'a> {
         Ok(content)
     }
 
-    /// Whether the log looks as if nothing was ever written to it.
-    fn is_blank(&self) -> bool {
-        self.start == 0
-            && self.unreadable.is_empty()
-            && self.content.sectors().all(|sector| sector == Some(Sector::Zero))
-    }
-
     fn read(&self, offset: u64, len: Sectors) -> Completion {
         let extent = Extent { start: self.of.region.start + Sectors(offset), len };
         self.device.submit(Request::Read { extent })
@@ -288,9 +278,6 @@ impl<'a> Window<'a> {
         epoch: Option<Epoch>,
         last: Option<RecordSequence>,
     ) -> Result<Option<Proof>, IoError> {
-        if offset == 0 && !self.of.was_used && self.is_blank() {
-            return Ok(None);
-        }
         let mut at = offset;
         let mut end = offset + RECORD_SECTORS_MAX.0;
         let (mut epoch, mut renewed) = (epoch, false);

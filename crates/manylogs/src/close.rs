@@ -7,6 +7,7 @@ use manylogs_block::{Extent, Nanos, Request};
 use crate::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::root::Left;
+use crate::ondisk::touched::Touched;
 use crate::phase::Phase;
 use crate::state::Inner;
 use crate::volume::Volume;
@@ -149,6 +150,8 @@ impl Inner {
             }
         }
         self.device.submit(Phase::Drain, Request::Flush).await?;
+        let none = Touched::none(self.layout.regions().len());
+        self.update_root(Phase::Drain, |root| root.used = none).await?;
         Ok(bytes)
     }
 }

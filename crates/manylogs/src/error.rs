@@ -50,6 +50,9 @@ pub enum VolumeError {
     /// Both root slots are damaged.
     #[error("both root slots are damaged: the volume's state is unknown")]
     NoRoot,
+    /// The root is older than records in the logs: an update of it was lost.
+    #[error("the newest root is older than records in the logs: the volume's state is unknown")]
+    StaleRoot,
     /// The device became smaller than the volume.
     #[error(
         "device has {} sectors, the volume was formatted for {}: restore its size",

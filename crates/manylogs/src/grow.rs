@@ -45,6 +45,7 @@ impl Volume {
         let root = Root {
             generation: root.generation + 1,
             touched: root.touched.resized(new.regions().len()),
+            used: root.used.resized(new.regions().len()),
             ..root
         };
         let outcome = GrowReport {

@@ -214,8 +214,7 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
         return Err(VolumeError::NoSuchLog { log, logs: regions.len() });
     };
     let (volume, physical) = (superblock.volume, superblock.physical);
-    let was_used = root.touched.contains(log);
-    let of = ScanOf { volume, log, region, physical, floor: root.floor, was_used };
+    let of = ScanOf { volume, log, region, physical, floor: root.floor };
     Ok(scan(device, of).await?)
 }
 

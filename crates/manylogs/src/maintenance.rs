@@ -187,8 +187,7 @@ impl Inner {
                 return;
             }
             let logs = self.layout.regions().len();
-            let mark =
-                self.update_root(Phase::OpenedSet, |root| root.touched.add_around(log, logs));
+            let mark = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
             if mark.await.is_err() {
                 self.state.borrow_mut().fail("the root cannot be written");
             }

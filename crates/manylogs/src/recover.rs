@@ -1,13 +1,12 @@
 //! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
 //! opened since. It only reads.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, Request, Sector, Sectors};
+use manylogs_block::{BlockDevice, Extent, Request, Sectors};
 use manylogs_logstore::{
-    DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record, ScanOf,
-    Scanned, scan,
+    DataSequence, EntryKind, ExtentMap, Incarnation, LogId, LogOffset, MapValue, Mapped, Record,
+    ScanOf, scan,
 };
 
 use crate::error::VolumeError;
@@ -23,9 +22,6 @@ use crate::state::State;
 
 /// How far from the end of a device a superblock copy is looked for when the first is damaged.
 const SEARCHED_AT_END: Sectors = Sectors(2048);
-/// What the first look at a log reads, and at how many logs at a time.
-const PEEK: Sectors = Sectors(8);
-const PEEKS: usize = 32;
 
 /// What describes a volume.
 pub(crate) struct Structures {
@@ -199,22 +195,37 @@ pub(crate) async fn rebuild(
             state.logs.with(id, manylogs_logstore::Log::retire);
         }
     }
-    let wanted: Vec<LogId> =
-        state.logs.ids().filter(|id| snapshot.is_none() || opened_since(&state, *id)).collect();
+    let unknown = |id: &LogId| match &snapshot {
+        Some(_) => opened_since(&state, *id),
+        None => state.root.used.contains(*id),
+    };
+    let wanted: Vec<LogId> = state.logs.ids().filter(unknown).collect();
     let mut versions: ExtentMap<Found> = ExtentMap::new();
     if let Some(snapshot) = snapshot {
         take_snapshot(&mut state, &mut versions, snapshot, layout);
     }
-    let mut logs = LogsToScan::new(device, superblock, &state.root, wanted);
-    while let Some((log, scanned)) = logs.next().await? {
+    for log in wanted {
+        let of = ScanOf {
+            volume: superblock.volume,
+            log,
+            region: layout.regions()[log.0 as usize],
+            physical: superblock.physical,
+            floor: state.root.floor,
+        };
+        let scanned = scan(device, of).await?;
         report.scanned_logs += 1;
         report.records += scanned.records.len() as u64;
         let found = scanned.damage.iter().map(|damage| LogDamage { log, damage: *damage });
         report.damage.extend(found);
         for record in &scanned.records {
             report.read_bytes += record.record_sectors.bytes();
-            // Every record carries the floor that was durable when it was written.
-            state.root.floor = state.root.floor.max(record.header.floor);
+            // Every record carries the floor and the incarnation that were durable before it.
+            let sequence = record.header.record_sequence.0;
+            if record.header.floor > state.root.floor
+                || Incarnation::of(sequence) > state.root.incarnation
+            {
+                return Err(VolumeError::StaleRoot);
+            }
             take_record(&mut state, &mut versions, log, record);
         }
     }
@@ -226,62 +237,6 @@ pub(crate) async fn rebuild(
     }
     fill_table(&mut state, &versions);
     Ok(state)
-}
-
-/// Looks at many logs at once and scans those that are not blank, one after the other.
-struct LogsToScan<'a> {
-    device: &'a Rc<dyn BlockDevice>,
-    superblock: &'a Superblock,
-    root: Root,
-    wanted: std::vec::IntoIter<LogId>,
-    peeks: VecDeque<(LogId, Completion)>,
-}
-
-impl<'a> LogsToScan<'a> {
-    fn new(
-        device: &'a Rc<dyn BlockDevice>,
-        superblock: &'a Superblock,
-        root: &Root,
-        wanted: Vec<LogId>,
-    ) -> Self {
-        let root = root.clone();
-        let wanted = wanted.into_iter();
-        Self { device, superblock, root, wanted, peeks: VecDeque::new() }
-    }
-
-    fn region(&self, log: LogId) -> Extent {
-        self.superblock.layout.regions()[log.0 as usize]
-    }
-
-    async fn next(&mut self) -> Result<Option<(LogId, Scanned)>, VolumeError> {
-        loop {
-            while self.peeks.len() < PEEKS
-                && let Some(log) = self.wanted.next()
-            {
-                let head = Extent { len: PEEK, ..self.region(log) };
-                self.peeks.push_back((log, self.device.submit(Request::Read { extent: head })));
-            }
-            let Some((log, peek)) = self.peeks.pop_front() else { return Ok(None) };
-            let was_used = self.root.touched.contains(log);
-            let blank = match peek.await {
-                Ok(head) => head.sectors().all(|sector| sector == Some(Sector::Zero)),
-                Err(manylogs_block::IoError::Medium { .. }) => false,
-                Err(error) => return Err(error.into()),
-            };
-            if blank && !was_used {
-                continue;
-            }
-            let of = ScanOf {
-                volume: self.superblock.volume,
-                log,
-                region: self.region(log),
-                physical: self.superblock.physical,
-                floor: self.root.floor,
-                was_used,
-            };
-            return Ok(Some((log, scan(self.device, of).await?)));
-        }
-    }
 }
 
 /// Whether a log may have changed since the snapshot.

@@ -10,7 +10,7 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
 use crate::ondisk::root::SnapshotRef;
 use crate::ondisk::snapshot::{Snapshot, decode, encode};
-use crate::ondisk::touched::Touched;
+use crate::ondisk::touched::{OPENED_TOGETHER, Touched};
 use crate::phase::{Below, Phase};
 use crate::plant::{self, Bug};
 use crate::state::Inner;
@@ -75,6 +75,7 @@ impl Inner {
         let touched = self.close_capture(left);
         let named = self.update_root(Phase::Snapshot, |root| {
             root.snapshot = Some(snapshot);
+            root.used.add_all(&touched);
             root.touched = touched;
             root.left = left;
         });
@@ -91,7 +92,7 @@ impl Inner {
         if left == Left::Open
             && let Some(near) = state.logs.nearest(state.head, |_| true)
         {
-            touched.add_around(near, state.logs.count());
+            touched.add_around(near, state.logs.count(), OPENED_TOGETHER);
         }
         state.next_touched = Some(touched.clone());
         touched

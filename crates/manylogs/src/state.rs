@@ -155,8 +155,10 @@ impl State {
 
     /// Whether the root allows records in `log`.
     pub(crate) fn is_marked(&self, log: LogId) -> bool {
-        let open = self.root.snapshot.is_none() || self.root.touched.contains(log);
-        open && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
+        let opened = self.root.snapshot.is_none() || self.root.touched.contains(log);
+        opened
+            && self.root.used.contains(log)
+            && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
     }
 
     /// Whether versions of `extent` were taken out of the map by a large write whose supersede

@@ -102,7 +102,6 @@ impl Inner {
             region: self.layout.regions()[log.0 as usize],
             physical: self.below.physical_sector,
             floor: self.state.borrow().root.floor,
-            was_used: true,
         };
         let scanned = scan(self.device.device(), of).await?;
         let state = self.state.borrow();

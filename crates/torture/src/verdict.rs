@@ -102,8 +102,19 @@ impl Patient<'_> {
             let records = self.records(whole, log);
             sectors.extend(lost_without_a_trace(&records, &offsets));
         }
-        let everything = roots.len() > 1 || superblocks.len() > 1;
+        // A crash may have torn one root already: then the other is the only one.
+        let other_torn = !roots.is_empty() && self.roots_damaged(whole) > 0;
+        let everything = roots.len() > 1 || superblocks.len() > 1 || other_torn;
         Excused { sectors, everything, only_home }
+    }
+
+    fn roots_damaged(&self, image: &DiskImage) -> u32 {
+        let sim = Sim::new(0, Order::Fifo);
+        let (drive, user) = (sim.node(), sim.node());
+        let disk = CrashDisk::new(sim.handle(drive), self.disk, image.clone());
+        let device: Rc<dyn BlockDevice> = Rc::new(disk);
+        let found = sim.block_on(user, async move { manylogs::inspect(&device, false).await });
+        found.map_or(2, |found| found.recovery.roots_damaged)
     }
 
     /// What recovery finds in a log.
@@ -117,7 +128,6 @@ impl Patient<'_> {
             region: self.layout.regions()[log.0 as usize],
             physical: self.disk.physical_sector,
             floor: DataSequence(0),
-            was_used: true,
         };
         let sim = Sim::new(0, Order::Fifo);
         let (drive, user) = (sim.node(), sim.node());
@@ -198,23 +208,22 @@ impl Patient<'_> {
     }
 }
 
-/// The exported sectors that records hit at `offsets` held, and all records behind them, unless a
-/// later record proves that they were durable.
+/// The exported sectors of the first record hit at `offsets` of which no whole record says that it
+/// was durable, and of all records behind it.
 fn lost_without_a_trace(records: &[Record], offsets: &[u64]) -> BTreeSet<u64> {
     let start = |record: &Record| u64::from(record.header.offset.0);
     let end = |record: &Record| start(record) + record.record_sectors.0;
-    let is_hit = |record: &&Record| {
+    let is_hit = |record: &Record| {
         offsets.iter().any(|offset| (start(record)..end(record)).contains(offset))
     };
-    let Some(first) = records.iter().position(|record| is_hit(&record)) else {
-        return BTreeSet::new();
+    let witnesses: Vec<&Record> = records.iter().filter(|record| !is_hit(record)).collect();
+    let unproved = |record: &&Record| {
+        let later = witnesses.iter().filter(|later| start(later) > start(record));
+        is_hit(record) && !later.into_iter().any(|later| proves(later, end(record)))
     };
-    let proved = records[first + 1..].iter().any(|later| proves(later, end(&records[first])));
-    if proved {
-        return BTreeSet::new();
-    }
-    let entries = records[first..].iter().flat_map(|record| &record.entries);
-    entries.flat_map(|entry| entry.extent.range()).collect()
+    let Some(first) = records.iter().find(unproved) else { return BTreeSet::new() };
+    let lost = records.iter().filter(|record| start(record) >= start(first));
+    lost.flat_map(|record| &record.entries).flat_map(|entry| entry.extent.range()).collect()
 }
 
 /// Whether `later` says that its log was durable up to `end`.

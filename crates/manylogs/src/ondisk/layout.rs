@@ -10,7 +10,7 @@ use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
 
 /// Sectors of a root slot: one behind the first superblock, one before the last.
-pub(crate) const ROOT_SECTORS: Sectors = Sectors(16);
+pub(crate) const ROOT_SECTORS: Sectors = Sectors(24);
 /// Sectors of a superblock without the runs that do not fit into it.
 pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
 /// Everything begins and ends at multiples of 4 KiB, whatever the physical sector.

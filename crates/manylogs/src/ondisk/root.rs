@@ -11,7 +11,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ondisk::layout::{Layout, ROOT_SECTORS};
-use crate::ondisk::touched::{TOUCHED_BYTES, Touched};
+use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
 use crate::phase::{Below, Phase};
 use crate::state::Inner;
 
@@ -38,10 +38,11 @@ struct Raw {
     retired_count: U32,
     reserved: [u8; 52],
     touched: [u8; TOUCHED_BYTES],
+    used: [u8; TOUCHED_BYTES],
     retired: [U32; RETIRED_MAX],
 }
 
-const _: () = assert!(size_of::<Raw>() == 128 + TOUCHED_BYTES + 4 * RETIRED_MAX);
+const _: () = assert!(size_of::<Raw>() == 128 + 2 * TOUCHED_BYTES + 4 * RETIRED_MAX);
 const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
 
 /// A table snapshot: `bytes` in a slot.
@@ -74,6 +75,8 @@ pub(crate) struct Root {
     pub(crate) snapshot: Option<SnapshotRef>,
     /// Logs that may have changed since the snapshot.
     pub(crate) touched: Touched,
+    /// Logs that may ever have been used: the others are not even looked at.
+    pub(crate) used: Touched,
     /// Logs that failed and take no more records.
     pub(crate) retired: Vec<LogId>,
     pub(crate) left: Left,
@@ -124,8 +127,20 @@ impl Root {
             floor: DataSequence(0),
             snapshot: None,
             touched: Touched::none(logs),
+            used: Touched::none(logs),
             retired: Vec::new(),
             left: Left::Open,
+        }
+    }
+
+    /// Marks `log` and its neighbours as opened.
+    pub(crate) fn open_around(&mut self, log: LogId, logs: usize) {
+        if !self.used.contains(log) {
+            self.used.add_around(log, logs, USED_TOGETHER);
+        }
+        if self.snapshot.is_some() {
+            self.touched.add_around(log, logs, OPENED_TOGETHER);
+            self.used.add_all(&self.touched);
         }
     }
 
@@ -152,6 +167,7 @@ impl Root {
             retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
             reserved: [0; 52],
             touched: *self.touched.bits(),
+            used: *self.used.bits(),
             retired: [U32::ZERO; RETIRED_MAX],
         };
         for (slot, log) in raw.retired.iter_mut().zip(retired) {
@@ -191,6 +207,7 @@ impl Root {
             floor: DataSequence(raw.floor.get()),
             snapshot,
             touched: Touched::from_raw(raw.logs_per_bit.get(), raw.touched)?,
+            used: Touched::from_raw(raw.logs_per_bit.get(), raw.used)?,
             retired: retired.iter().map(|log| LogId(log.get())).collect(),
             left,
         })
@@ -204,12 +221,13 @@ mod tests {
     #[test]
     fn a_root_survives_encoding_and_no_bit_flip_passes() {
         let mut touched = Touched::none(200_000);
-        touched.add_around(LogId(70_000), 200_000);
+        touched.add_around(LogId(70_000), 200_000, 32);
         let root = Root {
             generation: 9,
             incarnation: Incarnation(4),
             floor: DataSequence(77),
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
+            used: touched.clone(),
             touched,
             retired: vec![LogId(5), LogId(199_999)],
             left: Left::Closed,

@@ -6,7 +6,12 @@ use manylogs_logstore::LogId;
 pub(crate) const TOUCHED_BYTES: usize = 4096;
 const BITS: u32 = 8 * 4096;
 /// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
-const BATCH_MAX: u32 = 32;
+pub(crate) const OPENED_TOGETHER: u32 = 32;
+/// Few logs are all used at once.
+const LEAST_USED: u32 = 8;
+/// The same for logs that are used for the first time: what it costs is only a look at each in a
+/// recovery without a snapshot.
+pub(crate) const USED_TOGETHER: u32 = 512;
 
 /// Each bit stands for one log, or for several neighbours where there are many.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,12 +50,20 @@ impl Touched {
 
     /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
     /// many the volume has.
-    pub(crate) fn add_around(&mut self, log: LogId, logs: usize) {
+    pub(crate) fn add_around(&mut self, log: LogId, logs: usize, together: u32) {
         let bit = log.0 / self.logs_per_bit;
         let logs = u32::try_from(logs).unwrap_or(u32::MAX);
-        let batch = (logs / self.logs_per_bit / 16).min(BATCH_MAX);
+        let share = if together > OPENED_TOGETHER { LEAST_USED } else { 0 };
+        let batch = (logs / self.logs_per_bit / 16).max(share).min(together);
         for bit in bit.saturating_sub(batch)..=(bit + batch).min(BITS - 1) {
             self.add_bit(bit);
+        }
+    }
+
+    /// Adds what another set of the same volume has.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (byte, more) in self.bits.iter_mut().zip(other.bits.iter()) {
+            *byte |= more;
         }
     }
 
@@ -88,7 +101,7 @@ mod tests {
     fn marks_cover_the_log_and_its_neighbours() {
         for (logs, batch) in [(100, 6), (10_000, 32), (8, 0)] {
             let mut touched = Touched::none(logs);
-            touched.add_around(LogId(4 + batch), logs);
+            touched.add_around(LogId(4 + batch), logs, OPENED_TOGETHER);
             assert!((4..=4 + 2 * batch).all(|log| touched.contains(LogId(log))));
             assert!(!touched.contains(LogId(3)));
             assert!(!touched.contains(LogId(5 + 2 * batch)));

@@ -120,7 +120,8 @@ pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
         VolumeError::Damaged { .. }
         | VolumeError::Lost { .. }
         | VolumeError::Superblock
-        | VolumeError::NoRoot => Failure::Loss(message),
+        | VolumeError::NoRoot
+        | VolumeError::StaleRoot => Failure::Loss(message),
         VolumeError::Io(_) | VolumeError::Closed => Failure::Failed(message),
         _ => Failure::Input(message),
     }
