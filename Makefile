@@ -35,7 +35,7 @@ planted: tools
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
-	$(TARGET)/release/manylogs torture --seeds 1..1000000 --states $(STATES)
+	$(TARGET)/release/manylogs torture --faults --states $(STATES)
 
 guest: tools
 	tests/guest/run.sh

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use manylogs_torture::{Campaign, Control, run_seed};
+use manylogs_torture::{Campaign, Control, Fault, run_seed};
 
 /// States that a test run must see at least.
 const STATES: u64 = 20_000;
@@ -12,7 +12,7 @@ fn jobs() -> usize {
 }
 
 fn campaign(states: u64, jobs: usize) -> Campaign {
-    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: false }
+    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true }
 }
 
 #[test]
@@ -22,6 +22,9 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     assert_eq!(summary.failure, None);
     assert!(summary.tally.phases.total() >= STATES);
     assert_eq!(summary.tally.neglected(), Vec::<String>::new());
+    for (fault, count) in Fault::ALL.iter().zip(&summary.tally.faults) {
+        assert!(count.detected >= 10, "{fault:?}: {count:?}");
+    }
 }
 
 #[test]
