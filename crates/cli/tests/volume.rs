@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::rc::Rc;
 
-use manylogs::Volume;
+use manylogs::{Health, Volume};
 use manylogs_block::{BlockDevice, Extent, Hint, Payload, Request};
 use manylogs_storage::{FileDevice, OpenMode, Reactor, VolumeLock};
 use tempfile::TempDir;
@@ -240,6 +240,8 @@ fn a_volume_in_use_is_refused() {
     image.file().read_exact_at(&mut id, 16).unwrap();
     let _lock = VolumeLock::take(id, &image.path).unwrap();
     run(&["checkpoint", copy.to_str().unwrap()], BUSY, "is open already on");
+    run(&["drain", copy.to_str().unwrap(), "--new-id"], CLOSED, "volume ");
+    run(&["checkpoint", copy.to_str().unwrap()], CLOSED, "written home");
 }
 
 #[test]
@@ -294,4 +296,85 @@ fn twenty_terabytes_in_a_sparse_image() {
     run(&["status", path], CLOSED, "for data        19.8 TiB");
     run(&["check", path], CLOSED, "nothing is wrong");
     run(&["drain", path], CLOSED, "0 extents");
+}
+
+/// A small file system in memory, unmounted when dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mounted(size: &str) -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let options = format!("size={size}");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(dir.path())
+            .status();
+        mount.is_ok_and(|status| status.success()).then_some(Self(dir))
+    }
+
+    fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        let status = Command::new("mount").args(["-o", &options]).arg(self.0.path()).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+const fn block(number: u64) -> Extent {
+    Extent::new(100 * number, 8)
+}
+
+#[test]
+fn a_sparse_image_that_runs_out_of_space_loses_nothing_acknowledged() {
+    if !root() {
+        return skip("mounting needs root");
+    }
+    let Some(disk) = SmallDisk::mounted("4m") else { return skip("tmpfs cannot be mounted") };
+    let path = disk.0.path().join("disk.img");
+    run(&["format", path.to_str().unwrap(), "--size", "256M", "--sparse"], CLOSED, "for data");
+    let opened = |path: &Path| {
+        let reactor = Reactor::new().unwrap();
+        let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
+        let device = Rc::new(FileDevice::open(&reactor, path, &options).unwrap());
+        let runtime = reactor.handle();
+        let volume = reactor.block_on(async move {
+            let options = manylogs::OpenOptions::default();
+            Volume::open(runtime, device, &options).await.unwrap().0
+        });
+        (reactor, volume)
+    };
+    let (reactor, volume) = opened(&path);
+    let writer = volume.clone();
+    let acknowledged = reactor.block_on(async move {
+        for number in 0..4000u64 {
+            let payload = Payload::bytes(vec![number.to_le_bytes()[0] | 1; 4096]);
+            let extent = block(number);
+            let write = Request::Write { extent, payload, fua: true, hint: Hint::None };
+            if writer.submit(write).await.is_err() {
+                return number;
+            }
+        }
+        panic!("16 MB fit into 4");
+    });
+    assert!(acknowledged > 100, "{acknowledged} writes");
+    assert_eq!(volume.health(), Health::ReadOnly("no space is left below the volume"));
+    drop((volume, reactor));
+    disk.resize("512m");
+    let (reactor, volume) = opened(&path);
+    reactor.block_on(async move {
+        for number in 0..acknowledged {
+            let extent = block(number);
+            let found = volume.submit(Request::Read { extent }).await.unwrap();
+            let expected = vec![number.to_le_bytes()[0] | 1; 4096];
+            assert_eq!(found.to_bytes().unwrap(), expected, "write {number}");
+        }
+        volume.close().await.unwrap();
+    });
+    drop(reactor);
+    run(&["check", path.to_str().unwrap()], CLOSED, "nothing is wrong");
 }

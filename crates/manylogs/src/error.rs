@@ -116,6 +116,9 @@ pub enum VolumeError {
         /// How many.
         extents: u64,
     },
+    /// The logs still hold what counts.
+    #[error("the volume is not drained: drain it first")]
+    NotDrained,
     /// The volume was closed before the work was done.
     #[error("the volume was closed meanwhile")]
     Closed,

@@ -13,6 +13,7 @@ mod error;
 mod flush;
 mod grow;
 mod home_lock;
+mod identity;
 mod inspect;
 mod logs;
 mod maintenance;

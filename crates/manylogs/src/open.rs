@@ -213,7 +213,7 @@ pub(crate) async fn write_superblock(
     Ok(())
 }
 
-fn new_volume_id(runtime: &Handle) -> VolumeId {
+pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {
     let mut id = VolumeId::default();
     let (low, high) = id.split_at_mut(8);
     low.copy_from_slice(&runtime.random().to_le_bytes());

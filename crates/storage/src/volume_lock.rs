@@ -20,7 +20,7 @@ pub enum VolumeLockError {
     /// It is open already, as this or as another device: a copy of a volume has its name too.
     #[error(
         "volume {volume} is open already on {} by process {pid}: stop that first, or give a copy \
-         of a volume an identity of its own", path.display()
+         of a volume an id of its own (manylogs drain COPY --new-id)", path.display()
     )]
     Taken {
         /// The volume's name.

@@ -104,6 +104,10 @@ pub(crate) struct DrainArgs {
     /// Overwrite the logs with zeroes, so that no old copies of data stay there.
     #[arg(long)]
     pub(crate) wipe: bool,
+    /// Then give the volume a new id: a copy of a disk has the id of the original, and the two
+    /// cannot be open at once.
+    #[arg(long)]
+    pub(crate) new_id: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use manylogs::{DrainOptions, RecoveryReport, Volume};
 use manylogs_block::Nanos;
 use manylogs_storage::OpenMode;
 
-use super::{Session, human, span};
+use super::{Session, human, id_text, span};
 use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
 use crate::failure::Failure;
 use crate::output::print;
@@ -81,12 +81,20 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
-    let (session, volume, _) = opened(&args.volume)?;
+    let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
+    // A copy that is to have an id of its own may be drained while the original is open.
+    let (volume, _) = if args.new_id { session.open_copy()? } else { session.open_volume()? };
     let options = DrainOptions { wipe: args.wipe };
     let working = volume.clone();
     let done =
         with_progress(&session, &volume, "drain", async move { working.drain(&options).await });
     let report = done.map_err(|error| session.failure(&error))?;
+    if args.new_id {
+        let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
+        let renewed = session.run(async move { Volume::renew_id(runtime, device).await });
+        let id = renewed.map_err(|error| session.failure(&error))?;
+        print(&format!("volume {}\n", id_text(&id)))?;
+    }
     let wiped = match report.wiped_bytes {
         0 => String::new(),
         bytes => format!(", {} of logs overwritten", human(bytes)),

@@ -75,6 +75,11 @@ impl Session {
     /// Opens the volume and says what recovery met.
     pub(crate) fn open_volume(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
         self.lock()?;
+        self.open_copy()
+    }
+
+    /// As [`Session::open_volume`], although a volume of the same id may be open.
+    pub(crate) fn open_copy(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
         let (runtime, device) = (self.runtime(), Rc::clone(&self.device));
         let opened =
             self.run(async move { Volume::open(runtime, device, &OpenOptions::default()).await });

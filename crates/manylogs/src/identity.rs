@@ -1,0 +1,46 @@
+//! Giving a copy of a volume an identity of its own.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle, Request};
+use manylogs_logstore::VolumeId;
+
+use crate::error::VolumeError;
+use crate::ondisk::root::{Left, Root, write_root};
+use crate::ondisk::superblock::Superblock;
+use crate::open::{RecoveryReport, new_volume_id, write_superblock};
+use crate::phase::{Below, Phase, PhaseProbe};
+use crate::recover::{Structures, read_structures};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Gives the drained volume on `device` a new id. Records in its logs count for nothing, and
+    /// under another id they are not even recognised.
+    ///
+    /// A crash leaves the old volume or the new one: the last root and superblock are written
+    /// first, then the first superblock, which decides, then the first root.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotDrained`], or if there is no volume or the device fails.
+    pub async fn renew_id(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<VolumeId, VolumeError> {
+        let device = Below::new(device, PhaseProbe::default());
+        device.submit(Phase::Open, Request::Flush).await?;
+        let Structures { superblock, root, .. } =
+            read_structures(device.device(), &mut RecoveryReport::default()).await?;
+        if root.left != Left::Drained {
+            return Err(VolumeError::NotDrained);
+        }
+        let id = new_volume_id(&runtime);
+        let layout = superblock.layout.clone();
+        let root = Root { generation: root.generation + 1, snapshot: None, ..root };
+        write_root(&device, Phase::Open, &root, id, &layout, 1).await?;
+        let generation = superblock.generation + 1;
+        let renewed = Superblock { volume: id, generation, ..superblock };
+        write_superblock(&device, &renewed).await?;
+        write_root(&device, Phase::Open, &root, id, &layout, 0).await?;
+        Ok(id)
+    }
+}
