@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
 
 use crate::{
-    DataSequence, Entry, Epoch, LogId, LogOffset, Record, RecordError, RecordSequence, VolumeId,
-    units_of,
+    DataSequence, Entry, Epoch, Incarnation, LogId, LogOffset, Record, RecordError, RecordSequence,
+    VolumeId, units_of,
 };
 
 /// What one scan reads at a time.
@@ -54,6 +54,8 @@ pub struct ScanOf {
     pub physical: Sectors,
     /// Entries below are dead: damage to them is none.
     pub floor: DataSequence,
+    /// Sectors that the volume exports: no entry reaches beyond.
+    pub capacity: Sectors,
 }
 
 /// What is at one place of a log.
@@ -248,10 +250,25 @@ impl<'a> Window<'a> {
         same(header.volume == self.of.volume, "volume")?;
         same(header.log == self.of.log, "log")?;
         same(header.offset == offset_of(offset), "offset")?;
-        if record.record_sectors.0 > self.of.region.len.0 - offset {
+        let lengths = [record.header_sectors.0, record.record_sectors.0];
+        let whole = lengths.iter().all(|len| len.is_multiple_of(self.of.physical.0));
+        if !whole || record.record_sectors.0 > self.of.region.len.0 - offset {
             return Err(RecordError::Impossible("record length"));
         }
-        Ok(())
+        self.sane(record)
+    }
+
+    /// Whether what it says is what a volume could have written: a right checksum does not show it.
+    fn sane(&self, record: &Record) -> Result<(), RecordError> {
+        let header = &record.header;
+        let (data, record_sequence) = (header.next_data.0, header.record_sequence.0);
+        if Incarnation::of(data) != Incarnation::of(record_sequence) || header.floor.0 > data {
+            return Err(RecordError::Impossible("sequence"));
+        }
+        let sane = |entry: &Entry| {
+            entry.extent.end().0 <= self.of.capacity.0 && entry.data_sequence < header.next_data
+        };
+        if record.entries.iter().all(sane) { Ok(()) } else { Err(RecordError::Impossible("entry")) }
     }
 
     async fn find(&mut self, offset: u64) -> Result<Found, IoError> {

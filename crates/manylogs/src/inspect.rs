@@ -214,7 +214,8 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
         return Err(VolumeError::NoSuchLog { log, logs: regions.len() });
     };
     let (volume, physical) = (superblock.volume, superblock.physical);
-    let of = ScanOf { volume, log, region, physical, floor: root.floor };
+    let (floor, capacity) = (root.floor, superblock.layout.capacity());
+    let of = ScanOf { volume, log, region, physical, floor, capacity };
     Ok(scan(device, of).await?)
 }
 

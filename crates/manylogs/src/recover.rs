@@ -10,7 +10,7 @@ use manylogs_logstore::{
 };
 
 use crate::error::VolumeError;
-use crate::ondisk::layout::{Layout, SUPERBLOCK_LEAST, superblock_at_end};
+use crate::ondisk::layout::{Layout, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::root::Root;
 use crate::ondisk::snapshot::Snapshot;
 use crate::ondisk::superblock::Superblock;
@@ -20,8 +20,6 @@ use crate::plant::{self, Bug};
 use crate::snapshot;
 use crate::state::State;
 
-/// How far from the end of a device a superblock copy is looked for when the first is damaged.
-const SEARCHED_AT_END: Sectors = Sectors(2048);
 
 /// What describes a volume.
 pub(crate) struct Structures {
@@ -61,10 +59,6 @@ pub(crate) async fn read_structures(
 ) -> Result<Structures, VolumeError> {
     let superblock = read_superblock(device, report).await?;
     let have = device.capabilities();
-    let formatted = superblock.layout.device();
-    if have.capacity < formatted {
-        return Err(VolumeError::Shrunk { formatted, now: have.capacity });
-    }
     if have.physical_sector > superblock.physical {
         let (device, volume) = (have.physical_sector, superblock.physical);
         return Err(VolumeError::PhysicalSector { device, volume });
@@ -94,6 +88,8 @@ async fn read_superblock(
                 (_, at_end) => at_end,
             }
         }
+        // Copies inside what is left of it, if there are any, are older.
+        Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await,
     };
     report.from_backup_superblock = first.is_err();
@@ -115,13 +111,26 @@ pub(crate) async fn superblock_at(
     device: &Rc<dyn BlockDevice>,
     place: Extent,
 ) -> Result<Superblock, VolumeError> {
+    let capacity = device.capabilities().capacity;
     let head = Extent { len: SUPERBLOCK_LEAST, ..place };
     let bytes = read_bytes(device, head).await?;
     let len = Superblock::announced(&bytes)?;
-    if len <= SUPERBLOCK_LEAST {
-        return Superblock::decode(&bytes);
+    if len > SUPERBLOCK_MOST {
+        return Err(VolumeError::Impossible("length"));
     }
-    Superblock::decode(&read_bytes(device, Extent { len, ..place }).await?)
+    let whole = if len <= SUPERBLOCK_LEAST {
+        bytes
+    } else {
+        read_bytes(device, Extent { len, ..place }).await?
+    };
+    let found = Superblock::decode(&whole, capacity)?;
+    // Data may hold superblocks too: those of a volume within this one.
+    let places = found.layout.superblocks();
+    if places.iter().any(|own| own.start == place.start) {
+        Ok(found)
+    } else {
+        Err(VolumeError::NotAVolume)
+    }
 }
 
 async fn search_at_end(
@@ -130,7 +139,7 @@ async fn search_at_end(
 ) -> Result<Superblock, VolumeError> {
     let end = capacity.0 / 8 * 8;
     let mut first_error = VolumeError::NotAVolume;
-    for back in (8..=SEARCHED_AT_END.0.min(end)).step_by(8) {
+    for back in (8..=SUPERBLOCK_MOST.0.min(end)).step_by(8) {
         let place = Extent::new(end - back, SUPERBLOCK_LEAST.0);
         match superblock_at(device, place).await {
             Err(VolumeError::NotAVolume) => {}
@@ -159,6 +168,7 @@ async fn read_root(
     for (slot, extent) in superblock.layout.roots().into_iter().enumerate() {
         let bytes = read_bytes(device, extent).await.ok();
         let root = bytes.and_then(|bytes| Root::decode(&bytes, superblock.volume));
+        let root = root.filter(|root| root.used.covers(superblock.layout.regions().len()));
         let Some(root) = root else {
             report.roots_damaged += 1;
             continue;
@@ -183,6 +193,9 @@ pub(crate) async fn rebuild(
     let snapshot = match state.root.snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await?;
+            let newest = state.root.incarnation;
+            let loaded =
+                loaded.filter(|snapshot| snapshot.fits(layout, superblock.physical, newest));
             report.read_bytes += named.bytes;
             report.snapshot_damaged = loaded.is_none();
             loaded
@@ -211,6 +224,7 @@ pub(crate) async fn rebuild(
             region: layout.regions()[log.0 as usize],
             physical: superblock.physical,
             floor: state.root.floor,
+            capacity: layout.capacity(),
         };
         let scanned = scan(device, of).await?;
         report.scanned_logs += 1;

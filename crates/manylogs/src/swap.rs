@@ -102,6 +102,7 @@ impl Inner {
             region: self.layout.regions()[log.0 as usize],
             physical: self.below.physical_sector,
             floor: self.state.borrow().root.floor,
+            capacity: self.layout.capacity(),
         };
         let scanned = scan(self.device.device(), of).await?;
         let state = self.state.borrow();

@@ -128,6 +128,7 @@ impl Patient<'_> {
             region: self.layout.regions()[log.0 as usize],
             physical: self.disk.physical_sector,
             floor: DataSequence(0),
+            capacity: self.layout.capacity(),
         };
         let sim = Sim::new(0, Order::Fifo);
         let (drive, user) = (sim.node(), sim.node());

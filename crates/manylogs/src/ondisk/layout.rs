@@ -13,6 +13,8 @@ use crate::error::VolumeError;
 pub(crate) const ROOT_SECTORS: Sectors = Sectors(24);
 /// Sectors of a superblock without the runs that do not fit into it.
 pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
+/// And with them: so far from the end of a device a copy is looked for when the first is damaged.
+pub(crate) const SUPERBLOCK_MOST: Sectors = Sectors(2048);
 /// Everything begins and ends at multiples of 4 KiB, whatever the physical sector.
 const ALIGN: u64 = 8;
 /// A snapshot slot holds a table of logs that are full of 4 KiB records, see `docs/format.md`.
@@ -252,8 +254,10 @@ impl Plan {
         let end = self.space.start.0.checked_add(self.space.len.0);
         let fits = start.is_some_and(|start| start == self.space.start.0)
             && end.and_then(|end| end.checked_add(behind)).is_some_and(|e| e <= self.device.0)
-            && self.superblock >= SUPERBLOCK_LEAST
+            && (SUPERBLOCK_LEAST..=SUPERBLOCK_MOST).contains(&self.superblock)
             && self.superblock.0.is_multiple_of(ALIGN)
+            && self.snapshot.0 >= ALIGN
+            && self.snapshot.0.is_multiple_of(ALIGN)
             && self.device.0 < 1 << 48;
         if !fits {
             return Err("structures that do not fit the device");
@@ -278,7 +282,11 @@ impl Plan {
             }
             next = run_end.unwrap_or(u64::MAX);
         }
-        if self.runs.is_empty() { Err("no logs") } else { Ok(()) }
+        let logs: u64 = self.runs.iter().map(|run| run.len.0 * u64::from(run.count)).sum();
+        if self.runs.is_empty() {
+            return Err("lack of logs");
+        }
+        if logs == self.space.len.0 { Err("lack of room for data") } else { Ok(()) }
     }
 }
 

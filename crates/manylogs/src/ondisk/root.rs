@@ -18,6 +18,8 @@ use crate::state::Inner;
 const MAGIC: [u8; 8] = *b"MLOGROOT";
 /// Logs that may be out of use; a drive with more bad places should be replaced.
 pub(crate) const RETIRED_MAX: usize = 512;
+/// A root is not written more often.
+const GENERATION_MAX: u64 = 1 << 56;
 const FLAG_CLOSED: u32 = 1;
 const FLAG_DRAINED: u32 = 2;
 
@@ -43,6 +45,8 @@ struct Raw {
 }
 
 const _: () = assert!(size_of::<Raw>() == 128 + 2 * TOUCHED_BYTES + 4 * RETIRED_MAX);
+/// Bytes that the checksum covers.
+pub(crate) const ROOT_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
 
 /// A table snapshot: `bytes` in a slot.
@@ -195,6 +199,14 @@ impl Root {
             bytes: raw.snapshot_bytes.get(),
             checksum: raw.snapshot_checksum.get(),
         });
+        // What no opening can have reached would leave no number for the next.
+        let incarnation = Incarnation(raw.incarnation.get());
+        if raw.generation.get() > GENERATION_MAX
+            || incarnation > Incarnation::MAX
+            || Incarnation::of(raw.floor.get()) > incarnation
+        {
+            return None;
+        }
         let retired = raw.retired.get(..raw.retired_count.get() as usize)?;
         let left = match raw.flags.get() {
             flags if flags & FLAG_DRAINED != 0 => Left::Drained,
@@ -203,7 +215,7 @@ impl Root {
         };
         Some(Self {
             generation: raw.generation.get(),
-            incarnation: Incarnation(raw.incarnation.get()),
+            incarnation,
             floor: DataSequence(raw.floor.get()),
             snapshot,
             touched: Touched::from_raw(raw.logs_per_bit.get(), raw.touched)?,

@@ -1,11 +1,15 @@
 //! The bytes of a table snapshot: variable-length numbers and differences, as tables are long.
 
+use std::collections::BTreeMap;
+
 use bytes::{Buf, BufMut};
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{
-    DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit, UnitTable,
+    DataSequence, Epoch, Incarnation, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit,
+    UnitTable,
 };
 
+use crate::ondisk::layout::Layout;
 use crate::place::Place;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP2");
@@ -28,6 +32,38 @@ pub(crate) struct LogState {
 pub(crate) struct Snapshot {
     pub(crate) logs: Vec<LogState>,
     pub(crate) map: Vec<(Extent, Mapped<Place>)>,
+}
+
+impl Snapshot {
+    /// Whether it can be one of a volume with this layout that was opened `newest` times: a right
+    /// checksum does not show it.
+    pub(crate) fn fits(&self, layout: &Layout, physical: Sectors, newest: Incarnation) -> bool {
+        let exported = |extent: Extent| extent.end().0 <= layout.capacity().0;
+        let known = |sequence: DataSequence| Incarnation::of(sequence.0) <= newest;
+        let region = |log: LogId| layout.regions().get(log.0 as usize);
+        let tails: BTreeMap<LogId, Sectors> =
+            self.logs.iter().map(|log| (log.id, log.tail)).collect();
+        let logs = self.logs.iter().all(|log| {
+            let fits = region(log.id).is_some_and(|region| log.tail <= region.len);
+            let mut supersedes = log.content.supersedes.iter();
+            fits && log.tail.0.is_multiple_of(physical.0)
+                && known(log.content.bound)
+                && Incarnation::of(log.epoch.0) <= newest
+                && supersedes.all(|found| exported(found.extent) && known(found.data_sequence))
+        });
+        // Each log once.
+        logs && tails.len() == self.logs.len()
+            && self.map.iter().all(|(extent, mapped)| {
+                let offset = match mapped.value {
+                    Place::Log { offset, .. } => u64::from(offset.0) + extent.len.0,
+                    _ => 0,
+                };
+                let tail = mapped.value.log().and_then(|log| tails.get(&log));
+                exported(*extent)
+                    && known(mapped.sequence)
+                    && tail.is_some_and(|tail| offset <= tail.0)
+            })
+    }
 }
 
 /// Encodes the logs that are in use and the durable part of the table.

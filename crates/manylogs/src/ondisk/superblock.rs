@@ -23,6 +23,8 @@ const HEAD_BYTES: usize = 4096;
 const RUN_BYTES: usize = 32;
 /// Logs that a volume has at most: what a table of them in memory may cost.
 const LOGS_MAX: u64 = 1 << 24;
+/// A superblock is not written more often.
+const GENERATION_MAX: u64 = 1 << 56;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -140,8 +142,9 @@ impl Superblock {
         raw_of(head).map(|raw| Sectors(raw.superblock_sectors.get().into()))
     }
 
-    /// Decodes one copy.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, VolumeError> {
+    /// Decodes one copy that is on a device of `capacity`: what claims more is refused before it
+    /// costs memory.
+    pub(crate) fn decode(bytes: &[u8], capacity: Sectors) -> Result<Self, VolumeError> {
         let raw = raw_of(bytes)?;
         let unknown = raw.features_incompatible.get() & !KNOWN_INCOMPATIBLE;
         let unknown_to_writers =
@@ -161,18 +164,25 @@ impl Superblock {
             runs: decode_runs(&raw, bytes)?,
         };
         let logs: u64 = plan.runs.iter().map(|run| u64::from(run.count)).sum();
-        if logs > LOGS_MAX {
-            return Err(VolumeError::Impossible("number of logs"));
+        if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
+            return Err(VolumeError::Impossible("number of logs or generation"));
         }
         plan.check(physical).map_err(VolumeError::Impossible)?;
+        if plan.device > capacity {
+            return Err(VolumeError::Shrunk { formatted: plan.device, now: capacity });
+        }
+        let (threshold, record) = (raw.threshold_sectors.get(), raw.record_sectors.get());
+        if threshold.max(record) > plan.space.len.0 || record == 0 {
+            return Err(VolumeError::Impossible("length of a record"));
+        }
         let label = raw.label.split(|byte| *byte == 0).next().unwrap_or_default();
         let superblock = Self {
             volume: raw.volume,
             generation: raw.generation.get(),
             physical,
             label: String::from_utf8_lossy(label).into_owned(),
-            threshold: Sectors(raw.threshold_sectors.get()),
-            record: Sectors(raw.record_sectors.get()),
+            threshold: Sectors(threshold),
+            record: Sectors(record),
             features_compatible: raw.features_compatible.get(),
             layout: Layout::from_plan(plan),
         };
@@ -249,6 +259,8 @@ fn run_of(raw: &RawRun) -> Result<LogRun, VolumeError> {
 mod tests {
     use super::*;
 
+    const DEVICE: Sectors = Sectors(1_000_000);
+
     fn sample(runs: usize) -> Superblock {
         let config = EngineConfig {
             threshold: Sectors(8),
@@ -257,7 +269,7 @@ mod tests {
             placement: LogPlacement::EveryGroup(Sectors(256)),
             ..EngineConfig::default()
         };
-        let layout = Layout::plan(&config, Sectors(1_000_000), Sectors(8)).unwrap();
+        let layout = Layout::plan(&config, DEVICE, Sectors(8)).unwrap();
         let mut plan = layout.as_plan().clone();
         let tail = (runs.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES).div_ceil(4096) as u64;
         plan.superblock = Sectors(8 + tail * 8);
@@ -291,7 +303,7 @@ mod tests {
             let superblock = sample(runs);
             let bytes = superblock.encode();
             assert_eq!(Superblock::announced(&bytes).unwrap().bytes(), bytes.len() as u64);
-            assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+            assert_eq!(Superblock::decode(&bytes, DEVICE), Ok(superblock));
         }
     }
 
@@ -302,8 +314,16 @@ mod tests {
         for bit in (0..used * 8).step_by(7) {
             let mut bad = bytes.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(Superblock::decode(&bad).is_err(), "bit {bit}");
+            assert!(Superblock::decode(&bad, DEVICE).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_volume_larger_than_its_device_is_refused_whatever_it_claims() {
+        let superblock = sample(3);
+        let now = Sectors(DEVICE.0 - 1);
+        let found = Superblock::decode(&superblock.encode(), now);
+        assert_eq!(found, Err(VolumeError::Shrunk { formatted: DEVICE, now }));
     }
 
     #[test]
@@ -313,6 +333,6 @@ mod tests {
         bytes[8..12].fill(0);
         let checksum = crc32c::crc32c(&bytes[..HEAD_BYTES]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Superblock::decode(&bytes), Err(VolumeError::Features { bits: 1 }));
+        assert_eq!(Superblock::decode(&bytes, DEVICE), Err(VolumeError::Features { bits: 1 }));
     }
 }

@@ -31,6 +31,12 @@ impl Touched {
         (logs_per_bit > 0).then(|| Self { logs_per_bit, bits: Box::new(bits) })
     }
 
+    /// Whether `logs` logs can be told apart from what is beyond the set. One that is growing has a
+    /// set for more.
+    pub(crate) fn covers(&self, logs: usize) -> bool {
+        logs as u64 <= u64::from(self.logs_per_bit) * u64::from(BITS)
+    }
+
     pub(crate) const fn logs_per_bit(&self) -> u32 {
         self.logs_per_bit
     }
