@@ -11,6 +11,8 @@ mod commit;
 mod config;
 mod error;
 mod flush;
+#[doc(hidden)]
+pub mod fuzz;
 mod grow;
 mod home_lock;
 mod identity;
