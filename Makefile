@@ -40,9 +40,6 @@ campaign: tools
 guest: tools
 	tests/guest/run.sh
 
-guest: tools
-	tests/guest/run.sh
-
 lint: tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
