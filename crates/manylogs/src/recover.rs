@@ -20,7 +20,6 @@ use crate::plant::{self, Bug};
 use crate::snapshot;
 use crate::state::State;
 
-
 /// What describes a volume.
 pub(crate) struct Structures {
     pub(crate) superblock: Superblock,

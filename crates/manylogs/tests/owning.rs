@@ -216,3 +216,54 @@ fn either_end_of_the_disk_may_be_lost() {
         }
     });
 }
+
+/// A device that is gone after so many writes.
+struct Stopping(Rc<MemoryDevice>, std::cell::Cell<u32>);
+
+impl BlockDevice for Stopping {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if matches!(request, Request::Write { .. }) {
+            match self.1.get().checked_sub(1) {
+                Some(left) => self.1.set(left),
+                None => return Completion::ready(Err(IoError::Gone)),
+            }
+        }
+        self.0.submit(request)
+    }
+}
+
+#[test]
+fn growing_and_renewing_the_id_may_stop_after_any_write() {
+    for writes in 0..7 {
+        for renew in [false, true] {
+            in_virtual_time(move |runtime| async move {
+                let disk = Rc::new(MemoryDevice::new(Sectors(DEVICE.0 * 2)));
+                let len = if renew { Sectors(DEVICE.0 * 2) } else { DEVICE };
+                let small = Rc::new(Part(disk.clone(), len));
+                let volume = Volume::create(runtime.clone(), small, &config()).await.unwrap();
+                volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
+                if renew {
+                    volume.drain(&DrainOptions::default()).await.unwrap();
+                } else {
+                    volume.submit(write(90, &bytes(2, 8), true)).await.unwrap();
+                }
+                let stopping = Rc::new(Stopping(disk.clone(), writes.into()));
+                let result = if renew {
+                    Volume::renew_id(runtime.clone(), stopping).await.map(drop)
+                } else {
+                    Volume::grow(stopping).await.map(drop)
+                };
+                assert_eq!(result.is_ok(), writes >= 4, "{writes} writes: {result:?}");
+                let options = OpenOptions::default();
+                let (volume, _) = Volume::open(runtime, disk, &options).await.unwrap();
+                let kept = volume.submit(read(70, 8)).await.unwrap();
+                assert_eq!(kept.to_bytes(), bytes(1, 8).to_bytes());
+                volume.submit(write(70, &bytes(3, 8), true)).await.unwrap();
+            });
+        }
+    }
+}
