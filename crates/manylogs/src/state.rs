@@ -104,6 +104,8 @@ pub(crate) struct State {
     pub(crate) read_only: Option<&'static str>,
     /// Log that placement would like to use but may not before it is marked in the root.
     pub(crate) unopened: Option<LogId>,
+    /// Checkpoints in a row that made no room for writes that wait for it.
+    pub(crate) passes_in_vain: u32,
     /// How far the checkpoint under way has come.
     pub(crate) pass_at: Lba,
     /// Requests that wait for room in the logs.
@@ -366,6 +368,7 @@ impl State {
             flushes: Vec::new(),
             read_only: None,
             unopened: None,
+            passes_in_vain: 0,
             pass_at: Lba(0),
             starved: 0,
             hot: BTreeSet::new(),

@@ -17,6 +17,8 @@ use crate::state::Inner;
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
+/// Passes that fail while writes wait for room, before these are refused.
+const PATIENCE: u32 = 3;
 
 /// How much a checkpoint yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +74,34 @@ impl Inner {
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
         let result = self.run_pass(pass).await;
+        self.note_pass(&result);
+        result
+    }
+
+    /// Counts what went wrong. Writes that wait for room must not wait for ever for passes that
+    /// make none.
+    fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>) {
         let mut state = self.state.borrow_mut();
         state.pass_at = Lba(0);
-        match &result {
+        let made_room = match result {
             Ok(report) => {
                 state.counters.kept_extents += report.kept_extents;
                 state.counters.lost_extents += report.lost_extents;
+                report.kept_extents == 0
             }
-            Err(VolumeError::Closed) => {}
-            Err(_) => state.counters.failed_checkpoints += 1,
+            Err(VolumeError::Closed) => true,
+            Err(_) => {
+                state.counters.failed_checkpoints += 1;
+                false
+            }
+        };
+        let in_vain = state.starved > 0 && !made_room;
+        state.passes_in_vain = if in_vain { state.passes_in_vain + 1 } else { 0 };
+        if state.passes_in_vain >= PATIENCE {
+            state.fail("the logs are full and what they hold cannot be written home");
+            drop(state);
+            self.notify_progress();
         }
-        result
     }
 
     async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
