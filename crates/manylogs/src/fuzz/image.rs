@@ -5,6 +5,7 @@ use std::ops::Range;
 use manylogs_block::{Extent, Media, Payload, SECTOR_BYTES, Sector, Sectors, to_usize};
 
 use crate::fuzz::seal;
+use crate::ondisk::root::ROOT_BYTES;
 
 /// A sparse disk image.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ impl Image {
             let Some((_, kind)) = KINDS.iter().find(|(known, _)| magic == *known) else { continue };
             let len = match kind {
                 Kind::Superblock => 4096,
-                Kind::Root => 6272,
+                Kind::Root => ROOT_BYTES,
                 Kind::Snapshot => 1024,
                 Kind::Record => seal::used(&self.read(at, 96)).unwrap_or(96),
             };

@@ -6,11 +6,11 @@ use manylogs_block::{SECTOR_BYTES, to_usize};
 use manylogs_logstore::{ENTRY_BYTES, HEADER_BYTES};
 
 use crate::fuzz::image::{Image, Kind};
+use crate::ondisk::root::ROOT_BYTES;
 
 /// Where most structures have their checksum.
 const CHECKSUM: usize = 8;
 const SUPERBLOCK_BYTES: usize = 4096;
-const ROOT_BYTES: usize = 6272;
 /// Longer structures are left as they are: no small image has them.
 const LONGEST: usize = 1 << 16;
 
