@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p manylogs-lab --example recovery [-- IMAGE]`
 
+#![allow(clippy::print_stdout, reason = "what an example is for")]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

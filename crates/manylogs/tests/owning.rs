@@ -134,8 +134,8 @@ fn a_damaged_record_header_is_not_taken_for_the_end_of_the_log() {
             volume.submit(write(100 * i, &bytes(1, 8), true)).await.unwrap();
         }
         let records = device.writes.borrow().clone();
-        for damaged in 0..4 {
-            let at = records[damaged].start.0;
+        for (damaged, record) in records.iter().enumerate() {
+            let at = record.start.0;
             let whole = device.below.submit(read(at, 1)).await.unwrap();
             device.below.submit(write(at, &bytes(99, 1), true)).await.unwrap();
             let options = OpenOptions::default();
