@@ -1,8 +1,8 @@
 //! What the fuzzers need of the private parsers: not a part of the interface.
 //!
-//! A mutated image starts from a whole one ([`Image`]), is changed where it matters ([`mutate`]),
+//! A mutated image starts from a whole one ([`Image`]), is changed where it matters (`mutate`),
 //! mostly with its checksums made right again, so that what is behind them is reached, and is
-//! then looked at and opened ([`exercise`]).
+//! then looked at and opened (`exercise`).
 
 mod exercise;
 mod image;
