@@ -4,16 +4,19 @@
 //! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
 //! `docs/format.md`.
 
+mod append;
 mod leaf;
 mod log;
 mod map;
 mod record;
 mod scan;
 mod sequence;
+mod shape;
 mod tree;
 mod units;
 
-pub use log::{AppendOf, AppendSlot, Log, LogContent, Supersede};
+pub use append::{AppendOf, AppendSlot};
+pub use log::{Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
@@ -21,4 +24,5 @@ pub use record::{
 };
 pub use scan::{Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
 pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
+pub use shape::{Headers, RecordShape, header_bytes};
 pub use units::{Unit, UnitTable, units_of};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use manylogs_block::{Extent, Lba, Payload, Sectors};
 
 use crate::{
-    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, Record, RecordHeader, RecordSequence,
-    Unit, UnitTable, VolumeId, units_of,
+    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset, Record,
+    RecordHeader, RecordSequence, RecordShape, Unit, UnitTable, units_of,
 };
 
 /// A supersede entry that the log holds and recovery may still need.
@@ -29,32 +29,6 @@ pub struct LogContent {
     pub bound: DataSequence,
 }
 
-/// A record with its place in the log, ready to be written.
-#[derive(Debug)]
-pub struct AppendSlot {
-    /// Where on the device to write it.
-    pub target: Extent,
-    /// Header, payload and padding.
-    pub payload: Payload,
-    /// The record.
-    pub record: Record,
-    /// Where in the log the payload of each data entry begins.
-    pub offsets: Vec<LogOffset>,
-}
-
-/// What a record needs to know of the volume.
-#[derive(Clone, Copy, Debug)]
-pub struct AppendOf {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The record's number.
-    pub sequence: RecordSequence,
-    /// The durable floor.
-    pub floor: DataSequence,
-    /// The next data sequence of the volume.
-    pub next_data: DataSequence,
-}
-
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
@@ -67,7 +41,8 @@ struct InFlight {
 pub struct Log {
     id: LogId,
     region: Extent,
-    /// Length of a record without entries: one physical sector.
+    shape: RecordShape,
+    /// Length of a record without entries.
     head: Sectors,
     epoch: Epoch,
     tail: Sectors,
@@ -86,16 +61,19 @@ pub struct Log {
     only_begun: bool,
     /// Whether an earlier epoch may still be on the disk.
     was_reset: bool,
+    /// Whether the next record begins an epoch. The tail does not tell: headers may be apart.
+    fresh: bool,
 }
 
 impl Log {
-    /// A log that was never used, on a device with sectors of `physical`.
+    /// A log that was never used, for records of `shape`.
     #[must_use]
-    pub fn new(id: LogId, region: Extent, physical: Sectors) -> Self {
+    pub fn new(id: LogId, region: Extent, shape: RecordShape) -> Self {
         Self {
             id,
             region,
-            head: physical,
+            shape,
+            head: shape.len_of(0, 0, Sectors(0)).1,
             epoch: Epoch::default(),
             tail: Sectors(0),
             last_checksum: 0,
@@ -108,12 +86,14 @@ impl Log {
             bound: DataSequence(0),
             only_begun: false,
             was_reset: false,
+            fresh: true,
         }
     }
 
     /// Takes up a log where a snapshot says it ends, with what it holds.
     pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
         (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
+        self.fresh = tail.0 == 0 && last_checksum == 0;
         self.bound = content.bound;
         self.units = content.units;
         self.supersedes = content.supersedes;
@@ -173,6 +153,9 @@ impl Log {
     /// be told from damage to the earlier one.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
+        if self.shape.headers == Headers::Apart {
+            return true;
+        }
         if self.tail.0 == 0 {
             return self.bound <= floor;
         }
@@ -249,7 +232,7 @@ impl Log {
     }
 
     fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Vec<Payload>) -> AppendSlot {
-        if self.tail.0 == 0 {
+        if self.fresh {
             self.epoch = of.sequence.epoch();
         }
         let header = RecordHeader {
@@ -263,10 +246,13 @@ impl Log {
             durable_tail: offset_of(self.in_flight.front().map_or(self.tail, |r| r.start)),
             next_data: of.next_data,
         };
-        let record = Record::build(header, entries, &payloads, self.head);
+        let record = Record::build(header, entries, &payloads, self.shape);
         assert!(record.record_sectors <= self.region.len - self.tail, "record exceeds the log");
         let target = Extent { start: self.region.start + self.tail, len: record.record_sectors };
-        let mut payload = Payload::bytes(record.encode());
+        let mut payload = match self.shape.headers {
+            Headers::InLog => Payload::bytes(record.encode()),
+            Headers::Apart => Payload::default(),
+        };
         for part in payloads {
             payload.append(part);
         }
@@ -280,6 +266,11 @@ impl Log {
     /// Books a record at the tail, new or found by a scan: its units, supersedes and length.
     /// Returns where the payload of each data entry begins.
     pub fn take_up(&mut self, record: &Record) -> Vec<LogOffset> {
+        if self.epoch != record.header.epoch {
+            // Headers that are kept apart tell of the epoch before too.
+            self.units = UnitTable::default();
+        }
+        self.fresh = false;
         // A scan may have passed over something damaged.
         self.tail = Sectors(record.header.offset.0.into());
         let mut at = self.tail + record.header_sectors;
@@ -368,6 +359,7 @@ impl Log {
     pub fn reset(&mut self) {
         assert!(self.may_reset(), "reset of a log that is still needed");
         self.tail = Sectors(0);
+        self.fresh = true;
         self.only_begun = false;
         self.was_reset = true;
         self.last_checksum = 0;

@@ -6,7 +6,8 @@ use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, units_of};
+use crate::shape::header_bytes;
+use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, RecordShape, units_of};
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
 const VERSION: u16 = 2;
@@ -157,43 +158,11 @@ impl Entry {
     }
 }
 
-/// Length of the header of a record with these entries.
-#[must_use]
-pub(crate) fn header_sectors(entries: usize, units: usize, physical: Sectors) -> Sectors {
-    let bytes = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
-    round_up(Sectors::from_bytes_ceil(bytes as u64), physical)
-}
-
-pub(crate) fn round_up(len: Sectors, physical: Sectors) -> Sectors {
-    Sectors(len.0.next_multiple_of(physical.0))
-}
-
 fn narrow(n: u64) -> U32 {
     U32::new(u32::try_from(n).unwrap_or_else(|_| panic!("record field {n} exceeds 32 bits")))
 }
 
 impl Record {
-    /// Length of the header, and of the whole record, of these entries on `physical` sectors.
-    #[must_use]
-    pub fn measure(entries: &[Entry], physical: Sectors) -> (Sectors, Sectors) {
-        let data = entries.iter().map(Entry::payload_sectors);
-        let units: u64 = data.clone().map(|len| len.0.div_ceil(8)).sum();
-        let payload = data.fold(Sectors(0), |sum, len| sum + len);
-        Self::len_of(entries.len(), units, payload, physical)
-    }
-
-    /// Length of the header, and of the whole record, from counts alone.
-    #[must_use]
-    pub fn len_of(
-        entries: usize,
-        units: u64,
-        payload: Sectors,
-        physical: Sectors,
-    ) -> (Sectors, Sectors) {
-        let header = header_sectors(entries, to_usize(units), physical);
-        (header, round_up(header + payload, physical))
-    }
-
     /// Builds the record; `payloads` are those of the data entries, in order. One without entries
     /// only begins an epoch.
     ///
@@ -204,7 +173,7 @@ impl Record {
         header: RecordHeader,
         entries: Vec<Entry>,
         payloads: &[Payload],
-        physical: Sectors,
+        shape: RecordShape,
     ) -> Self {
         assert!(entries.len() <= MAX_ENTRIES, "{} entries", entries.len());
         let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
@@ -217,24 +186,25 @@ impl Record {
                 units_of(entry.extent.len).map(|(start, len)| payload.checksum(start, len)),
             );
         }
-        let (header_sectors, record_sectors) = Self::measure(&entries, physical);
+        let (header_sectors, record_sectors) = shape.measure(&entries);
         let mut record =
             Self { header, entries, unit_checksums, header_sectors, record_sectors, checksum: 0 };
         record.checksum = checksum_of(&record.used_bytes());
         record
     }
 
-    /// The header's bytes, padded to whole sectors.
+    /// The header's bytes, padded to whole sectors if it is in the log.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = self.used_bytes();
         bytes[CHECKSUM_RANGE].copy_from_slice(&self.checksum.to_le_bytes());
-        bytes.resize(to_usize(self.header_sectors.bytes()), 0);
+        let padded = to_usize(self.header_sectors.bytes()).max(bytes.len());
+        bytes.resize(padded, 0);
         bytes.freeze()
     }
 
     fn used_bytes(&self) -> BytesMut {
-        let used = HEADER_BYTES + self.entries.len() * ENTRY_BYTES + self.unit_checksums.len() * 4;
+        let used = header_bytes(self.entries.len(), self.unit_checksums.len());
         let mut bytes = BytesMut::with_capacity(to_usize(self.header_sectors.bytes()).max(used));
         bytes.extend_from_slice(self.raw_header().as_bytes());
         for entry in &self.entries {
@@ -277,7 +247,7 @@ impl Record {
     pub fn announced_header(first_sector: &[u8]) -> Result<Sectors, RecordError> {
         let raw = raw_of(first_sector)?;
         let (entries, units) = (usize::from(raw.entry_count.get()), raw.unit_count.get() as usize);
-        let least = HEADER_BYTES + entries * ENTRY_BYTES + units * 4;
+        let least = header_bytes(entries, units);
         let len = Sectors(raw.header_sectors.get().into());
         let most = Sectors::from_bytes_ceil(least as u64) + Sectors(255);
         if entries > MAX_ENTRIES || len.bytes() < least as u64 || len > most {
@@ -292,10 +262,24 @@ impl Record {
     /// If it is damaged or contradicts itself.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
         let header_sectors = Self::announced_header(bytes)?;
+        Self::decode_from(bytes, header_sectors)
+    }
+
+    /// Decodes a header that is kept apart from its payload.
+    ///
+    /// # Errors
+    /// If it is damaged or contradicts itself, or belongs into a log.
+    pub fn decode_apart(bytes: &[u8]) -> Result<Self, RecordError> {
         let raw = raw_of(bytes)?;
-        let used = HEADER_BYTES
-            + usize::from(raw.entry_count.get()) * ENTRY_BYTES
-            + raw.unit_count.get() as usize * 4;
+        if raw.header_sectors.get() != 0 || usize::from(raw.entry_count.get()) > MAX_ENTRIES {
+            return Err(RecordError::Impossible("header length"));
+        }
+        Self::decode_from(bytes, Sectors(0))
+    }
+
+    fn decode_from(bytes: &[u8], header_sectors: Sectors) -> Result<Self, RecordError> {
+        let raw = raw_of(bytes)?;
+        let used = header_bytes(usize::from(raw.entry_count.get()), raw.unit_count.get() as usize);
         let used = bytes.get(..used).ok_or(RecordError::Impossible("header length"))?;
         let mut zeroed = BytesMut::from(used);
         zeroed[CHECKSUM_RANGE].fill(0);
@@ -405,7 +389,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) fn sample(physical: u64) -> (Record, Vec<Payload>) {
+    fn sample(shape: RecordShape) -> (Record, Vec<Payload>) {
         let entry = |start, len, sequence, kind| Entry {
             extent: Extent::new(start, len),
             data_sequence: DataSequence(sequence),
@@ -429,23 +413,33 @@ mod tests {
             durable_tail: LogOffset(48),
             next_data: DataSequence(25),
         };
-        (Record::build(header, entries, &payloads, Sectors(physical)), payloads)
+        (Record::build(header, entries, &payloads, shape), payloads)
     }
 
     #[test]
     fn what_is_encoded_decodes_to_the_same() {
         for physical in [1, 8] {
-            let (record, _) = sample(physical);
+            let (record, _) = sample(RecordShape::in_log(Sectors(physical)));
             let bytes = record.encode();
             assert_eq!(bytes.len() as u64, record.header_sectors.bytes());
             assert_eq!(record.record_sectors.0 % physical, 0);
             assert_eq!(Record::decode(&bytes).unwrap(), record);
+            assert!(Record::decode_apart(&bytes).is_err());
         }
     }
 
     #[test]
+    fn a_header_apart_takes_no_sectors() {
+        let (record, _) = sample(RecordShape::apart(Sectors(8)));
+        assert_eq!((record.header_sectors.0, record.record_sectors.0), (0, 32));
+        let bytes = record.encode();
+        assert_eq!(Record::decode_apart(&bytes).unwrap(), record);
+        assert!(Record::decode(&bytes).is_err());
+    }
+
+    #[test]
     fn every_single_bit_flip_of_the_used_header_is_noticed() {
-        let (record, _) = sample(1);
+        let (record, _) = sample(RecordShape::in_log(Sectors(1)));
         let good = record.encode();
         let used = HEADER_BYTES + record.entries.len() * ENTRY_BYTES + 4 * 4;
         for bit in 0..used * 8 {
@@ -464,6 +458,7 @@ mod tests {
                 bytes[12..14].copy_from_slice(&VERSION.to_le_bytes());
             }
             let _ = Record::decode(&bytes);
+            let _ = Record::decode_apart(&bytes);
         }
     }
 }

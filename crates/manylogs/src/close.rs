@@ -124,7 +124,7 @@ impl Inner {
     async fn raise_floor_to_the_end(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.make_durable(Phase::Drain).await?;
         let floor = self.state.borrow().next_data;
-        self.update_root(Phase::Drain, |root| root.floor = floor).await?;
+        self.raise_floor(Phase::Drain, floor).await?;
         let mut state = self.state.borrow_mut();
         for id in state.logs.ids() {
             state.logs.adjust(id, |log| log.raise_floor(floor));

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use manylogs_block::{Hint, IoError, Nanos, Payload, Request, Sectors};
 use manylogs_logstore::{
-    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, Record, RecordSequence,
+    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, RecordSequence, RecordShape,
 };
 
+use crate::nvram::NvTable;
 use crate::phase::Phase;
 use crate::plant::{self, Bug};
 use crate::slots::SlotId;
@@ -70,7 +71,9 @@ impl Inner {
     fn note_full(&self, state: &mut State, id: LogId) {
         let Some(log) = state.logs.get(id) else { return };
         let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64;
-        if (full && state.hot.insert(id)) || state.logs.occupancy() >= self.config().watermark {
+        let crowded = state.nvram.as_ref().is_some_and(NvTable::is_crowded);
+        let full = full && state.hot.insert(id);
+        if full || crowded || state.logs.occupancy() >= self.config().watermark {
             self.wanted.notify();
         }
     }
@@ -107,7 +110,7 @@ impl Inner {
         let first = state.slots.get(*state.pending.front()?);
         let log = state.logs.get(record.log)?;
         (state.logs.is_open(record.log)
-            && log.accepts(first.reserved)
+            && log.accepts(first.reserved.log)
             && state.is_ready(record.log))
         .then_some(record.log)
     }
@@ -116,7 +119,7 @@ impl Inner {
         if let Some(log) = Self::log_in_use(state) {
             return Some(log);
         }
-        let needed = state.slots.get(*state.pending.front()?).reserved;
+        let needed = state.slots.get(*state.pending.front()?).reserved.log;
         let nearest = state.logs.nearest_for(state.head, needed, |_| true);
         let ready = match nearest {
             Some(log) if state.is_ready(log) => nearest,
@@ -144,7 +147,7 @@ impl Inner {
         while let Some(&id) = state.pending.front() {
             let slot = state.slots.get(id);
             let next = size.with(slot.entry.payload_sectors());
-            let fits = next.record_len(self.below.physical_sector) <= free
+            let fits = next.record_len(self.shape) <= free
                 && next.payload <= longest
                 && slots.len() < MAX_ENTRIES;
             if !fits && !slots.is_empty() {
@@ -154,7 +157,7 @@ impl Inner {
             state.pending.pop_front();
             let slot = state.slots.get(id);
             // The record takes the room that was set aside.
-            state.reserved -= slot.reserved.0;
+            state.reserved -= slot.reserved;
             state.pending_waiters -= usize::from(slot.waiter.is_some());
             slots.push(id);
         }
@@ -187,7 +190,11 @@ impl Inner {
         state.counters.records += 1;
         state.counters.record_sectors += slot.target.len.0;
         let offsets = slot.offsets.clone();
-        state.records.insert(sequence, InFlightRecord { log, slots, offsets });
+        let header = state.header_apart(&slot.record);
+        state.records.insert(sequence, InFlightRecord { log, slots, offsets, header });
+        if plant::is(Bug::NvramBeforePayload) {
+            state.journal(&[sequence]);
+        }
         (sequence, slot)
     }
 
@@ -230,6 +237,12 @@ impl Inner {
         sequence: RecordSequence,
         slot: AppendSlot,
     ) {
+        if slot.target.is_empty() {
+            // Its header is all there is.
+            self.record_written(log, sequence);
+            self.notify_progress();
+            return;
+        }
         let phase = self.phase_of(usually, &slot);
         let write = Request::Write {
             extent: slot.target,
@@ -269,8 +282,10 @@ impl Inner {
         if plant::is(Bug::AckPastHole) {
             state.settle_record(sequence);
         }
-        for sequence in durable {
-            state.settle_record(sequence);
+        if state.journal(&durable) {
+            for sequence in durable {
+                state.settle_record(sequence);
+            }
         }
         state.reset_what_can_be();
     }
@@ -282,9 +297,10 @@ impl Inner {
         let void = state.logs.with(log, |log| log.fail_append(sequence));
         for sequence in void.into_iter().rev() {
             let Some(record) = state.records.remove(&sequence) else { continue };
+            state.drop_header(&record.header);
             for id in record.slots.into_iter().rev() {
                 let slot = state.slots.get(id);
-                state.reserved += slot.reserved.0;
+                state.reserved += slot.reserved;
                 state.pending_waiters += usize::from(slot.waiter.is_some());
                 state.pending.push_front(id);
                 // Whether or not somebody waits, this was due once.
@@ -323,7 +339,7 @@ impl RecordSize {
         }
     }
 
-    fn record_len(self, physical: Sectors) -> Sectors {
-        Record::len_of(self.entries, self.units, Sectors(self.payload), physical).1
+    fn record_len(self, shape: RecordShape) -> Sectors {
+        shape.len_of(self.entries, self.units, Sectors(self.payload)).1
     }
 }

@@ -6,14 +6,15 @@ use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Sectors, Time};
 use manylogs_logstore::{LogId, ScanOf, Scanned, VolumeId, scan};
 
 use crate::config::EngineConfig;
-use crate::error::VolumeError;
+use crate::error::{NvramError, VolumeError};
 use crate::logs::Logs;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
 use crate::recover::{self, Structures};
-use crate::state::{State, largest_record};
+use crate::room::largest_record;
+use crate::state::State;
 use crate::volume::{MappedExtent, table_of};
 
 /// Time for one home write at a random place, and bytes a second for long ones: what an estimate
@@ -158,14 +159,25 @@ pub async fn inspect(
     device: &Rc<dyn BlockDevice>,
     ignore_snapshot: bool,
 ) -> Result<Inspection, VolumeError> {
+    inspect_with(device, &OpenOptions { ignore_snapshot, ..OpenOptions::default() }).await
+}
+
+/// As [`inspect`], of a volume that needs more to be opened.
+///
+/// # Errors
+/// As [`inspect`], or if the table is in non-volatile RAM that will not do.
+pub async fn inspect_with(
+    device: &Rc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<Inspection, VolumeError> {
     let mut report = RecoveryReport::default();
     let Structures { superblock, root, root_slot } =
         recover::read_structures(device, &mut report).await?;
     let config = superblock.config();
     let layout = superblock.layout.clone();
-    let largest = largest_record(&config, superblock.physical);
-    let logs = Logs::new(layout.regions(), largest, superblock.physical);
-    let options = OpenOptions { ignore_snapshot, accept_damage: true, ..OpenOptions::default() };
+    let largest = largest_record(&config, superblock.shape());
+    let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
+    let options = OpenOptions { accept_damage: true, ..options.clone() };
     let state = State::new(logs, root.clone(), root_slot, Time(0));
     let state = recover::rebuild(device, &superblock, &options, state, &mut report).await?;
     report.mapped_extents = state.map.len() as u64;
@@ -209,6 +221,9 @@ pub async fn inspect(
 pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Scanned, VolumeError> {
     let Structures { superblock, root, .. } =
         recover::read_structures(device, &mut RecoveryReport::default()).await?;
+    if superblock.nvram {
+        return Err(NvramError::Apart.into());
+    }
     let regions = superblock.layout.regions();
     let Some(region) = regions.get(log.0 as usize).copied() else {
         return Err(VolumeError::NoSuchLog { log, logs: regions.len() });
@@ -250,8 +265,24 @@ pub struct Finding {
 pub async fn check(
     device: &Rc<dyn BlockDevice>,
 ) -> Result<(Inspection, Vec<Finding>), VolumeError> {
-    let alone = inspect(device, true).await?;
-    let fast = inspect(device, false).await?;
+    check_with(device, &OpenOptions::default()).await
+}
+
+/// As [`check`], of a volume that needs more to be opened. Where the table is in non-volatile RAM
+/// the logs tell nothing of themselves: [`crate::Volume::scrub`] reads what it points to.
+///
+/// # Errors
+/// As [`inspect_with`].
+pub async fn check_with(
+    device: &Rc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<(Inspection, Vec<Finding>), VolumeError> {
+    let fast = inspect_with(device, options).await?;
+    let alone = if options.nvram.is_some() {
+        fast.clone()
+    } else {
+        inspect_with(device, &OpenOptions { ignore_snapshot: true, ..options.clone() }).await?
+    };
     let mut findings = structure_findings(&fast);
     findings.extend(alone.recovery.damage.iter().map(|found| log_finding(&alone.layout, found)));
     if alone.table != fast.table && alone.recovery.damage.is_empty() {

@@ -19,6 +19,7 @@ mod identity;
 mod inspect;
 mod logs;
 mod maintenance;
+mod nvram;
 mod ondisk;
 mod open;
 mod phase;
@@ -28,23 +29,25 @@ mod policy;
 mod read;
 mod recover;
 mod repair;
+mod room;
 mod scrub;
 mod slots;
 mod snapshot;
 mod state;
 mod stats;
 mod swap;
+mod versions;
 mod volume;
 mod write;
 
 pub use checkpoint::CheckpointReport;
 pub use close::{DrainOptions, DrainReport};
 pub use config::{CheckpointPolicy, EngineConfig, LogPlacement};
-pub use error::VolumeError;
+pub use error::{NvramError, VolumeError};
 pub use grow::GrowReport;
 pub use inspect::{
-    Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, identify, inspect,
-    inspect_log,
+    Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, check_with, identify,
+    inspect, inspect_log, inspect_with,
 };
 pub use ondisk::layout::{Layout, LogRun};
 pub use open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::plant::{self, Bug};
 use manylogs_block::{Extent, Lba, Sectors};
-use manylogs_logstore::{Log, LogId};
+use manylogs_logstore::{Log, LogId, RecordShape};
 
 /// Logs to either side that are looked at first.
 const NEIGHBOURS: u32 = 16;
@@ -20,26 +20,41 @@ pub(crate) struct Logs {
     aside: Option<LogId>,
     /// No entry needs more than this for a record of its own.
     largest_record: Sectors,
-    physical: Sectors,
+    shape: RecordShape,
     /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
     room: u64,
     used: u64,
 }
 
 impl Logs {
-    pub(crate) fn new(regions: &[Extent], largest_record: Sectors, physical: Sectors) -> Self {
+    pub(crate) fn new(regions: &[Extent], largest_record: Sectors, shape: RecordShape) -> Self {
         let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
             open: BTreeSet::new(),
             aside: None,
             largest_record,
-            physical,
+            shape,
             room: 0,
             used: 0,
         };
         logs.set_largest_record(largest_record);
         logs
+    }
+
+    /// The same logs, as if they had never been used.
+    pub(crate) fn blank(&self) -> Self {
+        Self::new(&self.regions, self.largest_record, self.shape)
+    }
+
+    /// Leaves blank ones behind.
+    pub(crate) fn take(&mut self) -> Self {
+        let blank = self.blank();
+        std::mem::replace(self, blank)
+    }
+
+    pub(crate) const fn shape(&self) -> RecordShape {
+        self.shape
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -70,12 +85,13 @@ impl Logs {
 
     /// Changes a log and keeps the books on its room.
     pub(crate) fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
-        let shared = plant::is(Bug::RecordsShareSectors);
-        let physical = if shared { Sectors(1) } else { self.physical };
-        let region = self.regions[id.0 as usize];
+        let (region, mut shape) = (self.regions[id.0 as usize], self.shape);
+        if plant::is(Bug::RecordsShareSectors) {
+            shape.physical = Sectors(1);
+        }
         let mut log = self.logs[id.0 as usize]
             .take()
-            .unwrap_or_else(|| Box::new(Log::new(id, region, physical)));
+            .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
         let (room, used) = (self.room_of(&log), log.used().0);
         let result = change(&mut log);
         let room_now = self.room_of(&log);
@@ -118,10 +134,11 @@ impl Logs {
     /// Changes how much is left out of each log's account.
     pub(crate) fn set_largest_record(&mut self, largest: Sectors) {
         self.largest_record = largest;
+        let (head, _) = self.shape.len_of(0, 0, Sectors(0));
         (self.room, self.open) = (0, BTreeSet::new());
         for (id, region) in (0..).zip(&self.regions) {
             let log = self.logs[id as usize].as_deref();
-            let unused = region.len.0.saturating_sub(self.physical.0 + largest.0);
+            let unused = region.len.0.saturating_sub(head.0 + largest.0);
             let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
             if room > 0 {
@@ -227,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_near_head_log_is_the_nearest_with_room_on_either_side() {
-        let mut logs = Logs::new(&regions(), Sectors(10), Sectors(1));
+        let mut logs = Logs::new(&regions(), Sectors(10), RecordShape::in_log(Sectors(1)));
         let nearest = |logs: &Logs, head| logs.nearest(Lba(head), |_| true).unwrap().0;
         assert_eq!(nearest(&logs, 0), 0);
         assert_eq!(nearest(&logs, 1300), 0);
@@ -241,7 +258,7 @@ mod tests {
 
     #[test]
     fn room_leaves_the_largest_record_out() {
-        let mut logs = Logs::new(&regions(), Sectors(10), Sectors(1));
+        let mut logs = Logs::new(&regions(), Sectors(10), RecordShape::in_log(Sectors(1)));
         assert_eq!(logs.room(), 5 * 89);
         logs.with(LogId(2), Log::retire);
         assert_eq!(logs.room(), 4 * 89);

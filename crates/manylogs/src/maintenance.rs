@@ -7,6 +7,7 @@ use manylogs_block::{Nanos, Signal, Time};
 
 use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
+use crate::nvram::NvTable;
 use crate::phase::Phase;
 use crate::plant::{self, Bug};
 use crate::state::Inner;
@@ -110,7 +111,7 @@ impl Inner {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
-        let snapshot = (self.config().snapshot.0 > 0)
+        let snapshot = (self.config().snapshot.0 > 0 && state.nvram.is_none())
             .then(|| until(agenda.last_snapshot + self.config().snapshot));
         let checkpoint = match self.config().checkpoint {
             CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
@@ -127,7 +128,8 @@ impl Inner {
         if state.read_only.is_some() {
             return None;
         }
-        if state.starved > 0 || state.logs.occupancy() >= self.config().watermark {
+        let crowded = state.nvram.as_ref().is_some_and(NvTable::is_crowded);
+        if state.starved > 0 || crowded || state.logs.occupancy() >= self.config().watermark {
             return Some(Pace::Urgent);
         }
         let since = now.since(agenda.last_checkpoint);
@@ -151,6 +153,7 @@ impl Inner {
     async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
         let now = self.runtime.now();
         let due = self.config().snapshot.0 > 0
+            && self.state.borrow().nvram.is_none()
             && now.since(agenda.last_snapshot) >= self.config().snapshot
             && self.state.borrow().read_only.is_none();
         if due {

@@ -2,19 +2,21 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Nanos, Payload, Request};
+use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Payload, Request};
 use manylogs_logstore::{Incarnation, LogId, VolumeId};
 
 use crate::config::EngineConfig;
 use crate::error::VolumeError;
 use crate::logs::Logs;
+use crate::nvram;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root, write_root};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::plant::{self, Bug};
 use crate::recover::{self, Structures};
-use crate::state::{State, largest_record};
+use crate::room::largest_record;
+use crate::state::State;
 use crate::volume::Volume;
 
 /// How to open a volume.
@@ -28,6 +30,11 @@ pub struct OpenOptions {
     /// Open although records are damaged of which nobody knows what they were: acknowledged writes
     /// are given up. The report lists where.
     pub accept_damage: bool,
+    /// Where the table is, if the volume keeps it in non-volatile RAM.
+    pub nvram: Option<Rc<dyn Nvram>>,
+    /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
+    /// data is as the last checkpoint, large write or drain left it.
+    pub give_up_nvram: bool,
     /// Told what the engine writes for.
     pub probe: PhaseProbe,
 }
@@ -41,6 +48,8 @@ pub struct CreateOptions {
     pub volume: Option<VolumeId>,
     /// Where the logs are, if not where the parameters would put them.
     pub layout: Option<Layout>,
+    /// Keep the mapping table there rather than in the logs. What it held is lost.
+    pub nvram: Option<Rc<dyn Nvram>>,
     /// Told what the engine writes for.
     pub probe: PhaseProbe,
 }
@@ -61,6 +70,8 @@ pub struct RecoveryReport {
     pub was_closed: bool,
     /// Whether a snapshot was used.
     pub from_snapshot: bool,
+    /// Whether the table came from non-volatile RAM.
+    pub from_nvram: bool,
     /// Whether the root names a snapshot that is damaged; the logs have the same.
     pub snapshot_damaged: bool,
     /// Whether the first superblock was damaged and the last one used.
@@ -114,10 +125,6 @@ impl Volume {
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());
-        // The roots first: a superblock makes it a volume, and by then they must be whole. The
-        // last copy before the first: a device with the first one is formatted.
-        write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
-        write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         let superblock = Superblock {
             volume,
             generation: 1,
@@ -126,15 +133,25 @@ impl Volume {
             threshold: config.threshold,
             record: config.record,
             features_compatible: 0,
+            nvram: options.nvram.is_some(),
             layout: layout.clone(),
         };
+        let largest = largest_record(config, superblock.shape());
+        let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
+        let table = match options.nvram.clone() {
+            Some(memory) => {
+                let (floor, incarnation) = (root.floor, root.incarnation.0);
+                Some(nvram::create(memory, volume, &logs, largest, floor, incarnation)?)
+            }
+            None => None,
+        };
+        // The roots first: a superblock makes it a volume, and by then they must be whole. The
+        // last copy before the first: a device with the first one is formatted.
+        write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
+        write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         write_superblock(&device, &superblock).await?;
-        let logs = Logs::new(
-            layout.regions(),
-            largest_record(config, below.physical_sector),
-            below.physical_sector,
-        );
-        let state = State::new(logs, root, 1, runtime.now());
+        let mut state = State::new(logs, root, 1, runtime.now());
+        state.nvram = table;
         let created = Self::assemble(runtime, device, below, volume, layout, *config, state);
         created.run();
         Ok(created)
@@ -166,21 +183,25 @@ impl Volume {
         let config = merge(options.config.as_ref(), &superblock.config());
         config.validate().map_err(VolumeError::Config)?;
         let layout = superblock.layout.clone();
-        let logs = Logs::new(
-            layout.regions(),
-            largest_record(&config, below.physical_sector),
-            below.physical_sector,
-        );
+        let largest = largest_record(&config, superblock.shape());
+        let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let state = State::new(logs, root.clone(), root_slot, runtime.now());
-        let state =
-            recover::rebuild(device.device(), &superblock, options, state, &mut report).await?;
+        if let Some(memory) = &options.nvram {
+            nvram::settle(&**memory)?;
+        }
+        let found = recover::rebuild(device.device(), &superblock, options, state, &mut report);
+        let mut state = found.await?;
         root.floor = state.root.floor;
         root.left = Left::Open;
         if !plant::is(Bug::NoNewIncarnation) {
             root.incarnation = Incarnation(root.incarnation.0 + 1);
         }
-        let state =
-            State { next_data: first_data(&root), next_record: first_record(&root), ..state };
+        state.next_data = first_data(&root);
+        state.next_record = first_record(&root);
+        if superblock.nvram {
+            let memory = options.nvram.clone();
+            root.floor = state.begin_nvram(memory, superblock.volume, largest, &root)?;
+        }
         report.mapped_extents = state.map.len() as u64;
         let volume = superblock.volume;
         let opened = Self::assemble(runtime, device, below, volume, layout, config, state);

@@ -58,9 +58,23 @@ pub enum Bug {
     RecordsShareSectors,
     /// The partial edge sectors of a large write go home with the rest.
     EdgesNotLogged,
+    /// A record's header is in non-volatile RAM before its payload is in the log.
+    NvramBeforePayload,
+    /// Non-volatile RAM is not persisted before a record is acknowledged.
+    NvramNotPersisted,
+    /// Both selectors may be torn together.
+    NvramTornSelector,
+    /// A half is selected before its snapshot is durable.
+    NvramSelectorFirst,
+    /// Recovery believes stores that are not persisted.
+    NvramNotPersistedAtOpen,
+    /// A new snapshot leaves the supersede entries behind.
+    NvramDropsSupersedes,
+    /// A checkpoint forgets the table although the floor is not durable.
+    NvramFloorNotKept,
 }
 
-/// All of them.
+/// Those that show on any volume.
 pub const BUGS: [Bug; 26] = [
     Bug::AckBeforeRecord,
     Bug::AckPastHole,
@@ -88,6 +102,17 @@ pub const BUGS: [Bug; 26] = [
     Bug::SnapshotAcrossReset,
     Bug::RecordsShareSectors,
     Bug::EdgesNotLogged,
+];
+
+/// Those that show only on a volume with its table in non-volatile RAM.
+pub const NVRAM_BUGS: [Bug; 7] = [
+    Bug::NvramBeforePayload,
+    Bug::NvramNotPersisted,
+    Bug::NvramTornSelector,
+    Bug::NvramSelectorFirst,
+    Bug::NvramNotPersistedAtOpen,
+    Bug::NvramDropsSupersedes,
+    Bug::NvramFloorNotKept,
 ];
 
 #[cfg(feature = "plant")]

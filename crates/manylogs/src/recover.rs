@@ -3,52 +3,25 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Request, Sectors};
-use manylogs_logstore::{
-    DataSequence, EntryKind, ExtentMap, Incarnation, LogId, LogOffset, MapValue, Mapped, Record,
-    ScanOf, scan,
-};
+use manylogs_block::{BlockDevice, Extent, Nvram, Request, Sectors};
+use manylogs_logstore::{Incarnation, LogId, ScanOf, VolumeId, scan};
 
-use crate::error::VolumeError;
-use crate::ondisk::layout::{Layout, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
+use crate::error::{NvramError, VolumeError};
+use crate::nvram;
+use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::root::Root;
-use crate::ondisk::snapshot::Snapshot;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
-use crate::place::Place;
 use crate::plant::{self, Bug};
 use crate::snapshot;
 use crate::state::State;
+use crate::versions::Versions;
 
 /// What describes a volume.
 pub(crate) struct Structures {
     pub(crate) superblock: Superblock,
     pub(crate) root: Root,
     pub(crate) root_slot: usize,
-}
-
-/// A version that recovery found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
-    /// `None`: superseded, what is home is newer.
-    place: Option<Place>,
-    /// The record it is from: of two copies of one version the later counts, as the earlier is
-    /// where it was moved from.
-    record: u64,
-}
-
-impl MapValue for Found {
-    fn advance(self, by: Sectors) -> Self {
-        Self { place: self.place.map(|place| place.advance(by)), ..self }
-    }
-
-    fn pack(self) -> [u64; 2] {
-        [self.place.map_or(Place::NOWHERE, Place::to_word), self.record]
-    }
-
-    fn unpack([place, record]: [u64; 2]) -> Self {
-        Self { place: Place::from_word(place), record }
-    }
 }
 
 /// Finds superblock and root, and checks that they fit the device.
@@ -188,6 +161,20 @@ pub(crate) async fn rebuild(
     report: &mut RecoveryReport,
 ) -> Result<State, VolumeError> {
     report.was_closed = state.root.left != crate::ondisk::root::Left::Open;
+    for id in state.root.retired.clone() {
+        if (id.0 as usize) < superblock.layout.regions().len() {
+            state.logs.with(id, manylogs_logstore::Log::retire);
+        }
+    }
+    match (superblock.nvram, &options.nvram) {
+        (true, Some(_)) if options.give_up_nvram => return Ok(state),
+        (true, Some(memory)) => {
+            return look_up(Rc::clone(memory), superblock.volume, state, report);
+        }
+        (true, None) => return Err(NvramError::Missing.into()),
+        (false, Some(_)) => return Err(NvramError::Unused.into()),
+        (false, None) => {}
+    }
     let layout = &superblock.layout;
     let snapshot = match state.root.snapshot {
         Some(named) if !options.ignore_snapshot => {
@@ -202,19 +189,15 @@ pub(crate) async fn rebuild(
         _ => None,
     };
     report.from_snapshot = snapshot.is_some();
-    for id in state.root.retired.clone() {
-        if (id.0 as usize) < layout.regions().len() {
-            state.logs.with(id, manylogs_logstore::Log::retire);
-        }
-    }
     let unknown = |id: &LogId| match &snapshot {
         Some(_) => opened_since(&state, *id),
         None => state.root.used.contains(*id),
     };
     let wanted: Vec<LogId> = state.logs.ids().filter(unknown).collect();
-    let mut versions: ExtentMap<Found> = ExtentMap::new();
+    let mut versions = Versions::new(state.logs.take());
     if let Some(snapshot) = snapshot {
-        take_snapshot(&mut state, &mut versions, snapshot, layout);
+        // Of logs that were opened since the snapshot only what is found there now counts.
+        versions.take_snapshot(snapshot, |log| !opened_since(&state, log));
     }
     for log in wanted {
         let of = ScanOf {
@@ -239,7 +222,7 @@ pub(crate) async fn rebuild(
             {
                 return Err(VolumeError::StaleRoot);
             }
-            take_record(&mut state, &mut versions, log, record);
+            versions.take_record(log, record, state.root.floor);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
@@ -248,8 +231,24 @@ pub(crate) async fn rebuild(
         let LogDamage { log, damage } = *unknown;
         return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
     }
-    fill_table(&mut state, &versions);
-    Ok(state)
+    Ok(fill_table(state, versions))
+}
+
+/// Fills `state` from non-volatile RAM.
+fn look_up(
+    memory: Rc<dyn Nvram>,
+    volume: VolumeId,
+    mut state: State,
+    report: &mut RecoveryReport,
+) -> Result<State, VolumeError> {
+    let incarnation = state.root.incarnation.0;
+    let (table, found) = nvram::look(memory, volume, state.logs.take(), incarnation)?;
+    report.from_nvram = true;
+    report.records = found.records;
+    report.read_bytes = table.used();
+    state.nvram = Some(table);
+    state.root.floor = state.root.floor.max(found.floor);
+    Ok(fill_table(state, found.versions))
 }
 
 /// Whether a log may have changed since the snapshot.
@@ -257,78 +256,19 @@ fn opened_since(state: &State, log: LogId) -> bool {
     state.root.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }
 
-/// Of logs that were opened since the snapshot only what is found there now counts.
-fn take_snapshot(
-    state: &mut State,
-    versions: &mut ExtentMap<Found>,
-    snapshot: Snapshot,
-    layout: &Layout,
-) {
-    let stands = |state: &State, log: LogId| {
-        (log.0 as usize) < layout.regions().len() && !opened_since(state, log)
-    };
-    for log in snapshot.logs {
-        if stands(state, log.id) {
-            for supersede in &log.content.supersedes {
-                let found = Found { place: None, record: 0 };
-                add(versions, supersede.extent, supersede.data_sequence, found);
-            }
-            state.logs.with(log.id, |target| {
-                target.resume(log.epoch, log.tail, log.last_checksum, log.content);
-            });
-        }
-    }
-    for (extent, mapped) in snapshot.map {
-        if mapped.value.log().is_some_and(|log| stands(state, log)) {
-            let found = Found { place: Some(mapped.value), record: 0 };
-            add(versions, extent, mapped.sequence, found);
-        }
-    }
-}
-
-fn take_record(state: &mut State, versions: &mut ExtentMap<Found>, log: LogId, record: &Record) {
-    let offsets = state.logs.with(log, |log| log.take_up(record));
-    let mut offsets = offsets.into_iter();
-    for entry in &record.entries {
-        let place = match entry.kind {
-            EntryKind::Data => {
-                Some(Place::Log { log, offset: offsets.next().unwrap_or(LogOffset(0)) })
-            }
-            EntryKind::Zeroes => Some(Place::Zeroes { log }),
-            EntryKind::Lost => Some(Place::Lost { log }),
-            EntryKind::Supersede => None,
-        };
-        let found = Found { place, record: record.header.record_sequence.0 };
-        if entry.data_sequence >= state.root.floor {
-            add(versions, entry.extent, entry.data_sequence, found);
-        }
-    }
-}
-
-fn add(versions: &mut ExtentMap<Found>, extent: Extent, sequence: DataSequence, found: Found) {
-    let newer = |old: &Mapped<Found>| (old.sequence, old.value.record) < (sequence, found.record);
-    let wins = |old: &Mapped<Found>| plant::is(Bug::RecoveryTakesLast) || newer(old);
-    versions.insert_where(extent, Mapped { sequence, value: found }, wins, |_, _| ());
-}
-
-fn fill_table(state: &mut State, versions: &ExtentMap<Found>) {
+/// Fills the state's table with what was found.
+pub(crate) fn fill_table(mut state: State, mut versions: Versions) -> State {
     let floor = state.root.floor;
-    for (extent, mapped) in versions.iter() {
-        let Some(place) = mapped.value.place else { continue };
-        if mapped.sequence < floor {
-            continue;
-        }
-        if let Some(log) = place.log() {
-            state.logs.adjust(log, |log| log.add_live(extent.len.0));
-        }
-        let value = Mapped { sequence: mapped.sequence, value: place };
-        state.map.insert(extent, value, |_, _| ());
+    versions.book_live(floor);
+    for (extent, mapped) in versions.logged(floor) {
+        state.map.insert(extent, mapped, |_, _| ());
     }
+    state.logs = versions.logs;
     for id in state.logs.ids() {
-        state.logs.adjust(id, |log| log.raise_floor(floor));
         if state.logs.get(id).is_some() {
             state.reset_candidates.push(id);
         }
     }
     state.reset_what_can_be();
+    state
 }

@@ -35,6 +35,18 @@ impl Volume {
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
     ) -> Result<RepairReport, VolumeError> {
+        Self::repair_with(runtime, device, &OpenOptions::default()).await
+    }
+
+    /// As [`Volume::repair`], of a volume that needs more to be opened.
+    ///
+    /// # Errors
+    /// As [`Volume::repair`].
+    pub async fn repair_with(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<RepairReport, VolumeError> {
         let mut found = RecoveryReport::default();
         let Structures { superblock, .. } = read_structures(&device, &mut found).await?;
         let rewrite = found.from_backup_superblock || found.backup_superblock_damaged;
@@ -42,7 +54,7 @@ impl Volume {
             let below = Below::new(Rc::clone(&device), PhaseProbe::default());
             write_superblock(&below, &superblock).await?;
         }
-        let options = OpenOptions { accept_damage: true, ..OpenOptions::default() };
+        let options = OpenOptions { accept_damage: true, ..options.clone() };
         let (volume, mut recovery) = Self::open(runtime, device, &options).await?;
         recovery.from_backup_superblock = found.from_backup_superblock;
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;

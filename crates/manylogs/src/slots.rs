@@ -1,8 +1,10 @@
 //! Small writes between their submission and their durability.
 
-use manylogs_block::{Completer, Payload, Sectors};
+use manylogs_block::{Completer, Payload};
 use manylogs_logstore::{Entry, LogId};
 use smallvec::SmallVec;
+
+use crate::room::Room;
 
 /// A slot's number; reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,8 +23,8 @@ pub(crate) struct Slot {
     pub(crate) ticket: Ticket,
     /// Who waits for durability; a write without FUA was answered when it was buffered.
     pub(crate) waiter: Option<Completer>,
-    /// Log sectors set aside for it: a record of its own would fit in them.
-    pub(crate) reserved: Sectors,
+    /// Room set aside for it: a record of its own would fit there.
+    pub(crate) reserved: Room,
     /// Sectors in logs whose versions die when this one is durable.
     pub(crate) displaced: SmallVec<[(LogId, u64); 2]>,
     /// Newer versions that displaced parts of this one before it was durable, and how much.

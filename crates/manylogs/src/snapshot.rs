@@ -29,6 +29,13 @@ impl Inner {
     /// set of opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.turn.take().await;
+        if self.state.borrow().nvram.is_some() {
+            let written = self.state.borrow_mut().rewrite_nvram();
+            if left != Left::Open {
+                self.update_root(Phase::Snapshot, |root| root.left = left).await?;
+            }
+            return Ok(written);
+        }
         let bytes = self.capture();
         let result = self.publish(&bytes, left).await;
         let mut state = self.state.borrow_mut();

@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use manylogs_block::{
     Capabilities, Completer, Extent, Handle, IoError, Lba, Payload, Sectors, Signal, Time,
 };
 use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Record, RecordSequence,
-    VolumeId,
+    DataSequence, Entry, EntryKind, ExtentMap, LogId, LogOffset, MapValue, RecordSequence,
+    RecordShape, VolumeId,
 };
 use smallvec::SmallVec;
 
@@ -17,12 +18,14 @@ use crate::config::EngineConfig;
 use crate::home_lock::HomeLocks;
 use crate::logs::Logs;
 use crate::maintenance::Turn;
+use crate::nvram::NvTable;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Root;
 use crate::ondisk::touched::Touched;
 use crate::phase::Below;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
+use crate::room::Room;
 use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
 
@@ -31,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) runtime: Handle,
     pub(crate) device: Below,
     pub(crate) below: Capabilities,
+    /// What of a record is in the log.
+    pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
     pub(crate) layout: Layout,
     pub(crate) config: Cell<EngineConfig>,
@@ -60,6 +65,8 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) map: ExtentMap<Place>,
     pub(crate) logs: Logs,
+    /// Where the headers of records are, if not in the logs.
+    pub(crate) nvram: Option<NvTable>,
     pub(crate) slots: Slots,
     pub(crate) tickets: Tickets,
     /// Slots that wait for a record, in order of submission.
@@ -71,8 +78,8 @@ pub(crate) struct State {
     /// Sectors of answered writes that are only in memory, and since when.
     pub(crate) volatile: u64,
     pub(crate) volatile_since: Option<Time>,
-    /// Log sectors promised to slots and to bypassing writes.
-    pub(crate) reserved: u64,
+    /// Room promised to slots and to bypassing writes.
+    pub(crate) reserved: Room,
     pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
     /// When the committer submitted its last record.
     pub(crate) last_append: Time,
@@ -129,6 +136,8 @@ pub(crate) struct InFlightRecord {
     pub(crate) slots: Vec<SlotId>,
     /// Where the payload of each data entry begins.
     pub(crate) offsets: Vec<LogOffset>,
+    /// Its header, where that is kept apart and not durable yet.
+    pub(crate) header: Bytes,
 }
 
 impl State {
@@ -137,11 +146,6 @@ impl State {
         let sequence = self.next_data;
         self.next_data = sequence.next();
         sequence
-    }
-
-    /// Whether a record of its own for an entry of this size would find room.
-    pub(crate) fn fits(&self, sectors: Sectors) -> bool {
-        self.reserved + sectors.0 <= self.logs.room()
     }
 
     /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
@@ -157,6 +161,10 @@ impl State {
 
     /// Whether the root allows records in `log`.
     pub(crate) fn is_marked(&self, log: LogId) -> bool {
+        if self.nvram.is_some() {
+            // Recovery does not look for records in the logs.
+            return true;
+        }
         let opened = self.root.snapshot.is_none() || self.root.touched.contains(log);
         opened
             && self.root.used.contains(log)
@@ -175,11 +183,11 @@ impl State {
         entry: Entry,
         payload: Option<Payload>,
         waiter: Option<Completer>,
-        reserved: Sectors,
+        reserved: Room,
         origin: Origin,
     ) -> SlotId {
         let ticket = self.tickets.take();
-        self.reserved += reserved.0;
+        self.reserved += reserved;
         self.slots.insert(Slot {
             entry,
             payload,
@@ -342,6 +350,7 @@ impl State {
         Self {
             map: ExtentMap::new(),
             logs,
+            nvram: None,
             slots: Slots::default(),
             tickets: Tickets::default(),
             pending: VecDeque::new(),
@@ -349,7 +358,7 @@ impl State {
             force: None,
             volatile: 0,
             volatile_since: None,
-            reserved: 0,
+            reserved: Room::default(),
             records: BTreeMap::new(),
             last_append: Time(0),
             stagger_armed: false,
@@ -386,17 +395,6 @@ impl Inner {
         self.config.get()
     }
 
-    /// No entry needs more than this for a record of its own.
-    pub(crate) fn largest_record(&self) -> Sectors {
-        largest_record(&self.config(), self.below.physical_sector)
-    }
-
-    /// Length of a record with this entry alone: what is reserved for it.
-    pub(crate) fn record_len(&self, kind: EntryKind, extent: Extent) -> Sectors {
-        let entry = Entry { extent, data_sequence: DataSequence(0), kind };
-        Record::measure(&[entry], self.below.physical_sector).1
-    }
-
     /// Whether nothing has arrived for a while and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
@@ -410,13 +408,4 @@ impl Inner {
         self.progress.notify();
         self.commit.notify();
     }
-}
-
-/// What the largest entry that `config` lets into a log needs for a record of its own.
-pub(crate) fn largest_record(config: &EngineConfig, physical: Sectors) -> Sectors {
-    // The edges of an unaligned bypass are logged too, whatever the threshold.
-    let longest = Sectors(config.threshold.0.max(physical.0));
-    let extent = Extent { len: longest, ..Extent::default() };
-    let entry = Entry { extent, data_sequence: DataSequence(0), kind: EntryKind::Data };
-    Record::measure(&[entry], physical).1
 }

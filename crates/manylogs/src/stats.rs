@@ -2,6 +2,7 @@
 
 use manylogs_block::{Extent, Sectors};
 
+use crate::nvram::NvTable;
 use crate::volume::Volume;
 
 /// Counters that only grow.
@@ -79,6 +80,13 @@ pub struct VolumeStats {
     pub failed_checkpoints: u64,
     /// The exported address that the pass under way has come to; zero if none is.
     pub checkpoint_at: u64,
+    /// Bytes of non-volatile RAM that the table may take, and those it takes; zero where it is in
+    /// the logs.
+    pub nvram_bytes: u64,
+    /// See `nvram_bytes`.
+    pub nvram_bytes_used: u64,
+    /// How often the table was written anew there.
+    pub nvram_rewrites: u64,
 }
 
 /// In what state a volume is.
@@ -136,6 +144,9 @@ impl Volume {
             lost_extents: counters.lost_extents,
             failed_checkpoints: counters.failed_checkpoints,
             checkpoint_at: state.pass_at.0,
+            nvram_bytes: state.nvram.as_ref().map_or(0, NvTable::half_len),
+            nvram_bytes_used: state.nvram.as_ref().map_or(0, NvTable::used),
+            nvram_rewrites: state.nvram.as_ref().map_or(0, NvTable::rewrites),
         }
     }
 

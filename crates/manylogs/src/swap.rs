@@ -4,11 +4,12 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Sectors};
-use manylogs_logstore::{Entry, EntryKind, LogId, Mapped, ScanOf, Supersede, scan};
+use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supersede, scan};
 
 use crate::phase::Phase;
 use crate::place::Place;
 use crate::plant::{self, Bug};
+use crate::room::Room;
 use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
 
@@ -64,7 +65,7 @@ impl Inner {
             return None;
         }
         // While it moves, everything is there twice.
-        let enough = state.reserved + 2 * used <= state.logs.room();
+        let enough = state.reserved.log.0 + 2 * used <= state.logs.room();
         enough.then_some((from, to))
     }
 
@@ -104,6 +105,9 @@ impl Inner {
             floor: self.state.borrow().root.floor,
             capacity: self.layout.capacity(),
         };
+        if self.shape.headers == Headers::Apart {
+            return Ok(self.live_by_table(log));
+        }
         let scanned = scan(self.device.device(), of).await?;
         let state = self.state.borrow();
         let mut live: Vec<Live> = Vec::new();
@@ -123,6 +127,15 @@ impl Inner {
         });
         live.dedup_by_key(|live| live.extent.start);
         Ok(live)
+    }
+
+    /// As [`Inner::live_in`], where the log does not tell.
+    fn live_by_table(&self, log: LogId) -> Vec<Live> {
+        let state = self.state.borrow();
+        let all = state.map.iter().map(|(extent, mapped)| Live { extent, mapped });
+        let mut live: Vec<Live> = all.filter(|live| live.mapped.value.log() == Some(log)).collect();
+        live.sort_by_key(|live| (position(live), live.extent.start));
+        live
     }
 
     async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<(), IoError> {
@@ -198,12 +211,12 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             let state = &mut *state;
             let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
-            let len = manylogs_logstore::Record::measure(&all, self.below.physical_sector).1;
-            let accepts = state.logs.with(to, |log| log.accepts(len));
-            if !accepts || !state.fits(len) {
+            let room = Room::of(&all, self.shape);
+            let accepts = state.logs.with(to, |log| log.accepts(room.log));
+            if !accepts || !state.fits(room) {
                 return Ok(false);
             }
-            state.counters.swapped_sectors += len.0;
+            state.counters.swapped_sectors += room.log.0;
             let slots: Vec<SlotId> = entries
                 .into_iter()
                 .map(|(entry, payload)| self.swap_slot(state, from, entry, payload))
@@ -230,10 +243,10 @@ impl Inner {
         if plant::is(Bug::SwapFreshSequence) {
             entry.data_sequence = state.take_data_sequence();
         }
-        let reserved = self.record_len(entry.kind, entry.extent);
+        let reserved = self.record_room(entry.kind, entry.extent);
         let id = state.queue(entry, payload, None, reserved, Origin::Swap(from));
         // It goes into a record at once, which takes the room.
-        state.reserved -= reserved.0;
+        state.reserved -= reserved;
         id
     }
 }

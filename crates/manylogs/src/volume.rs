@@ -49,6 +49,7 @@ impl Volume {
             runtime,
             device,
             below,
+            shape: state.logs.shape(),
             volume,
             layout,
             config: Cell::new(config),
@@ -111,7 +112,7 @@ impl Volume {
         let config = EngineConfig { log: fixed.log, placement: fixed.placement, ..*config };
         config.validate().map_err(VolumeError::Config)?;
         self.0.config.set(config);
-        let largest = self.0.largest_record();
+        let largest = self.0.largest_record().log;
         self.0.state.borrow_mut().logs.set_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();

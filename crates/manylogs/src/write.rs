@@ -11,6 +11,7 @@ use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
+use crate::room::Room;
 use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
 
@@ -110,7 +111,7 @@ impl Inner {
         if let Some(reason) = state.read_only {
             return Completion::ready(Err(IoError::ReadOnly { reason }));
         }
-        let reserved = self.record_len(kind, extent);
+        let reserved = self.record_room(kind, extent);
         if state.starved == 0 && state.fits(reserved) {
             return self.buffer(&mut state, kind, extent, payload, fua);
         }
@@ -137,7 +138,7 @@ impl Inner {
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
         self.runtime.spawn(async move {
-            let reserved = inner.record_len(kind, extent);
+            let reserved = inner.record_room(kind, extent);
             let result = match inner.wait_for_room(reserved).await {
                 Ok(()) => inner.buffer_now(kind, extent, payload, fua).await,
                 Err(error) => Err(error),
@@ -157,17 +158,17 @@ impl Inner {
         self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
     }
 
-    /// Resolves when a record of `sectors` has room; the caller reserves before it waits again.
-    async fn wait_for_room(&self, sectors: Sectors) -> Result<(), IoError> {
+    /// Resolves when there is room for a record that takes `needed`; the caller reserves before it waits again.
+    async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
         self.state.borrow_mut().starved += 1;
         let result = loop {
             let progress = self.progress.wait();
             {
-                let state = self.state.borrow();
+                let mut state = self.state.borrow_mut();
                 if let Some(reason) = state.read_only {
                     break Err(IoError::ReadOnly { reason });
                 }
-                if state.fits(sectors) {
+                if state.fits(needed) {
                     break Ok(());
                 }
                 if state.logs.all_retired() {
@@ -207,7 +208,7 @@ impl Inner {
             state.volatile += entry.payload_sectors().0;
             self.arm_buffer_age(state);
         }
-        let reserved = self.record_len(kind, extent);
+        let reserved = self.record_room(kind, extent);
         let id = state.queue(entry, payload, waiter, reserved, Origin::Client);
         let mut displaced = Displaced::default();
         let mapped =
@@ -274,7 +275,7 @@ impl Inner {
         let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
         for part in written {
             if let Err(error) = part.await {
-                self.state.borrow_mut().reserved -= reserved.0;
+                self.state.borrow_mut().reserved -= reserved;
                 self.notify_progress();
                 return Err(error);
             }
@@ -299,8 +300,8 @@ impl Inner {
         &self,
         extent: Extent,
         fua: bool,
-    ) -> Result<(HomeGuard, Sectors), IoError> {
-        let needed = self.record_len(EntryKind::Supersede, extent);
+    ) -> Result<(HomeGuard, Room), IoError> {
+        let needed = self.record_room(EntryKind::Supersede, extent);
         loop {
             let guard = match self.locks.try_lock(Writer::Client, extent) {
                 Some(guard) => guard,
@@ -312,10 +313,10 @@ impl Inner {
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
                 let unsettled = fua && !trusting && state.has_unsettled_supersede(extent);
                 if !logged && !unsettled {
-                    return Ok((guard, Sectors(0)));
+                    return Ok((guard, Room::default()));
                 }
                 if state.fits(needed) {
-                    state.reserved += needed.0;
+                    state.reserved += needed;
                     return Ok((guard, needed));
                 }
             }
@@ -355,18 +356,18 @@ impl Inner {
         self: &Rc<Self>,
         extent: Extent,
         sequence: DataSequence,
-        reserved: Sectors,
+        reserved: Room,
         fua: bool,
     ) -> Option<Completion> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        state.reserved -= reserved.0;
+        state.reserved -= reserved;
         state.dirty_home |= !fua && self.below.volatile_cache;
         let mut displaced = Displaced::default();
         state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in
         // the map meanwhile: that one may not be durable yet.
-        if displaced.is_empty() && !(fua && reserved.0 > 0) {
+        if displaced.is_empty() && !(fua && reserved != Room::default()) {
             return None;
         }
         if plant::is(Bug::NoSupersede) {

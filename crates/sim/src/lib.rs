@@ -7,11 +7,13 @@
 mod crash_disk;
 mod executor;
 mod image;
+mod nvram;
 mod oracle;
 mod plane;
 
 pub use crash_disk::{CrashDisk, CrashDiskConfig, FailRequest};
 pub use executor::{NodeId, Order, Sim, Stopped};
 pub use image::{DiskImage, PastWrite, Survival};
+pub use nvram::{CrashNvram, NvramImage};
 pub use oracle::{FlushId, Oracle, ReadId, WriteId, Wrong};
 pub use plane::{Plane, Stored};

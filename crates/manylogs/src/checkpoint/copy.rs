@@ -202,7 +202,10 @@ impl Inner {
         let parts: Vec<Extent> =
             lookup.filter(|(_, m)| m.is_some_and(old)).map(|(part, _)| part).collect();
         for part in parts {
-            if !state.fits(self.record_len(kind, part)) {
+            let room = self.record_room(kind, part);
+            // Zeroes can be written out instead.
+            let spared = kind != EntryKind::Zeroes;
+            if !(if spared { state.fits_spared(room) } else { state.fits(room) }) {
                 let reason = "the logs have no room to keep what cannot be written home";
                 return Err(IoError::ReadOnly { reason });
             }

@@ -141,7 +141,7 @@ impl Inner {
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        self.update_root(Phase::Checkpoint, |root| root.floor = floor).await?;
+        self.raise_floor(Phase::Checkpoint, floor).await?;
         self.forget_below(floor);
         report.duration = self.runtime.now().since(started);
         Ok(report)
@@ -212,6 +212,7 @@ impl Inner {
                 }
             }
             state.reset_what_can_be();
+            state.rewrite_after_checkpoint();
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;

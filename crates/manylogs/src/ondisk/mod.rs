@@ -2,6 +2,7 @@
 //! The bytes are in `docs/format.md`.
 
 pub(crate) mod layout;
+pub(crate) mod nvram;
 pub(crate) mod root;
 pub(crate) mod snapshot;
 pub(crate) mod superblock;

@@ -105,7 +105,10 @@ impl Inner {
         write_root(&self.device, phase, &root, self.volume, &self.layout, first).await?;
         self.state.borrow_mut().root_slot = first;
         write_root(&self.device, phase, &root, self.volume, &self.layout, 1 - first).await?;
-        self.state.borrow_mut().root = root;
+        let mut state = self.state.borrow_mut();
+        // In non-volatile RAM it may have risen meanwhile.
+        let floor = root.floor.max(state.root.floor);
+        state.root = Root { floor, ..root };
         Ok(())
     }
 }

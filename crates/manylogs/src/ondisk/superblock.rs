@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
-use manylogs_logstore::VolumeId;
+use manylogs_logstore::{RecordShape, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -14,8 +14,10 @@ use crate::ondisk::layout::{Layout, LogRun, Plan, SUPERBLOCK_LEAST};
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
 pub(crate) const VERSION: u32 = 2;
+/// The mapping table is in non-volatile RAM, and so are the headers of records.
+const TABLE_IN_NVRAM: u64 = 1;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 = 0;
+const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -80,6 +82,8 @@ pub(crate) struct Superblock {
     pub(crate) record: Sectors,
     /// Bits that this program does not know but may leave alone.
     pub(crate) features_compatible: u64,
+    /// Whether the mapping table is in non-volatile RAM.
+    pub(crate) nvram: bool,
     pub(crate) layout: Layout,
 }
 
@@ -96,6 +100,15 @@ impl Superblock {
         EngineConfig { threshold, record, log, placement, ..EngineConfig::default() }
     }
 
+    /// What of a record is in its log.
+    pub(crate) const fn shape(&self) -> RecordShape {
+        if self.nvram {
+            RecordShape::apart(self.physical)
+        } else {
+            RecordShape::in_log(self.physical)
+        }
+    }
+
     /// One copy: as many sectors as the layout says.
     pub(crate) fn encode(&self) -> Bytes {
         let plan = self.layout.as_plan();
@@ -110,7 +123,7 @@ impl Superblock {
             volume: self.volume,
             features_compatible: U64::new(self.features_compatible),
             features_read_only_compatible: U64::new(KNOWN_READ_ONLY_COMPATIBLE),
-            features_incompatible: U64::new(KNOWN_INCOMPATIBLE),
+            features_incompatible: U64::new(if self.nvram { TABLE_IN_NVRAM } else { 0 }),
             generation: U64::new(self.generation),
             device_sectors: U64::new(plan.device.0),
             space_start: U64::new(plan.space.start.0),
@@ -184,6 +197,7 @@ impl Superblock {
             threshold: Sectors(threshold),
             record: Sectors(record),
             features_compatible: raw.features_compatible.get(),
+            nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
             layout: Layout::from_plan(plan),
         };
         superblock.config().validate().map_err(VolumeError::Config)?;
@@ -293,6 +307,7 @@ mod tests {
             threshold: Sectors(8),
             record: Sectors(32),
             features_compatible: 0,
+            nvram: runs % 2 == 0,
             layout: Layout::from_plan(plan),
         }
     }
@@ -329,10 +344,10 @@ mod tests {
     #[test]
     fn unknown_features_are_refused() {
         let mut bytes = sample(1).encode().to_vec();
-        bytes[48] = 1;
+        bytes[48] = 2;
         bytes[8..12].fill(0);
         let checksum = crc32c::crc32c(&bytes[..HEAD_BYTES]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Superblock::decode(&bytes, DEVICE), Err(VolumeError::Features { bits: 1 }));
+        assert_eq!(Superblock::decode(&bytes, DEVICE), Err(VolumeError::Features { bits: 2 }));
     }
 }

@@ -1,0 +1,31 @@
+//! What goes into an append to a log, and what comes of it.
+
+use manylogs_block::{Extent, Payload};
+
+use crate::{DataSequence, LogOffset, Record, RecordSequence, VolumeId};
+
+/// A record with its place in the log, ready to be written.
+#[derive(Debug)]
+pub struct AppendSlot {
+    /// Where on the device to write it.
+    pub target: Extent,
+    /// Header, if it belongs into the log, payload and padding.
+    pub payload: Payload,
+    /// The record.
+    pub record: Record,
+    /// Where in the log the payload of each data entry begins.
+    pub offsets: Vec<LogOffset>,
+}
+
+/// What a record needs to know of the volume.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The record's number.
+    pub sequence: RecordSequence,
+    /// The durable floor.
+    pub floor: DataSequence,
+    /// The next data sequence of the volume.
+    pub next_data: DataSequence,
+}

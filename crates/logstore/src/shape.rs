@@ -1,0 +1,69 @@
+//! How long records are, and what of them is in the log.
+
+use manylogs_block::{Sectors, to_usize};
+
+use crate::{ENTRY_BYTES, Entry, HEADER_BYTES};
+
+/// Where a volume keeps the headers of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// In front of the payload, in whole physical sectors: each record proves itself.
+    InLog,
+    /// Elsewhere: the log holds payload only, and a record without payload nothing.
+    Apart,
+}
+
+/// What the length of a record follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordShape {
+    /// Records are whole sectors of this length.
+    pub physical: Sectors,
+    /// Where their headers are.
+    pub headers: Headers,
+}
+
+impl RecordShape {
+    /// Records with their headers in the log.
+    #[must_use]
+    pub const fn in_log(physical: Sectors) -> Self {
+        Self { physical, headers: Headers::InLog }
+    }
+
+    /// Records whose headers are kept elsewhere.
+    #[must_use]
+    pub const fn apart(physical: Sectors) -> Self {
+        Self { physical, headers: Headers::Apart }
+    }
+
+    /// Length, in the log, of the header and of the whole record with these entries.
+    #[must_use]
+    pub fn measure(self, entries: &[Entry]) -> (Sectors, Sectors) {
+        let data = entries.iter().map(Entry::payload_sectors);
+        let units: u64 = data.clone().map(|len| len.0.div_ceil(8)).sum();
+        let payload = data.fold(Sectors(0), |sum, len| sum + len);
+        self.len_of(entries.len(), units, payload)
+    }
+
+    /// As [`RecordShape::measure`], from counts alone.
+    #[must_use]
+    pub fn len_of(self, entries: usize, units: u64, payload: Sectors) -> (Sectors, Sectors) {
+        let header = match self.headers {
+            Headers::InLog => {
+                let bytes = header_bytes(entries, to_usize(units));
+                self.round_up(Sectors::from_bytes_ceil(bytes as u64))
+            }
+            Headers::Apart => Sectors(0),
+        };
+        (header, self.round_up(header + payload))
+    }
+
+    fn round_up(self, len: Sectors) -> Sectors {
+        Sectors(len.0.next_multiple_of(self.physical.0))
+    }
+}
+
+/// Bytes of a header, not padded.
+#[must_use]
+pub const fn header_bytes(entries: usize, units: usize) -> usize {
+    HEADER_BYTES + entries * ENTRY_BYTES + units * 4
+}

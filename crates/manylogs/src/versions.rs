@@ -1,0 +1,124 @@
+//! What a recovery knows so far: the newest version of each block, and what the logs hold.
+
+use manylogs_block::{Extent, Sectors};
+use manylogs_logstore::{
+    DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
+};
+
+use crate::logs::Logs;
+use crate::ondisk::snapshot::Snapshot;
+use crate::place::Place;
+use crate::plant::{self, Bug};
+
+/// A version that recovery found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    /// `None`: superseded, what is home is newer.
+    place: Option<Place>,
+    /// The record it is from: of two copies of one version the later counts, as the earlier is
+    /// where it was moved from.
+    record: u64,
+}
+
+impl MapValue for Found {
+    fn advance(self, by: Sectors) -> Self {
+        Self { place: self.place.map(|place| place.advance(by)), ..self }
+    }
+
+    fn pack(self) -> [u64; 2] {
+        [self.place.map_or(Place::NOWHERE, Place::to_word), self.record]
+    }
+
+    fn unpack([place, record]: [u64; 2]) -> Self {
+        Self { place: Place::from_word(place), record }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    map: ExtentMap<Found>,
+    pub(crate) logs: Logs,
+}
+
+impl Versions {
+    /// Nothing yet; what is found is booked in `logs`.
+    pub(crate) fn new(logs: Logs) -> Self {
+        Self { map: ExtentMap::new(), logs }
+    }
+
+    /// Of a snapshot only the logs count for which `stands` holds.
+    pub(crate) fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
+        let count = self.logs.count();
+        let stands = |log: LogId| (log.0 as usize) < count && stands(log);
+        for log in snapshot.logs {
+            if stands(log.id) {
+                for supersede in &log.content.supersedes {
+                    let found = Found { place: None, record: 0 };
+                    self.add(supersede.extent, supersede.data_sequence, found);
+                }
+                self.logs.with(log.id, |target| {
+                    target.resume(log.epoch, log.tail, log.last_checksum, log.content);
+                });
+            }
+        }
+        for (extent, mapped) in snapshot.map {
+            if mapped.value.log().is_some_and(&stands) {
+                let found = Found { place: Some(mapped.value), record: 0 };
+                self.add(extent, mapped.sequence, found);
+            }
+        }
+    }
+
+    /// Of a record the entries count that are not below `floor`.
+    pub(crate) fn take_record(&mut self, log: LogId, record: &Record, floor: DataSequence) {
+        let offsets = self.logs.with(log, |log| log.take_up(record));
+        let mut offsets = offsets.into_iter();
+        for entry in &record.entries {
+            let place = match entry.kind {
+                EntryKind::Data => {
+                    Some(Place::Log { log, offset: offsets.next().unwrap_or(LogOffset(0)) })
+                }
+                EntryKind::Zeroes => Some(Place::Zeroes { log }),
+                EntryKind::Lost => Some(Place::Lost { log }),
+                EntryKind::Supersede => None,
+            };
+            let found = Found { place, record: record.header.record_sequence.0 };
+            if entry.data_sequence >= floor {
+                self.add(entry.extent, entry.data_sequence, found);
+            }
+        }
+    }
+
+    /// What is logged and not below `floor`, by address.
+    pub(crate) fn logged(
+        &self,
+        floor: DataSequence,
+    ) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
+        self.map.iter().filter_map(move |(extent, mapped)| {
+            let value = mapped.value.place.filter(|_| mapped.sequence >= floor)?;
+            Some((extent, Mapped { sequence: mapped.sequence, value }))
+        })
+    }
+
+    /// The logs learn what of them is live, and drop the supersedes that nothing needs.
+    pub(crate) fn book_live(&mut self, floor: DataSequence) {
+        let live: Vec<(LogId, u64)> = self
+            .logged(floor)
+            .filter_map(|(extent, mapped)| Some((mapped.value.log()?, extent.len.0)))
+            .collect();
+        for (log, sectors) in live {
+            self.logs.adjust(log, |log| log.add_live(sectors));
+        }
+        for id in self.logs.ids() {
+            self.logs.adjust(id, |log| log.raise_floor(floor));
+        }
+    }
+
+    fn add(&mut self, extent: Extent, sequence: DataSequence, found: Found) {
+        let newer =
+            |old: &Mapped<Found>| (old.sequence, old.value.record) < (sequence, found.record);
+        let wins = |old: &Mapped<Found>| plant::is(Bug::RecoveryTakesLast) || newer(old);
+        self.map.insert_where(extent, Mapped { sequence, value: found }, wins, |_, _| ());
+    }
+}
