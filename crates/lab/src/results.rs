@@ -118,6 +118,10 @@ pub struct PolicyResult {
     pub logged_writes: u64,
     /// Their size.
     pub logged_bytes: u64,
+    /// Size of the records that hold them, headers and padding included.
+    pub record_bytes: u64,
+    /// `record_bytes` over `logged_bytes`; `None` if nothing was logged.
+    pub write_amplification: Option<f64>,
     /// Writes sent home.
     pub bypassed_writes: u64,
     /// Appends, each of one or more writes.

@@ -36,7 +36,16 @@ pub enum LogPlacement {
     Single(f64),
 }
 
-/// How an engine behaves. `log` and `placement` are fixed at format; the rest can change at every
+/// Where the mapping table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TablePlace {
+    /// In the logs: records describe themselves.
+    Logs,
+    /// In non-volatile RAM of so many bytes, as in the paper (section III-E).
+    Nvram(usize),
+}
+
+/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest can change at every
 /// opening.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
@@ -67,6 +76,8 @@ pub struct EngineConfig {
     pub buffer_age: Nanos,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
+    /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
+    pub table: TablePlace,
 }
 
 impl Default for EngineConfig {
@@ -87,6 +98,7 @@ impl Default for EngineConfig {
             buffer: Sectors(4 * MIB),
             buffer_age: Nanos::from_secs(1),
             snapshot: Nanos::from_secs(3600),
+            table: TablePlace::Logs,
         }
     }
 }

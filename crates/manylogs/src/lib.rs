@@ -42,7 +42,7 @@ mod write;
 
 pub use checkpoint::CheckpointReport;
 pub use close::{DrainOptions, DrainReport};
-pub use config::{CheckpointPolicy, EngineConfig, LogPlacement};
+pub use config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
 pub use error::{NvramError, VolumeError};
 pub use grow::GrowReport;
 pub use inspect::{

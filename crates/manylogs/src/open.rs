@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Payload, Request};
 use manylogs_logstore::{Incarnation, LogId, VolumeId};
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, TablePlace};
 use crate::error::VolumeError;
 use crate::logs::Logs;
 use crate::nvram;
@@ -152,7 +152,9 @@ impl Volume {
         write_superblock(&device, &superblock).await?;
         let mut state = State::new(logs, root, 1, runtime.now());
         state.nvram = table;
-        let created = Self::assemble(runtime, device, below, volume, layout, *config, state);
+        let table = table_place(options.nvram.as_ref());
+        let config = EngineConfig { table, ..*config };
+        let created = Self::assemble(runtime, device, below, volume, layout, config, state);
         created.run();
         Ok(created)
     }
@@ -180,7 +182,9 @@ impl Volume {
         if root.incarnation >= Incarnation::MAX {
             return Err(VolumeError::Worn);
         }
-        let config = merge(options.config.as_ref(), &superblock.config());
+        let formatted =
+            EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
+        let config = merge(options.config.as_ref(), &formatted);
         config.validate().map_err(VolumeError::Config)?;
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
@@ -242,11 +246,18 @@ pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {
     id
 }
 
+fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
+    nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
+}
+
 fn merge(given: Option<&EngineConfig>, formatted: &EngineConfig) -> EngineConfig {
     match given {
         None => *formatted,
-        Some(given) => {
-            EngineConfig { log: formatted.log, placement: formatted.placement, ..*given }
-        }
+        Some(given) => EngineConfig {
+            log: formatted.log,
+            placement: formatted.placement,
+            table: formatted.table,
+            ..*given
+        },
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use manylogs_block::{Nanos, Sectors};
 use thiserror::Error;
 
-use crate::config::{CheckpointPolicy, EngineConfig, LogPlacement, size};
+use crate::config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace, size};
 
 /// What stands between the clients and the drive.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,10 @@ pub enum PolicyError {
     },
 }
 
-const COMMON_KEYS: [&str; 11] = [
+/// Non-volatile RAM of a replay, where its size is not given.
+const NVRAM_BYTES: usize = 64 << 20;
+
+const COMMON_KEYS: [&str; 12] = [
     "threshold",
     "log",
     "swap",
@@ -82,6 +85,7 @@ const COMMON_KEYS: [&str; 11] = [
     "record",
     "buffer",
     "snapshot",
+    "table",
 ];
 
 fn did_you_mean(suggestion: Option<&str>) -> String {
@@ -188,6 +192,9 @@ impl Policy {
             "record" => config.record = length()?,
             "buffer" => config.buffer = length()?,
             "snapshot" => config.snapshot = span()?,
+            "table" => {
+                config.table = parse_table(value).ok_or_else(|| bad("logs, nvram or nvram:64M"))?;
+            }
             _ => {
                 let mut keys = COMMON_KEYS.to_vec();
                 keys.push(own_key);
@@ -219,6 +226,17 @@ fn parse_size(text: &str) -> Option<Sectors> {
     };
     let bytes = digits.parse::<u64>().ok()?.checked_mul(factor)?;
     bytes.is_multiple_of(512).then_some(Sectors(bytes / 512))
+}
+
+fn parse_table(text: &str) -> Option<TablePlace> {
+    match text {
+        "logs" => Some(TablePlace::Logs),
+        "nvram" => Some(TablePlace::Nvram(NVRAM_BYTES)),
+        _ => {
+            let size = parse_size(text.strip_prefix("nvram:")?)?;
+            Some(TablePlace::Nvram(manylogs_block::to_usize(size.bytes())))
+        }
+    }
 }
 
 fn parse_span(text: &str) -> Option<Nanos> {
@@ -312,7 +330,13 @@ impl fmt::Display for Policy {
             size(config.record),
             size(config.buffer),
             Span(config.snapshot),
-        )
+        )?;
+        match config.table {
+            TablePlace::Logs => Ok(()),
+            TablePlace::Nvram(bytes) => {
+                write!(f, ",table=nvram:{}", size(Sectors::from_bytes_ceil(bytes as u64)))
+            }
+        }
     }
 }
 
@@ -342,6 +366,8 @@ mod tests {
             "mlb:checkpoint=every:90s,idle=100ms,checkpoint-rate=20M",
             "mlb:checkpoint=offhours:1-5",
             "mlb-256",
+            "mlb:table=nvram",
+            "single-log:table=nvram:128K",
         ] {
             let policy = parse(text).unwrap();
             assert_eq!(parse(&policy.to_string()).unwrap(), policy, "{policy}");

@@ -1,7 +1,7 @@
 //! Real disks and files under the engine, on the real clock.
 //!
 //! [`Reactor`] is the runtime; it has one thread. A [`FileDevice`] is a disk, a partition or an
-//! ordinary file.
+//! ordinary file, and [`MappedNvram`] a mapped one.
 
 mod buffer;
 mod device;
@@ -13,6 +13,7 @@ mod file_device;
 mod image;
 mod in_use;
 mod ioctl;
+mod mapped_nvram;
 mod open;
 mod pool;
 mod reactor;
@@ -26,6 +27,7 @@ mod volume_lock;
 
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use image::{ImageError, create_image};
+pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode};
 pub use reactor::Reactor;
 pub use survey::{Contents, survey, survey_file};

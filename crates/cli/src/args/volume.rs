@@ -15,7 +15,18 @@ pub(crate) struct VolumeArgs {
     /// How requests reach the kernel.
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub(crate) backend: BackendArg,
+    /// Where the mapping table is, if not in the logs: `nvram:PATH` is a file that is mapped, best on
+    /// non-volatile memory (DAX).
+    #[arg(long, value_parser = nvram, value_name = "nvram:PATH")]
+    pub(crate) table: Option<Nvram>,
+    /// Open with an empty table in the place of one that is lost: what was only logged is lost too.
+    #[arg(long, requires = "table")]
+    pub(crate) give_up_table: bool,
 }
+
+/// The file that stands for non-volatile RAM.
+#[derive(Clone, Debug)]
+pub(crate) struct Nvram(pub(crate) PathBuf);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendArg {
@@ -50,6 +61,9 @@ pub(crate) struct FormatArgs {
     /// A log ends every group of this size.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) group: Option<Sectors>,
+    /// Size of the mapping table's file.
+    #[arg(long, value_parser = size, value_name = "SIZE", requires = "table")]
+    pub(crate) table_size: Option<Sectors>,
     /// Physical sector in bytes, where the device does not say: 512 or 4096.
     #[arg(long, value_name = "BYTES", value_parser = physical_sector)]
     pub(crate) physical_sector: Option<Sectors>,
@@ -123,6 +137,13 @@ pub(crate) struct TableArgs {
     /// Print it although the volume is not drained: what is logged is missing there.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+fn nvram(text: &str) -> Result<Nvram, String> {
+    match text.strip_prefix("nvram:") {
+        Some(path) if !path.is_empty() => Ok(Nvram(path.into())),
+        _ => Err(format!("expected nvram:PATH, found {text:?}")),
+    }
 }
 
 fn physical_sector(text: &str) -> Result<Sectors, String> {

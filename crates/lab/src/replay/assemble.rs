@@ -117,6 +117,9 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
         speedup_over_nologging: base.map(|base| speedup(&base.recorder, recorder)),
         logged_writes: volume.logged_writes,
         logged_bytes: volume.logged_bytes,
+        record_bytes: volume.record_bytes,
+        write_amplification: (volume.logged_bytes > 0)
+            .then(|| round3(volume.record_bytes as f64 / volume.logged_bytes as f64)),
         bypassed_writes: volume.bypassed_writes,
         log_records: volume.records,
         log_swaps: volume.log_swaps,

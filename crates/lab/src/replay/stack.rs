@@ -4,8 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use manylogs::{CheckpointReport, EngineConfig, Policy, Volume, VolumeError, VolumeStats};
-use manylogs_block::{BlockDevice, Handle, Lba, Nanos, SECTOR_BYTES, Sectors, Time, to_usize};
+use manylogs::{
+    CheckpointReport, CreateOptions, EngineConfig, Policy, TablePlace, Volume, VolumeError,
+    VolumeStats,
+};
+use manylogs_block::{
+    BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
+};
 use manylogs_disk::device::{Carried, ModelledDrive};
 use manylogs_disk::{Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
@@ -133,7 +138,12 @@ fn create(
     config: &EngineConfig,
 ) -> Result<Volume, VolumeError> {
     let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), *config);
-    sim.block_on(host, async move { Volume::create(runtime, device, &config).await })
+    let nvram = match config.table {
+        TablePlace::Logs => None,
+        TablePlace::Nvram(bytes) => Some(Rc::new(MemoryNvram::new(bytes)) as Rc<dyn Nvram>),
+    };
+    let options = CreateOptions { nvram, ..CreateOptions::default() };
+    sim.block_on(host, async move { Volume::create_with(runtime, device, &config, &options).await })
 }
 
 fn observe(drive: &ModelledDrive, volume: Option<&Volume>, head: &Rc<RefCell<Thinned<HeadPoint>>>) {

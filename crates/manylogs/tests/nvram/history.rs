@@ -53,6 +53,7 @@ impl Plan {
             buffer: Sectors(rng.below(64)),
             buffer_age: Nanos::from_millis(1 + rng.below(50)),
             snapshot: Nanos(0),
+            table: manylogs::TablePlace::Nvram(0),
         };
         let disk = CrashDiskConfig {
             capacity: Sectors(1600 + 8 * rng.below(60)),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use manylogs::{Finding, Inspection, Severity, Volume, check};
+use manylogs::{Finding, Inspection, Severity, Volume, check_with};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ use crate::output::print;
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mode = if args.repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
     let mut session = Session::open(&args.volume, mode)?;
-    let device = Rc::clone(&session.device);
-    let checked = session.run(async move { check(&device).await });
+    let (device, options) = (Rc::clone(&session.device), session.options());
+    let checked = session.run(async move { check_with(&device, &options).await });
     let (found, findings) = checked.map_err(|error| session.failure(&error))?;
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&found, &findings)).unwrap_or_default();
@@ -46,7 +46,8 @@ fn verdict(session: &Session, findings: &[Finding]) -> Result<(), Failure> {
 fn repair(session: &mut Session) -> Result<(), Failure> {
     session.lock()?;
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
-    let repaired = session.run(async move { Volume::repair(runtime, device).await });
+    let options = session.options();
+    let repaired = session.run(async move { Volume::repair_with(runtime, device, &options).await });
     let report = repaired.map_err(|error| session.failure(&error))?;
     let mut out = String::from("repaired:");
     if report.superblock_rewritten {

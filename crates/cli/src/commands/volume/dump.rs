@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use manylogs::{Inspection, MappedExtent, inspect, inspect_log};
+use manylogs::{Inspection, MappedExtent, OpenOptions, inspect_log, inspect_with};
 use manylogs_logstore::{Entry, EntryKind, LogId, Record, Scanned};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ pub(crate) fn run(args: &DumpArgs) -> Result<(), Failure> {
         let scanned = scanned.map_err(|error| session.failure(&error))?;
         return if args.json { print_json(&log_json(log, &scanned)) } else { log_text(&scanned) };
     }
-    let ignore_snapshot = args.ignore_snapshot;
-    let found = session.run(async move { inspect(&device, ignore_snapshot).await });
+    let options = OpenOptions { ignore_snapshot: args.ignore_snapshot, ..session.options() };
+    let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
     if args.json { print_json(&volume_json(&found)) } else { volume_text(&found) }
 }

@@ -6,7 +6,7 @@ use manylogs::{CreateOptions, EngineConfig, LogPlacement, Volume};
 use manylogs_block::Sectors;
 use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
 
-use super::{Session, human, id_text};
+use super::{Session, human, id_text, table};
 use crate::args::volume::FormatArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -78,7 +78,13 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         )));
     }
     let config = config(args, capacity);
-    let options = CreateOptions { label: args.label.clone(), ..CreateOptions::default() };
+    let nvram = match &args.volume.table {
+        Some(place) => {
+            Some(table::create(place, args.table_size.unwrap_or(table::SIZE), args.force)?)
+        }
+        None => None,
+    };
+    let options = CreateOptions { label: args.label.clone(), nvram, ..CreateOptions::default() };
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
     let created = session.run(async move {
         let volume = Volume::create_with(runtime, device, &config, &options).await?;

@@ -5,13 +5,14 @@ pub(crate) mod dump;
 pub(crate) mod format;
 pub(crate) mod maintain;
 pub(crate) mod status;
+mod table;
 
 use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
 
-use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
-use manylogs_block::{BlockDevice, Handle, Nanos, Sectors};
+use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError, identify};
+use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
 use manylogs_storage::{Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock};
 
 use crate::args::volume::{BackendArg, VolumeArgs};
@@ -22,6 +23,8 @@ pub(crate) struct Session {
     pub(crate) reactor: Reactor,
     pub(crate) device: Rc<dyn BlockDevice>,
     path: std::path::PathBuf,
+    nvram: Option<Rc<dyn Nvram>>,
+    give_up_table: bool,
     /// Held for as long as the volume may be written.
     lock: Option<VolumeLock>,
 }
@@ -29,7 +32,11 @@ pub(crate) struct Session {
 impl Session {
     /// Opens the device, to look at it or to change it.
     pub(crate) fn open(args: &VolumeArgs, mode: OpenMode) -> Result<Self, Failure> {
-        Self::open_with(args, mode, None)
+        let mut session = Self::open_with(args, mode, None)?;
+        if let Some(table) = &args.table {
+            session.nvram = Some(table::open(table, args.give_up_table)?);
+        }
+        Ok(session)
     }
 
     /// As [`Session::open`], with a physical sector that the device does not tell.
@@ -50,7 +57,14 @@ impl Session {
             ..manylogs_storage::OpenOptions::new(mode)
         };
         let device = FileDevice::open(&reactor, &args.device, &options).map_err(open_failure)?;
-        Ok(Self { reactor, device: Rc::new(device), path: args.device.clone(), lock: None })
+        Ok(Self {
+            reactor,
+            device: Rc::new(device),
+            path: args.device.clone(),
+            nvram: None,
+            give_up_table: args.give_up_table,
+            lock: None,
+        })
     }
 
     pub(crate) fn runtime(&self) -> Handle {
@@ -81,8 +95,8 @@ impl Session {
     /// As [`Session::open_volume`], although a volume of the same id may be open.
     pub(crate) fn open_copy(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
         let (runtime, device) = (self.runtime(), Rc::clone(&self.device));
-        let opened =
-            self.run(async move { Volume::open(runtime, device, &OpenOptions::default()).await });
+        let options = self.options();
+        let opened = self.run(async move { Volume::open(runtime, device, &options).await });
         let (volume, report) = opened.map_err(|error| volume_failure(&self.path, &error))?;
         if report.from_backup_superblock {
             eprintln!(
@@ -92,6 +106,15 @@ impl Session {
             );
         }
         Ok((volume, report))
+    }
+
+    /// How to open the volume.
+    pub(crate) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            nvram: self.nvram.clone(),
+            give_up_nvram: self.give_up_table,
+            ..OpenOptions::default()
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -122,7 +145,9 @@ pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
     let message = format!("{}: {error}", path.display());
     match error {
         VolumeError::Version { .. } | VolumeError::Features { .. } => Failure::TooNew(message),
-        VolumeError::Damaged { .. }
+        VolumeError::Nvram(NvramError::Version { .. }) => Failure::TooNew(message),
+        VolumeError::Nvram(NvramError::Damaged(_))
+        | VolumeError::Damaged { .. }
         | VolumeError::Lost { .. }
         | VolumeError::Superblock
         | VolumeError::NoRoot

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use manylogs::{Inspection, LeftAs, identify, inspect};
+use manylogs::{Inspection, LeftAs, identify, inspect_with};
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
@@ -23,8 +23,8 @@ pub(crate) const fn left_text(left: LeftAs) -> &'static str {
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
-    let device = Rc::clone(&session.device);
-    let found = session.run(async move { inspect(&device, false).await });
+    let (device, options) = (Rc::clone(&session.device), session.options());
+    let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&found)).unwrap_or_default();

@@ -1,0 +1,48 @@
+//! The file that stands for non-volatile RAM.
+
+use std::rc::Rc;
+
+use manylogs_block::{Nvram, Sectors, to_usize};
+use manylogs_storage::MappedNvram;
+
+use crate::args::volume::Nvram as Place;
+use crate::failure::Failure;
+
+/// Size of a table's file where none is given: enough for more than a million logged extents.
+pub(crate) const SIZE: Sectors = Sectors(64 * 2048);
+
+/// Maps the file; one that is lost is replaced if the table is given up.
+pub(crate) fn open(Place(path): &Place, give_up: bool) -> Result<Rc<dyn Nvram>, Failure> {
+    let mapped = if give_up && !path.exists() {
+        MappedNvram::create(path, to_usize(SIZE.bytes()))
+    } else {
+        MappedNvram::open(path)
+    };
+    rc(mapped, path)
+}
+
+/// Creates the file for a new volume.
+pub(crate) fn create(
+    Place(path): &Place,
+    size: Sectors,
+    force: bool,
+) -> Result<Rc<dyn Nvram>, Failure> {
+    let used = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    if used && !force {
+        return Err(Failure::Busy(format!(
+            "{} is there already, and may hold a volume's table: give --force to overwrite it",
+            path.display()
+        )));
+    }
+    rc(MappedNvram::create(path, to_usize(size.bytes())), path)
+}
+
+fn rc(
+    mapped: std::io::Result<MappedNvram>,
+    path: &std::path::Path,
+) -> Result<Rc<dyn Nvram>, Failure> {
+    match mapped {
+        Ok(mapped) => Ok(Rc::new(mapped)),
+        Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
+    }
+}

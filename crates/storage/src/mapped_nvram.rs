@@ -1,0 +1,117 @@
+//! A mapped file in the place of non-volatile RAM: a file on a DAX file system is such memory, any
+//! other is only as fast as its disk.
+
+#![expect(unsafe_code, reason = "a mapping is memory that others could change")]
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use manylogs_block::{IoError, Nvram};
+use memmap2::MmapMut;
+use rustix::fs::{FlockOperation, flock};
+
+/// A mapping is written back in pages of this size.
+const PAGE: usize = 4096;
+
+/// See the module. It is locked against a second user for as long as it is open.
+pub struct MappedNvram {
+    map: RefCell<MmapMut>,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl MappedNvram {
+    /// Creates the file, or takes one that is there, with `size` bytes.
+    ///
+    /// # Errors
+    /// If the file cannot be created, sized, locked or mapped.
+    pub fn create(path: &Path, size: usize) -> io::Result<Self> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        lock(&file)?;
+        // All of its space now: a store to a page that finds none would end the process.
+        rustix::fs::ftruncate(&file, 0)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size as u64)?;
+        file.sync_all()?;
+        sync_directory_of(path)?;
+        Self::map(file)
+    }
+
+    /// Maps a file that is there.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be locked or mapped.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        lock(&file)?;
+        Self::map(file)
+    }
+
+    fn map(file: File) -> io::Result<Self> {
+        // SAFETY: the lock keeps other programs of ours away from the file. Bytes that anybody else
+        // changes are damage like that of a disk, which checksums tell; they are only ever copied.
+        let map = unsafe { MmapMut::map_mut(&file) }?;
+        Ok(Self { map: RefCell::new(map), _file: file })
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open"))
+}
+
+/// So that a new file is found after a power cut.
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+impl Nvram for MappedNvram {
+    fn size(&self) -> usize {
+        self.map.borrow().len()
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.map.borrow()[at..at + out.len()]);
+    }
+
+    fn store(&self, at: usize, bytes: &[u8]) {
+        self.map.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn persist(&self, range: Range<usize>) -> Result<(), IoError> {
+        let start = range.start / PAGE * PAGE;
+        let flushed = self.map.borrow().flush_range(start, range.end - start);
+        flushed.map_err(|_| IoError::FlushFailed)
+    }
+}
+
+impl fmt::Debug for MappedNvram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MappedNvram({} bytes)", self.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_there_when_it_is_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        let nvram = MappedNvram::create(&path, 10_000).unwrap();
+        nvram.store(5000, b"kept");
+        nvram.persist(5000..5004).unwrap();
+        assert_eq!(MappedNvram::open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(nvram);
+        let again = MappedNvram::open(&path).unwrap();
+        let mut found = [0; 4];
+        again.read(5000, &mut found);
+        assert_eq!((again.size(), &found), (10_000, b"kept"));
+    }
+}
