@@ -430,10 +430,10 @@ impl World {
 
     async fn read(&self, volume: &Volume) -> Result<(), String> {
         let extent = self.place(volume, 1 + self.below(60));
-        let before = self.oracle.borrow_mut().submit_read();
+        let before = self.oracle.borrow_mut().submit_read(extent);
         let content = volume.submit(Request::Read { extent }).await;
         let content = content.map_err(|error| format!("read: {error}"))?;
-        let checked = self.oracle.borrow_mut().check_read(&before, extent, &content);
+        let checked = self.oracle.borrow_mut().check_read(before, &content);
         checked.map_err(|wrong| format!("read of {extent}: {wrong}"))
     }
 
