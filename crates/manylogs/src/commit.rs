@@ -10,8 +10,8 @@ use manylogs_logstore::{
 use crate::nvram::NvTable;
 use crate::phase::Phase;
 use crate::plant::{self, Bug};
-use crate::slots::SlotId;
-use crate::state::{InFlightRecord, Inner, State};
+use crate::slots::{InFlightRecord, SlotId};
+use crate::state::{Inner, State};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);

@@ -60,6 +60,11 @@ impl SubAssign for Room {
 }
 
 impl Inner {
+    /// The parameters as they are now.
+    pub(crate) fn config(&self) -> EngineConfig {
+        self.config.get()
+    }
+
     /// No entry needs more than this for a record of its own.
     pub(crate) fn largest_record(&self) -> Room {
         largest_record(&self.config(), self.shape)

@@ -1,7 +1,8 @@
 //! Small writes between their submission and their durability.
 
+use bytes::Bytes;
 use manylogs_block::{Completer, Payload};
-use manylogs_logstore::{Entry, LogId};
+use manylogs_logstore::{Entry, LogId, LogOffset};
 use smallvec::SmallVec;
 
 use crate::room::Room;
@@ -31,6 +32,17 @@ pub(crate) struct Slot {
     pub(crate) heirs: SmallVec<[(SlotId, Ticket, u64); 1]>,
     /// What the slot moves, when it moves a version rather than bringing one.
     pub(crate) origin: Origin,
+}
+
+/// A record being written.
+#[derive(Debug)]
+pub(crate) struct InFlightRecord {
+    pub(crate) log: LogId,
+    pub(crate) slots: Vec<SlotId>,
+    /// Where the payload of each data entry begins.
+    pub(crate) offsets: Vec<LogOffset>,
+    /// Its header, where that is kept apart and not durable yet.
+    pub(crate) header: Bytes,
 }
 
 /// Where an entry comes from.

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use bytes::Bytes;
 use manylogs_block::{
     Capabilities, Completer, Extent, Handle, IoError, Lba, Payload, Sectors, Signal, Time,
 };
@@ -26,7 +25,7 @@ use crate::phase::Below;
 use crate::place::{Displaced, Place};
 use crate::plant::{self, Bug};
 use crate::room::Room;
-use crate::slots::{Origin, Slot, SlotId, Slots, Ticket, Tickets};
+use crate::slots::{InFlightRecord, Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
 
 /// What every part of the engine shares.
@@ -127,17 +126,6 @@ pub(crate) struct State {
     /// The engine's tasks end.
     pub(crate) closed: bool,
     pub(crate) counters: Counters,
-}
-
-/// A record being written.
-#[derive(Debug)]
-pub(crate) struct InFlightRecord {
-    pub(crate) log: LogId,
-    pub(crate) slots: Vec<SlotId>,
-    /// Where the payload of each data entry begins.
-    pub(crate) offsets: Vec<LogOffset>,
-    /// Its header, where that is kept apart and not durable yet.
-    pub(crate) header: Bytes,
 }
 
 impl State {
@@ -390,11 +378,6 @@ impl State {
 }
 
 impl Inner {
-    /// The parameters as they are now.
-    pub(crate) fn config(&self) -> EngineConfig {
-        self.config.get()
-    }
-
     /// Whether nothing has arrived for a while and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();

@@ -83,7 +83,7 @@ pub(crate) enum Entry {
     Floor(DataSequence),
 }
 
-/// The two halves of a memory of `size` bytes.
+/// Bytes of each half of a memory of `size` bytes.
 pub(crate) const fn half_len(size: usize) -> usize {
     let len = size.saturating_sub(HALVES) / 2 / HALF_ALIGN * HALF_ALIGN;
     if len > HALF_MAX { HALF_MAX } else { len }
@@ -190,9 +190,9 @@ pub(crate) fn read_selector(
         return Err(NvramError::Blank);
     }
     let mut newest: Result<(Selector, usize), NvramError> = Err(NvramError::Blank);
-    for slot in 0..SELECTORS.len() {
+    for (slot, at) in SELECTORS.into_iter().enumerate() {
         let mut bytes = [0; 128];
-        nvram.read(SELECTORS[slot], &mut bytes);
+        nvram.read(at, &mut bytes);
         let found = Selector::decode(&bytes, size).and_then(|selector| {
             let same = selector.volume == volume;
             if same { Ok(selector) } else { Err(NvramError::Foreign) }

@@ -307,7 +307,7 @@ mod tests {
             threshold: Sectors(8),
             record: Sectors(32),
             features_compatible: 0,
-            nvram: runs % 2 == 0,
+            nvram: runs.is_multiple_of(2),
             layout: Layout::from_plan(plan),
         }
     }

@@ -36,7 +36,7 @@ fn open(
     nvram: Option<&Rc<MemoryNvram>>,
     give_up_nvram: bool,
 ) -> impl Future<Output = Result<(Volume, RecoveryReport), VolumeError>> + use<> {
-    let nvram = nvram.map(|nvram| -> Rc<dyn Nvram> { nvram.clone() });
+    let nvram = nvram.map(|nvram| Rc::clone(nvram) as Rc<dyn Nvram>);
     let options = OpenOptions { nvram, give_up_nvram, ..OpenOptions::default() };
     let (runtime, device) = (runtime.clone(), device.clone());
     async move { Volume::open(runtime, device, &options).await }

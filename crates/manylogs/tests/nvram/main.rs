@@ -5,6 +5,8 @@
 //! of the disk, and between any two operations on the memory, of which a power cut takes any
 //! aligned 8-byte words that are not persisted.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod history;

@@ -5,23 +5,21 @@
 //! When it is full the half is replayed, as recovery would, and its outcome becomes the snapshot of
 //! the other half: there is one way from bytes to a table.
 
+mod keep;
+
 use std::rc::Rc;
 
-use bytes::Bytes;
 use manylogs_block::{IoError, Nvram, to_usize};
-use manylogs_logstore::{DataSequence, Log, Record, RecordSequence, VolumeId};
+use manylogs_logstore::{DataSequence, Log, Record, VolumeId};
 
 use crate::error::NvramError;
 use crate::logs::Logs;
 use crate::ondisk::nvram::{
-    Entry, Journal, Selector, encode_entry, entry_len, half_len, read_selector, selector_at,
-    size_for,
+    Entry, Journal, Selector, encode_entry, half_len, read_selector, selector_at, size_for,
 };
-use crate::ondisk::root::Root;
 use crate::ondisk::snapshot::{decode, encode};
 use crate::plant::{self, Bug};
 use crate::room::Room;
-use crate::state::{Inner, State};
 use crate::versions::Versions;
 
 /// A byte of the journal adds at most this many to the next snapshot: an entry of 32 bytes with its
@@ -53,6 +51,8 @@ pub(crate) struct NvTable {
     in_flight: u64,
     /// More than half of the room is taken by the table itself: a checkpoint should begin.
     crowded: bool,
+    /// Nothing is stored any more: what was may not be durable.
+    failed: bool,
     rewrites: u64,
 }
 
@@ -192,8 +192,17 @@ fn follows(record: &Record, volume: VolumeId, logs: &mut Logs) -> bool {
 
 impl NvTable {
     fn new(nvram: Rc<dyn Nvram>, selector: Selector, slot: usize, tail: usize) -> Self {
-        let (in_flight, crowded, rewrites) = (0, false, 0);
-        Self { nvram, selector, slot, tail, durable: tail, in_flight, crowded, rewrites }
+        Self {
+            nvram,
+            selector,
+            slot,
+            tail,
+            durable: tail,
+            in_flight: 0,
+            crowded: false,
+            failed: false,
+            rewrites: 0,
+        }
     }
 
     /// Bytes of a half.
@@ -232,7 +241,7 @@ impl NvTable {
     /// Adds an entry; false if it does not fit.
     fn push(&mut self, entry: &Entry) -> bool {
         let bytes = encode_entry(&self.selector, self.durable, entry);
-        if self.tail + bytes.len() > self.selector.half_len() {
+        if self.failed || self.tail + bytes.len() > self.selector.half_len() {
             return false;
         }
         self.nvram.store(self.selector.start() + self.tail, &bytes);
@@ -324,160 +333,5 @@ impl NvTable {
         self.slot = slots[0];
         self.selector = next;
         Ok(())
-    }
-}
-
-impl State {
-    /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
-    /// Returns the floor.
-    pub(crate) fn begin_nvram(
-        &mut self,
-        given: Option<Rc<dyn Nvram>>,
-        volume: VolumeId,
-        largest: Room,
-        root: &Root,
-    ) -> Result<DataSequence, NvramError> {
-        let incarnation = root.incarnation.0;
-        if let Some(table) = &mut self.nvram {
-            let snapshot = encode(self.logs.iter(), self.map.iter());
-            table.begin(&snapshot, root.floor, incarnation)?;
-            return Ok(root.floor);
-        }
-        let memory = given.ok_or(NvramError::Missing)?;
-        // Nothing that was ever logged counts.
-        let floor = self.next_data;
-        self.nvram = Some(create(memory, volume, &self.logs, largest, floor, incarnation)?);
-        Ok(floor)
-    }
-
-    /// Whether a record of its own for an entry that takes this would find room.
-    pub(crate) fn fits(&mut self, needed: Room) -> bool {
-        self.fits_with(needed, false)
-    }
-
-    /// As [`State::fits`], for what a checkpoint cannot do without.
-    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
-        self.fits_with(needed, true)
-    }
-
-    fn fits_with(&mut self, needed: Room, spared: bool) -> bool {
-        let needed = self.reserved + needed;
-        if needed.log.0 > self.logs.room() {
-            return false;
-        }
-        let Some(table) = &self.nvram else { return true };
-        if table.fits(needed.nvram, spared) {
-            return true;
-        }
-        if !table.is_worth_rewriting() || !self.rewrite_nvram() {
-            return false;
-        }
-        self.nvram.as_ref().is_some_and(|table| table.fits(needed.nvram, spared))
-    }
-
-    /// Replaces snapshot and journal by a snapshot of what they say; false if it did not work out.
-    pub(crate) fn rewrite_nvram(&mut self) -> bool {
-        let Some(table) = &mut self.nvram else { return false };
-        let installed = table
-            .replayed_snapshot(self.logs.blank())
-            .ok()
-            .and_then(|(snapshot, floor)| table.install(&snapshot, floor).ok());
-        if installed.is_none() {
-            self.fail(FAILED);
-        }
-        installed == Some(true)
-    }
-
-    /// After a checkpoint there is no more room to be had.
-    pub(crate) fn rewrite_after_checkpoint(&mut self) {
-        self.rewrite_nvram();
-        if let Some(table) = &mut self.nvram {
-            table.crowded = false;
-        }
-    }
-
-    /// What the journal will need when this record is durable; and gives it its header.
-    pub(crate) fn header_apart(&mut self, record: &Record) -> Bytes {
-        let Some(table) = &mut self.nvram else { return Bytes::new() };
-        let header = record.encode();
-        table.in_flight += entry_len(header.len()) as u64;
-        header
-    }
-
-    /// The record will not be written.
-    pub(crate) fn drop_header(&mut self, header: &Bytes) {
-        if header.is_empty() {
-            return;
-        }
-        if let Some(table) = &mut self.nvram {
-            table.in_flight -= entry_len(header.len()) as u64;
-        }
-    }
-
-    /// Puts the headers of records whose payload is durable where they are durable too. If that
-    /// fails, their waiters are told and the volume reads only.
-    pub(crate) fn journal(&mut self, records: &[RecordSequence]) -> bool {
-        if self.nvram.is_none() || records.is_empty() {
-            return true;
-        }
-        for sequence in records {
-            let record = self.records.get_mut(sequence);
-            let header = record.map(|record| std::mem::take(&mut record.header));
-            let Some(header) = header.filter(|header| !header.is_empty()) else { continue };
-            self.drop_header(&header);
-            if !self.push_entry(&Entry::Record(header.into())) {
-                return self.fail_records(records);
-            }
-        }
-        let persisted = self.nvram.as_mut().is_none_or(|table| table.persist().is_ok());
-        persisted || self.fail_records(records)
-    }
-
-    fn push_entry(&mut self, entry: &Entry) -> bool {
-        let push = |state: &mut Self| {
-            state.read_only.is_none_or(|reason| reason != FAILED)
-                && state.nvram.as_mut().is_some_and(|table| table.push(entry))
-        };
-        // Room was set aside, so the second try is for the unforeseen.
-        push(self) || (self.rewrite_nvram() && push(self))
-    }
-
-    fn fail_records(&mut self, records: &[RecordSequence]) -> bool {
-        self.fail(FAILED);
-        for sequence in records {
-            let slots = self.records.get(sequence).map(|record| record.slots.clone());
-            for id in slots.unwrap_or_default() {
-                if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
-                    waiter.complete(Err(IoError::ReadOnly { reason: FAILED }));
-                }
-            }
-        }
-        false
-    }
-
-    /// Makes `floor` durable in non-volatile RAM.
-    fn keep_floor(&mut self, floor: DataSequence) -> Result<(), IoError> {
-        let kept = plant::is(Bug::NvramFloorNotKept) || self.push_entry(&Entry::Floor(floor));
-        let kept = kept && self.nvram.as_mut().is_some_and(|table| table.persist().is_ok());
-        if !kept {
-            self.fail(FAILED);
-            return Err(IoError::ReadOnly { reason: FAILED });
-        }
-        self.root.floor = floor;
-        Ok(())
-    }
-}
-
-impl Inner {
-    /// Makes `floor` durable: entries below it are dead from then on.
-    pub(crate) async fn raise_floor(
-        &self,
-        phase: crate::phase::Phase,
-        floor: DataSequence,
-    ) -> Result<(), IoError> {
-        if self.state.borrow().nvram.is_some() {
-            return self.state.borrow_mut().keep_floor(floor);
-        }
-        self.update_root(phase, |root| root.floor = floor).await
     }
 }

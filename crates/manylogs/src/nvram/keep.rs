@@ -1,0 +1,179 @@
+//! How the engine keeps its table in non-volatile RAM.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{IoError, Nvram};
+use manylogs_logstore::{DataSequence, Record, RecordSequence, VolumeId};
+
+use super::{FAILED, create};
+use crate::error::NvramError;
+use crate::ondisk::nvram::{Entry, entry_len};
+use crate::ondisk::root::Root;
+use crate::ondisk::snapshot::encode;
+use crate::phase::Phase;
+use crate::plant::{self, Bug};
+use crate::room::Room;
+use crate::state::{Inner, State};
+
+impl State {
+    /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
+    /// Returns the floor.
+    pub(crate) fn begin_nvram(
+        &mut self,
+        given: Option<Rc<dyn Nvram>>,
+        volume: VolumeId,
+        largest: Room,
+        root: &Root,
+    ) -> Result<DataSequence, NvramError> {
+        let incarnation = root.incarnation.0;
+        if let Some(table) = &mut self.nvram {
+            let snapshot = encode(self.logs.iter(), self.map.iter());
+            table.begin(&snapshot, root.floor, incarnation)?;
+            return Ok(root.floor);
+        }
+        let memory = given.ok_or(NvramError::Missing)?;
+        // Nothing that was ever logged counts.
+        let floor = self.next_data;
+        self.nvram = Some(create(memory, volume, &self.logs, largest, floor, incarnation)?);
+        Ok(floor)
+    }
+
+    /// Whether a record of its own for an entry that takes this would find room.
+    pub(crate) fn fits(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, false)
+    }
+
+    /// As [`State::fits`], for what a checkpoint cannot do without.
+    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, true)
+    }
+
+    fn fits_with(&mut self, needed: Room, spared: bool) -> bool {
+        let needed = self.reserved + needed;
+        if needed.log.0 > self.logs.room() {
+            return false;
+        }
+        let Some(table) = &self.nvram else { return true };
+        if table.fits(needed.nvram, spared) {
+            return true;
+        }
+        if !table.is_worth_rewriting() || !self.rewrite_nvram() {
+            return false;
+        }
+        self.nvram.as_ref().is_some_and(|table| table.fits(needed.nvram, spared))
+    }
+
+    /// Replaces snapshot and journal by a snapshot of what they say; false if it did not work out.
+    pub(crate) fn rewrite_nvram(&mut self) -> bool {
+        let Some(table) = &mut self.nvram else { return false };
+        if table.failed {
+            return false;
+        }
+        let installed = table
+            .replayed_snapshot(self.logs.blank())
+            .ok()
+            .and_then(|(snapshot, floor)| table.install(&snapshot, floor).ok());
+        if installed.is_none() {
+            self.fail_nvram();
+        }
+        installed == Some(true)
+    }
+
+    /// After a checkpoint there is no more room to be had.
+    pub(crate) fn rewrite_after_checkpoint(&mut self) {
+        self.rewrite_nvram();
+        if let Some(table) = &mut self.nvram {
+            table.crowded = false;
+        }
+    }
+
+    /// What the journal will need when this record is durable; and gives it its header.
+    pub(crate) fn header_apart(&mut self, record: &Record) -> Bytes {
+        let Some(table) = &mut self.nvram else { return Bytes::new() };
+        let header = record.encode();
+        table.in_flight += entry_len(header.len()) as u64;
+        header
+    }
+
+    /// The record will not be written.
+    pub(crate) fn drop_header(&mut self, header: &Bytes) {
+        if header.is_empty() {
+            return;
+        }
+        if let Some(table) = &mut self.nvram {
+            table.in_flight -= entry_len(header.len()) as u64;
+        }
+    }
+
+    /// Puts the headers of records whose payload is durable where they are durable too. If that
+    /// fails, their waiters are told and the volume reads only.
+    pub(crate) fn journal(&mut self, records: &[RecordSequence]) -> bool {
+        if self.nvram.is_none() || records.is_empty() {
+            return true;
+        }
+        for sequence in records {
+            let record = self.records.get_mut(sequence);
+            let header = record.map(|record| std::mem::take(&mut record.header));
+            let Some(header) = header.filter(|header| !header.is_empty()) else { continue };
+            self.drop_header(&header);
+            if !self.push_entry(&Entry::Record(header.into())) {
+                return self.fail_records(records);
+            }
+        }
+        let persisted = self.nvram.as_mut().is_none_or(|table| table.persist().is_ok());
+        persisted || self.fail_records(records)
+    }
+
+    fn push_entry(&mut self, entry: &Entry) -> bool {
+        let push = |state: &mut Self| state.nvram.as_mut().is_some_and(|table| table.push(entry));
+        // Room was set aside, so the second try is for the unforeseen.
+        push(self) || (self.rewrite_nvram() && push(self))
+    }
+
+    fn fail_nvram(&mut self) {
+        if let Some(table) = &mut self.nvram {
+            table.failed = true;
+        }
+        self.fail(FAILED);
+    }
+
+    fn fail_records(&mut self, records: &[RecordSequence]) -> bool {
+        self.fail_nvram();
+        for sequence in records {
+            let slots = self.records.get(sequence).map(|record| record.slots.clone());
+            for id in slots.unwrap_or_default() {
+                if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
+                    waiter.complete(Err(IoError::ReadOnly { reason: FAILED }));
+                }
+            }
+        }
+        false
+    }
+
+    /// Makes `floor` durable in non-volatile RAM.
+    fn keep_floor(&mut self, floor: DataSequence) -> Result<(), IoError> {
+        let kept = plant::is(Bug::NvramFloorNotKept) || self.push_entry(&Entry::Floor(floor));
+        let kept = kept && self.nvram.as_mut().is_some_and(|table| table.persist().is_ok());
+        if !kept {
+            self.fail_nvram();
+            return Err(IoError::ReadOnly { reason: FAILED });
+        }
+        self.root.floor = floor;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes `floor` durable: entries below it are dead from then on.
+    pub(crate) async fn raise_floor(
+        &self,
+        phase: Phase,
+        floor: DataSequence,
+    ) -> Result<(), IoError> {
+        if self.state.borrow().nvram.is_some() {
+            return self.state.borrow_mut().keep_floor(floor);
+        }
+        self.update_root(phase, |root| root.floor = floor).await
+    }
+}
