@@ -8,6 +8,7 @@ use manylogs_logstore::UnitTable;
 
 use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
+use crate::ondisk::superblock::runs_that_fit;
 
 /// Sectors of a root slot: one behind the first superblock, one before the last.
 pub(crate) const ROOT_SECTORS: Sectors = Sectors(24);
@@ -212,7 +213,8 @@ impl Layout {
     /// with logs as the last run has them.
     ///
     /// # Errors
-    /// [`VolumeError::CannotGrow`] if the device is not larger.
+    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::Config`] if the
+    /// superblock cannot hold the new logs.
     pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
         let behind = ROOT_SECTORS.0 + self.plan.superblock.0;
         let end = Lba(device.0.saturating_sub(behind) / ALIGN * ALIGN);
@@ -230,6 +232,14 @@ impl Layout {
                 Extent::between(last.regions().next_back().map_or(end, |region| region.end()), end);
             let rest = group_runs(from, last.stride, last.len);
             plan.runs.extend(rest);
+        }
+        if plan.runs.len() as u64 > runs_that_fit(plan.superblock) {
+            // Its place is fixed: behind it are root and snapshots.
+            return Err(VolumeError::Config(
+                "the superblock has no room for more runs of logs: \
+                the volume grew too often; copy its content to a new one"
+                    .to_owned(),
+            ));
         }
         Ok(Self::from_plan(plan))
     }

@@ -87,6 +87,11 @@ pub(crate) struct Superblock {
     pub(crate) layout: Layout,
 }
 
+/// How many runs a superblock of `len` sectors holds.
+pub(crate) const fn runs_that_fit(len: Sectors) -> u64 {
+    RUNS_IN_HEAD as u64 + len.bytes().saturating_sub(HEAD_BYTES as u64) / RUN_BYTES as u64
+}
+
 impl Superblock {
     /// The parameters of the volume: those of the layout, those given at format, and defaults.
     pub(crate) fn config(&self) -> EngineConfig {

@@ -91,3 +91,14 @@ fn a_petabyte_has_a_layout() {
     let last = Extent::new(layout.capacity().0 - 1, 1);
     assert_eq!(layout.home(last).count(), 1);
 }
+
+#[test]
+fn a_volume_grows_only_as_often_as_its_superblock_can_say() {
+    let mut layout = Layout::plan(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
+    let refused = (0..400).find_map(|i| {
+        let device = layout.device() + Sectors(200 + i % 100);
+        layout.grown(device).map(|grown| layout = grown).err()
+    });
+    assert!(matches!(refused, Some(VolumeError::Config(_))), "{refused:?}");
+    assert!(layout.as_plan().runs.len() <= 120);
+}
