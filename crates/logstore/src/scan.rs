@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sector, Sectors};
 
 use crate::{
     DataSequence, Entry, Epoch, Incarnation, LogId, LogOffset, Record, RecordError, RecordSequence,
@@ -13,6 +13,8 @@ use crate::{
 const WINDOW: Sectors = Sectors(512);
 /// The first look at a log: most logs of a large volume are empty.
 const FIRST_WINDOW: Sectors = Sectors(64);
+/// A log that begins with so many zeroes was never used, or has lost a first record as long.
+const BLANK: Sectors = Sectors(512);
 /// Longest payload of a record.
 pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
 /// A record with its header is never longer: so far behind a damaged one the next must begin.
@@ -285,6 +287,13 @@ impl<'a> Window<'a> {
         Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
     }
 
+    /// Whether the log looks as if it was never used: to look further behind each such log would
+    /// take minutes on a large disk.
+    async fn is_blank(&mut self) -> Result<bool, IoError> {
+        let head = self.get(0, BLANK).await?;
+        Ok(head.is_some_and(|head| head.sectors().all(|sector| sector == Some(Sector::Zero))))
+    }
+
     /// Whether a later record of the same epoch says that what belongs at `offset` was durable, or
     /// one of a later epoch says so of the start of the log. After a crash records behind a hole
     /// are normal: they were in flight together. But they say so themselves: none was written when
@@ -295,6 +304,9 @@ impl<'a> Window<'a> {
         epoch: Option<Epoch>,
         last: Option<RecordSequence>,
     ) -> Result<Option<Proof>, IoError> {
+        if offset == 0 && self.is_blank().await? {
+            return Ok(None);
+        }
         let mut at = offset;
         let mut end = offset + RECORD_SECTORS_MAX.0;
         let (mut epoch, mut renewed) = (epoch, false);
