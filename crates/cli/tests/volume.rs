@@ -378,3 +378,29 @@ fn a_sparse_image_that_runs_out_of_space_loses_nothing_acknowledged() {
     drop(reactor);
     run(&["check", path.to_str().unwrap()], CLOSED, "nothing is wrong");
 }
+
+#[test]
+fn a_table_in_non_volatile_ram_goes_with_its_volume() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (image, table) = (path("disk.img"), path("table"));
+    let (place, other) = (format!("nvram:{table}"), format!("nvram:{}", path("old")));
+    let own = format!("nvram:{image}");
+    run(&["format", &image, "--size", "64M", "--table", &own], INPUT, "own device");
+    let format = ["format", &image, "--size", "64M", "--table", &place, "--table-size"];
+    run(&[&format[..], &["4K"]].concat(), INPUT, "too small");
+    run(&[&format[..], &["1M", "--force"]].concat(), CLOSED, "for data");
+    run(&["checkpoint", &image], INPUT, "--table nvram:PATH");
+    std::fs::copy(&table, path("old")).unwrap();
+    run(&["checkpoint", &image, "--table", &place], CLOSED, "written home");
+    run(&["check", &image, "--table", &place], CLOSED, "nothing is wrong");
+    run(&["checkpoint", &image, "--table", &other], INPUT, "old copy");
+    run(&["dump", &image, "--table", &place, "--log", "0"], INPUT, "non-volatile RAM");
+    std::fs::remove_file(&table).unwrap();
+    let given_up = ["checkpoint", &image, "--table", &place, "--give-up-table"];
+    run(&given_up, CLOSED, "written home");
+    run(&["checkpoint", &image, "--table", &place], CLOSED, "written home");
+    let volume = Image::formatted();
+    let plain = volume.path.to_str().unwrap();
+    run(&["checkpoint", plain, "--table", &place], INPUT, "open it without --table");
+}

@@ -45,8 +45,8 @@ pub enum TablePlace {
     Nvram(usize),
 }
 
-/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest can change at every
-/// opening.
+/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest can
+/// change at every opening.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
     /// Writes up to this long are logged (`LoggedWriteSize`).

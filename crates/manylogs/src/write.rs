@@ -158,7 +158,8 @@ impl Inner {
         self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
     }
 
-    /// Resolves when there is room for a record that takes `needed`; the caller reserves before it waits again.
+    /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
+    /// waits again.
     async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
         self.state.borrow_mut().starved += 1;
         let result = loop {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use manylogs_block::{IoError, Nvram};
@@ -30,8 +31,9 @@ impl MappedNvram {
     /// # Errors
     /// If the file cannot be created, sized, locked or mapped.
     pub fn create(path: &Path, size: usize) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
         lock(&file)?;
         // All of its space now: a store to a page that finds none would end the process.
         rustix::fs::ftruncate(&file, 0)?;

@@ -15,8 +15,8 @@ pub(crate) struct VolumeArgs {
     /// How requests reach the kernel.
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub(crate) backend: BackendArg,
-    /// Where the mapping table is, if not in the logs: `nvram:PATH` is a file that is mapped, best on
-    /// non-volatile memory (DAX).
+    /// Where the mapping table is, if not in the logs: `nvram:PATH` is a file that is mapped, best
+    /// on non-volatile memory (DAX).
     #[arg(long, value_parser = nvram, value_name = "nvram:PATH")]
     pub(crate) table: Option<Nvram>,
     /// Open with an empty table in the place of one that is lost: what was only logged is lost too.

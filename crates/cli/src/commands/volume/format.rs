@@ -80,7 +80,8 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     let config = config(args, capacity);
     let nvram = match &args.volume.table {
         Some(place) => {
-            Some(table::create(place, args.table_size.unwrap_or(table::SIZE), args.force)?)
+            let size = args.table_size.unwrap_or(table::SIZE);
+            Some(table::create(place, &path, size, args.force)?)
         }
         None => None,
     };

@@ -1,5 +1,6 @@
 //! The file that stands for non-volatile RAM.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use manylogs_block::{Nvram, Sectors, to_usize};
@@ -24,9 +25,16 @@ pub(crate) fn open(Place(path): &Place, give_up: bool) -> Result<Rc<dyn Nvram>, 
 /// Creates the file for a new volume.
 pub(crate) fn create(
     Place(path): &Place,
+    device: &Path,
     size: Sectors,
     force: bool,
 ) -> Result<Rc<dyn Nvram>, Failure> {
+    if path.canonicalize().is_ok_and(|path| device.canonicalize().is_ok_and(|it| it == path)) {
+        return Err(Failure::input(format!(
+            "--table: {} is the volume's own device",
+            path.display()
+        )));
+    }
     let used = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
     if used && !force {
         return Err(Failure::Busy(format!(
@@ -37,10 +45,7 @@ pub(crate) fn create(
     rc(MappedNvram::create(path, to_usize(size.bytes())), path)
 }
 
-fn rc(
-    mapped: std::io::Result<MappedNvram>,
-    path: &std::path::Path,
-) -> Result<Rc<dyn Nvram>, Failure> {
+fn rc(mapped: std::io::Result<MappedNvram>, path: &Path) -> Result<Rc<dyn Nvram>, Failure> {
     match mapped {
         Ok(mapped) => Ok(Rc::new(mapped)),
         Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
