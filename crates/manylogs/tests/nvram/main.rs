@@ -45,7 +45,7 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
 #[test]
 fn every_planted_bug_is_caught() {
     use manylogs::plant::{NVRAM_BUGS, plant};
-    const PATIENCE: u64 = 400;
+    const PATIENCE: u64 = 1000;
     std::panic::set_hook(Box::new(|_| ()));
     let mut missed = Vec::new();
     for bug in NVRAM_BUGS {
