@@ -22,7 +22,7 @@ pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
     VolumeId,
 };
-pub use scan::{Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
+pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
 pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
 pub use shape::{Headers, RecordShape, header_bytes};
 pub use units::{Unit, UnitTable, units_of};

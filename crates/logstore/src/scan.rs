@@ -14,7 +14,7 @@ const WINDOW: Sectors = Sectors(512);
 /// The first look at a log: most logs of a large volume are empty.
 const FIRST_WINDOW: Sectors = Sectors(64);
 /// A log that begins with so many zeroes was never used, or has lost a first record as long.
-const BLANK: Sectors = Sectors(512);
+pub const BLANK: Sectors = Sectors(512);
 /// Longest payload of a record.
 pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
 /// A record with its header is never longer: so far behind a damaged one the next must begin.

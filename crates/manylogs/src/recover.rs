@@ -1,14 +1,15 @@
 //! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
 //! opened since. It only reads.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Nvram, Request, Sectors};
-use manylogs_logstore::{Incarnation, LogId, ScanOf, VolumeId, scan};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Request, Sector, Sectors};
+use manylogs_logstore::{BLANK, Incarnation, LogId, ScanOf, VolumeId, scan};
 
 use crate::error::{NvramError, VolumeError};
 use crate::nvram;
-use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
+use crate::ondisk::layout::{Layout, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
@@ -16,6 +17,9 @@ use crate::plant::{self, Bug};
 use crate::snapshot;
 use crate::state::State;
 use crate::versions::Versions;
+
+/// Starts of logs that are read together.
+const LOOKS: usize = 32;
 
 /// What describes a volume.
 pub(crate) struct Structures {
@@ -199,7 +203,8 @@ pub(crate) async fn rebuild(
         // Of logs that were opened since the snapshot only what is found there now counts.
         versions.take_snapshot(snapshot, |log| !opened_since(&state, log));
     }
-    for log in wanted {
+    let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
+    while let Some(log) = used.next().await? {
         let of = ScanOf {
             volume: superblock.volume,
             log,
@@ -232,6 +237,34 @@ pub(crate) async fn rebuild(
         return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
     }
     Ok(fill_table(state, versions))
+}
+
+/// Logs that are not blank. Of a large volume most are, so many are looked at together.
+struct Used<'a> {
+    device: &'a Rc<dyn BlockDevice>,
+    layout: &'a Layout,
+    wanted: std::vec::IntoIter<LogId>,
+    asked: VecDeque<(LogId, Completion)>,
+}
+
+impl Used<'_> {
+    async fn next(&mut self) -> Result<Option<LogId>, VolumeError> {
+        loop {
+            while self.asked.len() < LOOKS
+                && let Some(log) = self.wanted.next()
+            {
+                let region = self.layout.regions()[log.0 as usize];
+                let extent = Extent { len: BLANK.min(region.len), ..region };
+                self.asked.push_back((log, self.device.submit(Request::Read { extent })));
+            }
+            let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
+            match start.await {
+                Ok(start) if start.sectors().all(|sector| sector == Some(Sector::Zero)) => {}
+                Ok(_) | Err(IoError::Medium { .. }) => return Ok(Some(log)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Fills `state` from non-volatile RAM.
