@@ -45,7 +45,7 @@ pub(crate) enum End {
 
 impl End {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        match rng.below(16) {
+        match rng.below(12) {
             0..2 => Self::Close,
             2..4 => Self::Drain(DrainOptions { wipe: rng.one_in(2) }),
             _ => Self::Crash(rng.below(40)),
