@@ -310,10 +310,7 @@ impl Inner {
         match error {
             // One log's sectors: others will do. The root is told in the background.
             IoError::Medium { .. } => self.log_wanted.notify(),
-            IoError::Gone => state.fail("the device is gone"),
-            IoError::NoSpace { .. } => state.fail("no space is left below the volume"),
-            IoError::Shrunk { .. } => state.fail("the device became smaller"),
-            _ => state.fail("records cannot be written"),
+            error => state.fail_for(error, "records cannot be written"),
         }
         if let Some(reason) = state.read_only {
             // What came back from this record has nowhere to go.

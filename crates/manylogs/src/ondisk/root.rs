@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::ondisk::layout::{Layout, ROOT_SECTORS};
 use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
 use crate::phase::{Below, Phase};
+use crate::plant::{self, Bug};
 use crate::state::Inner;
 
 const MAGIC: [u8; 8] = *b"MLOGROOT";
@@ -88,6 +89,10 @@ pub(crate) struct Root {
 
 impl Inner {
     /// Changes the root, durably in both slots. Changes follow one another.
+    ///
+    /// # Errors
+    /// If one of the slots cannot be written. A crash may then find the old root or the new one:
+    /// the volume takes no more writes, as no log is sure to be looked at.
     pub(crate) async fn update_root(
         &self,
         phase: Phase,
@@ -102,14 +107,30 @@ impl Inner {
             root.generation = state.root_generation;
             (root, 1 - state.root_slot)
         };
-        write_root(&self.device, phase, &root, self.volume, &self.layout, first).await?;
-        self.state.borrow_mut().root_slot = first;
-        write_root(&self.device, phase, &root, self.volume, &self.layout, 1 - first).await?;
+        for slot in [first, 1 - first] {
+            if let Err(error) = self.write_root_slot(phase, &root, slot).await {
+                if !plant::is(Bug::RootHalfWritten) {
+                    self.state.borrow_mut().fail_for(&error, "the root cannot be written");
+                    self.notify_progress();
+                }
+                return Err(error);
+            }
+            self.state.borrow_mut().root_slot = slot;
+        }
         let mut state = self.state.borrow_mut();
         // In non-volatile RAM it may have risen meanwhile.
         let floor = root.floor.max(state.root.floor);
         state.root = Root { floor, ..root };
         Ok(())
+    }
+
+    /// Tries twice: drives replace a bad sector when it is written again.
+    async fn write_root_slot(&self, phase: Phase, root: &Root, slot: usize) -> Result<(), IoError> {
+        let write = || write_root(&self.device, phase, root, self.volume, &self.layout, slot);
+        match write().await {
+            Err(IoError::Medium { .. }) => write().await,
+            result => result,
+        }
     }
 }
 
