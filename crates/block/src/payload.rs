@@ -132,6 +132,16 @@ impl Payload {
         self.pieces.is_empty()
     }
 
+    /// Whether all of it is known to be zeroes.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.pieces.iter().all(|piece| match piece {
+            Piece::Zeroes(_) => true,
+            Piece::Bytes(bytes) => bytes.iter().all(|byte| *byte == 0),
+            Piece::Tags { .. } | Piece::Absent(_) => false,
+        })
+    }
+
     /// Adds `other` behind what is there.
     pub fn append(&mut self, other: Self) {
         for piece in other.pieces {

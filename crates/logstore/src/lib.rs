@@ -24,5 +24,5 @@ pub use record::{
 };
 pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
 pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
-pub use shape::{Headers, RecordShape, header_bytes};
+pub use shape::{Headers, RecordShape, header_bytes, units_in};
 pub use units::{Unit, UnitTable, units_of};

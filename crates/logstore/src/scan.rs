@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sector, Sectors};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
 
 use crate::{
     DataSequence, Entry, Epoch, Incarnation, LogId, LogOffset, Record, RecordError, RecordSequence,
@@ -11,9 +11,8 @@ use crate::{
 
 /// What one scan reads at a time.
 const WINDOW: Sectors = Sectors(512);
-/// The first look at a log: most logs of a large volume are empty.
-const FIRST_WINDOW: Sectors = Sectors(64);
-/// A log that begins with so many zeroes was never used, or has lost a first record as long.
+/// A log that begins with so many zeroes was never used, or has lost a first record as long: to
+/// look further behind each such log would take minutes on a large disk.
 pub const BLANK: Sectors = Sectors(512);
 /// Longest payload of a record.
 pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
@@ -73,14 +72,19 @@ enum Found {
 /// Reads the log from its start and proves record after record: volume, log, place, epoch, the
 /// predecessor's checksum, header and payload.
 ///
-/// The caller has flushed the device: what a killed process left in a volatile cache must be
-/// durable before it is believed.
+/// `start` is what the caller has read of the log's first sectors already, if anything; it has
+/// seen that they are not [`BLANK`]. And it has flushed the device: what a killed process left in a
+/// volatile cache must be durable before it is believed.
 ///
 /// # Errors
 /// If the device fails as a whole. A record that is torn is no error but the end; sectors that
 /// cannot be read count as damaged.
-pub async fn scan(device: &Rc<dyn BlockDevice>, of: ScanOf) -> Result<Scanned, IoError> {
-    let mut window = Window::new(device, of);
+pub async fn scan(
+    device: &Rc<dyn BlockDevice>,
+    of: ScanOf,
+    start: Payload,
+) -> Result<Scanned, IoError> {
+    let mut window = Window::new(device, of, start);
     let mut out = Scanned::default();
     let (mut offset, mut chained) = (0, true);
     while offset < of.region.len.0 {
@@ -161,9 +165,8 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn new(device: &'a Rc<dyn BlockDevice>, of: ScanOf) -> Self {
-        let (content, unreadable) = (Payload::default(), Vec::new());
-        Self { device, of, start: 0, content, ahead: None, unreadable }
+    fn new(device: &'a Rc<dyn BlockDevice>, of: ScanOf, content: Payload) -> Self {
+        Self { device, of, start: 0, content, ahead: None, unreadable: Vec::new() }
     }
 
     fn end(&self) -> u64 {
@@ -200,7 +203,7 @@ impl<'a> Window<'a> {
         };
         self.content.append(chunk);
         let next = self.end();
-        // The first chunk may show that there is nothing to read.
+        // The first chunk may show that there is no more to read.
         if from > 0 && next < self.of.region.len.0 {
             self.ahead = Some(self.read(next, self.chunk(next)));
         }
@@ -208,8 +211,7 @@ impl<'a> Window<'a> {
     }
 
     fn chunk(&self, from: u64) -> Sectors {
-        let usual = if from == 0 { FIRST_WINDOW } else { WINDOW };
-        Sectors(usual.0.min(self.of.region.len.0 - from))
+        Sectors(WINDOW.0.min(self.of.region.len.0 - from))
     }
 
     async fn read_what_can_be(&mut self, from: u64, len: Sectors) -> Result<Payload, IoError> {
@@ -287,13 +289,6 @@ impl<'a> Window<'a> {
         Ok(if whole { Found::Whole(record) } else { Found::Damaged(record) })
     }
 
-    /// Whether the log looks as if it was never used: to look further behind each such log would
-    /// take minutes on a large disk.
-    async fn is_blank(&mut self) -> Result<bool, IoError> {
-        let head = self.get(0, BLANK).await?;
-        Ok(head.is_some_and(|head| head.sectors().all(|sector| sector == Some(Sector::Zero))))
-    }
-
     /// Whether a later record of the same epoch says that what belongs at `offset` was durable, or
     /// one of a later epoch says so of the start of the log. After a crash records behind a hole
     /// are normal: they were in flight together. But they say so themselves: none was written when
@@ -304,9 +299,6 @@ impl<'a> Window<'a> {
         epoch: Option<Epoch>,
         last: Option<RecordSequence>,
     ) -> Result<Option<Proof>, IoError> {
-        if offset == 0 && self.is_blank().await? {
-            return Ok(None);
-        }
         let mut at = offset;
         let mut end = offset + RECORD_SECTORS_MAX.0;
         let (mut epoch, mut renewed) = (epoch, false);

@@ -39,9 +39,8 @@ impl RecordShape {
     #[must_use]
     pub fn measure(self, entries: &[Entry]) -> (Sectors, Sectors) {
         let data = entries.iter().map(Entry::payload_sectors);
-        let units: u64 = data.clone().map(|len| len.0.div_ceil(8)).sum();
         let payload = data.fold(Sectors(0), |sum, len| sum + len);
-        self.len_of(entries.len(), units, payload)
+        self.len_of(entries.len(), units_in(entries), payload)
     }
 
     /// As [`RecordShape::measure`], from counts alone.
@@ -60,6 +59,12 @@ impl RecordShape {
     fn round_up(self, len: Sectors) -> Sectors {
         Sectors(len.0.next_multiple_of(self.physical.0))
     }
+}
+
+/// Units of payload, each with a checksum of its own, that a record of `entries` has.
+#[must_use]
+pub fn units_in(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.payload_sectors().0.div_ceil(8)).sum()
 }
 
 /// Bytes of a header, not padded.

@@ -146,6 +146,7 @@ impl Inner {
         let mut slots = Vec::new();
         while let Some(&id) = state.pending.front() {
             let slot = state.slots.get(id);
+            let (reserved, waits) = (slot.reserved, slot.waiter.is_some());
             let next = size.with(slot.entry.payload_sectors());
             let fits = next.record_len(self.shape) <= free
                 && next.payload <= longest
@@ -155,10 +156,9 @@ impl Inner {
             }
             size = next;
             state.pending.pop_front();
-            let slot = state.slots.get(id);
             // The record takes the room that was set aside.
-            state.reserved -= slot.reserved;
-            state.pending_waiters -= usize::from(slot.waiter.is_some());
+            state.reserved -= reserved;
+            state.pending_waiters -= usize::from(waits);
             slots.push(id);
         }
         if state.pending.is_empty() {
@@ -174,15 +174,11 @@ impl Inner {
         log: LogId,
         slots: Vec<SlotId>,
     ) -> (RecordSequence, AppendSlot) {
-        if let Some(touched) = &mut state.capturing {
-            touched.add(log);
-        }
-        let sequence = state.next_record;
-        state.next_record = sequence.next();
+        let of = self.next_record(state, log);
+        let sequence = of.sequence;
         let entries = slots.iter().map(|id| state.slots.get(*id).entry).collect();
         let payloads: Vec<Payload> =
             slots.iter().filter_map(|id| state.slots.get(*id).payload.clone()).collect();
-        let of = self.append_of(state, sequence);
         let slot = state.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
@@ -198,7 +194,13 @@ impl Inner {
         (sequence, slot)
     }
 
-    fn append_of(&self, state: &State, sequence: RecordSequence) -> AppendOf {
+    /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
+    fn next_record(&self, state: &mut State, log: LogId) -> AppendOf {
+        if let Some(touched) = &mut state.capturing {
+            touched.add(log);
+        }
+        let sequence = state.next_record;
+        state.next_record = sequence.next();
         let (floor, next_data) = (state.root.floor, state.next_data);
         AppendOf { volume: self.volume, sequence, floor, next_data }
     }
@@ -214,13 +216,8 @@ impl Inner {
             if state.logs.get(log).is_none_or(begun) {
                 return;
             }
-            if let Some(touched) = &mut state.capturing {
-                touched.add(log);
-            }
-            let sequence = state.next_record;
-            state.next_record = sequence.next();
-            let of = self.append_of(state, sequence);
-            (sequence, state.logs.with(log, |log| log.begin(&of)))
+            let of = self.next_record(state, log);
+            (of.sequence, state.logs.with(log, |log| log.begin(&of)))
         };
         let write = Request::write_fua(slot.target, slot.payload);
         match self.device.submit(Phase::Reset, write).await {

@@ -104,6 +104,11 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
+    /// These parameters changed to `wanted`, but for what the format of the volume fixed.
+    pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
+        Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
+    }
+
     /// What a volume on a device of this size gets when nobody says otherwise. The logs take
     /// 64 GiB, about what 160 small writes a second fill in a day, but between 1 % and 10 % of the
     /// device; each is 10 MB, as in the paper, or a hundredth of a small device. Why:

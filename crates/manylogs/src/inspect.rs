@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Sectors, Time};
-use manylogs_logstore::{LogId, ScanOf, Scanned, VolumeId, scan};
+use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Payload, Sectors, Time};
+use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
 
 use crate::config::EngineConfig;
 use crate::error::{NvramError, VolumeError};
@@ -224,14 +224,11 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
     if superblock.nvram {
         return Err(NvramError::Apart.into());
     }
-    let regions = superblock.layout.regions();
-    let Some(region) = regions.get(log.0 as usize).copied() else {
-        return Err(VolumeError::NoSuchLog { log, logs: regions.len() });
-    };
-    let (volume, physical) = (superblock.volume, superblock.physical);
-    let (floor, capacity) = (root.floor, superblock.layout.capacity());
-    let of = ScanOf { volume, log, region, physical, floor, capacity };
-    Ok(scan(device, of).await?)
+    let logs = superblock.layout.regions().len();
+    if log.0 as usize >= logs {
+        return Err(VolumeError::NoSuchLog { log, logs });
+    }
+    Ok(scan(device, superblock.scan_of(log, root.floor), Payload::default()).await?)
 }
 
 /// How bad a finding is.

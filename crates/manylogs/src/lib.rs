@@ -10,6 +10,7 @@ mod close;
 mod commit;
 mod config;
 mod error;
+mod failure;
 mod flush;
 #[doc(hidden)]
 pub mod fuzz;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::plant::{self, Bug};
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{Log, LogId, RecordShape};
+
+use crate::plant::{self, Bug};
 
 /// Logs to either side that are looked at first.
 const NEIGHBOURS: u32 = 16;

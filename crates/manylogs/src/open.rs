@@ -184,7 +184,7 @@ impl Volume {
         }
         let formatted =
             EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
-        let config = merge(options.config.as_ref(), &formatted);
+        let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate().map_err(VolumeError::Config)?;
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
@@ -248,16 +248,4 @@ pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {
 
 fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
     nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
-}
-
-fn merge(given: Option<&EngineConfig>, formatted: &EngineConfig) -> EngineConfig {
-    match given {
-        None => *formatted,
-        Some(given) => EngineConfig {
-            log: formatted.log,
-            placement: formatted.placement,
-            table: formatted.table,
-            ..*given
-        },
-    }
 }

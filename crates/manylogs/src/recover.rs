@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Request, Sector, Sectors};
-use manylogs_logstore::{BLANK, Incarnation, LogId, ScanOf, VolumeId, scan};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
+use manylogs_logstore::{BLANK, Incarnation, LogId, VolumeId, scan};
 
 use crate::error::{NvramError, VolumeError};
 use crate::nvram;
@@ -204,16 +204,8 @@ pub(crate) async fn rebuild(
         versions.take_snapshot(snapshot, |log| !opened_since(&state, log));
     }
     let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
-    while let Some(log) = used.next().await? {
-        let of = ScanOf {
-            volume: superblock.volume,
-            log,
-            region: layout.regions()[log.0 as usize],
-            physical: superblock.physical,
-            floor: state.root.floor,
-            capacity: layout.capacity(),
-        };
-        let scanned = scan(device, of).await?;
+    while let Some((log, start)) = used.next().await? {
+        let scanned = scan(device, superblock.scan_of(log, state.root.floor), start).await?;
         report.scanned_logs += 1;
         report.records += scanned.records.len() as u64;
         let found = scanned.damage.iter().map(|damage| LogDamage { log, damage: *damage });
@@ -248,7 +240,8 @@ struct Used<'a> {
 }
 
 impl Used<'_> {
-    async fn next(&mut self) -> Result<Option<LogId>, VolumeError> {
+    /// The next one, and what was read of its start.
+    async fn next(&mut self) -> Result<Option<(LogId, Payload)>, VolumeError> {
         loop {
             while self.asked.len() < LOOKS
                 && let Some(log) = self.wanted.next()
@@ -259,8 +252,9 @@ impl Used<'_> {
             }
             let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
             match start.await {
-                Ok(start) if start.sectors().all(|sector| sector == Some(Sector::Zero)) => {}
-                Ok(_) | Err(IoError::Medium { .. }) => return Ok(Some(log)),
+                Ok(start) if start.is_zero() => {}
+                Ok(start) => return Ok(Some((log, start))),
+                Err(IoError::Medium { .. }) => return Ok(Some((log, Payload::default()))),
                 Err(error) => return Err(error.into()),
             }
         }

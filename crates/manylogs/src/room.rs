@@ -3,7 +3,9 @@
 use std::ops::{Add, AddAssign, SubAssign};
 
 use manylogs_block::{Extent, Sectors, to_usize};
-use manylogs_logstore::{DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes};
+use manylogs_logstore::{
+    DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes, units_in,
+};
 
 use crate::config::EngineConfig;
 use crate::ondisk::nvram::entry_len;
@@ -24,9 +26,7 @@ impl Room {
         let nvram = match shape.headers {
             Headers::InLog => 0,
             Headers::Apart => {
-                let units = |entry: &Entry| entry.payload_sectors().0.div_ceil(8);
-                let units: u64 = entries.iter().map(units).sum();
-                entry_len(header_bytes(entries.len(), to_usize(units))) as u64
+                entry_len(header_bytes(entries.len(), to_usize(units_in(entries)))) as u64
             }
         };
         Self { log, nvram }

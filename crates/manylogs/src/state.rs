@@ -318,27 +318,6 @@ impl State {
             self.counters.log_resets += 1;
         }
     }
-
-    /// Stops accepting writes for good after `error`: a medium that fails is told as `medium`.
-    pub(crate) fn fail_for(&mut self, error: &IoError, medium: &'static str) {
-        self.fail(match error {
-            IoError::Gone => "the device is gone",
-            IoError::NoSpace { .. } => "no space is left below the volume",
-            IoError::Shrunk { .. } => "the device became smaller",
-            _ => medium,
-        });
-    }
-
-    /// Stops accepting writes for good; what is there stays readable.
-    pub(crate) fn fail(&mut self, reason: &'static str) {
-        self.read_only.get_or_insert(reason);
-        let waiting: Vec<SlotId> = self.pending.iter().copied().collect();
-        for id in waiting {
-            if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
-                waiter.complete(Err(IoError::ReadOnly { reason }));
-            }
-        }
-    }
 }
 
 impl State {

@@ -108,7 +108,7 @@ impl Inner {
         if self.shape.headers == Headers::Apart {
             return Ok(self.live_by_table(log));
         }
-        let scanned = scan(self.device.device(), of).await?;
+        let scanned = scan(self.device.device(), of, Payload::default()).await?;
         let state = self.state.borrow();
         let mut live: Vec<Live> = Vec::new();
         let entries = scanned.records.iter().flat_map(|record| &record.entries);

@@ -108,13 +108,7 @@ impl Volume {
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
     pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), VolumeError> {
-        let fixed = self.0.config();
-        let config = EngineConfig {
-            log: fixed.log,
-            placement: fixed.placement,
-            table: fixed.table,
-            ..*config
-        };
+        let config = self.0.config().changed_to(config);
         config.validate().map_err(VolumeError::Config)?;
         self.0.config.set(config);
         let largest = self.0.largest_record().log;

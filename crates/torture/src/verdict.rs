@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use manylogs::{Layout, OpenOptions, Volume, VolumeError};
-use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
+use manylogs_block::{BlockDevice, Extent, Lba, Payload, Request, Rng};
 use manylogs_logstore::{DataSequence, LogId, Record, ScanOf, VolumeId, scan};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim};
 
@@ -134,7 +134,8 @@ impl Patient<'_> {
         let (drive, user) = (sim.node(), sim.node());
         let disk = CrashDisk::new(sim.handle(drive), self.disk, image.clone());
         let device: Rc<dyn BlockDevice> = Rc::new(disk);
-        let scanned = sim.block_on(user, async move { scan(&device, of).await });
+        let scanned =
+            sim.block_on(user, async move { scan(&device, of, Payload::default()).await });
         scanned.map(|scanned| scanned.records).unwrap_or_default()
     }
 

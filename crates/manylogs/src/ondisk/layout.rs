@@ -230,8 +230,12 @@ impl Layout {
         {
             let from =
                 Extent::between(last.regions().next_back().map_or(end, |region| region.end()), end);
-            let rest = group_runs(from, last.stride, last.len);
-            plan.runs.extend(rest);
+            for run in group_runs(from, last.stride, last.len) {
+                match plan.runs.last_mut() {
+                    Some(last) if last.is_continued_by(&run) => last.count += run.count,
+                    _ => plan.runs.push(run),
+                }
+            }
         }
         if plan.runs.len() as u64 > runs_that_fit(plan.superblock) {
             // Its place is fixed: behind it are root and snapshots.
@@ -246,6 +250,13 @@ impl Layout {
 }
 
 impl LogRun {
+    /// Whether the logs of `next` follow as if they were of this run.
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let same = (self.stride, self.len) == (next.stride, next.len);
+        let end = self.first.0 + u64::from(self.count) * self.stride.0;
+        same && end == next.first.0 && self.count.checked_add(next.count).is_some()
+    }
+
     /// Its regions in order.
     fn regions(self) -> impl DoubleEndedIterator<Item = Extent> + Clone {
         (0..self.count).map(move |i| Extent {

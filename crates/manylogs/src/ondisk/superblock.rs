@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
-use manylogs_logstore::{RecordShape, VolumeId};
+use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -93,6 +93,18 @@ pub(crate) const fn runs_that_fit(len: Sectors) -> u64 {
 }
 
 impl Superblock {
+    /// What a scan of `log` has to know; entries below `floor` are dead.
+    pub(crate) fn scan_of(&self, log: LogId, floor: DataSequence) -> ScanOf {
+        ScanOf {
+            volume: self.volume,
+            log,
+            region: self.layout.regions()[log.0 as usize],
+            physical: self.physical,
+            floor,
+            capacity: self.layout.capacity(),
+        }
+    }
+
     /// The parameters of the volume: those of the layout, those given at format, and defaults.
     pub(crate) fn config(&self) -> EngineConfig {
         let regions = self.layout.regions();

@@ -102,3 +102,14 @@ fn a_volume_grows_only_as_often_as_its_superblock_can_say() {
     assert!(matches!(refused, Some(VolumeError::Config(_))), "{refused:?}");
     assert!(layout.as_plan().runs.len() <= 120);
 }
+
+#[test]
+fn a_volume_may_grow_by_whole_groups_for_ever() {
+    let mut layout = Layout::plan(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
+    let runs = layout.as_plan().runs.len();
+    for grown in 1..=500 {
+        layout = layout.grown(Sectors(10_000 + 256 * grown)).unwrap();
+    }
+    assert_eq!(layout.as_plan().runs.len(), runs);
+    assert_eq!(layout.as_plan().check(Sectors(1)), Ok(()));
+}
