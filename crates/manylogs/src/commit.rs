@@ -58,9 +58,7 @@ impl Inner {
     fn commit_is_due(&self, state: &State) -> bool {
         let Some(&first) = state.pending.front() else { return false };
         let forced = state.force.is_some_and(|force| state.slots.get(first).ticket <= force);
-        let aged = state
-            .volatile_since
-            .is_some_and(|since| self.runtime.now().since(since) >= self.config().buffer_age);
+        let aged = state.volatile_until.is_some_and(|until| self.runtime.now() >= until);
         let large = state.volatile >= self.config().buffer.0 / 2;
         state.read_only.is_none()
             && self.may_append(state)
@@ -162,7 +160,7 @@ impl Inner {
             slots.push(id);
         }
         if state.pending.is_empty() {
-            state.volatile_since = None;
+            state.volatile_until = None;
         }
         slots
     }
@@ -292,16 +290,15 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let void = state.logs.with(log, |log| log.fail_append(sequence));
-        for sequence in void.into_iter().rev() {
+        for sequence in void {
             let Some(record) = state.records.remove(&sequence) else { continue };
             state.drop_header(&record.header);
-            for id in record.slots.into_iter().rev() {
+            for id in record.slots {
                 let slot = state.slots.get(id);
                 state.reserved += slot.reserved;
-                state.pending_waiters += usize::from(slot.waiter.is_some());
-                state.pending.push_front(id);
                 // Whether or not somebody waits, this was due once.
                 state.force = state.force.max(Some(slot.ticket));
+                state.line_up(id);
             }
         }
         match error {

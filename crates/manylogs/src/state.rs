@@ -68,15 +68,15 @@ pub(crate) struct State {
     pub(crate) nvram: Option<NvTable>,
     pub(crate) slots: Slots,
     pub(crate) tickets: Tickets,
-    /// Slots that wait for a record, in order of submission.
+    /// Slots that wait for a record, in order of their tickets.
     pub(crate) pending: VecDeque<SlotId>,
     /// How many of them have a waiter.
     pub(crate) pending_waiters: usize,
     /// Everything up to this ticket must go into records now.
     pub(crate) force: Option<Ticket>,
-    /// Sectors of answered writes that are only in memory, and since when.
+    /// Sectors of answered writes that are only in memory, and until when.
     pub(crate) volatile: u64,
-    pub(crate) volatile_since: Option<Time>,
+    pub(crate) volatile_until: Option<Time>,
     /// Room promised to slots and to bypassing writes.
     pub(crate) reserved: Room,
     pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
@@ -197,8 +197,17 @@ impl State {
             // No record will be written any more.
             waiter.complete(Err(IoError::ReadOnly { reason }));
         }
+        self.line_up(id);
+    }
+
+    /// Puts a slot where its ticket belongs among those that wait: the first is always the oldest,
+    /// so that what a flush waits for is never behind what nobody waits for.
+    pub(crate) fn line_up(&mut self, id: SlotId) {
+        let slot = self.slots.get(id);
         self.pending_waiters += usize::from(slot.waiter.is_some());
-        self.pending.push_back(id);
+        let ticket = slot.ticket;
+        let at = self.pending.partition_point(|other| self.slots.get(*other).ticket < ticket);
+        self.pending.insert(at, id);
     }
 
     /// Books what `id` displaced: versions in logs stay needed until it is durable, and so do
@@ -334,7 +343,7 @@ impl State {
             pending_waiters: 0,
             force: None,
             volatile: 0,
-            volatile_since: None,
+            volatile_until: None,
             reserved: Room::default(),
             records: BTreeMap::new(),
             last_append: Time(0),

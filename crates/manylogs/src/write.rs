@@ -226,10 +226,11 @@ impl Inner {
     }
 
     fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
-        if state.volatile_since.is_none() {
-            state.volatile_since = Some(self.runtime.now());
+        if state.volatile_until.is_none() {
+            let until = self.runtime.now() + self.config().buffer_age;
+            state.volatile_until = Some(until);
             let inner = Rc::clone(self);
-            let sleep = self.runtime.sleep(self.config().buffer_age);
+            let sleep = self.runtime.sleep_until(until);
             self.runtime.spawn(async move {
                 sleep.await;
                 inner.commit.notify();
