@@ -77,7 +77,9 @@ impl Inner {
             // What is left waits for newer versions to become durable; then it is free anyway.
             return Ok(false);
         }
-        self.move_supersedes(from, to).await?;
+        if !self.move_supersedes(from, to).await? {
+            return Ok(false);
+        }
         let mut rest = live.as_slice();
         while !rest.is_empty() {
             if !self.is_idle() {
@@ -138,7 +140,7 @@ impl Inner {
         live
     }
 
-    async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<(), IoError> {
+    async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<bool, IoError> {
         let supersedes: Vec<Supersede> = {
             let state = self.state.borrow();
             state.logs.get(from).map(|log| log.supersedes().to_vec()).unwrap_or_default()
@@ -152,11 +154,11 @@ impl Inner {
                 (Entry { extent, data_sequence, kind: EntryKind::Supersede }, None)
             });
             if !self.append_to(from, to, entries.collect()).await? {
-                return Err(IoError::ReadOnly { reason: "no room to move a log to" });
+                return Ok(false);
             }
         }
         self.state.borrow_mut().logs.adjust(from, manylogs_logstore::Log::clear_supersedes);
-        Ok(())
+        Ok(true)
     }
 
     async fn move_chunk(
@@ -200,7 +202,8 @@ impl Inner {
     }
 
     /// Appends entries that keep their data sequences to a certain log and waits until they are
-    /// durable; false if the log has no room for them.
+    /// durable; false if the log has no room for them, or was reset since it was chosen and has to
+    /// begin its epoch first.
     async fn append_to(
         self: &Rc<Self>,
         from: LogId,
@@ -212,7 +215,7 @@ impl Inner {
             let state = &mut *state;
             let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
             let room = Room::of(&all, self.shape);
-            let accepts = state.logs.with(to, |log| log.accepts(room.log));
+            let accepts = state.logs.with(to, |log| log.accepts(room.log)) && state.is_ready(to);
             if !accepts || !state.fits(room) {
                 return Ok(false);
             }
