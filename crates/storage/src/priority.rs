@@ -1,0 +1,42 @@
+//! A thread that may not wait for others to yield the processor.
+
+#![expect(unsafe_code, reason = "the system call takes a pointer")]
+
+use std::io;
+
+/// The lowest real-time priority: already before every ordinary thread.
+const PRIORITY: i32 = 1;
+
+/// Lets the calling thread run as soon as it is ready, before every ordinary thread of the machine
+/// (`SCHED_FIFO`), until it ends. On a machine with more work than processors an ordinary thread
+/// waits some milliseconds for its turn, and so does whatever a timer of its reactor is due to do.
+///
+/// Threads that it starts afterwards are ordinary ones. The thread must sleep most of the time:
+/// what it uses is taken from all others.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] without the capability `CAP_SYS_NICE` or a limit that
+/// allows it (`ulimit -r`); the thread then goes on as it was.
+pub fn prefer_this_thread() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the call only reads `parameters`, which outlives it; zero is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_preferred_or_told_that_it_may_not() {
+        // On a thread of its own: the others of the test run stay ordinary.
+        let preferred = std::thread::spawn(prefer_this_thread).join().unwrap();
+        if let Err(error) = preferred {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+}
