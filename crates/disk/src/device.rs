@@ -67,6 +67,8 @@ const MERGED: u64 = 1 << 63;
 
 struct Asked {
     completer: Option<Completer>,
+    /// Where to note when the drive completed it.
+    due: Option<Rc<Cell<Time>>>,
     extent: Extent,
     kind: Kind,
 }
@@ -121,10 +123,27 @@ impl BlockDevice for ModelledDrive {
     }
 
     fn submit(&self, request: Request) -> manylogs_block::Completion {
-        if let Err(error) = self.0.capabilities.check(&request) {
+        self.start(&request, None)
+    }
+}
+
+impl ModelledDrive {
+    /// As [`BlockDevice::submit`]; also notes in `due`, before it answers, when the drive completed
+    /// the request by its own time. In real time that is earlier than the answer.
+    pub(crate) fn submit_noting(
+        &self,
+        request: &Request,
+        due: Rc<Cell<Time>>,
+    ) -> manylogs_block::Completion {
+        due.set(self.0.runtime.now());
+        self.start(request, Some(due))
+    }
+
+    fn start(&self, request: &Request, due: Option<Rc<Cell<Time>>>) -> manylogs_block::Completion {
+        if let Err(error) = self.0.capabilities.check(request) {
             return manylogs_block::Completion::ready(Err(error));
         }
-        let (kind, extent) = match request {
+        let (kind, extent) = match *request {
             Request::Read { extent } => (Kind::Read, extent),
             Request::Write { extent, fua, .. } | Request::WriteZeroes { extent, fua } => {
                 (Kind::Write { fua }, extent)
@@ -135,7 +154,7 @@ impl BlockDevice for ModelledDrive {
             }
         };
         let (completer, completion) = completion();
-        let tag = self.0.tag(Asked { completer: Some(completer), extent, kind });
+        let tag = self.0.tag(Asked { completer: Some(completer), due, extent, kind });
         self.0.start(Command { tag, kind, extent });
         self.0.arm();
         completion
@@ -155,6 +174,12 @@ impl Shared {
 
     fn start(&self, command: Command) {
         let now = self.runtime.now();
+        // In real time the task may be late: what came before the command happens before it.
+        if self.armed.get().is_none_or(|armed| armed < now)
+            && let Some(before) = now.0.checked_sub(1)
+        {
+            self.advance(Time(before));
+        }
         let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
         let passes = host.elevator.is_empty() && host.flushes.is_empty();
         if passes && drive.has_room() {
@@ -166,17 +191,33 @@ impl Shared {
         }
     }
 
-    /// Lets the drive's time pass up to now, and answers what completed.
-    fn advance(&self) {
-        let now = self.runtime.now();
+    /// Lets the drive's time pass up to `now`, and answers what completed.
+    ///
+    /// The drive and its host go through every moment at which something happens, also where `now`
+    /// is later: that the task ran late does not make the drive slower.
+    fn advance(&self, now: Time) {
+        while let Some(at) = self.next_event().filter(|at| *at <= now) {
+            self.advance_to(at);
+            if at == now {
+                // What follows at once lets those who were answered act first.
+                return;
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.drive.borrow().next_event()
+    }
+
+    fn advance_to(&self, at: Time) {
         let mut completed = self.completed.take();
-        self.drive.borrow_mut().advance(now, &mut |event| {
+        self.drive.borrow_mut().advance(at, &mut |event| {
             if let Event::Completed(completion) = event {
                 completed.push(completion);
             }
         });
         if !completed.is_empty() {
-            self.refill(now);
+            self.refill(at);
         }
         completed.drain(..).for_each(|completion| self.complete(&completion));
         *self.completed.borrow_mut() = completed;
@@ -223,10 +264,11 @@ impl Shared {
     }
 
     fn answer(&self, completion: &Completion, tag: u64) {
-        let (completer, extent, kind) = {
+        let (completer, due, extent, kind) = {
             let asked = &mut self.asked.borrow_mut()[to_usize(tag)];
-            (asked.completer.take(), asked.extent, asked.kind)
+            (asked.completer.take(), asked.due.take(), asked.extent, asked.kind)
         };
+        due.inspect(|due| due.set(completion.at));
         self.free_tags.borrow_mut().push(to_usize(tag));
         if !completion.buffered
             && let Some(observer) = &mut *self.observer.borrow_mut()
@@ -242,7 +284,7 @@ impl Shared {
 
     /// Sees to it that the task runs at the drive's next event.
     fn arm(&self) {
-        let Some(next) = self.drive.borrow().next_event() else { return };
+        let Some(next) = self.next_event() else { return };
         if self.armed.get().is_some_and(|armed| armed <= next) {
             return;
         }
@@ -284,7 +326,7 @@ impl Future for DriveTask {
         if shared.armed.get().is_some_and(|armed| armed <= shared.runtime.now()) {
             shared.armed.set(None);
         }
-        shared.advance();
+        shared.advance(shared.runtime.now());
         shared.arm();
         Poll::Pending
     }

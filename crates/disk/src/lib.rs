@@ -9,14 +9,19 @@
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
+//! On a clock, virtual or real, [`device`] is a drive without content and [`emulated`] one with,
+//! whose [`lateness`] says whether the clock was kept.
+//!
 //! `docs/drive-model.md` says what is modelled, how well, and what is not.
 
 mod cache;
 pub mod command;
 pub mod device;
 pub mod drive;
+pub mod emulated;
 pub mod geometry;
 pub mod host;
+pub mod lateness;
 pub mod mechanics;
 #[cfg(test)]
 mod planted;
@@ -28,8 +33,10 @@ pub mod validate;
 
 pub use command::{Command, Completion, Counters, Event, Kind};
 pub use drive::{Drive, Options, QueueFull};
+pub use emulated::{ContentTooLarge, EmulatedDrive};
 pub use geometry::{Geometry, Location};
 pub use host::{Dispatched, Elevator, ElevatorOptions};
+pub use lateness::{LatenessFigures, LatenessReport};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
 pub use queue::Policy;

@@ -11,6 +11,7 @@
 
 mod builtin;
 mod check;
+mod fit;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,144 @@
+//! A drive of another size that takes the times of this one.
+
+use manylogs_block::Sectors;
+
+use super::{Profile, ProfileError, check};
+
+/// With fewer there are no distances to tell apart.
+const CYLINDERS_MIN: u64 = 16;
+
+impl Profile {
+    /// This drive with `capacity` instead of its own and the same behaviour over its whole span:
+    /// tracks, heads, rotation and rates as they are, but fewer cylinders (or more), and a seek
+    /// over a share of them takes as long as over that share before. So a small image behaves like
+    /// a large drive.
+    ///
+    /// Not the same: seeks shorter than a cylinder of the small drive stands for, which are as long
+    /// as that one; slipped defects, of which it has none.
+    ///
+    /// # Errors
+    /// When no such drive can be modelled: the capacity is less than 16 cylinders or far beyond that
+    /// of any drive.
+    pub fn fitted(&self, capacity: Sectors) -> Result<Self, ProfileError> {
+        self.check_room(capacity)?;
+        let mut fitted = self.clone();
+        fitted.model = format!("{}, fitted to {} bytes", self.model, capacity.bytes());
+        fitted.geometry.slips.clear();
+        fitted.geometry.capacity_sectors = capacity.0;
+        self.fit_zones(&mut fitted);
+        let share = f64::from(fitted.geometry.cylinders) / f64::from(self.geometry.cylinders);
+        fitted.seek.knots_ms = fit_knots(&self.seek.knots_ms, share);
+        fitted.seek.correction_ms = fit_knots(&self.seek.correction_ms, share);
+        check::values(&fitted.model, &fitted)?;
+        Ok(fitted)
+    }
+
+    fn check_room(&self, capacity: Sectors) -> Result<(), ProfileError> {
+        let outermost = self.geometry.zones.first().map_or(1, |zone| zone.1);
+        let least = CYLINDERS_MIN * u64::from(self.geometry.heads) * u64::from(outermost);
+        if capacity.0 >= least {
+            return Ok(());
+        }
+        Err(ProfileError::Value {
+            origin: self.name.clone(),
+            key: "geometry.capacity_sectors".to_owned(),
+            expected: format!("a fitted drive needs {least} sectors, found {}", capacity.0),
+        })
+    }
+
+    /// Gives each zone its share of the sectors, and the cylinders that hold them.
+    fn fit_zones(&self, fitted: &mut Self) {
+        let (own, physical) =
+            (&self.geometry, u64::from(self.geometry.physical_sector_bytes / 512));
+        let capacity = fitted.geometry.capacity_sectors;
+        let scaled = |lba: u64| {
+            let exact = u128::from(lba) * u128::from(capacity) / u128::from(own.capacity_sectors);
+            u64::try_from(exact).unwrap_or(u64::MAX) / physical * physical
+        };
+        let mut zones = Vec::new();
+        let mut cylinders = 0_u64;
+        for (index, &(_, sectors_per_track, first)) in own.zones.iter().enumerate() {
+            let begin = scaled(first);
+            let end = own.zones.get(index + 1).map_or(capacity, |next| scaled(next.2));
+            if begin < end {
+                let first_cylinder = u32::try_from(cylinders).unwrap_or(u32::MAX);
+                zones.push((first_cylinder, sectors_per_track, begin));
+                let a_cylinder = u64::from(own.heads) * u64::from(sectors_per_track);
+                cylinders += (end - begin).div_ceil(a_cylinder);
+            }
+        }
+        fitted.geometry.zones = zones;
+        fitted.geometry.cylinders = u32::try_from(cylinders).unwrap_or(u32::MAX);
+    }
+}
+
+/// The knots at `share` of their distance; of those that fall on one cylinder the last.
+fn fit_knots(knots: &[(u32, f64)], share: f64) -> Vec<(u32, f64)> {
+    let mut fitted: Vec<(u32, f64)> = Vec::with_capacity(knots.len());
+    for &(distance, time) in knots {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let distance = ((f64::from(distance) * share).round() as u32).max(1);
+        match fitted.last_mut() {
+            Some(last) if last.0 == distance => last.1 = time,
+            _ => fitted.push((distance, time)),
+        }
+    }
+    fitted
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_block::{Extent, Lba, Rng, Time};
+
+    use super::super::{drives, find};
+    use super::*;
+    use crate::mechanics::{Mechanism, RandomTerms};
+
+    /// Mean time of 4 KiB reads at places that lie at the same share of every drive, and the rate
+    /// of a long read at its start, in sectors a second.
+    fn figures(profile: &Profile) -> (f64, f64) {
+        let mut mechanism = Mechanism::new(profile, RandomTerms::OFF, 1);
+        let capacity = profile.geometry.capacity_sectors;
+        let (mut rng, mut at) = (Rng::new(5), Time(0));
+        for _ in 0..2000 {
+            let lba = Lba(rng.below(1000) * (capacity / 1001));
+            let place = mechanism.geometry().locate(lba);
+            at = mechanism.access(at, &place, Extent { start: lba, len: Sectors(8) }, false).end;
+        }
+        let mean = at.as_secs_f64() / 2000.0;
+        let run = Extent::new(0, 20_000);
+        let place = mechanism.geometry().locate(Lba(0));
+        let read = mechanism.access(at, &place, run, false);
+        (mean, 20_000.0 / read.transfer.as_secs_f64())
+    }
+
+    #[test]
+    fn a_fitted_drive_takes_the_times_of_the_whole() {
+        for name in drives() {
+            let whole = find(name).unwrap().unwrap();
+            let (mean, rate) = figures(&whole);
+            for gigabytes in [4, 20, 40_000] {
+                let capacity = Sectors(gigabytes * 1_000_000_000 / 512);
+                let fitted = whole.fitted(capacity);
+                let Ok(fitted) = fitted else {
+                    assert!(gigabytes > 20_000, "{name} of {gigabytes} GB: {fitted:?}");
+                    continue;
+                };
+                assert_eq!(crate::Geometry::new(&fitted.geometry).capacity_sectors(), capacity.0);
+                let (fitted_mean, fitted_rate) = figures(&fitted);
+                let (mean, rate) = (fitted_mean / mean, fitted_rate / rate);
+                assert!((0.95..1.05).contains(&mean), "{name} of {gigabytes} GB: mean x {mean}");
+                assert!((0.98..1.02).contains(&rate), "{name} of {gigabytes} GB: rate x {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_drive_of_a_few_cylinders_is_refused() {
+        let cheetah = find("cheetah-15k5").unwrap().unwrap();
+        for sectors in [0, 1, 64] {
+            let refused = cheetah.fitted(Sectors(sectors)).unwrap_err().to_string();
+            assert!(refused.contains("a fitted drive needs 76800 sectors"), "{refused}");
+        }
+    }
+}
