@@ -3,6 +3,7 @@ use std::task::Waker;
 
 use manylogs_block::{
     Extent, Hint, IoError, LocalTask, Media, MemoryDevice, Nanos, Payload, Rng, Runtime, Time,
+    to_usize,
 };
 use manylogs_sim::{NodeId, Order, Sim};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, create_image};
@@ -59,7 +60,7 @@ fn times(device: impl FnOnce(Handle) -> Rc<dyn BlockDevice>) -> Vec<Time> {
             waits.push(done.wait());
             runtime.spawn(async move {
                 completion.await.unwrap();
-                trail.borrow_mut()[index as usize] = clock.now();
+                trail.borrow_mut()[to_usize(index)] = clock.now();
                 done.notify();
             });
         }
@@ -97,7 +98,7 @@ async fn agrees_with_reference(device: Rc<dyn BlockDevice>, seed: u64, requests:
     let (mut rng, mut media) = (Rng::new(seed), Media::default());
     for index in 0..requests {
         let extent = random_extent(&mut rng, 400);
-        let bytes = vec![u8::try_from(index % 251).unwrap(); extent.len.bytes() as usize];
+        let bytes = vec![u8::try_from(index % 251).unwrap(); to_usize(extent.len.bytes())];
         let payload = Payload::bytes(bytes);
         let request = match rng.below(4) {
             0 => Request::WriteZeroes { extent, fua: false },
