@@ -13,10 +13,7 @@ use manylogs::{CreateOptions, EngineConfig, OpenOptions, Volume};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Payload, Request, Rng, Sectors,
 };
-use manylogs_disk::Options;
-use manylogs_disk::device::ModelledDrive;
-use manylogs_disk::profile;
-use manylogs_lab::timed::Timed;
+use manylogs_disk::{EmulatedDrive, Options, profile};
 use manylogs_sim::{Order, Sim};
 use manylogs_storage::{FileDevice, OpenMode, Reactor, create_image};
 
@@ -112,11 +109,10 @@ fn on_model(name: &str, config: Option<EngineConfig>, load: (u64, u64), label: &
     let sim = Sim::new(1, Order::Fifo);
     let (node, host) = (sim.node(), sim.node());
     let options = Options { write_cache: false, ..Options::of(&found) };
-    let drive = ModelledDrive::new(sim.handle(node), &found, &options);
-    let capacity = drive.capabilities().capacity;
+    let capacity = Sectors(found.geometry.capacity_sectors);
     let content = Rc::new(MemoryDevice::new(capacity));
     let runtime = sim.handle(host);
-    let device = Rc::new(Timed::new(runtime.clone(), Rc::new(drive), content));
+    let device = Rc::new(EmulatedDrive::new(sim.handle(node), &found, &options, content)?);
     let config = config.unwrap_or_else(|| EngineConfig::for_device(capacity));
     let what = format!("{name}, {label}");
     sim.block_on(host, measure(runtime, device, what, config, load))?;

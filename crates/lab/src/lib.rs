@@ -7,4 +7,3 @@ pub mod results;
 pub mod stats;
 pub mod synthetic;
 pub mod table;
-pub mod timed;
