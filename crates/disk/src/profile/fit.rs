@@ -13,12 +13,12 @@ impl Profile {
     /// over a share of them takes as long as over that share before. So a small image behaves like
     /// a large drive.
     ///
-    /// Not the same: seeks shorter than a cylinder of the small drive stands for, which are as long
-    /// as that one; slipped defects, of which it has none.
+    /// Not the same: seeks shorter than what a cylinder of the small drive stands for, which take
+    /// as long as that; slipped defects, of which it has none.
     ///
     /// # Errors
-    /// When no such drive can be modelled: the capacity is less than 16 cylinders or far beyond that
-    /// of any drive.
+    /// When no such drive can be modelled: the capacity is less than 16 cylinders or far beyond
+    /// that of any drive.
     pub fn fitted(&self, capacity: Sectors) -> Result<Self, ProfileError> {
         self.check_room(capacity)?;
         let mut fitted = self.clone();
