@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod serve;
 pub(crate) mod torture;
 pub(crate) mod volume;
 
@@ -38,7 +39,11 @@ pub(crate) enum Command {
     Check(volume::CheckArgs),
     /// Print what a volume's disk holds: superblock, root, logs, table, records.
     Dump(volume::DumpArgs),
-    /// How a closed volume was left, and what is at risk in its logs.
+    /// Serve a volume as a block device, in the foreground, until a signal or `manylogs stop`.
+    Serve(serve::ServeArgs),
+    /// End the server of a device in order.
+    Stop(serve::StopArgs),
+    /// How a volume is, or was left, and what is at risk in its logs.
     Status(volume::StatusArgs),
     /// Move everything that is logged home.
     Checkpoint(volume::CheckpointArgs),

@@ -3,6 +3,7 @@
 pub(crate) mod drive;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod serve;
 pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;

@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         Command::Format(args) => volume::format::run(&args),
         Command::Check(args) => volume::check::run(&args),
         Command::Dump(args) => volume::dump::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Stop(args) => commands::serve::stop(&args),
         Command::Status(args) => volume::status::run(&args),
         Command::Checkpoint(args) => volume::maintain::checkpoint(&args),
         Command::Drain(args) => volume::maintain::drain(&args),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Payload, Sectors, Time};
+use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors, Time};
 use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
 
 use crate::config::EngineConfig;
@@ -12,17 +12,11 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::outlook::drain_estimate;
 use crate::recover::{self, Structures};
 use crate::room::largest_record;
 use crate::state::State;
 use crate::volume::{MappedExtent, table_of};
-
-/// Time for one home write at a random place, and bytes a second for long ones: what an estimate
-/// of the time to drain assumes of a disk.
-const SEEK: Nanos = Nanos::from_millis(8);
-const BYTES_PER_S: f64 = 100e6;
-/// Home writes closer than this count as one: the drive passes over the gap.
-const NEAR: Sectors = Sectors(256);
 
 /// How a volume was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,18 +95,8 @@ impl Inspection {
     /// About how long a drain takes: a seek for each run of neighbouring blocks, and transfer.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
-        let (mut runs, mut end) = (0u64, Lba(0));
-        let mut bytes = 0;
-        for mapped in self.table.iter().filter(|mapped| !mapped.zeroes) {
-            if runs == 0 || mapped.extent.start.0 > end.0 + NEAR.0 {
-                runs += 1;
-            }
-            end = mapped.extent.end();
-            bytes += mapped.extent.len.bytes();
-        }
-        // Read from the logs, written home.
-        let transfer = Nanos::from_secs_f64(2.0 * bytes as f64 / BYTES_PER_S);
-        Nanos(transfer.0 + runs * SEEK.0)
+        let data = self.table.iter().filter(|mapped| !mapped.zeroes);
+        drain_estimate(data.map(|mapped| mapped.extent))
     }
 }
 

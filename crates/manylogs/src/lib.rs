@@ -23,6 +23,7 @@ mod maintenance;
 mod nvram;
 mod ondisk;
 mod open;
+mod outlook;
 mod phase;
 mod place;
 pub mod plant;
@@ -52,7 +53,7 @@ pub use inspect::{
 };
 pub use ondisk::layout::{Layout, LogRun};
 pub use open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
-pub use phase::{Phase, PhaseProbe};
+pub use phase::{Phase, PhaseProbe, Written};
 pub use policy::{Policy, PolicyError};
 pub use repair::RepairReport;
 pub use scrub::ScrubReport;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Request};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES};
 
 /// The work that a write or flush of the engine belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,21 +51,66 @@ impl Phase {
         Self::Discard,
         Self::Drain,
     ];
+
+    /// Its name for people and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Bypass => "bypass",
+            Self::Supersede => "supersede",
+            Self::Checkpoint => "checkpoint",
+            Self::Reset => "reset",
+            Self::Swap => "swap",
+            Self::Snapshot => "snapshot",
+            Self::OpenedSet => "opened-set",
+            Self::Open => "open",
+            Self::Recovery => "recovery",
+            Self::Discard => "discard",
+            Self::Drain => "drain",
+        }
+    }
 }
 
-/// Tells the phase of the request that the engine submits next. Clones share it.
+/// What the engine wrote for one phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Requests but reads.
+    pub requests: u64,
+    /// Length of those that have one.
+    pub bytes: u64,
+}
+
+/// Tells what the engine writes for, and how much it wrote for what. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct PhaseProbe(Rc<Cell<Phase>>);
+pub struct PhaseProbe(Rc<Probed>);
+
+#[derive(Debug, Default)]
+struct Probed {
+    last: Cell<Phase>,
+    written: [Cell<Written>; Phase::ALL.len()],
+}
 
 impl PhaseProbe {
     /// The phase of the engine's last request but reads.
     #[must_use]
     pub fn get(&self) -> Phase {
-        self.0.get()
+        self.0.last.get()
     }
 
-    fn set(&self, phase: Phase) {
-        self.0.set(phase);
+    /// What was written for each phase since the probe was made.
+    pub fn written(&self) -> impl Iterator<Item = (Phase, Written)> {
+        Phase::ALL.into_iter().map(|phase| (phase, self.0.written[phase as usize].get()))
+    }
+
+    fn note(&self, phase: Phase, request: &Request) {
+        self.0.last.set(phase);
+        let cell = &self.0.written[phase as usize];
+        let (before, len) = (cell.get(), request.extent().map_or(0, |extent| extent.len.0));
+        cell.set(Written {
+            requests: before.requests + 1,
+            bytes: before.bytes + len * SECTOR_BYTES,
+        });
     }
 }
 
@@ -93,7 +138,7 @@ impl Below {
 
     /// Submits anything but a read.
     pub(crate) fn submit(&self, phase: Phase, request: Request) -> Completion {
-        self.probe.set(if self.draining.get() { Phase::Drain } else { phase });
+        self.probe.note(if self.draining.get() { Phase::Drain } else { phase }, &request);
         self.device.submit(request)
     }
 

@@ -33,4 +33,4 @@ pub use open::{OpenError, OpenMode};
 pub use priority::prefer_this_thread;
 pub use reactor::Reactor;
 pub use survey::{Contents, survey, survey_file};
-pub use volume_lock::{VolumeLock, VolumeLockError};
+pub use volume_lock::{VolumeLock, VolumeLockError, runtime_dir};

@@ -55,7 +55,7 @@ impl VolumeLock {
     /// # Errors
     /// See [`VolumeLockError`].
     pub fn take(volume: [u8; 16], device: &Path) -> Result<Self, VolumeLockError> {
-        Self::take_in(&directory()?, volume, device)
+        Self::take_in(&runtime_dir()?, volume, device)
     }
 
     /// The same with a directory of the caller's choice, made if it is not there.
@@ -112,7 +112,12 @@ fn taken(volume: String, file: &mut File) -> VolumeLockError {
     }
 }
 
-fn directory() -> Result<PathBuf, VolumeLockError> {
+/// Where this user's locks are, and what else lives as long as the machine is up; it need not
+/// exist yet.
+///
+/// # Errors
+/// [`VolumeLockError::NoDirectory`].
+pub fn runtime_dir() -> Result<PathBuf, VolumeLockError> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/run/manylogs"));
     }

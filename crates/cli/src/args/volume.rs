@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
+use manylogs_storage::Backend;
 
 use crate::units::size;
 
@@ -34,6 +35,16 @@ pub(crate) enum BackendArg {
     Auto,
     Uring,
     Threads,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(arg: BackendArg) -> Self {
+        match arg {
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Uring => Self::Uring,
+            BackendArg::Threads => Self::Threads,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -11,22 +11,20 @@ use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
 
-use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError, identify};
+use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
-use manylogs_storage::{Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock};
+use manylogs_serve::{Stack, StackError, StackOptions};
+use manylogs_storage::{OpenError, OpenMode};
 
-use crate::args::volume::{BackendArg, VolumeArgs};
+use crate::args::volume::VolumeArgs;
 use crate::failure::Failure;
 
-/// A device, and the runtime that serves it.
+/// A device, and what was said on the command line about the volume on it.
 pub(crate) struct Session {
-    pub(crate) reactor: Reactor,
+    stack: Stack,
     pub(crate) device: Rc<dyn BlockDevice>,
-    path: std::path::PathBuf,
     nvram: Option<Rc<dyn Nvram>>,
     give_up_table: bool,
-    /// Held for as long as the volume may be written.
-    lock: Option<VolumeLock>,
 }
 
 impl Session {
@@ -45,45 +43,25 @@ impl Session {
         mode: OpenMode,
         physical_sector: Option<Sectors>,
     ) -> Result<Self, Failure> {
-        let reactor = Reactor::new()
-            .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))?;
-        let options = manylogs_storage::OpenOptions {
-            backend: match args.backend {
-                BackendArg::Auto => Backend::Auto,
-                BackendArg::Uring => Backend::Uring,
-                BackendArg::Threads => Backend::Threads,
-            },
-            physical_sector,
-            ..manylogs_storage::OpenOptions::new(mode)
-        };
-        let device = FileDevice::open(&reactor, &args.device, &options).map_err(open_failure)?;
-        Ok(Self {
-            reactor,
-            device: Rc::new(device),
-            path: args.device.clone(),
-            nvram: None,
-            give_up_table: args.give_up_table,
-            lock: None,
-        })
+        let backend = args.backend.into();
+        let options =
+            StackOptions { backend, physical_sector, ..StackOptions::new(&args.device, mode) };
+        let stack = Stack::open(&options).map_err(stack_failure)?;
+        let device = Rc::clone(&stack.device);
+        Ok(Self { stack, device, nvram: None, give_up_table: args.give_up_table })
     }
 
     pub(crate) fn runtime(&self) -> Handle {
-        self.reactor.handle()
+        self.stack.runtime()
     }
 
     pub(crate) fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
-        self.reactor.block_on(main)
+        self.stack.run(main)
     }
 
-    /// Makes sure that no other volume of the same id is open on this machine: a copy of a disk
-    /// has the id of the original.
+    /// See [`Stack::lock`].
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
-        let device = Rc::clone(&self.device);
-        let identity = self.run(async move { identify(&device).await });
-        let identity = identity.map_err(|error| volume_failure(&self.path, &error))?;
-        let lock = VolumeLock::take(identity.volume, &self.path);
-        self.lock = Some(lock.map_err(|error| Failure::Busy(error.to_string()))?);
-        Ok(())
+        self.stack.lock().map_err(stack_failure)
     }
 
     /// Opens the volume and says what recovery met.
@@ -94,15 +72,13 @@ impl Session {
 
     /// As [`Session::open_volume`], although a volume of the same id may be open.
     pub(crate) fn open_copy(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
-        let (runtime, device) = (self.runtime(), Rc::clone(&self.device));
-        let options = self.options();
-        let opened = self.run(async move { Volume::open(runtime, device, &options).await });
-        let (volume, report) = opened.map_err(|error| volume_failure(&self.path, &error))?;
+        let opened = self.stack.open_volume(self.options());
+        let (volume, report) = opened.map_err(stack_failure)?;
         if report.from_backup_superblock {
             eprintln!(
                 "manylogs: {}: the first superblock is damaged, the copy at the end was used \
                  (manylogs check --repair restores it)",
-                self.path.display()
+                self.path().display()
             );
         }
         Ok((volume, report))
@@ -110,24 +86,30 @@ impl Session {
 
     /// How to open the volume.
     pub(crate) fn options(&self) -> OpenOptions {
-        OpenOptions {
-            nvram: self.nvram.clone(),
-            give_up_nvram: self.give_up_table,
-            ..OpenOptions::default()
-        }
+        Stack::options(self.nvram.clone(), self.give_up_table)
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.stack.path()
     }
 
     /// As a failure of this session's volume.
     pub(crate) fn failure(&self, error: &VolumeError) -> Failure {
-        volume_failure(&self.path, error)
+        volume_failure(self.path(), error)
     }
 }
 
-fn open_failure(error: OpenError) -> Failure {
+/// What the exit code says of a device or volume that cannot be opened.
+pub(crate) fn stack_failure(error: StackError) -> Failure {
+    match error {
+        StackError::Device(error) => open_failure(&error),
+        StackError::Lock(error) => Failure::Busy(error.to_string()),
+        StackError::Volume { path, error } => volume_failure(&path, &error),
+        error => Failure::failed(error),
+    }
+}
+
+fn open_failure(error: &OpenError) -> Failure {
     let message = error.to_string();
     match error {
         OpenError::Permission { .. } | OpenError::ReadOnly { .. } => Failure::Permission(message),

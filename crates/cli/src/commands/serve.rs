@@ -1,0 +1,218 @@
+//! `manylogs serve` and `stop`.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connect};
+use manylogs_serve::{
+    Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError, ServeError, StackOptions,
+    mount_point, protect,
+};
+use manylogs_storage::OpenMode;
+
+use super::volume::{human, id_text, stack_failure};
+use crate::args::serve::{ServeArgs, StopArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Why the server is to end, and who hears whether it does.
+enum Wanted {
+    Signal,
+    Stop { force: bool, answer: SyncSender<Answer> },
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    if !args.as_loop && !args.file {
+        return Err(Failure::input("give --loop for a block device, or --file for a file"));
+    }
+    // Before any thread is there: they inherit it.
+    if let Err(refused) = protect() {
+        eprintln!("manylogs: {refused}: do not mount the device on a machine short of memory");
+    }
+    let (wants, wanted) = sync_channel(8);
+    let signals = wants.clone();
+    ctrlc::set_handler(move || {
+        let _ = signals.try_send(Wanted::Signal);
+    })
+    .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
+    let path = &args.volume.device;
+    let engine = Engine::start(options(args)).map_err(serve_failure)?;
+    say_what_is_served(path, &engine);
+    let obey = obey(&engine, wants);
+    let _control = ControlSocket::listen(path, obey).map_err(|error| {
+        Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
+    })?;
+    let served = FrontEnd::start(args, &engine)?;
+    print(&format!("{}\n", served.path().display()))?;
+    io::stdout().flush().map_err(Failure::failed)?;
+    let answer = wait(&wanted, &served);
+    leave(path, engine, served, answer)
+}
+
+fn options(args: &ServeArgs) -> EngineOptions {
+    EngineOptions {
+        stack: StackOptions {
+            backend: args.volume.backend.into(),
+            ..StackOptions::new(&args.volume.device, OpenMode::Exclusive)
+        },
+        table: args.volume.table.as_ref().map(|table| table.0.clone()),
+        give_up_table: args.volume.give_up_table,
+        raw: args.raw,
+    }
+}
+
+fn say_what_is_served(path: &Path, engine: &Engine) {
+    let about = engine.about();
+    let size = human(about.capabilities.capacity.bytes());
+    match (&about.volume, &about.recovery) {
+        (Some(id), Some(report)) if report.was_closed => {
+            eprintln!("manylogs: {}: volume {}, {size}", path.display(), id_text(id));
+        }
+        (Some(id), Some(report)) => eprintln!(
+            "manylogs: {}: volume {}, {size}; recovered {} extents from {} records in {}",
+            path.display(),
+            id_text(id),
+            report.mapped_extents,
+            report.records,
+            super::volume::span(report.duration),
+        ),
+        _ => eprintln!("manylogs: {}: {size}, without a volume", path.display()),
+    }
+}
+
+/// Most orders are the engine's; whether the server may end is decided here.
+fn obey(engine: &Engine, wants: SyncSender<Wanted>) -> Arc<manylogs_serve::control::Obey> {
+    let port = engine.port();
+    Arc::new(move |order| {
+        let Order::Stop { force } = order else { return port.order(order) };
+        let (answer, answered) = sync_channel(1);
+        let gone = || "the server is stopping".to_owned();
+        wants.send(Wanted::Stop { force, answer }).map_err(|_| gone())?;
+        answered.recv().unwrap_or_else(|_| Err(gone()))
+    })
+}
+
+/// How the engine is exported.
+struct FrontEnd {
+    file: FuseFile,
+    device: Option<LoopDevice>,
+}
+
+impl FrontEnd {
+    fn start(args: &ServeArgs, engine: &Engine) -> Result<Self, Failure> {
+        let capabilities = engine.about().capabilities;
+        let place = mount_point(&args.volume.device).map_err(Failure::failed)?;
+        let file = FuseFile::mount(engine.port(), capabilities, &place).map_err(fuse_failure)?;
+        let device = args
+            .as_loop
+            .then(|| LoopDevice::attach(file.path(), capabilities.rotational))
+            .transpose()
+            .map_err(loop_failure)?;
+        Ok(Self { file, device })
+    }
+
+    fn path(&self) -> &Path {
+        self.device.as_ref().map_or_else(|| self.file.path(), LoopDevice::path)
+    }
+
+    fn users(&self) -> Vec<String> {
+        self.device.as_ref().map_or_else(Vec::new, LoopDevice::users)
+    }
+}
+
+/// Resolves when the server may end: nobody uses the device, or it is forced to.
+fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd) -> Option<SyncSender<Answer>> {
+    let mut refused = false;
+    loop {
+        let want = wanted.recv().unwrap_or(Wanted::Signal);
+        let users = served.users().join(", ");
+        let message = format!("{} is in use: {users}", served.path().display());
+        match want {
+            Wanted::Stop { force, answer } if force || users.is_empty() => return Some(answer),
+            Wanted::Stop { answer, .. } => {
+                let _ = answer.send(Err(format!("{message} (--force stops all the same)")));
+            }
+            Wanted::Signal if users.is_empty() || refused => return None,
+            Wanted::Signal => {
+                eprintln!("manylogs: {message}; unmount it, or send the signal again");
+                refused = true;
+            }
+        }
+    }
+}
+
+fn leave(
+    path: &Path,
+    engine: Engine,
+    served: FrontEnd,
+    answer: Option<SyncSender<Answer>>,
+) -> Result<(), Failure> {
+    let in_use = !served.users().is_empty();
+    if let Some(device) = &served.device {
+        if let Err(error) = device.detach() {
+            eprintln!("manylogs: {error}");
+        }
+    }
+    if in_use {
+        served.file.abandon();
+    } else {
+        drop(served);
+    }
+    engine.port().stop();
+    let left = engine.join();
+    if let Some(answer) = answer {
+        let said = match &left {
+            Ok(left) => Ok(serde_json::json!({ "at_risk_bytes": left.at_risk_bytes })),
+            Err(error) => Err(error.to_string()),
+        };
+        let _ = answer.send(said);
+        // The thread that passes it on goes with this process.
+        thread::sleep(Duration::from_millis(50));
+    }
+    let left = left.map_err(serve_failure)?;
+    eprintln!("manylogs: {}: closed, {} stay logged", path.display(), human(left.at_risk_bytes));
+    Ok(())
+}
+
+pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    let left = server.ask(&Order::Stop { force: args.force }).map_err(control_failure)?;
+    let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
+    print(&format!("{}: closed, {} stay logged\n", args.device.display(), human(at_risk)))
+}
+
+/// What the exit code says of an order that was not carried out.
+pub(crate) fn control_failure(error: ControlError) -> Failure {
+    match &error {
+        ControlError::NotServed { .. } => Failure::input(error),
+        ControlError::Refused(reason) if reason.contains("is in use") => {
+            Failure::Busy(error.to_string())
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn serve_failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::Stack(error) => stack_failure(error),
+        error @ ServeError::Table { .. } => Failure::input(error),
+        error => Failure::failed(error),
+    }
+}
+
+fn fuse_failure(error: FuseError) -> Failure {
+    match &error {
+        FuseError::Mount { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::Permission(error.to_string())
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn loop_failure(error: LoopError) -> Failure {
+    Failure::failed(error)
+}

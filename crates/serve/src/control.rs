@@ -1,0 +1,199 @@
+//! The operator's way to a running server: a socket of its own, one JSON object a line.
+//!
+//! The socket is found by the device ([`connect`]), and only its user may open it.
+
+use std::fs::Permissions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::runtime_dir::{name_of, runtime_dir};
+
+/// Longest line that is read from a client.
+const LINE_MAX: u64 = 64 * 1024;
+/// A client that says nothing for so long is left alone.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What an operator can ask of a running server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// Tell the [`crate::status::Status`].
+    Status,
+    /// Move everything that is logged home, now.
+    Checkpoint,
+    /// Write a table snapshot.
+    Snapshot,
+    /// Finish what is under way, close the volume, and end.
+    Stop {
+        /// Also while the device is in use.
+        force: bool,
+    },
+}
+
+/// The answer to an order, or what went wrong, in words.
+pub type Answer = Result<Value, String>;
+
+/// What carries out orders.
+pub type Obey = dyn Fn(Order) -> Answer + Send + Sync;
+
+/// Why a server cannot be asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Nobody serves the device.
+    #[error("no server has {} open", path.display())]
+    NotServed {
+        /// The device.
+        path: PathBuf,
+    },
+    /// The server's socket is not to be had or broke off.
+    #[error("the server of {} cannot be asked: {source}", path.display())]
+    Io {
+        /// The device.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The server refused, or failed.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The socket on which a server takes orders; gone when dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Takes orders for the server of the device at `device`, in threads of its own; `obey` may
+    /// block. The caller holds the lock of the device, so a socket that is there is stale.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub fn listen(device: &Path, obey: Arc<Obey>) -> io::Result<Self> {
+        let path = socket_path(device)?;
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let obey = Arc::clone(&obey);
+                // Without a thread the client hears nothing, and asks again.
+                let _ = std::thread::Builder::new()
+                    .name("control-client".to_owned())
+                    .spawn(move || answer_client(&stream, &*obey));
+            }
+        })?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // A socket that stays is found stale by the next server.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn socket_path(device: &Path) -> io::Result<PathBuf> {
+    Ok(runtime_dir()?.join(format!("{}.sock", name_of(device)?)))
+}
+
+/// Answers line after line until the client has enough.
+fn answer_client(stream: &UnixStream, obey: &Obey) -> Option<()> {
+    stream.set_read_timeout(Some(SILENCE)).ok()?;
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut line = String::new();
+        (&mut reader).take(LINE_MAX).read_line(&mut line).ok()?;
+        if line.is_empty() {
+            return None;
+        }
+        let answer = match serde_json::from_str::<Order>(&line) {
+            Ok(order) => obey(order),
+            Err(error) => Err(format!("no order that this server knows: {error}")),
+        };
+        let text = serde_json::to_string(&Line::from(answer)).ok()? + "\n";
+        { stream }.write_all(text.as_bytes()).ok()?;
+    }
+}
+
+/// An answer as it goes over the socket.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Ok(Value),
+    Error(String),
+}
+
+impl From<Answer> for Line {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Ok(value) => Self::Ok(value),
+            Err(error) => Self::Error(error),
+        }
+    }
+}
+
+/// A connection to the server of a device.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+/// Connects to the server that has the device at `path` open.
+///
+/// # Errors
+/// [`ControlError::NotServed`], or why the server cannot be asked.
+pub fn connect(path: &Path) -> Result<Control, ControlError> {
+    let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
+    let not_served = || ControlError::NotServed { path: path.to_owned() };
+    let socket = socket_path(path).map_err(failed)?;
+    match UnixStream::connect(socket) {
+        Ok(stream) => Ok(Control { path: path.to_owned(), stream: BufReader::new(stream) }),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Err(not_served())
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl Control {
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// If the server refuses, or is gone.
+    pub fn ask(&mut self, order: &Order) -> Result<Value, ControlError> {
+        let text = serde_json::to_string(order).map_err(|error| self.failed(error.into()))? + "\n";
+        let sent = self.stream.get_mut().write_all(text.as_bytes());
+        sent.map_err(|error| self.failed(error))?;
+        let mut line = String::new();
+        self.stream.read_line(&mut line).map_err(|error| self.failed(error))?;
+        match serde_json::from_str(&line).map_err(|error| self.failed(error.into()))? {
+            Line::Ok(value) => Ok(value),
+            Line::Error(error) => Err(ControlError::Refused(error)),
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> ControlError {
+        ControlError::Io { path: self.path.clone(), source }
+    }
+}

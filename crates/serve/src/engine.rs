@@ -1,0 +1,382 @@
+//! The thread that owns a volume and answers everybody.
+
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use manylogs::{Health, PhaseProbe, RecoveryReport, Volume, VolumeError};
+use manylogs_block::{
+    BlockDevice, Capabilities, Extent, Handle, IoError, Nanos, Nvram, Request, Signal, Time,
+};
+use manylogs_storage::MappedNvram;
+use thiserror::Error;
+
+use crate::control::{Answer, Order};
+use crate::meter::{Asked, Meter};
+use crate::port::{Inbox, Message, Port, Reply, port};
+use crate::stack::{Stack, StackError, StackOptions};
+use crate::status::{Reason, Status, Stretch, VolumeStatus, seconds, stretch_of};
+
+/// Stretches of the disk in a status.
+const STRETCHES: usize = 64;
+/// Larger tables are not walked through for a status: what their drain takes is bounded instead.
+const ESTIMATE_EXTENTS: u64 = 200_000;
+/// Time for one home write at a random place, for such a bound.
+const SEEK_S: f64 = 0.008;
+
+/// What an engine serves.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The device.
+    pub stack: StackOptions,
+    /// The file of the mapping table, if it is not in the logs.
+    pub table: Option<PathBuf>,
+    /// Open with an empty table in the place of one that is lost.
+    pub give_up_table: bool,
+    /// Serve the device as it is, without a volume.
+    pub raw: bool,
+}
+
+/// Why an engine did not start, or did not end in order.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The device or the volume cannot be opened.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// The table's memory cannot be mapped.
+    #[error("cannot map the table {}: {source}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// There is no thread to be had, or it died.
+    #[error("the engine's thread: {0}")]
+    Thread(String),
+    /// The volume was not closed in order: it is as a crash leaves it.
+    #[error("the volume was not closed in order, the next opening recovers it: {0}")]
+    Close(VolumeError),
+}
+
+/// What is known once an engine runs.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// What is exported.
+    pub capabilities: Capabilities,
+    /// The volume's id, if one is served.
+    pub volume: Option<[u8; 16]>,
+    /// What recovery found, if a volume is served.
+    pub recovery: Option<RecoveryReport>,
+}
+
+/// How an engine ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Home bytes whose newest version stays in a log.
+    pub at_risk_bytes: u64,
+}
+
+/// A running engine.
+#[derive(Debug)]
+pub struct Engine {
+    port: Port,
+    about: About,
+    thread: JoinHandle<Result<Left, ServeError>>,
+}
+
+impl Engine {
+    /// Opens the device, recovers the volume and serves it, all in a thread of its own.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn start(options: EngineOptions) -> Result<Self, ServeError> {
+        let (port, inbox) = port();
+        let (ready, started) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("engine".to_owned())
+            .spawn(move || run(&options, inbox, &ready))
+            .map_err(|error| ServeError::Thread(error.to_string()))?;
+        match started.recv() {
+            Ok(about) => Ok(Self { port, about, thread }),
+            Err(_) => match join(thread) {
+                Err(error) => Err(error),
+                Ok(_) => Err(ServeError::Thread("ended before it had begun".to_owned())),
+            },
+        }
+    }
+
+    /// The way to it.
+    #[must_use]
+    pub fn port(&self) -> Port {
+        self.port.clone()
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub const fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Waits until it has ended, by [`Port::stop`] or by [`Order::Stop`].
+    ///
+    /// # Errors
+    /// If the volume was not closed in order.
+    pub fn join(self) -> Result<Left, ServeError> {
+        join(self.thread)
+    }
+}
+
+fn join(thread: JoinHandle<Result<Left, ServeError>>) -> Result<Left, ServeError> {
+    thread.join().unwrap_or_else(|_| Err(ServeError::Thread("it panicked".to_owned())))
+}
+
+fn run(
+    options: &EngineOptions,
+    inbox: Inbox,
+    ready: &SyncSender<About>,
+) -> Result<Left, ServeError> {
+    let mut stack = Stack::open(&options.stack)?;
+    let probe = PhaseProbe::default();
+    let (volume, recovery) = if options.raw {
+        (None, None)
+    } else {
+        stack.lock()?;
+        let open = manylogs::OpenOptions {
+            probe: probe.clone(),
+            ..Stack::options(table(options)?, options.give_up_table)
+        };
+        let (volume, report) = stack.open_volume(open)?;
+        (Some(volume), Some(report))
+    };
+    let exported: Rc<dyn BlockDevice> = match &volume {
+        Some(volume) => Rc::new(volume.clone()),
+        None => Rc::clone(&stack.device),
+    };
+    let about = About {
+        capabilities: exported.capabilities(),
+        volume: volume.as_ref().map(Volume::id),
+        recovery,
+    };
+    let runtime = stack.runtime();
+    let server = Rc::new(Server {
+        device: options.stack.path.display().to_string(),
+        started: runtime.now(),
+        meter: Meter::new(runtime.now()),
+        runtime,
+        exported,
+        volume,
+        probe,
+        ended: Signal::default(),
+        under_way: Rc::new(()),
+    });
+    // Whoever started it has gone already if this fails.
+    let _ = ready.send(about);
+    stack.run(server.serve(inbox))
+}
+
+fn table(options: &EngineOptions) -> Result<Option<Rc<dyn Nvram>>, ServeError> {
+    let Some(path) = &options.table else { return Ok(None) };
+    let mapped = MappedNvram::open(path);
+    let mapped = mapped.map_err(|source| ServeError::Table { path: path.clone(), source })?;
+    Ok(Some(Rc::new(mapped)))
+}
+
+/// What the engine's thread works on.
+struct Server {
+    device: String,
+    started: Time,
+    runtime: Handle,
+    exported: Rc<dyn BlockDevice>,
+    volume: Option<Volume>,
+    meter: Meter,
+    probe: PhaseProbe,
+    /// A request was answered.
+    ended: Signal,
+    /// Held by each request under way.
+    under_way: Rc<()>,
+}
+
+impl Server {
+    async fn serve(self: Rc<Self>, inbox: Inbox) -> Result<Left, ServeError> {
+        let (ticking, second) = (Rc::downgrade(&self), Nanos::from_secs(1));
+        let runtime = self.runtime.clone();
+        self.runtime.spawn(async move {
+            loop {
+                runtime.sleep(second).await;
+                let Some(server) = ticking.upgrade() else { return };
+                server.meter.tick(runtime.now());
+            }
+        });
+        loop {
+            for message in inbox.take().await {
+                match message {
+                    Message::Io(request, reply) => self.submit(request, reply),
+                    Message::Map(extent, reply) => reply.send(self.zeroes(extent)),
+                    Message::Order(order, reply) => {
+                        let server = Rc::clone(&self);
+                        self.runtime.spawn(async move { reply.send(server.obey(order).await) });
+                    }
+                    Message::Stop => {
+                        // Later requests are refused, those under way are answered.
+                        drop(inbox);
+                        return self.leave().await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn submit(self: &Rc<Self>, request: Request, reply: Reply) {
+        let (asked, began) = (Asked::of(&request), self.runtime.now());
+        let completion = self.exported.submit(request);
+        let (server, token) = (Rc::clone(self), Rc::clone(&self.under_way));
+        self.runtime.spawn(async move {
+            let result = completion.await;
+            server.meter.note(asked, &result, server.runtime.now().since(began));
+            reply.send(result);
+            drop(token);
+            server.ended.notify();
+        });
+    }
+
+    fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
+        let capabilities = self.exported.capabilities();
+        capabilities.check(&Request::Read { extent })?;
+        Ok(match &self.volume {
+            Some(volume) => volume.zeroes(extent),
+            None => vec![(extent, false)],
+        })
+    }
+
+    async fn leave(&self) -> Result<Left, ServeError> {
+        loop {
+            let ended = self.ended.wait();
+            if Rc::strong_count(&self.under_way) == 1 {
+                break;
+            }
+            ended.await;
+        }
+        let Some(volume) = &self.volume else {
+            let flushed = self.exported.submit(Request::Flush).await;
+            return match flushed {
+                Ok(_) => Ok(Left { at_risk_bytes: 0 }),
+                Err(error) => Err(ServeError::Close(VolumeError::Io(error))),
+            };
+        };
+        volume.close().await.map_err(ServeError::Close)?;
+        Ok(Left { at_risk_bytes: volume.stats().logged_at_risk_bytes })
+    }
+
+    async fn obey(&self, order: Order) -> Answer {
+        let no_volume = || "the device is served without a volume".to_owned();
+        let in_words = |error: VolumeError| error.to_string();
+        match order {
+            Order::Status => serde_json::to_value(self.status()).map_err(|error| error.to_string()),
+            Order::Checkpoint => {
+                let volume = self.volume.as_ref().ok_or_else(no_volume)?;
+                let report = volume.checkpoint().await.map_err(in_words)?;
+                Ok(serde_json::json!({
+                    "home_bytes": report.home_write_sectors.bytes(),
+                    "home_writes": report.home_writes,
+                    "seconds": seconds(report.duration),
+                    "kept_extents": report.kept_extents,
+                    "lost_extents": report.lost_extents,
+                }))
+            }
+            Order::Snapshot => {
+                let volume = self.volume.as_ref().ok_or_else(no_volume)?;
+                let written = volume.snapshot().await.map_err(in_words)?;
+                Ok(serde_json::json!({ "written": written }))
+            }
+            // The front end decides, as it knows who uses the device.
+            Order::Stop { .. } => Err("this engine has no front end that could stop".to_owned()),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let now = self.runtime.now();
+        Status {
+            device: self.device.clone(),
+            pid: std::process::id(),
+            uptime_s: seconds(now.since(self.started)),
+            capacity_bytes: self.exported.capabilities().capacity.bytes(),
+            requests: self.meter.status(now),
+            volume: self.volume.as_ref().map(|volume| self.volume_status(volume)),
+        }
+    }
+
+    fn volume_status(&self, volume: &Volume) -> VolumeStatus {
+        let stats = volume.stats();
+        let capacity = volume.layout().capacity().0;
+        let (health, read_only) = match volume.health() {
+            Health::Good => ("good", None),
+            Health::Degraded => ("degraded", None),
+            Health::ReadOnly(reason) => ("read-only", Some(reason.to_owned())),
+        };
+        let drain_estimate_s = if stats.mapped_extents <= ESTIMATE_EXTENTS {
+            seconds(volume.drain_estimate())
+        } else {
+            stats.mapped_extents as f64 * SEEK_S
+        };
+        VolumeStatus {
+            id: id_text(&volume.id()),
+            health: health.to_owned(),
+            read_only,
+            at_risk_bytes: stats.logged_at_risk_bytes,
+            volatile_bytes: stats.volatile_bytes,
+            drain_estimate_s,
+            logged_writes: stats.logged_writes,
+            logged_bytes: stats.logged_bytes,
+            bypassed_writes: stats.bypassed_writes,
+            records: stats.records,
+            record_bytes: stats.record_bytes,
+            starved_writes: stats.starved_writes,
+            mapped_extents: stats.mapped_extents,
+            table_bytes: stats.mapping_table_bytes,
+            log_swaps: stats.log_swaps,
+            checkpoints: stats.checkpoints,
+            checkpoint_progress: (stats.checkpoint_at > 0)
+                .then(|| stats.checkpoint_at as f64 / capacity as f64),
+            retired_logs: stats.retired_logs,
+            kept_extents: stats.kept_extents,
+            lost_extents: stats.lost_extents,
+            written: self.reasons(),
+            occupancy: occupancy(volume),
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let written = self.probe.written().filter(|(_, written)| written.requests > 0);
+        let reason = |(phase, written): (manylogs::Phase, manylogs::Written)| Reason {
+            phase: phase.name().to_owned(),
+            requests: written.requests,
+            bytes: written.bytes,
+        };
+        written.map(reason).collect()
+    }
+}
+
+/// An id as people read it.
+#[must_use]
+pub(crate) fn id_text(id: &[u8; 16]) -> String {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn occupancy(volume: &Volume) -> Vec<Stretch> {
+    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
+    for region in layout.regions() {
+        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
+        stretches[index].log_bytes += region.len.bytes();
+    }
+    for log in volume.log_occupancy() {
+        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
+        stretches[index].used_bytes += log.used.bytes();
+        stretches[index].live_bytes += log.live.bytes();
+    }
+    stretches
+}

@@ -1,0 +1,227 @@
+//! The way from the threads of a front end to the one thread of the engine, and back.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use manylogs_block::{Extent, IoError, IoResult, Payload, Request};
+
+use crate::control::{Answer, Order};
+
+/// Takes requests from any thread. Clones lead to the same engine.
+#[derive(Clone, Debug)]
+pub struct Port(Arc<Shared>);
+
+/// The engine's end of a [`Port`].
+#[derive(Debug)]
+pub(crate) struct Inbox(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    /// The engine, while it waits for a message.
+    engine: Option<Waker>,
+    /// Nobody takes messages any more.
+    closed: bool,
+}
+
+/// What a front end wants of the engine.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A request of a client.
+    Io(Request, Reply),
+    /// How much of an extent reads as zeroes without a look at the device: see [`Port::zeroes`].
+    Map(Extent, MapReply),
+    /// A request of the operator.
+    Order(Order, OrderReply),
+    /// Finish what is under way and close the volume.
+    Stop,
+}
+
+/// Answers a request, exactly once: if it is dropped without an answer, because the engine is
+/// gone, the client hears of that.
+pub(crate) struct ReplyTo<T: Lost>(Option<Box<dyn FnOnce(T) + Send>>);
+
+/// Answers a request of a client.
+pub(crate) type Reply = ReplyTo<IoResult>;
+/// Answers with extents and whether each is mapped as zeroes.
+pub(crate) type MapReply = ReplyTo<Result<Vec<(Extent, bool)>, IoError>>;
+/// Answers a request of the operator.
+pub(crate) type OrderReply = ReplyTo<Answer>;
+
+/// An answer that can also say that there is none.
+pub(crate) trait Lost {
+    /// What is said when the engine is gone.
+    fn lost() -> Self;
+}
+
+impl<T> Lost for Result<T, IoError> {
+    fn lost() -> Self {
+        Err(IoError::Gone)
+    }
+}
+
+impl Lost for Answer {
+    fn lost() -> Self {
+        Err("the server is stopping".to_owned())
+    }
+}
+
+impl<T: Lost> ReplyTo<T> {
+    pub(crate) fn new(reply: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Some(Box::new(reply)))
+    }
+
+    pub(crate) fn send(mut self, answer: T) {
+        if let Some(reply) = self.0.take() {
+            reply(answer);
+        }
+    }
+}
+
+impl<T: Lost> Drop for ReplyTo<T> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            reply(T::lost());
+        }
+    }
+}
+
+impl<T: Lost> std::fmt::Debug for ReplyTo<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReplyTo")
+    }
+}
+
+/// A port and the engine's end of it.
+pub(crate) fn port() -> (Port, Inbox) {
+    let shared = Arc::new(Shared::default());
+    (Port(Arc::clone(&shared)), Inbox(shared))
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // No code that may panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, message: Message) {
+        let mut queue = self.queue();
+        if queue.closed {
+            // Dropped outside of the lock: that answers it.
+            drop(queue);
+            drop(message);
+            return;
+        }
+        queue.messages.push_back(message);
+        let engine = queue.engine.take();
+        drop(queue);
+        if let Some(engine) = engine {
+            engine.wake();
+        }
+    }
+}
+
+impl Port {
+    /// Hands `request` to the engine. `reply` runs on the engine's thread, and must not block;
+    /// when the engine is gone, or goes before it has answered, it hears [`IoError::Gone`].
+    pub fn submit(&self, request: Request, reply: impl FnOnce(IoResult) + Send + 'static) {
+        self.0.push(Message::Io(request, ReplyTo::new(reply)));
+    }
+
+    /// Hands `request` to the engine and blocks until it is answered.
+    ///
+    /// # Errors
+    /// As the request's.
+    pub fn call(&self, request: Request) -> IoResult {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.submit(request, move |result| {
+            let _ = sender.send(result);
+        });
+        receiver.recv().unwrap_or(Err(IoError::Gone))
+    }
+
+    /// Asks which parts of `extent` are known to read as zeroes; blocks until answered. Parts that
+    /// are home count as data: nobody knows what they hold without reading them.
+    ///
+    /// # Errors
+    /// [`IoError::Gone`] if the engine is.
+    pub fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let reply = ReplyTo::new(move |found| {
+            let _ = sender.send(found);
+        });
+        self.0.push(Message::Map(extent, reply));
+        receiver.recv().unwrap_or(Err(IoError::Gone))
+    }
+
+    /// Asks for what an operator wants; blocks until answered.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn order(&self, order: Order) -> Answer {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let reply = ReplyTo::new(move |answer| {
+            let _ = sender.send(answer);
+        });
+        self.0.push(Message::Order(order, reply));
+        receiver.recv().unwrap_or_else(|_| Answer::lost())
+    }
+
+    /// Tells the engine to finish what is under way and to close.
+    pub fn stop(&self) {
+        self.0.push(Message::Stop);
+    }
+}
+
+impl Inbox {
+    /// The messages that have arrived; waits for one if there is none.
+    pub(crate) async fn take(&self) -> VecDeque<Message> {
+        poll_fn(|cx| {
+            let mut queue = self.0.queue();
+            if queue.messages.is_empty() {
+                queue.engine = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut queue.messages))
+        })
+        .await
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let messages = {
+            let mut queue = self.0.queue();
+            queue.closed = true;
+            std::mem::take(&mut queue.messages)
+        };
+        // Who asked hears that nobody is here.
+        drop(messages);
+    }
+}
+
+/// The bytes of an answer; an answer without content has none.
+pub(crate) fn content(payload: &Payload) -> bytes::Bytes {
+    payload.to_bytes().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_an_engine_that_is_gone_hears_of_it() {
+        let (port, inbox) = port();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        port.submit(Request::Flush, move |result| sender.send(result).unwrap());
+        drop(inbox);
+        assert_eq!(receiver.recv().unwrap(), Err(IoError::Gone));
+        assert_eq!(port.call(Request::Flush), Err(IoError::Gone));
+        assert_eq!(port.zeroes(Extent::new(0, 8)), Err(IoError::Gone));
+    }
+}

@@ -1,0 +1,146 @@
+//! From a path to an open volume: the device, the lock, recovery.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
+use manylogs_block::{BlockDevice, Handle, Nvram, Sectors};
+use manylogs_storage::{
+    Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock, VolumeLockError,
+};
+use thiserror::Error;
+
+/// Why a device or the volume on it could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StackError {
+    /// The system has no descriptors or threads left.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(#[source] io::Error),
+    /// The device cannot be opened.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// The volume is open somewhere else.
+    #[error(transparent)]
+    Lock(#[from] VolumeLockError),
+    /// There is no volume, it is damaged, or the device failed.
+    #[error("{}: {error}", path.display())]
+    Volume {
+        /// The device.
+        path: PathBuf,
+        /// What is wrong.
+        error: VolumeError,
+    },
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct StackOptions {
+    /// The disk, partition or image.
+    pub path: PathBuf,
+    /// What it is wanted for.
+    pub mode: OpenMode,
+    /// How requests reach the kernel.
+    pub backend: Backend,
+    /// Physical sector where the device does not say.
+    pub physical_sector: Option<Sectors>,
+}
+
+impl StackOptions {
+    /// The ordinary way to open the device at `path`.
+    #[must_use]
+    pub fn new(path: &Path, mode: OpenMode) -> Self {
+        Self { path: path.to_owned(), mode, backend: Backend::Auto, physical_sector: None }
+    }
+}
+
+/// An open device, the runtime that drives it and, once taken, the lock of its volume. All of it
+/// belongs to one thread.
+pub struct Stack {
+    /// Runs the tasks of all layers.
+    pub reactor: Reactor,
+    /// The device under the volume.
+    pub device: Rc<dyn BlockDevice>,
+    path: PathBuf,
+    lock: Option<VolumeLock>,
+}
+
+impl Stack {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// See [`StackError`].
+    pub fn open(options: &StackOptions) -> Result<Self, StackError> {
+        let reactor = Reactor::new().map_err(StackError::Runtime)?;
+        let file = manylogs_storage::OpenOptions {
+            backend: options.backend,
+            physical_sector: options.physical_sector,
+            ..manylogs_storage::OpenOptions::new(options.mode)
+        };
+        let device = FileDevice::open(&reactor, &options.path, &file)?;
+        Ok(Self { reactor, device: Rc::new(device), path: options.path.clone(), lock: None })
+    }
+
+    /// The runtime as layers see it.
+    #[must_use]
+    pub fn runtime(&self) -> Handle {
+        self.reactor.handle()
+    }
+
+    /// Where the device is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs `main` to its end.
+    pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
+        self.reactor.block_on(main)
+    }
+
+    /// Makes sure that no other volume of the same id is open on this machine: a copy of a disk
+    /// has the id of the original.
+    ///
+    /// # Errors
+    /// If there is no volume, or it is open.
+    pub fn lock(&mut self) -> Result<(), StackError> {
+        let device = Rc::clone(&self.device);
+        let identity = self.run(async move { identify(&device).await });
+        let identity = identity.map_err(|error| self.volume_error(error))?;
+        self.lock = Some(VolumeLock::take(identity.volume, &self.path)?);
+        Ok(())
+    }
+
+    /// Opens the volume, under its lock if [`Stack::lock`] was called.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_volume(
+        &self,
+        options: OpenOptions,
+    ) -> Result<(Volume, RecoveryReport), StackError> {
+        let (runtime, device) = (self.runtime(), Rc::clone(&self.device));
+        let opened = self.run(async move { Volume::open(runtime, device, &options).await });
+        opened.map_err(|error| self.volume_error(error))
+    }
+
+    /// How to open a volume whose table is in `nvram`, or in the logs.
+    #[must_use]
+    pub fn options(nvram: Option<Rc<dyn Nvram>>, give_up_nvram: bool) -> OpenOptions {
+        OpenOptions { nvram, give_up_nvram, ..OpenOptions::default() }
+    }
+
+    /// `error` as one of this device's volume.
+    #[must_use]
+    pub fn volume_error(&self, error: VolumeError) -> StackError {
+        StackError::Volume { path: self.path.clone(), error }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! What a server tells of itself.
+
+use manylogs_block::{Nanos, Sectors};
+use serde::{Deserialize, Serialize};
+
+/// Kinds of requests, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Writes that may wait for a flush.
+    Write,
+    /// Writes that are durable when acknowledged (FUA).
+    DurableWrite,
+    /// Flushes.
+    Flush,
+    /// Discards.
+    Discard,
+    /// Writes of zeroes.
+    WriteZeroes,
+}
+
+impl Kind {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 6] = [
+        Self::Read,
+        Self::Write,
+        Self::DurableWrite,
+        Self::Flush,
+        Self::Discard,
+        Self::WriteZeroes,
+    ];
+
+    /// Its name for people and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::DurableWrite => "durable-write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write-zeroes",
+        }
+    }
+}
+
+/// Latencies in microseconds, of about the last ten seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Their mean.
+    pub mean: f64,
+    /// Half are no longer.
+    pub p50: u64,
+    /// 99 % are no longer.
+    pub p99: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What clients asked for, of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindStatus {
+    /// The kind.
+    pub kind: Kind,
+    /// Requests since the server started.
+    pub requests: u64,
+    /// Their length.
+    pub bytes: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Requests a second, about the last ten seconds.
+    pub requests_per_s: f64,
+    /// Bytes a second, about the last ten seconds.
+    pub bytes_per_s: f64,
+    /// How long they took.
+    pub latency_us: Latency,
+}
+
+/// What the engine wrote to the device, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Why: append, bypass, checkpoint, and so on.
+    pub phase: String,
+    /// Requests but reads.
+    pub requests: u64,
+    /// Their length.
+    pub bytes: u64,
+}
+
+/// Logs along the disk: the occupancy of a stretch of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Room for logs in the stretch.
+    pub log_bytes: u64,
+    /// Appended there.
+    pub used_bytes: u64,
+    /// Home bytes whose newest version is there.
+    pub live_bytes: u64,
+}
+
+/// The volume that is served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its id.
+    pub id: String,
+    /// good, degraded or read-only.
+    pub health: String,
+    /// Why writes are refused, if they are.
+    pub read_only: Option<String>,
+    /// Home bytes whose newest version is in a log: what the disk does not have without us.
+    pub at_risk_bytes: u64,
+    /// Acknowledged bytes that only memory holds until the next flush.
+    pub volatile_bytes: u64,
+    /// About how long a drain would take, on a disk with 8 ms a seek.
+    pub drain_estimate_s: f64,
+    /// Client writes that were logged, and their length.
+    pub logged_writes: u64,
+    /// See `logged_writes`.
+    pub logged_bytes: u64,
+    /// Client writes that went home.
+    pub bypassed_writes: u64,
+    /// Records appended, and their length with headers and padding.
+    pub records: u64,
+    /// See `records`.
+    pub record_bytes: u64,
+    /// Writes that found the logs full and had to wait.
+    pub starved_writes: u64,
+    /// Extents in the mapping table, and the memory of it.
+    pub mapped_extents: u64,
+    /// See `mapped_extents`.
+    pub table_bytes: u64,
+    /// Full logs whose content was moved to an empty one.
+    pub log_swaps: u64,
+    /// Checkpoints that ran to the end.
+    pub checkpoints: u64,
+    /// How far through the volume the checkpoint under way is; `None` if none is.
+    pub checkpoint_progress: Option<f64>,
+    /// Logs out of use after I/O errors.
+    pub retired_logs: u64,
+    /// Extents that stay logged because their home cannot be written.
+    pub kept_extents: u64,
+    /// Extents whose logged copy is damaged.
+    pub lost_extents: u64,
+    /// What the engine wrote to the device, and why.
+    pub written: Vec<Reason>,
+    /// Occupancy of the logs along the disk, in stretches of equal length.
+    pub occupancy: Vec<Stretch>,
+}
+
+/// A server, now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The device that is served from.
+    pub device: String,
+    /// The server's process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// What is exported, in bytes.
+    pub capacity_bytes: u64,
+    /// What clients asked for.
+    pub requests: Vec<KindStatus>,
+    /// The volume; `None` if the device is served as it is.
+    pub volume: Option<VolumeStatus>,
+}
+
+impl VolumeStatus {
+    /// Share of client writes that were logged, of all; zero without any.
+    #[must_use]
+    pub fn share_logged(&self) -> f64 {
+        let all = self.logged_writes + self.bypassed_writes;
+        if all == 0 { 0.0 } else { self.logged_writes as f64 / all as f64 }
+    }
+}
+
+/// Seconds of a span.
+pub(crate) fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+/// The stretch, of `count`, that a device address lies in.
+pub(crate) fn stretch_of(at: u64, device: Sectors, count: usize) -> usize {
+    let index = u128::from(at) * count as u128 / u128::from(device.0.max(1));
+    usize::try_from(index).unwrap_or(usize::MAX).min(count.saturating_sub(1))
+}
