@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// End the server of a device in order.
     Stop(serve::StopArgs),
+    /// What a running server does, again and again, until Ctrl-C.
+    Top(serve::TopArgs),
     /// How a volume is, or was left, and what is at risk in its logs.
     Status(volume::StatusArgs),
     /// Move everything that is logged home.

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod drive;
+pub(crate) mod live;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => volume::dump::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Stop(args) => commands::serve::stop(&args),
+        Command::Top(args) => commands::live::top(&args),
         Command::Status(args) => volume::status::run(&args),
         Command::Checkpoint(args) => volume::maintain::checkpoint(&args),
         Command::Drain(args) => volume::maintain::drain(&args),

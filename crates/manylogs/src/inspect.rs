@@ -92,6 +92,13 @@ impl Inspection {
         self.table.iter().map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
+    /// Of those, what was zeroed or discarded.
+    #[must_use]
+    pub fn zeroed_bytes(&self) -> u64 {
+        let zeroed = self.table.iter().filter(|mapped| mapped.zeroes);
+        zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
+    }
+
     /// About how long a drain takes: a seek for each run of neighbouring blocks, and transfer.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {

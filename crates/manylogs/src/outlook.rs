@@ -28,14 +28,25 @@ pub(crate) fn drain_estimate(extents: impl Iterator<Item = Extent>) -> Nanos {
     Nanos(transfer.0 + runs * SEEK.0)
 }
 
+const fn is_zeroes(place: &Place) -> bool {
+    matches!(place, Place::Zeroes { .. })
+}
+
 impl Volume {
     /// About how long a drain would take on a disk with 8 ms a seek. Walks through the table.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
         let state = self.inner().state.borrow();
-        let zeroes = |place: &Place| matches!(place, Place::Zeroes { .. });
-        let data = state.map.iter().filter(|(_, mapped)| !zeroes(&mapped.value));
+        let data = state.map.iter().filter(|(_, mapped)| !is_zeroes(&mapped.value));
         drain_estimate(data.map(|(extent, _)| extent))
+    }
+
+    /// Home bytes that the table says are zeroes. Walks through the table.
+    #[must_use]
+    pub fn zeroed_bytes(&self) -> u64 {
+        let state = self.inner().state.borrow();
+        let zeroed = state.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
+        zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
 
     /// The parts of `extent`, and whether the table says that they read as zeroes. What is home
@@ -45,7 +56,7 @@ impl Volume {
         let state = self.inner().state.borrow();
         let mut parts: Vec<(Extent, bool)> = Vec::new();
         for (part, mapped) in state.map.lookup(extent) {
-            let zeroes = mapped.is_some_and(|mapped| matches!(mapped.value, Place::Zeroes { .. }));
+            let zeroes = mapped.is_some_and(|mapped| is_zeroes(&mapped.value));
             match parts.last_mut() {
                 Some((last, same)) if *same == zeroes => {
                     *last = Extent::between(last.start, part.end());

@@ -193,6 +193,13 @@ impl Control {
         }
     }
 
+    /// Waits until the server's process has ended.
+    pub fn wait_for_end(mut self) {
+        let mut rest = Vec::new();
+        // An error is an end too.
+        let _ = self.stream.read_to_end(&mut rest);
+    }
+
     fn failed(&self, source: io::Error) -> ControlError {
         ControlError::Io { path: self.path.clone(), source }
     }

@@ -10,10 +10,12 @@ use manylogs::{Health, PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{
     BlockDevice, Capabilities, Extent, Handle, IoError, Nanos, Nvram, Request, Signal, Time,
 };
+use manylogs_disk::EmulatedDrive;
 use manylogs_storage::MappedNvram;
 use thiserror::Error;
 
 use crate::control::{Answer, Order};
+use crate::emulation::{self, Emulation};
 use crate::meter::{Asked, Meter};
 use crate::port::{Inbox, Message, Port, Reply, port};
 use crate::stack::{Stack, StackError, StackOptions};
@@ -37,6 +39,8 @@ pub struct EngineOptions {
     pub give_up_table: bool,
     /// Serve the device as it is, without a volume.
     pub raw: bool,
+    /// A drive to stand for.
+    pub emulation: Option<Emulation>,
 }
 
 /// Why an engine did not start, or did not end in order.
@@ -54,6 +58,9 @@ pub enum ServeError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The drive cannot be emulated over the device.
+    #[error("cannot emulate the drive: {0}")]
+    Emulation(String),
     /// There is no thread to be had, or it died.
     #[error("the engine's thread: {0}")]
     Thread(String),
@@ -140,6 +147,7 @@ fn run(
     ready: &SyncSender<About>,
 ) -> Result<Left, ServeError> {
     let mut stack = Stack::open(&options.stack)?;
+    let drive = options.emulation.as_ref().map(|drive| drive.put_over(&mut stack)).transpose()?;
     let probe = PhaseProbe::default();
     let (volume, recovery) = if options.raw {
         (None, None)
@@ -168,6 +176,7 @@ fn run(
         meter: Meter::new(runtime.now()),
         runtime,
         exported,
+        drive: drive.zip(options.emulation.as_ref().map(|it| it.profile.model.clone())),
         volume,
         probe,
         ended: Signal::default(),
@@ -191,6 +200,8 @@ struct Server {
     started: Time,
     runtime: Handle,
     exported: Rc<dyn BlockDevice>,
+    /// What is emulated, and its name.
+    drive: Option<(EmulatedDrive, String)>,
     volume: Option<Volume>,
     meter: Meter,
     probe: PhaseProbe,
@@ -305,6 +316,7 @@ impl Server {
             uptime_s: seconds(now.since(self.started)),
             capacity_bytes: self.exported.capabilities().capacity.bytes(),
             requests: self.meter.status(now),
+            emulation: self.drive.as_ref().map(|(drive, name)| emulation::status(name, drive)),
             volume: self.volume.as_ref().map(|volume| self.volume_status(volume)),
         }
     }
@@ -317,16 +329,17 @@ impl Server {
             Health::Degraded => ("degraded", None),
             Health::ReadOnly(reason) => ("read-only", Some(reason.to_owned())),
         };
-        let drain_estimate_s = if stats.mapped_extents <= ESTIMATE_EXTENTS {
-            seconds(volume.drain_estimate())
+        let (drain_estimate_s, zeroed_bytes) = if stats.mapped_extents <= ESTIMATE_EXTENTS {
+            (seconds(volume.drain_estimate()), Some(volume.zeroed_bytes()))
         } else {
-            stats.mapped_extents as f64 * SEEK_S
+            (stats.mapped_extents as f64 * SEEK_S, None)
         };
         VolumeStatus {
             id: id_text(&volume.id()),
             health: health.to_owned(),
             read_only,
             at_risk_bytes: stats.logged_at_risk_bytes,
+            zeroed_bytes,
             volatile_bytes: stats.volatile_bytes,
             drain_estimate_s,
             logged_writes: stats.logged_writes,

@@ -12,6 +12,7 @@
 //! operator's requests go the same way, through a socket of the volume's own ([`control`]).
 
 pub mod control;
+mod emulation;
 mod engine;
 mod errno;
 mod fuse;
@@ -23,6 +24,7 @@ mod runtime_dir;
 mod stack;
 pub mod status;
 
+pub use emulation::Emulation;
 pub use engine::{About, Engine, EngineOptions, Left, ServeError};
 pub use errno::errno;
 pub use fuse::{FuseError, FuseFile};

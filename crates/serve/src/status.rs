@@ -111,6 +111,8 @@ pub struct VolumeStatus {
     pub read_only: Option<String>,
     /// Home bytes whose newest version is in a log: what the disk does not have without us.
     pub at_risk_bytes: u64,
+    /// Of those, what was zeroed or discarded; `None` in a table too large to walk through.
+    pub zeroed_bytes: Option<u64>,
     /// Acknowledged bytes that only memory holds until the next flush.
     pub volatile_bytes: u64,
     /// About how long a drain would take, on a disk with 8 ms a seek.
@@ -149,6 +151,34 @@ pub struct VolumeStatus {
     pub occupancy: Vec<Stretch>,
 }
 
+/// How much later than the model's times an emulated drive answered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Requests that count.
+    pub requests: u64,
+    /// Half are no later, in microseconds.
+    pub p50_us: f64,
+    /// 99 % are no later.
+    pub p99_us: f64,
+    /// The latest.
+    pub max_us: f64,
+}
+
+/// The drive that is emulated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EmulationStatus {
+    /// Its name.
+    pub drive: String,
+    /// Whether it is so late that a run on it proves nothing.
+    pub void: bool,
+    /// All requests.
+    pub lateness: Lateness,
+    /// Late because the thread was not woken in time.
+    pub by_timer: Lateness,
+    /// Late because the content is slower than the drive.
+    pub by_content: Lateness,
+}
+
 /// A server, now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -162,6 +192,8 @@ pub struct Status {
     pub capacity_bytes: u64,
     /// What clients asked for.
     pub requests: Vec<KindStatus>,
+    /// The drive that is emulated, if one is.
+    pub emulation: Option<EmulationStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
 }

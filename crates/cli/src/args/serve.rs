@@ -1,6 +1,6 @@
 //! Arguments of the commands that serve a device and talk to servers.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::volume::VolumeArgs;
 
@@ -17,6 +17,22 @@ pub(crate) struct ServeArgs {
     /// The device as it is, without a volume on it: the other side of a comparison.
     #[arg(long, conflicts_with_all = ["table", "give_up_table"])]
     pub(crate) raw: bool,
+    /// Stand for this drive: every request takes the time that it would take there. The drive's
+    /// whole span lies on the device, however small.
+    #[arg(long, value_name = "DRIVE")]
+    pub(crate) emulate: Option<String>,
+    /// The device is the beginning of the emulated drive, not its whole span.
+    #[arg(long, requires = "emulate")]
+    pub(crate) no_fit: bool,
+    /// The write cache of the emulated drive.
+    #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
+    pub(crate) write_cache: Option<OnOff>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]
@@ -26,4 +42,17 @@ pub(crate) struct StopArgs {
     /// Also while it is mounted: its users see I/O errors.
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The disk, partition or image that is served.
+    pub(crate) device: std::path::PathBuf,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1, value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) interval_s: u64,
+    /// How often; for ever if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connect};
 use manylogs_serve::{
-    Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError, ServeError, StackOptions,
-    mount_point, protect,
+    Emulation, Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError, ServeError,
+    StackOptions, mount_point, protect,
 };
 use manylogs_storage::OpenMode;
 
 use super::volume::{human, id_text, stack_failure};
-use crate::args::serve::{ServeArgs, StopArgs};
+use crate::args::serve::{OnOff, ServeArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -40,21 +40,31 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     })
     .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     let path = &args.volume.device;
-    let engine = Engine::start(options(args)).map_err(serve_failure)?;
+    let engine = Engine::start(options(args)?).map_err(serve_failure)?;
     say_what_is_served(path, &engine);
     let obey = obey(&engine, wants);
-    let _control = ControlSocket::listen(path, obey).map_err(|error| {
+    let control = ControlSocket::listen(path, obey).map_err(|error| {
         Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
     })?;
     let served = FrontEnd::start(args, &engine)?;
     print(&format!("{}\n", served.path().display()))?;
     io::stdout().flush().map_err(Failure::failed)?;
     let answer = wait(&wanted, &served);
+    // Before the device is free: the next server makes a socket of the same name.
+    drop(control);
     leave(path, engine, served, answer)
 }
 
-fn options(args: &ServeArgs) -> EngineOptions {
-    EngineOptions {
+fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
+    let emulation = match &args.emulate {
+        Some(name) => Some(Emulation {
+            profile: super::drive(name)?,
+            fit: !args.no_fit,
+            write_cache: args.write_cache.map(|cache| cache == OnOff::On),
+        }),
+        None => None,
+    };
+    Ok(EngineOptions {
         stack: StackOptions {
             backend: args.volume.backend.into(),
             ..StackOptions::new(&args.volume.device, OpenMode::Exclusive)
@@ -62,7 +72,8 @@ fn options(args: &ServeArgs) -> EngineOptions {
         table: args.volume.table.as_ref().map(|table| table.0.clone()),
         give_up_table: args.volume.give_up_table,
         raw: args.raw,
-    }
+        emulation,
+    })
 }
 
 fn say_what_is_served(path: &Path, engine: &Engine) {
@@ -182,6 +193,8 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let mut server = connect(&args.device).map_err(control_failure)?;
     let left = server.ask(&Order::Stop { force: args.force }).map_err(control_failure)?;
     let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
+    // The device is free when its server is gone.
+    server.wait_for_end();
     print(&format!("{}: closed, {} stay logged\n", args.device.display(), human(at_risk)))
 }
 
@@ -199,7 +212,7 @@ pub(crate) fn control_failure(error: ControlError) -> Failure {
 fn serve_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Stack(error) => stack_failure(error),
-        error @ ServeError::Table { .. } => Failure::input(error),
+        error @ (ServeError::Table { .. } | ServeError::Emulation(_)) => Failure::input(error),
         error => Failure::failed(error),
     }
 }

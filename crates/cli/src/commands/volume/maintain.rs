@@ -7,10 +7,13 @@ use std::rc::Rc;
 use indicatif::{ProgressBar, ProgressStyle};
 use manylogs::{DrainOptions, RecoveryReport, Volume};
 use manylogs_block::Nanos;
+use manylogs_serve::control::Order;
 use manylogs_storage::OpenMode;
 
 use super::{Session, human, id_text, span};
 use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
+use crate::commands::live;
+use crate::commands::serve::control_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -54,6 +57,15 @@ fn with_progress<T: 'static>(
 }
 
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
+    if let Some(mut server) = live::server(&args.volume.device)? {
+        let done = server.ask(&Order::Checkpoint).map_err(control_failure)?;
+        return print(&format!(
+            "{} written home in {} writes, {}\n",
+            human(done["home_bytes"].as_u64().unwrap_or(0)),
+            done["home_writes"],
+            span(Nanos::from_secs_f64(done["seconds"].as_f64().unwrap_or(0.0)))
+        ));
+    }
     let (session, volume, _) = opened(&args.volume)?;
     let working = volume.clone();
     let done = with_progress(&session, &volume, "checkpoint", async move {

@@ -1,4 +1,4 @@
-//! `manylogs status` of a closed volume, and `manylogs table`.
+//! `manylogs status`, and `manylogs table`.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
+use crate::commands::live;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -22,6 +23,9 @@ pub(crate) const fn left_text(left: LeftAs) -> &'static str {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    if let Some(mut server) = live::server(&args.volume.device)? {
+        return live::status(&mut server, args.json);
+    }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
     let (device, options) = (Rc::clone(&session.device), session.options());
     let found = session.run(async move { inspect_with(&device, &options).await });
@@ -38,7 +42,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
          state           {}\n\
          for data        {}\n\
          logs            {}, {} in use, {} of {} appended to ({:.1} %)\n\
-         bytes at risk   {} in {} extents are newer in the logs than at home\n\
+         bytes at risk   {} in {} extents are newer in the logs than at home{}\n\
          time to drain   about {} on a disk with 8 ms a seek\n",
         id_text(&found.volume),
         if found.label.is_empty() { "" } else { " " },
@@ -50,8 +54,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         human(used),
         human(space),
         100.0 * used as f64 / space as f64,
-        human(found.at_risk_bytes()),
+        human(found.at_risk_bytes() - found.zeroed_bytes()),
         found.table.len(),
+        match found.zeroed_bytes() {
+            0 => String::new(),
+            bytes => format!(", and {} are zeroes", human(bytes)),
+        },
         span(found.drain_estimate()),
     );
     if !found.retired.is_empty() {
@@ -83,6 +91,7 @@ fn as_json(found: &Inspection) -> serde_json::Value {
         "log_bytes_used": found.logs.iter().map(|log| log.used.bytes()).sum::<u64>(),
         "mapped_extents": found.table.len(),
         "at_risk_bytes": found.at_risk_bytes(),
+        "zeroed_bytes": found.zeroed_bytes(),
         "drain_estimate_s": found.drain_estimate().0 as f64 / 1e9,
         "retired_logs": found.retired.iter().map(|log| log.0).collect::<Vec<_>>(),
         "lost_extents": found.table.iter().filter(|mapped| mapped.lost).count(),

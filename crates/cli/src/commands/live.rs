@@ -1,0 +1,192 @@
+//! What a running server says of itself: `manylogs status` and `top`.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use manylogs_block::Nanos;
+use manylogs_serve::control::{Control, ControlError, Order, connect};
+use manylogs_serve::status::{EmulationStatus, Status, Stretch, VolumeStatus};
+
+use super::serve::control_failure;
+use super::volume::{human, span};
+use crate::args::serve::TopArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Shades of a log's occupancy, from empty to full.
+const SHADES: [char; 5] = ['.', ':', '-', '=', '#'];
+/// Clears a terminal and goes to its upper left.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// The server of the device, if it has one.
+pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
+    match connect(device) {
+        Ok(server) => Ok(Some(server)),
+        // What is not there is the next step's to report.
+        Err(ControlError::NotServed { .. }) => Ok(None),
+        Err(_) if !device.exists() => Ok(None),
+        Err(error) => Err(control_failure(error)),
+    }
+}
+
+fn ask(server: &mut Control) -> Result<Status, Failure> {
+    let value = server.ask(&Order::Status).map_err(control_failure)?;
+    serde_json::from_value(value)
+        .map_err(|error| Failure::failed(format!("the server is of another version: {error}")))
+}
+
+pub(crate) fn status(server: &mut Control, json: bool) -> Result<(), Failure> {
+    if json {
+        let value = server.ask(&Order::Status).map_err(control_failure)?;
+        return print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"));
+    }
+    print(&text(&ask(server)?))
+}
+
+pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    let terminal = std::io::stdout().is_terminal();
+    let mut left = args.count;
+    loop {
+        let status = text(&ask(&mut server)?);
+        print(&if terminal { format!("{CLEAR}{status}") } else { format!("{status}\n") })?;
+        std::io::stdout().flush().map_err(Failure::failed)?;
+        left = left.map(|left| left - 1);
+        if left == Some(0) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs(args.interval_s));
+    }
+}
+
+fn text(status: &Status) -> String {
+    let mut out = format!(
+        "served          {} by process {} for {}, {}\n",
+        status.device,
+        status.pid,
+        span(Nanos::from_secs_f64(status.uptime_s)),
+        human(status.capacity_bytes)
+    );
+    if let Some(emulation) = &status.emulation {
+        emulated(&mut out, emulation);
+    }
+    if let Some(volume) = &status.volume {
+        volume_text(&mut out, volume);
+    }
+    requests(&mut out, status);
+    if let Some(volume) = &status.volume {
+        reasons(&mut out, volume);
+        occupancy(&mut out, &volume.occupancy);
+    }
+    out
+}
+
+fn emulated(out: &mut String, emulation: &EmulationStatus) {
+    let late = emulation.lateness;
+    let _ = writeln!(
+        out,
+        "emulates        {}; later than the model by {:.0} us (half), {:.0} us (99 %), {:.0} us \
+         (most){}",
+        emulation.drive,
+        late.p50_us,
+        late.p99_us,
+        late.max_us,
+        if emulation.void { ": VOID" } else { "" }
+    );
+}
+
+fn volume_text(out: &mut String, volume: &VolumeStatus) {
+    let _ = writeln!(out, "volume          {}, {}", volume.id, volume.health);
+    if let Some(reason) = &volume.read_only {
+        let _ = writeln!(out, "read-only       {reason}");
+    }
+    let zeroed = volume.zeroed_bytes.filter(|zeroed| *zeroed > 0);
+    let data = volume.at_risk_bytes.saturating_sub(zeroed.unwrap_or(0));
+    let _ = writeln!(
+        out,
+        "bytes at risk   {} in {} extents are newer in the logs than at home{}",
+        human(data),
+        volume.mapped_extents,
+        zeroed.map_or_else(String::new, |bytes| format!(", and {} are zeroes", human(bytes)))
+    );
+    let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
+    let _ = writeln!(
+        out,
+        "time to drain   about {estimate} on a disk with 8 ms a seek\n\
+         in memory       {} until the next flush; the table takes {}\n\
+         logged          {:.1} % of writes: {} of {}, in {} records",
+        human(volume.volatile_bytes),
+        human(volume.table_bytes),
+        100.0 * volume.share_logged(),
+        volume.logged_writes,
+        volume.logged_writes + volume.bypassed_writes,
+        volume.records,
+    );
+    let _ = writeln!(
+        out,
+        "housekeeping    {} checkpoints{}, {} swaps, {} writes waited for room",
+        volume.checkpoints,
+        volume
+            .checkpoint_progress
+            .map_or_else(String::new, |share| { format!(" (one at {:.0} %)", 100.0 * share) }),
+        volume.log_swaps,
+        volume.starved_writes
+    );
+    let troubles = [
+        (volume.retired_logs, "logs are out of use after I/O errors"),
+        (volume.kept_extents, "extents stay logged: their home cannot be written"),
+        (volume.lost_extents, "extents are lost: their logged copy is damaged"),
+    ];
+    for (count, what) in troubles.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(out, "trouble         {count} {what}");
+    }
+}
+
+fn requests(out: &mut String, status: &Status) {
+    let _ = writeln!(
+        out,
+        "\n{:<15}{:>12}{:>10}{:>10}{:>11}{:>10}{:>10}{:>10}{:>8}",
+        "requests", "all", "a second", "MiB/s", "mean ms", "p50 ms", "p99 ms", "max ms", "errors"
+    );
+    for kind in status.requests.iter().filter(|kind| kind.requests > 0) {
+        let latency = kind.latency_us;
+        let _ = writeln!(
+            out,
+            "{:<15}{:>12}{:>10.1}{:>10.1}{:>11.2}{:>10.2}{:>10.2}{:>10.2}{:>8}",
+            kind.kind.name(),
+            kind.requests,
+            kind.requests_per_s,
+            kind.bytes_per_s / f64::from(1 << 20),
+            latency.mean / 1e3,
+            latency.p50 as f64 / 1e3,
+            latency.p99 as f64 / 1e3,
+            latency.max as f64 / 1e3,
+            kind.errors
+        );
+    }
+}
+
+fn reasons(out: &mut String, volume: &VolumeStatus) {
+    let _ = writeln!(out, "\n{:<15}{:>12}{:>15}", "writes because", "requests", "length");
+    for reason in &volume.written {
+        let (requests, bytes) = (reason.requests, human(reason.bytes));
+        let _ = writeln!(out, "{:<15}{requests:>12}{bytes:>15}", reason.phase);
+    }
+}
+
+/// One character for each stretch of the disk.
+fn occupancy(out: &mut String, stretches: &[Stretch]) {
+    let shade = |stretch: &Stretch| {
+        if stretch.log_bytes == 0 {
+            return ' ';
+        }
+        let share = stretch.used_bytes as f64 / stretch.log_bytes as f64;
+        let index = (0..SHADES.len()).rev().find(|i| share > (*i as f64 - 1.0) / 4.0);
+        if stretch.used_bytes == 0 { SHADES[0] } else { SHADES[index.unwrap_or(0).max(1)] }
+    };
+    let line: String = stretches.iter().map(shade).collect();
+    let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
+}

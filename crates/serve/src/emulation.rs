@@ -1,0 +1,74 @@
+//! A modelled drive between the device and whatever is served: real applications live on it.
+
+use std::rc::Rc;
+
+use manylogs_block::Nanos;
+use manylogs_disk::{EmulatedDrive, Options, Profile};
+use manylogs_storage::prefer_this_thread;
+
+use crate::engine::ServeError;
+use crate::stack::Stack;
+use crate::status::{EmulationStatus, Lateness};
+
+/// How long before its time a timer is waited for by looking at the clock: about what the kernel
+/// takes to wake a thread.
+const SPIN: Nanos = Nanos(100_000);
+
+/// The drive to stand for.
+#[derive(Clone, Debug)]
+pub struct Emulation {
+    /// What it is.
+    pub profile: Profile,
+    /// Whether the drive is fitted to the content ([`Profile::fitted`]): its whole span on a small
+    /// image. Else the content is the beginning of the drive.
+    pub fit: bool,
+    /// Whether the drive acknowledges writes from a volatile cache; as its profile says if not
+    /// given.
+    pub write_cache: Option<bool>,
+}
+
+impl Emulation {
+    /// Puts the drive over the device of `stack`.
+    ///
+    /// # Errors
+    /// If the content does not fit the drive, or no drive that small can be modelled.
+    pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<EmulatedDrive, ServeError> {
+        let capacity = stack.device.capabilities().capacity;
+        let refused = |error: String| ServeError::Emulation(error);
+        let profile = if self.fit {
+            self.profile.fitted(capacity).map_err(|error| refused(error.to_string()))?
+        } else {
+            self.profile.clone()
+        };
+        let usual = Options::of(&profile);
+        let write_cache = self.write_cache.unwrap_or(usual.write_cache);
+        let options = Options { write_cache, ..usual };
+        let content = Rc::clone(&stack.device);
+        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)
+            .map_err(|error| refused(error.to_string()))?;
+        stack.reactor.spin_before_timers(SPIN);
+        // Without the privilege the drive may be late, which its report says.
+        let _ = prefer_this_thread();
+        stack.device = Rc::new(drive.clone());
+        Ok(drive)
+    }
+}
+
+/// How late the drive was so far.
+pub(crate) fn status(name: &str, drive: &EmulatedDrive) -> EmulationStatus {
+    let report = drive.lateness();
+    let micros = |time: Nanos| time.0 as f64 / 1e3;
+    let figures = |figures: manylogs_disk::lateness::LatenessFigures| Lateness {
+        requests: figures.requests,
+        p50_us: micros(figures.p50),
+        p99_us: micros(figures.p99),
+        max_us: micros(figures.max),
+    };
+    EmulationStatus {
+        drive: name.to_owned(),
+        void: report.is_void(),
+        lateness: figures(report.all),
+        by_timer: figures(report.by_timer),
+        by_content: figures(report.by_content),
+    }
+}
