@@ -1,6 +1,6 @@
 //! Non-volatile memory whose user dies, or whose power is cut, between any two of its operations.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use manylogs_block::{IoError, Nvram, Rng};
 
 use crate::Survival;
+use crate::plane::{hash_of_bytes, mix};
 
 /// What is stored and lost as a whole.
 const WORD: usize = 8;
@@ -29,6 +30,7 @@ pub struct CrashNvram(Rc<Memory>);
 
 struct Memory {
     image: RefCell<NvramImage>,
+    operations: Cell<u64>,
     watch: RefCell<Option<Box<dyn FnMut()>>>,
 }
 
@@ -53,6 +55,24 @@ impl NvramImage {
             }
         }
         self
+    }
+
+    /// Equal for equal contents, volatile ones included, and hardly ever for others.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = hash_of_bytes(&self.durable);
+        for (at, values) in &self.volatile {
+            for (value, age) in values.iter().zip(1..) {
+                let place = mix(*at as u64 | age << 40);
+                hash = hash.wrapping_add(mix(u64::from_le_bytes(*value) ^ place));
+            }
+        }
+        hash
+    }
+
+    /// Makes durable all that was stored.
+    pub fn settle(&mut self) {
+        self.persist(&(0..self.durable.len()));
     }
 
     /// Changes one byte for good.
@@ -100,7 +120,17 @@ impl CrashNvram {
     /// A memory that holds `image`.
     #[must_use]
     pub fn new(image: NvramImage) -> Self {
-        Self(Rc::new(Memory { image: RefCell::new(image), watch: RefCell::default() }))
+        Self(Rc::new(Memory {
+            image: RefCell::new(image),
+            operations: Cell::new(0),
+            watch: RefCell::default(),
+        }))
+    }
+
+    /// Counts stores and persists, as [`crate::CrashDisk::events`] counts events of a disk.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.0.operations.get()
     }
 
     /// `watch` is called after every store and every persist: wherever a crash can be told apart.
@@ -126,6 +156,7 @@ impl CrashNvram {
     }
 
     fn tell(&self) {
+        self.0.operations.set(self.0.operations.get() + 1);
         // Taken out meanwhile: the watcher looks at the memory.
         let watch = self.0.watch.borrow_mut().take();
         if let Some(mut watch) = watch {
@@ -193,9 +224,14 @@ mod tests {
         let cut = |survival| CrashNvram::new(nvram.after_power_cut(survival, &mut Rng::new(1)));
         assert_eq!(read(&cut(Survival::Everything), 5), [1; 6]);
         assert_eq!(read(&cut(Survival::Nothing), 5), [1, 1, 1, 0, 0, 0]);
-        let killed = CrashNvram::new(nvram.after_kill());
-        assert_eq!(read(&killed, 5), [1; 6]);
+        let mut killed = nvram.after_kill();
+        assert_eq!(read(&CrashNvram::new(killed.clone()), 5), [1; 6]);
+        killed.settle();
+        let settled = killed.clone().after_power_cut(Survival::Nothing, &mut Rng::new(1));
+        assert_eq!(read(&CrashNvram::new(settled), 5), [1; 6]);
+        assert_ne!(killed.fingerprint(), nvram.after_kill().fingerprint());
         nvram.persist(8..16).unwrap();
+        assert_eq!(killed.fingerprint(), nvram.after_kill().fingerprint());
         assert_eq!(read(&cut(Survival::Nothing), 5), [1; 6]);
     }
 }

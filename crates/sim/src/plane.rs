@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use manylogs_block::{Extent, Payload, Sector, Sectors, to_usize};
 
 const CHUNK: u64 = 32;
@@ -56,7 +55,7 @@ pub(crate) const fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn hash_of_bytes(bytes: &Bytes) -> u64 {
+pub(crate) fn hash_of_bytes(bytes: &[u8]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
     let step = |hash: u64, word: &[u8; 8]| {
         (hash.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)

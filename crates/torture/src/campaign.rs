@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::history::{Report, run_history};
+use crate::forks::Report;
+use crate::history::run_history;
 use crate::plan::Plan;
 use crate::tally::Tally;
 
@@ -106,13 +107,21 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the history of one seed; a panic is a failure like any other.
+/// Runs the history of one seed.
 ///
 /// # Errors
 /// What did not hold.
 pub fn run_seed(seed: u64, faults: bool) -> Result<Report, String> {
-    let plan = Plan::of_seed(seed);
-    let history = || run_history(&plan, faults);
+    run_plan(&Plan::of_seed(seed), faults)
+}
+
+/// Runs the history of a plan, with faults of the medium or without; a panic is a failure like any
+/// other.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, String> {
+    let history = || run_history(plan, faults);
     let result = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");

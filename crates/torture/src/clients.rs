@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use manylogs::Volume;
 use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, IoResult, Nanos, Payload, Request, Rng, Sectors,
-    to_usize,
+    BlockDevice, Completion, Extent, Handle, Hint, IoError, IoResult, Nanos, Payload, Request, Rng,
+    Sectors, to_usize,
 };
-use manylogs_sim::Oracle;
+use manylogs_sim::{Oracle, WriteId};
 
 use crate::plan::changed;
 
@@ -26,6 +26,16 @@ pub(crate) struct World {
     pub(crate) troubled: bool,
     /// A flush has failed: no write may be accepted from then on.
     pub(crate) refuses: Cell<bool>,
+}
+
+/// A change that was asked for.
+struct Sent {
+    extent: Extent,
+    fua: bool,
+    /// It must not be accepted.
+    refused: bool,
+    write: WriteId,
+    done: Completion,
 }
 
 impl World {
@@ -46,7 +56,8 @@ impl World {
     async fn operate(&self) -> Result<(), String> {
         let threshold = self.volume.config().threshold.0;
         match self.below(100) {
-            0..37 => self.write(1 + self.below(threshold)).await,
+            0..35 => self.write(1 + self.below(threshold)).await,
+            35..37 => self.burst().await,
             37..47 => self.write(threshold - 1 + self.below(3)).await,
             47..60 => self.write(threshold + 1 + self.below(40)).await,
             60..78 => self.read().await,
@@ -69,6 +80,19 @@ impl World {
     }
 
     async fn write(&self, len: u64) -> Result<(), String> {
+        self.answered(self.send_write(len)).await
+    }
+
+    /// Many small writes at once: each is an entry of the table.
+    async fn burst(&self) -> Result<(), String> {
+        let sent: Vec<Sent> = (0..self.below(40)).map(|_| self.send_write(1)).collect();
+        for write in sent {
+            self.answered(write).await?;
+        }
+        Ok(())
+    }
+
+    fn send_write(&self, len: u64) -> Sent {
         let extent = self.place(len);
         let fua = self.below(2) == 0;
         let tag = self.next_tag.get();
@@ -76,7 +100,7 @@ impl World {
         let payload = Payload::tags(tag, Sectors(len));
         let hint = if self.below(10) == 0 { Hint::DurabilityOnly } else { Hint::None };
         let request = Request::Write { extent, payload: payload.clone(), fua, hint };
-        self.change(extent, &payload, request, fua).await
+        self.send(extent, &payload, request, fua)
     }
 
     async fn zero(&self, discard: bool) -> Result<(), String> {
@@ -87,19 +111,18 @@ impl World {
         } else {
             Request::WriteZeroes { extent, fua }
         };
-        self.change(extent, &Payload::zeroes(extent.len), request, fua).await
+        self.answered(self.send(extent, &Payload::zeroes(extent.len), request, fua)).await
     }
 
-    async fn change(
-        &self,
-        extent: Extent,
-        content: &Payload,
-        request: Request,
-        fua: bool,
-    ) -> Result<(), String> {
+    fn send(&self, extent: Extent, content: &Payload, request: Request, fua: bool) -> Sent {
         let refused = self.refuses.get();
         let write = self.oracle.borrow_mut().submit(extent, content);
-        match self.volume.submit(request).await {
+        Sent { extent, fua, refused, write, done: self.volume.submit(request) }
+    }
+
+    async fn answered(&self, sent: Sent) -> Result<(), String> {
+        let Sent { extent, fua, refused, write, done } = sent;
+        match done.await {
             Ok(_) if refused => Err("a write was accepted after a flush had failed".to_owned()),
             Ok(_) => {
                 self.oracle.borrow_mut().acknowledge(extent, write, fua);

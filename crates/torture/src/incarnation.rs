@@ -5,12 +5,11 @@ use std::rc::Rc;
 
 use manylogs::{CreateOptions, DrainOptions, OpenOptions, PhaseProbe, Volume};
 use manylogs_block::{Handle, Rng};
-use manylogs_sim::{CrashDisk, Oracle};
+use manylogs_sim::Oracle;
 
 use crate::clients::{World, adopt};
-use crate::device::PhasedDisk;
+use crate::machine::Machine;
 use crate::plan::Plan;
-use crate::recovery::open_probed;
 use crate::trouble::trouble;
 
 /// What goes on in an incarnation, as the clients tell the forks.
@@ -70,7 +69,7 @@ pub(crate) struct Incarnation {
     pub(crate) device: Device,
     pub(crate) end: End,
     pub(crate) runtime: Handle,
-    pub(crate) disk: CrashDisk,
+    pub(crate) machine: Machine,
     pub(crate) oracle: Rc<RefCell<Oracle>>,
     pub(crate) next_tag: Rc<Cell<u64>>,
     pub(crate) rng: Rng,
@@ -91,7 +90,7 @@ impl Incarnation {
         self.watch.volume.replace(Some(volume.clone()));
         if self.device == Device::Failing {
             let failed = &self.watch.failed_requests;
-            let words = trouble(&self.disk, volume.layout(), &mut self.rng, failed);
+            let words = trouble(&self.machine.disk, volume.layout(), &mut self.rng, failed);
             self.watch.trouble.replace(Some(words));
         }
         let world = Rc::new(World {
@@ -122,16 +121,16 @@ impl Incarnation {
     }
 
     async fn open(&self) -> Result<Volume, String> {
-        let (runtime, disk) = (self.runtime.clone(), self.disk.clone());
+        let runtime = self.runtime.clone();
         if self.fresh {
-            let probe = PhaseProbe::default();
-            let options = CreateOptions { probe: probe.clone(), ..CreateOptions::default() };
-            let device = Rc::new(PhasedDisk { disk, probe });
+            let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
+            let device = self.machine.device(probe.clone());
+            let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
             let created = Volume::create_with(runtime, device, &self.plan.engine, &options).await;
             return created.map_err(|error| format!("create: {error}"));
         }
         let options = OpenOptions { config: Some(self.plan.engine), ..OpenOptions::default() };
-        let opened = open_probed(runtime, disk, options).await;
+        let opened = self.machine.open(runtime, options).await;
         opened.map(|(volume, _)| volume).map_err(|error| format!("open: {error}"))
     }
 

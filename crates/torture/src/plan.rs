@@ -1,6 +1,6 @@
 //! Everything that a seed decides ahead of a history.
 
-use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement};
+use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
@@ -25,9 +25,20 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a seed; the same one each time.
+    /// The plan of a seed; the same one each time. Some volumes have their table in non-volatile
+    /// RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
+        Self::draw(seed, false)
+    }
+
+    /// As [`Plan::of_seed`], with the table in non-volatile RAM for certain.
+    #[must_use]
+    pub fn with_nvram(seed: u64) -> Self {
+        Self::draw(seed, true)
+    }
+
+    fn draw(seed: u64, nvram: bool) -> Self {
         let mut rng = Rng::new(seed);
         let physical = if rng.one_in(3) { Sectors(8) } else { Sectors(1) };
         let disk = CrashDiskConfig {
@@ -36,7 +47,7 @@ impl Plan {
             volatile_cache: !rng.one_in(4),
             latency_max: Nanos::from_millis(1),
         };
-        Self {
+        let mut plan = Self {
             seed,
             disk,
             engine: engine(&mut rng),
@@ -46,7 +57,12 @@ impl Plan {
             fork_every: 1 + rng.below(6),
             forks: 1 + rng.below(2),
             trouble: rng.one_in(6),
+        };
+        if rng.one_in(8) || nvram {
+            // So little that it is full again and again.
+            plan.engine.table = TablePlace::Nvram(16_384 + to_usize(1024 * rng.below(12)));
         }
+        plan
     }
 }
 
@@ -81,7 +97,6 @@ pub(crate) fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
         buffer: Sectors(rng.below(64)),
         buffer_age: Nanos::from_millis(1 + rng.below(50)),
         snapshot: if rng.one_in(3) { Nanos(0) } else { Nanos::from_millis(5 + rng.below(60)) },
-        table: manylogs::TablePlace::Logs,
         ..*fixed
     }
 }

@@ -1,15 +1,19 @@
-//! Recovers a crashed image in a world of its own.
+//! Recovers crashed images in a world of its own.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use manylogs::{MappedExtent, OpenOptions, Phase, PhaseProbe, RecoveryReport, Volume, VolumeError};
-use manylogs_block::{Handle, Payload, Rng};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
+use manylogs::{MappedExtent, OpenOptions, Phase, VolumeError};
+use manylogs_block::{Payload, Rng, Time};
+use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
 use crate::clients::read_all;
-use crate::device::{PhasedDisk, last_phase};
+use crate::machine::{Images, Machine};
 
-/// What the recoveries of one image found.
+/// By then a recovery and the checkpoint behind it are over.
+const AT_REST: Time = Time(20_000_000_000);
+
+/// What the recoveries of one crash state found.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The whole volume, from the snapshot and the logs.
@@ -25,25 +29,25 @@ struct Opened {
 }
 
 impl Recovered {
-    /// Recovers `image`: with its snapshot, and if it has one, also from the logs alone. `None` if
-    /// it holds no volume. `lossy`: the device once failed to read, so something may be lost.
+    /// Recovers `images`: with the snapshot, and if there is one, also from the logs alone. `None`
+    /// if they hold no volume. `lossy`: the device once failed to read, so something may be lost.
     ///
     /// # Errors
     /// If it cannot be opened or read, or if the two tables differ.
     pub(crate) fn of(
-        image: &DiskImage,
+        images: &Images,
         config: CrashDiskConfig,
         seed: u64,
         lossy: bool,
     ) -> Result<Option<Self>, String> {
-        let Some(fast) = open_and_read(image.clone(), config, seed, (false, lossy))? else {
+        let Some(fast) = open_and_read(images.clone(), config, seed, (false, lossy))? else {
             return Ok(None);
         };
         if !fast.from_snapshot {
             // There is nothing to ignore: the second recovery would be the same.
             return Ok(Some(Self { fast: fast.content, alone: None }));
         }
-        let alone = open_and_read(image.clone(), config, seed, (true, lossy))?;
+        let alone = open_and_read(images.clone(), config, seed, (true, lossy))?;
         let alone = alone.ok_or("without its snapshot the volume does not open")?;
         if fast.table != alone.table {
             let differing = fast.table.iter().zip(&alone.table).find(|(a, b)| a != b);
@@ -82,18 +86,18 @@ impl Recovered {
 }
 
 fn open_and_read(
-    image: DiskImage,
+    images: Images,
     config: CrashDiskConfig,
     seed: u64,
     (ignore_snapshot, lossy): (bool, bool),
 ) -> Result<Option<Opened>, String> {
     let sim = Sim::new(seed, Order::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
-    let disk = CrashDisk::new(sim.handle(drive), config, image);
+    let machine = Machine::new(sim.handle(drive), config, images);
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
         let options = OpenOptions { ignore_snapshot, ..OpenOptions::default() };
-        let (volume, report) = match Volume::open(runtime, Rc::new(disk), &options).await {
+        let (volume, report) = match machine.open(runtime, options).await {
             Ok(opened) => opened,
             Err(VolumeError::NotAVolume | VolumeError::Superblock) => return Ok(None),
             Err(error) => return Err(format!("recovery failed: {error}")),
@@ -106,48 +110,42 @@ fn open_and_read(
     })
 }
 
-/// Opens the volume on `disk`, telling `probe` what it writes for.
-pub(crate) async fn open_probed(
-    runtime: Handle,
-    disk: CrashDisk,
-    options: OpenOptions,
-) -> Result<(Volume, RecoveryReport), VolumeError> {
-    let probe = PhaseProbe::default();
-    let options = OpenOptions { probe: probe.clone(), ..options };
-    Volume::open(runtime, Rc::new(PhasedDisk { disk, probe }), &options).await
-}
-
 /// Starts a recovery and crashes somewhere within it, or within the checkpoint behind it.
 pub(crate) fn crash_in_recovery(
-    image: DiskImage,
+    images: Images,
     config: CrashDiskConfig,
     rng: &mut Rng,
-) -> (DiskImage, Phase) {
+) -> (Images, Phase) {
     let sim = Sim::new(rng.next_u64(), Order::Shuffled);
     let (drive, user) = (sim.node(), sim.node());
-    let disk = CrashDisk::new(sim.handle(drive), config, image);
-    let runtime = sim.handle(user);
-    let device = disk.clone();
+    // Often while a table apart is taken up, which is soon done.
+    let soon = images.nvram.is_some() && rng.one_in(2);
+    let crash_at = 1 + rng.below(if soon { 16 } else { 60 });
+    let machine = Machine::new(sim.handle(drive), config, images);
+    let (runtime, opened) = (sim.handle(user), machine.clone());
     runtime.clone().spawn(async move {
-        let opened = open_probed(runtime, device, OpenOptions::default()).await;
-        let Ok((volume, _)) = opened else { return };
+        let Ok((volume, _)) = opened.open(runtime, OpenOptions::default()).await else { return };
         let _ = volume.checkpoint().await;
     });
-    let crash_at = 1 + rng.below(60);
-    sim.run_until(|| disk.events() >= crash_at);
-    let phase = last_phase(&disk);
-    (crash(&disk, rng), phase)
-}
-
-/// Kills the disk's user or cuts the power, now.
-pub(crate) fn crash(disk: &CrashDisk, rng: &mut Rng) -> DiskImage {
-    if rng.one_in(2) {
-        return disk.after_kill(rng);
-    }
-    let survival = match rng.below(4) {
-        0 => Survival::Nothing,
-        1 => Survival::Everything,
-        _ => Survival::Random,
+    let crashed = Rc::new(RefCell::new(None));
+    let crash = {
+        let (crashed, machine, rng) = (Rc::clone(&crashed), machine.clone(), rng.split());
+        let rng = Rc::new(RefCell::new(rng));
+        move || {
+            let mut crashed = crashed.borrow_mut();
+            crashed.get_or_insert_with(|| (machine.crash(&mut rng.borrow_mut()), machine.phase()));
+        }
     };
-    disk.after_power_cut(survival, rng)
+    let (between, watched) = (crash.clone(), machine.clone());
+    machine.watch_nvram(move || {
+        if watched.events() >= crash_at {
+            between();
+        }
+    });
+    // A volume at rest does nothing more.
+    sim.run_until(|| machine.events() >= crash_at || sim.now() > AT_REST);
+    machine.unwatch_nvram();
+    crash();
+    let crashed = crashed.borrow_mut().take();
+    crashed.unwrap_or_else(|| unreachable!("it crashed just now, if not before"))
 }

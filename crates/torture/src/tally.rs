@@ -102,6 +102,12 @@ tally! {
     starved,
     /// Reads with a part in a log or in memory.
     redirected,
+    /// Histories with the table in non-volatile RAM.
+    nvram_histories,
+    /// Crashes between two operations on that.
+    nvram_between,
+    /// New snapshots in it, most often because a half was full.
+    nvram_rewrites,
 }
 
 impl Tally {
@@ -113,6 +119,7 @@ impl Tally {
         self.snapshots += stats.snapshots;
         self.starved += stats.starved_writes;
         self.redirected += stats.redirected_reads;
+        self.nvram_rewrites += stats.nvram_rewrites;
     }
 
     pub(crate) fn add_fault(&mut self, fault: Fault, outcome: Outcome) {

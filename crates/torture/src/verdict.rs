@@ -12,6 +12,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim};
 
 use crate::fault::Fault;
 use crate::fault::{Injected, Outcome, inject};
+use crate::machine::{Images, Machine};
 use crate::zones::{Zone, Zones};
 
 /// Reads are repeated in smaller parts where they fail: first these, then sector by sector.
@@ -42,21 +43,21 @@ struct Found {
 }
 
 impl Patient<'_> {
-    /// Injects a fault into `image` and judges what the volume makes of it; `None` if the fault
+    /// Injects a fault into the disk of `images` and judges what the volume makes of it; `None` if the fault
     /// happened to change nothing.
     ///
     /// # Errors
     /// If something is silently wrong.
     pub(crate) fn examine(
         &self,
-        image: &DiskImage,
+        images: &Images,
         rng: &mut Rng,
     ) -> Result<Option<(Fault, Outcome)>, String> {
-        let mut whole = image.clone();
+        let mut whole = images.clone();
         whole.settle();
         let mut damaged = whole.clone();
         let physical = self.disk.physical_sector;
-        let Some(injected) = inject(&mut damaged, self.zones, physical, rng) else {
+        let Some(injected) = inject(&mut damaged.disk, self.zones, physical, rng) else {
             return Ok(None);
         };
         let excused = self.excuse(&whole, &injected);
@@ -76,7 +77,7 @@ impl Patient<'_> {
         Ok(Some((injected.fault, outcome)))
     }
 
-    fn excuse(&self, whole: &DiskImage, injected: &Injected) -> Excused {
+    fn excuse(&self, whole: &Images, injected: &Injected) -> Excused {
         let mut sectors = BTreeSet::new();
         let mut hit: BTreeMap<LogId, Vec<u64>> = BTreeMap::new();
         let (mut roots, mut superblocks) = (BTreeSet::new(), BTreeSet::new());
@@ -88,6 +89,8 @@ impl Patient<'_> {
                 Zone::Home(exported) => {
                     sectors.insert(exported.0);
                 }
+                // Headers kept apart have the checksums of all that is in the logs.
+                Zone::Log(..) if whole.nvram.is_some() => {}
                 Zone::Log(log, offset) => hit.entry(log).or_default().push(offset),
                 Zone::Root(slot) => {
                     roots.insert(slot);
@@ -99,7 +102,7 @@ impl Patient<'_> {
             }
         }
         for (log, offsets) in hit {
-            let records = self.records(whole, log);
+            let records = self.records(&whole.disk, log);
             sectors.extend(lost_without_a_trace(&records, &offsets));
         }
         // A crash may have torn one root already: then the other is the only one.
@@ -108,12 +111,15 @@ impl Patient<'_> {
         Excused { sectors, everything, only_home }
     }
 
-    fn roots_damaged(&self, image: &DiskImage) -> u32 {
+    fn roots_damaged(&self, images: &Images) -> u32 {
         let sim = Sim::new(0, Order::Fifo);
         let (drive, user) = (sim.node(), sim.node());
-        let disk = CrashDisk::new(sim.handle(drive), self.disk, image.clone());
-        let device: Rc<dyn BlockDevice> = Rc::new(disk);
-        let found = sim.block_on(user, async move { manylogs::inspect(&device, false).await });
+        let machine = Machine::new(sim.handle(drive), self.disk, images.clone());
+        let found = sim.block_on(user, async move {
+            let options = OpenOptions { nvram: machine.nvram(), ..OpenOptions::default() };
+            let device: Rc<dyn BlockDevice> = Rc::new(machine.disk);
+            manylogs::inspect_with(&device, &options).await
+        });
         found.map_or(2, |found| found.recovery.roots_damaged)
     }
 
@@ -140,15 +146,13 @@ impl Patient<'_> {
     }
 
     /// Opens the damaged volume and reads it, now and then also after a checkpoint.
-    fn look(&self, damaged: DiskImage, excused: &Excused, rng: &mut Rng) -> Result<Found, String> {
+    fn look(&self, damaged: Images, excused: &Excused, rng: &mut Rng) -> Result<Found, String> {
         let sim = Sim::new(rng.next_u64(), Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
-        let disk: Rc<dyn BlockDevice> =
-            Rc::new(CrashDisk::new(sim.handle(drive), self.disk, damaged));
+        let machine = Machine::new(sim.handle(drive), self.disk, damaged);
         let runtime = sim.handle(user);
-        let opened = sim.block_on(user, async move {
-            Volume::open(runtime, disk, &OpenOptions::default()).await
-        });
+        let opened =
+            sim.block_on(user, async move { machine.open(runtime, OpenOptions::default()).await });
         let mut found = Found { wrong: Vec::new(), excused: 0, detected: true };
         let (volume, report) = match opened {
             Ok(opened) => opened,

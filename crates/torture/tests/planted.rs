@@ -6,27 +6,40 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use manylogs::plant::{BUGS, plant};
-use manylogs_torture::run_seed;
+use manylogs::plant::{BUGS, Bug, NVRAM_BUGS, plant};
+use manylogs_torture::{Plan, run_plan};
 
 /// Histories after which a bug counts as missed.
 const PATIENCE: u64 = 400;
 const FIRST: u64 = 5000;
 
+/// A bug, and the plans of the histories that may show it.
+type Case = (Bug, fn(u64) -> Plan);
+
+fn cases() -> Vec<Case> {
+    let anywhere = BUGS.map(|bug| (bug, Plan::of_seed as fn(u64) -> Plan));
+    let in_nvram = NVRAM_BUGS.map(|bug| (bug, Plan::with_nvram as fn(u64) -> Plan));
+    anywhere.into_iter().chain(in_nvram).collect()
+}
+
 /// Prints how many histories each took.
 #[test]
 fn every_planted_bug_is_caught() {
     // Without a bug the same histories hold.
-    (0..50).for_each(|seed| assert!(run_seed(FIRST + seed, false).is_ok(), "{seed}"));
+    for plan in [Plan::of_seed, Plan::with_nvram] {
+        (FIRST..FIRST + 50).for_each(|seed| assert_eq!(run_plan(&plan(seed), false).err(), None));
+    }
     // A panic in a history is one way of noticing.
     std::panic::set_hook(Box::new(|_| ()));
-    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (cases, missed) = (cases(), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some(bug) = BUGS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((bug, plan)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     plant(Some(*bug));
-                    let caught = (0..PATIENCE).find(|seed| run_seed(FIRST + seed, false).is_err());
+                    let caught =
+                        (0..PATIENCE).find(|seed| run_plan(&plan(FIRST + seed), false).is_err());
                     plant(None);
                     match caught {
                         Some(seed) => println!("{bug:?}: caught by history {}", seed + 1),

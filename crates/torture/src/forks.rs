@@ -1,0 +1,186 @@
+//! Forks of a history: crash states, recovered and judged, and some of them damaged.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use manylogs::{Layout, Phase};
+use manylogs_block::{Payload, Rng};
+use manylogs_sim::{DiskImage, Oracle};
+
+use crate::incarnation::Watch;
+use crate::machine::{Images, Machine};
+use crate::plan::Plan;
+use crate::recovery::{Recovered, crash_in_recovery};
+use crate::tally::Tally;
+use crate::verdict::Patient;
+use crate::zones::Zones;
+
+/// One new crash state in so many is also damaged.
+const FAULT_EVERY: u64 = 4;
+
+/// What a history did, and the distinct crash states it went through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Counts; without the states, which other histories may have seen as well.
+    pub tally: Tally,
+    /// Hash of image and phase, and the phase.
+    pub states: Vec<(u64, Phase)>,
+}
+
+/// Where the world stands that is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// An event of the disk.
+    Event,
+    /// Between two operations on non-volatile RAM.
+    Between,
+}
+
+/// Crashes copies of the world, and remembers what came of that.
+pub(crate) struct Forks {
+    plan: Plan,
+    faults: bool,
+    /// Their own: what the history does must not depend on what its forks come to.
+    rng: Rng,
+    oracle: Rc<RefCell<Oracle>>,
+    zones: Option<Zones>,
+    /// The device failed requests: what it did not give back may be lost.
+    pub(crate) lossy: bool,
+    seen: HashSet<u64>,
+    /// Images by fingerprint, and the moments of the model that they were compared at.
+    judged: HashSet<(u64, u64)>,
+    recovered: HashMap<u64, Option<Rc<Recovered>>>,
+    pub(crate) report: Report,
+}
+
+impl Forks {
+    pub(crate) fn new(plan: &Plan, faults: bool, rng: Rng, oracle: Rc<RefCell<Oracle>>) -> Self {
+        Self {
+            plan: plan.clone(),
+            faults,
+            rng,
+            oracle,
+            zones: None,
+            lossy: false,
+            seen: HashSet::new(),
+            judged: HashSet::new(),
+            recovered: HashMap::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// Crashes copies of the world as it is now, if it is the turn of this moment; `watch` is told
+    /// what did not hold.
+    pub(crate) fn maybe_fork(&mut self, machine: &Machine, watch: &Watch, at: At) {
+        let due = self.rng.one_in(self.plan.fork_every);
+        if due
+            && watch.problem.borrow().is_none()
+            && let Err(problem) = self.fork(machine, watch, at)
+        {
+            watch.note(problem);
+        }
+    }
+
+    fn fork(&mut self, machine: &Machine, watch: &Watch, at: At) -> Result<(), String> {
+        if self.zones.is_none() {
+            let volume = watch.volume.borrow();
+            self.zones = volume.as_ref().map(|volume| Zones::of(volume.layout()));
+        }
+        for _ in 0..self.plan.forks {
+            let (mut images, mut phase) = (machine.crash(&mut self.rng), machine.phase());
+            let born = self.oracle.borrow().sectors() > 0;
+            self.report.tally.nvram_between += u64::from(at == At::Between);
+            while born && self.rng.one_in(4) {
+                (images, phase) = crash_in_recovery(images, self.plan.disk, &mut self.rng);
+                self.report.tally.nested += 1;
+            }
+            if self.judge(&images, Some(phase))? && self.faults && born {
+                self.damage(&images, watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovers the images and compares them with the model; true if it is a new crash state.
+    pub(crate) fn judge(&mut self, images: &Images, phase: Option<Phase>) -> Result<bool, String> {
+        let fingerprint = images.fingerprint();
+        let mut new = false;
+        if let Some(phase) = phase {
+            let state = Rng::new(fingerprint ^ phase as u64).next_u64();
+            new = self.seen.insert(state);
+            if new {
+                self.report.states.push((state, phase));
+            }
+        }
+        let moment = self.oracle.borrow().moment();
+        if !self.judged.insert((fingerprint, moment)) {
+            return Ok(new);
+        }
+        self.report.tally.judged += 1;
+        let recovered = self.recover(fingerprint, images)?;
+        let oracle = self.oracle.borrow();
+        let born = oracle.sectors() > 0;
+        self.report.tally.unborn += u64::from(!born);
+        match recovered {
+            Some(recovered) if born => recovered.check(&oracle).map(|()| new),
+            Some(recovered) if !recovered.is_blank() => Err("a new volume is not blank".into()),
+            None if born => Err("recovery failed: no volume".into()),
+            _ => Ok(new),
+        }
+    }
+
+    /// A drained volume can be read without this software: all of it is at home.
+    pub(crate) fn check_homes(&self, image: &DiskImage, watch: &Watch) -> Result<(), String> {
+        let volume = watch.volume.borrow();
+        let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
+        let content = homes(image, volume.layout());
+        let checked = self.oracle.borrow().check_crashed(&content);
+        checked.map_err(|wrong| format!("drained, and at home {wrong}"))
+    }
+
+    /// What is in images does not depend on when it is asked: each are recovered once.
+    fn recover(
+        &mut self,
+        fingerprint: u64,
+        images: &Images,
+    ) -> Result<Option<Rc<Recovered>>, String> {
+        if let Some(recovered) = self.recovered.get(&fingerprint) {
+            return Ok(recovered.clone());
+        }
+        let recovered = Recovered::of(images, self.plan.disk, self.plan.seed, self.lossy)?;
+        let recovered = recovered.map(Rc::new);
+        let tally = &mut self.report.tally;
+        tally.recovered += 1;
+        tally.from_snapshot += u64::from(recovered.as_ref().is_some_and(|r| r.used_snapshot()));
+        self.recovered.insert(fingerprint, recovered.clone());
+        Ok(recovered)
+    }
+
+    fn damage(&mut self, images: &Images, watch: &Watch) -> Result<(), String> {
+        let volume = watch.volume.borrow();
+        let (Some(volume), Some(zones)) = (volume.as_ref(), &self.zones) else { return Ok(()) };
+        if !self.rng.one_in(FAULT_EVERY) {
+            return Ok(());
+        }
+        let patient = Patient {
+            layout: volume.layout(),
+            zones,
+            disk: self.plan.disk,
+            oracle: &self.oracle.borrow(),
+        };
+        if let Some((fault, outcome)) = patient.examine(images, &mut self.rng)? {
+            self.report.tally.add_fault(fault, outcome);
+        }
+        Ok(())
+    }
+}
+
+/// What a linear mapping of the homes shows.
+fn homes(image: &DiskImage, layout: &Layout) -> Payload {
+    let mut content = Payload::default();
+    for (_, extent) in layout.homes() {
+        content.append(image.read(*extent));
+    }
+    content
+}

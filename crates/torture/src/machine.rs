@@ -1,0 +1,127 @@
+//! The devices of a world: a disk and, where the table is kept apart, non-volatile RAM.
+
+use std::rc::Rc;
+
+use manylogs::{OpenOptions, Phase, PhaseProbe, RecoveryReport, TablePlace, Volume, VolumeError};
+use manylogs_block::{Handle, Nvram, Rng};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, CrashNvram, DiskImage, NvramImage, Survival};
+
+use crate::device::{PhasedDisk, last_phase};
+
+/// What the devices hold while nobody uses them.
+#[derive(Clone)]
+pub(crate) struct Images {
+    pub(crate) disk: DiskImage,
+    pub(crate) nvram: Option<NvramImage>,
+}
+
+impl Images {
+    /// Of new devices for a volume with its table in `table`.
+    pub(crate) fn blank(table: TablePlace) -> Self {
+        let nvram = match table {
+            TablePlace::Logs => None,
+            TablePlace::Nvram(size) => Some(NvramImage::blank(size)),
+        };
+        Self { disk: DiskImage::default(), nvram }
+    }
+
+    /// Equal for equal contents, and hardly ever for others.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let nvram = self.nvram.as_ref().map_or(0, NvramImage::fingerprint);
+        self.disk.fingerprint().wrapping_add(nvram)
+    }
+
+    /// Makes durable all that a power cut could still take.
+    pub(crate) fn settle(&mut self) {
+        self.disk.settle();
+        if let Some(nvram) = &mut self.nvram {
+            nvram.settle();
+        }
+    }
+}
+
+/// See the module. Clones are the same devices.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    pub(crate) disk: CrashDisk,
+    nvram: Option<CrashNvram>,
+}
+
+impl Machine {
+    /// Devices that hold `images`; see [`CrashDisk::new`].
+    pub(crate) fn new(runtime: Handle, disk: CrashDiskConfig, images: Images) -> Self {
+        Self {
+            disk: CrashDisk::new(runtime, disk, images.disk),
+            nvram: images.nvram.map(CrashNvram::new),
+        }
+    }
+
+    pub(crate) fn nvram(&self) -> Option<Rc<dyn Nvram>> {
+        let nvram = self.nvram.clone()?;
+        Some(Rc::new(nvram))
+    }
+
+    /// The disk as the engine gets it, which tells `probe` what it writes for.
+    pub(crate) fn device(&self, probe: PhaseProbe) -> Rc<PhasedDisk> {
+        Rc::new(PhasedDisk { disk: self.disk.clone(), probe })
+    }
+
+    /// Opens the volume on these devices.
+    pub(crate) async fn open(
+        &self,
+        runtime: Handle,
+        options: OpenOptions,
+    ) -> Result<(Volume, RecoveryReport), VolumeError> {
+        let probe = PhaseProbe::default();
+        let options = OpenOptions { probe: probe.clone(), nvram: self.nvram(), ..options };
+        Volume::open(runtime, self.device(probe), &options).await
+    }
+
+    /// Points at which a crash can be told apart.
+    pub(crate) fn events(&self) -> u64 {
+        self.disk.events() + self.nvram.as_ref().map_or(0, CrashNvram::operations)
+    }
+
+    /// What the engine last used the disk for. A table kept apart is formatted before the disk is.
+    pub(crate) fn phase(&self) -> Phase {
+        if self.disk.events() == 0 { Phase::Open } else { last_phase(&self.disk) }
+    }
+
+    /// `watch` is called between any two operations on the non-volatile RAM.
+    pub(crate) fn watch_nvram(&self, watch: impl FnMut() + 'static) {
+        if let Some(nvram) = &self.nvram {
+            nvram.watch(watch);
+        }
+    }
+
+    /// Must come at the end: the watcher most often holds these devices.
+    pub(crate) fn unwatch_nvram(&self) {
+        if let Some(nvram) = &self.nvram {
+            nvram.unwatch();
+        }
+    }
+
+    /// Kills the user or cuts the power, now: of both devices.
+    pub(crate) fn crash(&self, rng: &mut Rng) -> Images {
+        let nvram = self.nvram.as_ref();
+        if rng.one_in(2) {
+            return Images {
+                disk: self.disk.after_kill(rng),
+                nvram: nvram.map(CrashNvram::after_kill),
+            };
+        }
+        let (of_disk, of_nvram) = (survival(rng), survival(rng));
+        Images {
+            disk: self.disk.after_power_cut(of_disk, rng),
+            nvram: nvram.map(|nvram| nvram.after_power_cut(of_nvram, rng)),
+        }
+    }
+}
+
+fn survival(rng: &mut Rng) -> Survival {
+    match rng.below(4) {
+        0 => Survival::Nothing,
+        1 => Survival::Everything,
+        _ => Survival::Random,
+    }
+}
