@@ -32,7 +32,6 @@ test: tools
 
 planted: tools
 	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
-	$(CARGO) test --locked --package manylogs --features plant --test nvram planted -- --nocapture
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
