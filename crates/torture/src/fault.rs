@@ -1,4 +1,5 @@
-//! Faults of the medium: what a crash does not do to a disk, but time and bad luck do.
+//! Faults of the medium: what a crash does not do to a disk, but time and bad luck do. Non-volatile
+//! RAM is spared: what damage to its last entries takes is not to be noticed, as with a log.
 
 use std::collections::BTreeSet;
 

@@ -14,6 +14,8 @@ use crate::plan::Plan;
 
 /// An incarnation that takes longer hangs.
 const PATIENCE_NS: u64 = 20_000_000_000;
+/// So does one that keeps the disk busier: it tries the same thing again and again.
+const EVENTS_MOST: u64 = 5000;
 
 struct History<'a> {
     plan: &'a Plan,
@@ -114,14 +116,16 @@ impl History<'_> {
                 last = Some(events + linger);
             }
             let over = last.is_some_and(|last| events >= last);
-            over || watch.problem.borrow().is_some() || sim.now().0 > PATIENCE_NS
+            let hangs = events > EVENTS_MOST || sim.now().0 > PATIENCE_NS;
+            over || hangs || watch.problem.borrow().is_some()
         });
         machine.unwatch_nvram();
         match watch.problem.take() {
             Some(problem) => Err(problem),
             None if !watch.ended.get() => {
                 let volume = watch.volume.borrow();
-                Err(format!("clients hang: 20 s of virtual time passed; {volume:?}"))
+                let time = sim.now();
+                Err(format!("clients hang: {time:?}, {seen} events passed; {volume:?}"))
             }
             None => Ok(()),
         }

@@ -29,16 +29,6 @@ impl Plan {
     /// RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
-        Self::draw(seed, false)
-    }
-
-    /// As [`Plan::of_seed`], with the table in non-volatile RAM for certain.
-    #[must_use]
-    pub fn with_nvram(seed: u64) -> Self {
-        Self::draw(seed, true)
-    }
-
-    fn draw(seed: u64, nvram: bool) -> Self {
         let mut rng = Rng::new(seed);
         let physical = if rng.one_in(3) { Sectors(8) } else { Sectors(1) };
         let disk = CrashDiskConfig {
@@ -47,7 +37,7 @@ impl Plan {
             volatile_cache: !rng.one_in(4),
             latency_max: Nanos::from_millis(1),
         };
-        let mut plan = Self {
+        let plan = Self {
             seed,
             disk,
             engine: engine(&mut rng),
@@ -58,11 +48,22 @@ impl Plan {
             forks: 1 + rng.below(2),
             trouble: rng.one_in(6),
         };
-        if rng.one_in(8) || nvram {
-            // So little that it is full again and again.
-            plan.engine.table = TablePlace::Nvram(16_384 + to_usize(1024 * rng.below(12)));
-        }
-        plan
+        if rng.one_in(8) { plan.with_nvram() } else { plan }
+    }
+
+    /// The same with its table in non-volatile RAM: so little that it is full again and again.
+    #[must_use]
+    pub fn with_nvram(mut self) -> Self {
+        let kib = 16 + Rng::new(!self.seed).below(12);
+        self.engine.table = TablePlace::Nvram(to_usize(1024 * kib));
+        self
+    }
+
+    /// The same with a device that fails requests in one of the incarnations.
+    #[must_use]
+    pub fn with_trouble(mut self) -> Self {
+        self.trouble = true;
+        self
     }
 }
 

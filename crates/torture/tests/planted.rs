@@ -17,16 +17,27 @@ const FIRST: u64 = 5000;
 type Case = (Bug, fn(u64) -> Plan);
 
 fn cases() -> Vec<Case> {
-    let anywhere = BUGS.map(|bug| (bug, Plan::of_seed as fn(u64) -> Plan));
-    let in_nvram = NVRAM_BUGS.map(|bug| (bug, Plan::with_nvram as fn(u64) -> Plan));
-    anywhere.into_iter().chain(in_nvram).collect()
+    let of_any = |bug| match bug {
+        Bug::RootHalfWritten => (bug, troubled as fn(u64) -> Plan),
+        _ => (bug, Plan::of_seed as fn(u64) -> Plan),
+    };
+    let of_nvram = |bug| (bug, in_nvram as fn(u64) -> Plan);
+    BUGS.map(of_any).into_iter().chain(NVRAM_BUGS.map(of_nvram)).collect()
+}
+
+fn in_nvram(seed: u64) -> Plan {
+    Plan::of_seed(seed).with_nvram()
+}
+
+fn troubled(seed: u64) -> Plan {
+    Plan::of_seed(seed).with_trouble()
 }
 
 /// Prints how many histories each took.
 #[test]
 fn every_planted_bug_is_caught() {
     // Without a bug the same histories hold.
-    for plan in [Plan::of_seed, Plan::with_nvram] {
+    for plan in [Plan::of_seed, in_nvram, troubled] {
         (FIRST..FIRST + 50).for_each(|seed| assert_eq!(run_plan(&plan(seed), false).err(), None));
     }
     // A panic in a history is one way of noticing.
