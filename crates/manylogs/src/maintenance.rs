@@ -73,8 +73,14 @@ impl Inner {
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
                 // An error is in the volume's state; the next round tries again.
-                let _ = self.checkpoint(Pass { pace, materialise: false }).await;
+                let report = self.checkpoint(Pass { pace, materialise: false }).await;
                 agenda.last_checkpoint = self.runtime.now();
+                let moved = report.is_ok_and(|report| report.home_write_sectors.0 > 0);
+                if !moved && self.checkpoint_due(&agenda).is_some() {
+                    // Logs that only hold marks of lost blocks stay full. In non-volatile RAM such
+                    // a pass takes no time at all, and wakes this task again.
+                    self.runtime.sleep(LOOK_LEAST).await;
+                }
             } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {
