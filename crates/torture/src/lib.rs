@@ -6,8 +6,8 @@
 //! writes torn) or its user is killed, perhaps again during the recovery; the volume is recovered,
 //! from its snapshot and from the logs alone, and every sector is compared with what the rules
 //! allow. At its end the history suffers the crash itself, recovers, and goes on. In some the
-//! device fails requests, and some images are damaged. Some volumes have their table in non-volatile
-//! RAM: these are forked between any two operations on that as well.
+//! device fails requests, and some images are damaged. Some volumes have their table in
+//! non-volatile RAM: these are forked between any two operations on that as well.
 //!
 //! What must hold is in `docs/semantics.md`; the model that knows it is [`manylogs_sim::Oracle`].
 

@@ -43,8 +43,8 @@ struct Found {
 }
 
 impl Patient<'_> {
-    /// Injects a fault into the disk of `images` and judges what the volume makes of it; `None` if the fault
-    /// happened to change nothing.
+    /// Injects a fault into the disk of `images` and judges what the volume makes of it; `None` if
+    /// the fault happened to change nothing.
     ///
     /// # Errors
     /// If something is silently wrong.
