@@ -126,7 +126,7 @@ pub async fn scan(
             offset = 0;
         }
         let (next, known) = match found {
-            Found::Damaged(record) if !proof.renewed => {
+            Found::Damaged(record) if proof.is_behind(&record, offset) => {
                 let next = offset + record.record_sectors.0;
                 out.records.push(record);
                 (next, true)
@@ -150,6 +150,19 @@ struct Proof {
     dead: bool,
     /// Whether it is of a later epoch than what was found before.
     renewed: bool,
+    /// What the record at `next` says of its predecessor.
+    previous_checksum: u32,
+}
+
+impl Proof {
+    /// Whether what follows follows on `record`. A write that was lost uncovers what was there
+    /// before: the header of a record, never acknowledged, of an earlier incarnation perhaps,
+    /// which tells neither what is missing nor where the next record is.
+    fn is_behind(&self, record: &Record, offset: u64) -> bool {
+        !self.renewed
+            && self.next == offset + record.record_sectors.0
+            && self.previous_checksum == record.checksum
+    }
 }
 
 /// Reads a log chunk by chunk, the next one while the last is looked at.
@@ -302,7 +315,7 @@ impl<'a> Window<'a> {
         let mut at = offset;
         let mut end = offset + RECORD_SECTORS_MAX.0;
         let (mut epoch, mut renewed) = (epoch, false);
-        let mut first = None::<(u64, DataSequence)>;
+        let mut first = None::<(u64, DataSequence, u32)>;
         while at < end.min(self.of.region.len.0) {
             let here = at;
             at += self.of.physical.0;
@@ -320,10 +333,12 @@ impl<'a> Window<'a> {
             }
             epoch = Some(header.epoch);
             // What is missing came before this record.
-            let (next, bound) = *first.get_or_insert((here, header.next_data));
+            let first = first.get_or_insert((here, header.next_data, header.previous_checksum));
+            let (next, bound, previous_checksum) = *first;
             let missing = if renewed { 0 } else { offset };
             if u64::from(header.durable_tail.0) > missing {
-                return Ok(Some(Proof { next, dead: bound <= self.of.floor, renewed }));
+                let dead = bound <= self.of.floor;
+                return Ok(Some(Proof { next, dead, renewed, previous_checksum }));
             }
             end = here + record.record_sectors.0 + RECORD_SECTORS_MAX.0;
         }
