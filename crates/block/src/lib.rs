@@ -13,6 +13,7 @@ mod rng;
 mod runtime;
 mod signal;
 mod tasks;
+mod text;
 mod units;
 
 pub use completion::{Completer, Completion, IoResult, completion};
@@ -25,4 +26,5 @@ pub use rng::Rng;
 pub use runtime::{Handle, LocalTask, Runtime, Sleep};
 pub use signal::{Signal, Wait};
 pub use tasks::Tasks;
+pub use text::{bytes_text, parse_bytes, parse_share, parse_span, span_text};
 pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, to_usize};
