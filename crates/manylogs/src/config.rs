@@ -1,11 +1,17 @@
 //! The parameters of seed 000 section VI, and ours.
 
-use manylogs_block::{Nanos, Sectors};
+use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
 const KIB: u64 = 2;
+/// Seconds of a day.
+const DAY_S: u64 = 24 * 3600;
+/// No parameter is a longer time: some 30 years.
+const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
+/// More volatile memory than any machine has to spare.
+const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
 /// When logged data moves home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +51,8 @@ pub enum TablePlace {
     Nvram(usize),
 }
 
-/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest can
-/// change at every opening.
+/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest are
+/// [`crate::Settings`], which can change at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
     /// Writes up to this long are logged (`LoggedWriteSize`).
@@ -76,6 +82,8 @@ pub struct EngineConfig {
     pub buffer_age: Nanos,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
+    /// Whether small writes are logged; if not they go home like large ones.
+    pub logging: bool,
     /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
     pub table: TablePlace,
 }
@@ -98,6 +106,7 @@ impl Default for EngineConfig {
             buffer: Sectors(4 * MIB),
             buffer_age: Nanos::from_secs(1),
             snapshot: Nanos::from_secs(3600),
+            logging: true,
             table: TablePlace::Logs,
         }
     }
@@ -120,12 +129,19 @@ impl EngineConfig {
         let log = (device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB);
         let group = (u128::from(device.0) * u128::from(log) / u128::from(space)).max(1);
         let group = u64::try_from(group).unwrap_or(u64::MAX).next_multiple_of(128).max(2 * log);
+        let placement = LogPlacement::EveryGroup(Sectors(group));
+        Self { placement, ..Self::default() }.with_log(Sectors(log))
+    }
+
+    /// These parameters with logs of another size, and the default threshold and record for it:
+    /// 256 KiB and 1 MiB, but no more than fit a log several times.
+    #[must_use]
+    pub fn with_log(self, log: Sectors) -> Self {
         Self {
-            log: Sectors(log),
-            placement: LogPlacement::EveryGroup(Sectors(group)),
-            threshold: Sectors((256 * KIB).min(log / 16)),
-            record: Sectors(MIB.min(log / 4)),
-            ..Self::default()
+            log,
+            threshold: Sectors((256 * KIB).min(log.0 / 16)),
+            record: Sectors(MIB.min(log.0 / 4)),
+            ..self
         }
     }
 
@@ -176,14 +192,6 @@ impl EngineConfig {
         if !manylogs_logstore::UnitTable::fits(self.log) {
             return Err(format!("log={} exceeds 128 GiB", size(self.log)));
         }
-        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
-            if !(value > 0.0 && value <= 1.0) {
-                return Err(format!("{name}={value} is not above 0 and at most 1"));
-            }
-        }
-        if self.appends == 0 || self.appends > 64 {
-            return Err(format!("appends={} is not between 1 and 64", self.appends));
-        }
         if self.record > RECORD_PAYLOAD_MAX {
             return Err(format!(
                 "record={} exceeds {}, the longest payload of a record",
@@ -199,19 +207,49 @@ impl EngineConfig {
                 size(self.log)
             ));
         }
-        Ok(())
+        self.validate_apart()
+    }
+
+    /// Of the parameters that have nothing to do with others.
+    fn validate_apart(&self) -> Result<(), String> {
+        if self.threshold.0 == 0 {
+            return Err("threshold=0 logs nothing: say logging=off".to_owned());
+        }
+        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+            if !(value > 0.0 && value <= 1.0) {
+                return Err(format!("{name}={value} is not above 0 and at most 1"));
+            }
+        }
+        if self.appends == 0 || self.appends > 64 {
+            return Err(format!("appends={} is not between 1 and 64", self.appends));
+        }
+        if self.buffer > BUFFER_MAX {
+            return Err(format!("buffer={} exceeds {}", size(self.buffer), size(BUFFER_MAX)));
+        }
+        let every = match self.checkpoint {
+            CheckpointPolicy::Every(Nanos(0)) => return Err("checkpoint=every:0s".to_owned()),
+            CheckpointPolicy::OffHours { from_s, until_s } if from_s.max(until_s) > DAY_S => {
+                return Err(format!("checkpoint={} is not within a day", self.checkpoint));
+            }
+            CheckpointPolicy::Every(span) => span,
+            _ => Nanos(0),
+        };
+        let spans = [
+            ("idle", self.idle),
+            ("buffer-age", self.buffer_age),
+            ("snapshot", self.snapshot),
+            ("checkpoint=every", every),
+        ];
+        match spans.into_iter().find(|(_, span)| *span > SPAN_MAX) {
+            Some((name, span)) => Err(format!("{name}={} exceeds 30 years", span_text(span))),
+            None => Ok(()),
+        }
     }
 }
 
 /// A length as people write it.
 pub(crate) fn size(len: Sectors) -> String {
-    let bytes = len.bytes();
-    for (unit, factor) in [("G", 1u64 << 30), ("M", 1 << 20), ("K", 1 << 10)] {
-        if bytes >= factor && bytes.is_multiple_of(factor) {
-            return format!("{}{unit}", bytes / factor);
-        }
-    }
-    bytes.to_string()
+    bytes_text(len.bytes())
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl Inspection {
 }
 
 /// Who a volume is, without a look at its logs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
     /// Its id.
     pub volume: VolumeId,
@@ -116,6 +116,8 @@ pub struct Identity {
     pub label: String,
     /// How it was left.
     pub left: LeftAs,
+    /// The parameters that it has without others given at open.
+    pub config: EngineConfig,
     /// Where it keeps what.
     pub layout: Layout,
 }
@@ -127,8 +129,9 @@ pub struct Identity {
 pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeError> {
     let Structures { superblock, root, .. } =
         recover::read_structures(device, &mut RecoveryReport::default()).await?;
+    let config = superblock.config();
     let Superblock { volume, label, layout, .. } = superblock;
-    Ok(Identity { volume, label, left: root.left.into(), layout })
+    Ok(Identity { volume, label, left: root.left.into(), config, layout })
 }
 
 impl From<Left> for LeftAs {

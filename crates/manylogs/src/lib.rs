@@ -5,6 +5,7 @@
 //! is in `docs/semantics.md`, the bytes on the disk in `docs/format.md`, the reasons in
 //! `docs/design.md`.
 
+mod bypass;
 mod checkpoint;
 mod close;
 mod commit;
@@ -33,6 +34,7 @@ mod recover;
 mod repair;
 mod room;
 mod scrub;
+mod settings;
 mod slots;
 mod snapshot;
 mod state;
@@ -57,5 +59,6 @@ pub use phase::{Phase, PhaseProbe, Written};
 pub use policy::{Policy, PolicyError};
 pub use repair::RepairReport;
 pub use scrub::ScrubReport;
+pub use settings::{Settings, SettingsError};
 pub use stats::{Health, LogOccupancy, VolumeStats};
 pub use volume::{MappedExtent, Volume};

@@ -16,14 +16,15 @@ use crate::phase::{Below, Phase, PhaseProbe};
 use crate::plant::{self, Bug};
 use crate::recover::{self, Structures};
 use crate::room::largest_record;
+use crate::settings::Settings;
 use crate::state::State;
 use crate::volume::Volume;
 
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The parameters that may change; the layout is the volume's own. `None` takes the defaults
-    /// and the threshold given at format.
+    /// The parameters that may change; the layout is the volume's own. `None` takes the settings
+    /// that the volume keeps.
     pub config: Option<EngineConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
@@ -95,7 +96,8 @@ pub struct RecoveryReport {
 }
 
 impl Volume {
-    /// Formats `device` and opens the new volume. What the device held is lost.
+    /// Formats `device` and opens the new volume, which keeps the settings in `config`. What the
+    /// device held is lost.
     ///
     /// # Errors
     /// If the parameters make no sense, the device is too small, or it fails.
@@ -130,8 +132,7 @@ impl Volume {
             generation: 1,
             physical: below.physical_sector,
             label: options.label.clone(),
-            threshold: config.threshold,
-            record: config.record,
+            settings: Settings::of(config),
             features_compatible: 0,
             nvram: options.nvram.is_some(),
             layout: layout.clone(),

@@ -25,7 +25,7 @@ pub enum Phase {
     Snapshot,
     /// The root that marks logs ahead of their use.
     OpenedSet,
-    /// Format, and the root with the new incarnation.
+    /// Format, the root with the new incarnation, and changes of the superblock.
     Open,
     /// The flush and the scan before that.
     Recovery,

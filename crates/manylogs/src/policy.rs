@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use manylogs_block::{Nanos, Sectors};
+use manylogs_block::{Sectors, parse_share};
 use thiserror::Error;
 
-use crate::config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace, size};
+use crate::config::{EngineConfig, LogPlacement, TablePlace, size};
+use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 
 /// What stands between the clients and the drive.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,33 +74,8 @@ pub enum PolicyError {
 /// Non-volatile RAM of a replay, where its size is not given.
 const NVRAM_BYTES: usize = 64 << 20;
 
-const COMMON_KEYS: [&str; 12] = [
-    "threshold",
-    "log",
-    "swap",
-    "checkpoint",
-    "idle",
-    "watermark",
-    "checkpoint-rate",
-    "appends",
-    "record",
-    "buffer",
-    "snapshot",
-    "table",
-];
-
-fn did_you_mean(suggestion: Option<&str>) -> String {
-    suggestion.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
-}
-
-fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(score, _)| *score > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate.to_owned())
-}
+/// Fixed at format, unlike [`Settings`].
+const FIXED_KEYS: [&str; 2] = ["log", "table"];
 
 impl FromStr for Policy {
     type Err = PolicyError;
@@ -166,42 +142,35 @@ impl Policy {
             value: value.to_owned(),
             expected,
         };
-        let length = || parse_size(value).ok_or_else(|| bad("a size such as 128K, 10M or 5G"));
-        let span = || parse_span(value).ok_or_else(|| bad("a time such as 50ms, 30s, 10m or 8h"));
+        let length = || sectors(value).ok_or_else(|| bad("a size such as 128K, 10M or 5G"));
         let share = || parse_share(value).ok_or_else(|| bad("a share such as 0.8 or 80%"));
         match key {
-            "threshold" => {
-                config.threshold = length()?;
-                config.record = config.record.max(config.threshold);
-            }
             "log" => config.log = length()?,
             "group" if own_key == "group" => config.placement = LogPlacement::EveryGroup(length()?),
             "place" if own_key == "place" => config.placement = LogPlacement::Single(share()?),
-            "swap" => config.swap = share()?,
-            "checkpoint" => {
-                config.checkpoint = parse_checkpoint(value).ok_or_else(|| {
-                    bad("offhours, offhours:22-6, idle, every:SECONDS or on-full")
-                })?;
-            }
-            "idle" => config.idle = span()?,
-            "watermark" => config.watermark = share()?,
-            "checkpoint-rate" => config.checkpoint_rate = length()?.bytes(),
-            "appends" => {
-                config.appends = value.parse().map_err(|_| bad("a number from 1 to 64"))?;
-            }
-            "record" => config.record = length()?,
-            "buffer" => config.buffer = length()?,
-            "snapshot" => config.snapshot = span()?,
             "table" => {
                 config.table = parse_table(value).ok_or_else(|| bad("logs, nvram or nvram:64M"))?;
             }
             _ => {
-                let mut keys = COMMON_KEYS.to_vec();
-                keys.push(own_key);
-                return Err(unknown_key(policy, key, keys));
+                let mut settings = Settings::of(config);
+                settings.set(key, value).map_err(|error| of_settings(policy, own_key, error))?;
+                *config = settings.applied_to(config);
             }
         }
         Ok(())
+    }
+}
+
+/// A wrong setting, as a wrong parameter of the policy.
+fn of_settings(policy: &str, own_key: &'static str, error: SettingsError) -> PolicyError {
+    match error {
+        SettingsError::BadValue { key, value, expected } => {
+            PolicyError::BadValue { key, value, expected }
+        }
+        SettingsError::UnknownKey { key, .. } | SettingsError::NoValue { text: key } => {
+            let keys = [own_key].into_iter().chain(FIXED_KEYS).chain(Settings::KEYS);
+            unknown_key(policy, &key, keys.collect())
+        }
     }
 }
 
@@ -214,92 +183,13 @@ fn unknown_key(policy: &str, key: &str, keys: Vec<&'static str>) -> PolicyError 
     }
 }
 
-fn parse_size(text: &str) -> Option<Sectors> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let factor = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "K" | "KiB" | "k" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        "T" | "TiB" => 1 << 40,
-        _ => return None,
-    };
-    let bytes = digits.parse::<u64>().ok()?.checked_mul(factor)?;
-    bytes.is_multiple_of(512).then_some(Sectors(bytes / 512))
-}
-
 fn parse_table(text: &str) -> Option<TablePlace> {
     match text {
         "logs" => Some(TablePlace::Logs),
         "nvram" => Some(TablePlace::Nvram(NVRAM_BYTES)),
         _ => {
-            let size = parse_size(text.strip_prefix("nvram:")?)?;
+            let size = sectors(text.strip_prefix("nvram:")?)?;
             Some(TablePlace::Nvram(manylogs_block::to_usize(size.bytes())))
-        }
-    }
-}
-
-fn parse_span(text: &str) -> Option<Nanos> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" | "" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor).map(Nanos)
-}
-
-fn parse_share(text: &str) -> Option<f64> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().ok()? / 100.0,
-        None => text.parse::<f64>().ok()?,
-    };
-    share.is_finite().then_some(share)
-}
-
-fn parse_checkpoint(text: &str) -> Option<CheckpointPolicy> {
-    match text {
-        "idle" => Some(CheckpointPolicy::Idle),
-        "on-full" => Some(CheckpointPolicy::OnFull),
-        "offhours" => Some(EngineConfig::default().checkpoint),
-        _ => {
-            if let Some(seconds) = text.strip_prefix("every:") {
-                let span = parse_span(seconds)?;
-                return (span.0 > 0).then_some(CheckpointPolicy::Every(span));
-            }
-            let (from, until) = text.strip_prefix("offhours:")?.split_once('-')?;
-            let hour = |text: &str| text.parse::<u64>().ok().filter(|hour| *hour < 24);
-            let (from_s, until_s) = (hour(from)? * 3600, hour(until)? * 3600);
-            Some(CheckpointPolicy::OffHours { from_s, until_s })
-        }
-    }
-}
-
-impl fmt::Display for CheckpointPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OffHours { from_s, until_s } => {
-                write!(f, "offhours:{}-{}", from_s / 3600, until_s / 3600)
-            }
-            Self::Idle => f.write_str("idle"),
-            Self::Every(span) => write!(f, "every:{}", Span(*span)),
-            Self::OnFull => f.write_str("on-full"),
-        }
-    }
-}
-
-struct Span(Nanos);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0.0;
-        match ns {
-            _ if ns.is_multiple_of(1_000_000_000) => write!(f, "{}s", ns / 1_000_000_000),
-            _ if ns.is_multiple_of(1_000_000) => write!(f, "{}ms", ns / 1_000_000),
-            _ => write!(f, "{}us", ns / 1_000),
         }
     }
 }
@@ -312,25 +202,14 @@ impl fmt::Display for Policy {
             Self::SingleLog(config) => ("single-log", config),
             Self::Mlb(config) => ("mlb", config),
         };
-        write!(f, "{name}:threshold={},log={}", size(config.threshold), size(config.log))?;
+        write!(f, "{name}:log={}", size(config.log))?;
         match config.placement {
             LogPlacement::EveryGroup(group) => write!(f, ",group={}", size(group))?,
             LogPlacement::Single(place) => write!(f, ",place={place}")?,
         }
-        write!(
-            f,
-            ",swap={},checkpoint={},idle={},watermark={},checkpoint-rate={},appends={},record={},\
-             buffer={},snapshot={}",
-            config.swap,
-            config.checkpoint,
-            Span(config.idle),
-            config.watermark,
-            size(Sectors(config.checkpoint_rate / 512)),
-            config.appends,
-            size(config.record),
-            size(config.buffer),
-            Span(config.snapshot),
-        )?;
+        for (key, value) in Settings::of(config).list() {
+            write!(f, ",{key}={value}")?;
+        }
         match config.table {
             TablePlace::Logs => Ok(()),
             TablePlace::Nvram(bytes) => {
@@ -343,6 +222,7 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CheckpointPolicy;
 
     fn parse(text: &str) -> Result<Policy, PolicyError> {
         text.parse()
@@ -364,7 +244,7 @@ mod tests {
             "single-log:log=1G,place=90%",
             "mlb-32",
             "mlb:checkpoint=every:90s,idle=100ms,checkpoint-rate=20M",
-            "mlb:checkpoint=offhours:1-5",
+            "mlb:checkpoint=01:00-05:30,logging=off",
             "mlb-256",
             "mlb:table=nvram",
             "single-log:table=nvram:128K",
@@ -382,11 +262,11 @@ mod tests {
             ("mlb:treshold=1K", "did you mean `threshold`"),
             ("nologging:log=1M", "no parameter `log`"),
             ("mlb:log=200M", "not smaller than group"),
-            ("mlb:threshold=huge", "expected a size"),
-            ("mlb:threshold=100", "expected a size"),
+            ("mlb:threshold=huge", "expected whole sectors"),
+            ("mlb:threshold=100", "expected whole sectors"),
             ("single-log:place=140%", "between 0 % and 100 %"),
             ("mlb:swap", "key=value"),
-            ("mlb:checkpoint=sometimes", "expected offhours"),
+            ("mlb:checkpoint=sometimes", "expected HH:MM-HH:MM"),
             ("mlb:appends=0", "between 1 and 64"),
         ] {
             let message = parse(text).unwrap_err().to_string();

@@ -43,7 +43,8 @@ pub(crate) async fn read_structures(
     Ok(Structures { superblock, root, root_slot })
 }
 
-async fn read_superblock(
+/// The newest whole superblock.
+pub(crate) async fn read_superblock(
     device: &Rc<dyn BlockDevice>,
     report: &mut RecoveryReport,
 ) -> Result<Superblock, VolumeError> {

@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) flush_asked: Signal,
     /// One root update at a time.
     pub(crate) root_turn: Turn,
+    /// One change of the superblock at a time.
+    pub(crate) superblock_turn: Turn,
     /// Held by every foreground request in flight: more than one holder means not idle.
     pub(crate) activity: Rc<()>,
 }

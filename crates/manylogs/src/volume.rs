@@ -63,6 +63,7 @@ impl Volume {
             flush_turn: crate::maintenance::Turn::default(),
             flush_asked: Signal::default(),
             root_turn: crate::maintenance::Turn::default(),
+            superblock_turn: crate::maintenance::Turn::default(),
             activity: Rc::new(()),
         }))
     }
@@ -102,8 +103,8 @@ impl Volume {
         self.0.config()
     }
 
-    /// Changes the parameters of a volume in use; its layout stays. Writes that were accepted
-    /// before keep their place and their promise.
+    /// Changes the parameters of a volume in use until it is closed; its layout stays. Writes that
+    /// were accepted before keep their place and their promise. [`Volume::set`] keeps the change.
     ///
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.

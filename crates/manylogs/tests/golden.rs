@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use common::{config, in_virtual_time, read, write};
-use manylogs::{CreateOptions, OpenOptions, Volume};
+use manylogs::{CreateOptions, EngineConfig, OpenOptions, Volume};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, MemoryDevice, Payload, Request, Sectors,
 };
@@ -82,7 +82,10 @@ async fn fill(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
         volume: Some(*b"0123456789abcdef"),
         ..CreateOptions::default()
     };
-    let volume = Volume::create_with(runtime, device, &config(), &options).await.unwrap();
+    let default = EngineConfig::default();
+    let (checkpoint, snapshot) = (default.checkpoint, default.snapshot);
+    let config = EngineConfig { checkpoint, snapshot, ..config() };
+    let volume = Volume::create_with(runtime, device, &config, &options).await.unwrap();
     volume.submit(write(40, &marked(1, 8), true)).await.unwrap();
     volume.submit(write(47, &marked(2, 3), true)).await.unwrap();
     volume.submit(write(160, &marked(3, 16), true)).await.unwrap();

@@ -6,7 +6,7 @@ mod common;
 
 use std::rc::Rc;
 
-use common::{DEVICE, Faulty, bytes, config, in_virtual_time, read, write};
+use common::{DEVICE, Faulty, Stopping, bytes, config, in_virtual_time, read, write};
 use manylogs::{DrainOptions, Health, OpenOptions, Volume, VolumeError};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, IoError, MemoryDevice, Payload, Request, Sectors,
@@ -217,25 +217,6 @@ fn either_end_of_the_disk_may_be_lost() {
     });
 }
 
-/// A device that is gone after so many writes.
-struct Stopping(Rc<MemoryDevice>, std::cell::Cell<u32>);
-
-impl BlockDevice for Stopping {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        if matches!(request, Request::Write { .. }) {
-            match self.1.get().checked_sub(1) {
-                Some(left) => self.1.set(left),
-                None => return Completion::ready(Err(IoError::Gone)),
-            }
-        }
-        self.0.submit(request)
-    }
-}
-
 #[test]
 fn growing_and_renewing_the_id_may_stop_after_any_write() {
     for writes in 0..7 {
@@ -251,7 +232,7 @@ fn growing_and_renewing_the_id_may_stop_after_any_write() {
                 } else {
                     volume.submit(write(90, &bytes(2, 8), true)).await.unwrap();
                 }
-                let stopping = Rc::new(Stopping(disk.clone(), writes.into()));
+                let stopping = Stopping::new(disk.clone(), writes);
                 let result = if renew {
                     Volume::renew_id(runtime.clone(), stopping).await.map(drop)
                 } else {

@@ -98,6 +98,7 @@ pub(crate) fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
         buffer: Sectors(rng.below(64)),
         buffer_age: Nanos::from_millis(1 + rng.below(50)),
         snapshot: if rng.one_in(3) { Nanos(0) } else { Nanos::from_millis(5 + rng.below(60)) },
+        logging: !rng.one_in(8),
         ..*fixed
     }
 }

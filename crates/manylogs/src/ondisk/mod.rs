@@ -4,6 +4,7 @@
 pub(crate) mod layout;
 pub(crate) mod nvram;
 pub(crate) mod root;
+pub(crate) mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod superblock;
 pub(crate) mod touched;

@@ -10,6 +10,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
 use crate::ondisk::layout::{Layout, LogRun, Plan, SUPERBLOCK_LEAST};
+use crate::ondisk::settings::RawSettings;
+use crate::settings::Settings;
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -50,7 +52,7 @@ struct Raw {
     threshold_sectors: U64,
     record_sectors: U64,
     label: [u8; 32],
-    reserved: [u8; 96],
+    settings: RawSettings,
     runs: [RawRun; RUNS_IN_HEAD],
 }
 
@@ -66,6 +68,7 @@ struct RawRun {
 
 const _: () = assert!(size_of::<Raw>() == HEAD_BYTES);
 const _: () = assert!(size_of::<RawRun>() == RUN_BYTES);
+const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
 
 /// What a volume is.
@@ -77,9 +80,8 @@ pub(crate) struct Superblock {
     pub(crate) physical: Sectors,
     /// A name that the owner gave, up to 32 bytes.
     pub(crate) label: String,
-    /// Defaults at open.
-    pub(crate) threshold: Sectors,
-    pub(crate) record: Sectors,
+    /// What the volume works by, if those who open it do not say otherwise.
+    pub(crate) settings: Settings,
     /// Bits that this program does not know but may leave alone.
     pub(crate) features_compatible: u64,
     /// Whether the mapping table is in non-volatile RAM.
@@ -105,7 +107,7 @@ impl Superblock {
         }
     }
 
-    /// The parameters of the volume: those of the layout, those given at format, and defaults.
+    /// The parameters of the volume: those of the layout, and the settings that it keeps.
     pub(crate) fn config(&self) -> EngineConfig {
         let regions = self.layout.regions();
         let log = regions.iter().map(|region| region.len).max().unwrap_or_default();
@@ -113,8 +115,7 @@ impl Superblock {
             (Some(run), 2..) => LogPlacement::EveryGroup(run.stride.max(run.len + Sectors(1))),
             _ => LogPlacement::Single(0.5),
         };
-        let (threshold, record) = (self.threshold, self.record);
-        EngineConfig { threshold, record, log, placement, ..EngineConfig::default() }
+        self.settings.applied_to(&EngineConfig { log, placement, ..EngineConfig::default() })
     }
 
     /// What of a record is in its log.
@@ -129,6 +130,7 @@ impl Superblock {
     /// One copy: as many sectors as the layout says.
     pub(crate) fn encode(&self) -> Bytes {
         let plan = self.layout.as_plan();
+        let config = self.settings.applied_to(&EngineConfig::default());
         let runs: Vec<RawRun> = plan.runs.iter().map(raw_run).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
         let tail = tail_runs.as_bytes();
@@ -150,10 +152,10 @@ impl Superblock {
             superblock_sectors: narrow(plan.superblock.0),
             run_count: narrow(runs.len() as u64),
             tail_checksum: U32::new(crc32c::crc32c(tail)),
-            threshold_sectors: U64::new(self.threshold.0),
-            record_sectors: U64::new(self.record.0),
+            threshold_sectors: U64::new(config.threshold.0),
+            record_sectors: U64::new(config.record.0),
             label: [0; 32],
-            reserved: [0; 96],
+            settings: RawSettings::of(&self.settings),
             runs: [RawRun::default(); RUNS_IN_HEAD],
         };
         raw.runs[..head_runs.len()].copy_from_slice(head_runs);
@@ -201,18 +203,14 @@ impl Superblock {
         if plan.device > capacity {
             return Err(VolumeError::Shrunk { formatted: plan.device, now: capacity });
         }
-        let (threshold, record) = (raw.threshold_sectors.get(), raw.record_sectors.get());
-        if threshold.max(record) > plan.space.len.0 || record == 0 {
-            return Err(VolumeError::Impossible("length of a record"));
-        }
+        let settings = settings_of(&raw, plan.space.len)?;
         let label = raw.label.split(|byte| *byte == 0).next().unwrap_or_default();
         let superblock = Self {
             volume: raw.volume,
             generation: raw.generation.get(),
             physical,
             label: String::from_utf8_lossy(label).into_owned(),
-            threshold: Sectors(threshold),
-            record: Sectors(record),
+            settings,
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
             layout: Layout::from_plan(plan),
@@ -220,6 +218,16 @@ impl Superblock {
         superblock.config().validate().map_err(VolumeError::Config)?;
         Ok(superblock)
     }
+}
+
+fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
+    let threshold = Sectors(raw.threshold_sectors.get());
+    let record = Sectors(raw.record_sectors.get());
+    if threshold.max(record) > space || record.0 == 0 {
+        return Err(VolumeError::Impossible("length of a record"));
+    }
+    let config = raw.settings.config().map_err(VolumeError::Impossible)?;
+    Ok(Settings::of(&EngineConfig { threshold, record, ..config }))
 }
 
 fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
@@ -298,6 +306,8 @@ mod tests {
             record: Sectors(32),
             log: Sectors(64),
             placement: LogPlacement::EveryGroup(Sectors(256)),
+            logging: runs.is_multiple_of(3),
+            appends: 3,
             ..EngineConfig::default()
         };
         let layout = Layout::plan(&config, DEVICE, Sectors(8)).unwrap();
@@ -321,8 +331,7 @@ mod tests {
             generation: 3,
             physical: Sectors(8),
             label: "backup-3".to_owned(),
-            threshold: Sectors(8),
-            record: Sectors(32),
+            settings: Settings::of(&config),
             features_compatible: 0,
             nvram: runs.is_multiple_of(2),
             layout: Layout::from_plan(plan),
@@ -358,13 +367,44 @@ mod tests {
         assert_eq!(found, Err(VolumeError::Shrunk { formatted: DEVICE, now }));
     }
 
-    #[test]
-    fn unknown_features_are_refused() {
+    /// With other bytes in one place, and a checksum that is right for them.
+    fn altered(at: usize, with: &[u8]) -> Result<Superblock, VolumeError> {
         let mut bytes = sample(1).encode().to_vec();
-        bytes[48] = 2;
+        bytes[at..at + with.len()].copy_from_slice(with);
         bytes[8..12].fill(0);
         let checksum = crc32c::crc32c(&bytes[..HEAD_BYTES]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Superblock::decode(&bytes, DEVICE), Err(VolumeError::Features { bits: 2 }));
+        Superblock::decode(&bytes, DEVICE)
+    }
+
+    #[test]
+    fn unknown_features_are_refused() {
+        assert_eq!(altered(48, &[2]), Err(VolumeError::Features { bits: 2 }));
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        let given = |bit: u16, at: usize, value: u64| {
+            let mut settings = [0; 96];
+            settings[..2].copy_from_slice(&bit.to_le_bytes());
+            settings[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            altered(160, &settings)
+        };
+        assert!(given(0, 88, 7).is_ok(), "bytes of a later program");
+        for (bit, at) in [(0, 4), (1, 8), (2, 12)] {
+            assert!(matches!(given(1 << bit, at, 0), Err(VolumeError::Config(_))), "bit {bit}");
+        }
+        for (bit, at) in [(5, 48), (7, 64), (8, 72)] {
+            assert!(given(1 << bit, at, 0).is_ok(), "bit {bit}");
+            let endless = given(1 << bit, at, u64::MAX);
+            assert!(matches!(endless, Err(VolumeError::Config(_))), "bit {bit}");
+        }
+        assert!(matches!(given(1 << 6, 56, u64::MAX), Err(VolumeError::Impossible("buffer"))));
+        let impossible = Err(VolumeError::Impossible("checkpoint policy"));
+        assert_eq!(given(1 << 3, 16, 4), impossible);
+        for (kind, rest) in [(0, 86_401), (2, 0)] {
+            let found = given(1 << 3, 16, kind | rest << 32);
+            assert!(matches!(found, Err(VolumeError::Config(_))), "policy {kind}: {found:?}");
+        }
     }
 }

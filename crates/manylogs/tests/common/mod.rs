@@ -98,3 +98,28 @@ impl BlockDevice for Faulty {
         self.below.submit(request)
     }
 }
+
+/// A device that is gone after so many writes.
+pub(crate) struct Stopping(Rc<MemoryDevice>, Cell<u32>);
+
+impl Stopping {
+    pub(crate) fn new(below: Rc<MemoryDevice>, writes: u32) -> Rc<Self> {
+        Rc::new(Self(below, writes.into()))
+    }
+}
+
+impl BlockDevice for Stopping {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if matches!(request, Request::Write { .. }) {
+            match self.1.get().checked_sub(1) {
+                Some(left) => self.1.set(left),
+                None => return Completion::ready(Err(IoError::Gone)),
+            }
+        }
+        self.0.submit(request)
+    }
+}

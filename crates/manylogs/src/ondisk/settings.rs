@@ -1,0 +1,242 @@
+//! The settings of a volume as its superblock keeps them. Zeroes are the defaults.
+
+use manylogs_block::{Nanos, Sectors, to_usize};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::config::{CheckpointPolicy, EngineConfig};
+use crate::settings::Settings;
+
+/// Bits of `given`: the setting is not the default, and its field counts.
+const SWAP: u32 = 1;
+const WATERMARK: u32 = 1 << 1;
+const APPENDS: u32 = 1 << 2;
+const CHECKPOINT: u32 = 1 << 3;
+const CHECKPOINT_RATE: u32 = 1 << 4;
+const IDLE: u32 = 1 << 5;
+const BUFFER: u32 = 1 << 6;
+const BUFFER_AGE: u32 = 1 << 7;
+const SNAPSHOT: u32 = 1 << 8;
+/// Has no field: logging is off.
+const LOGGING_OFF: u32 = 1 << 9;
+
+const OFF_HOURS: u32 = 0;
+const WHEN_IDLE: u32 = 1;
+const EVERY: u32 = 2;
+const ON_FULL: u32 = 3;
+
+/// Addresses, and so lengths, are below this.
+const SECTORS_END: u64 = 1 << 48;
+const MILLION: f64 = 1e6;
+
+/// Fields of settings that are not given are zero.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawSettings {
+    given: U32,
+    swap_millionths: U32,
+    watermark_millionths: U32,
+    appends: U32,
+    checkpoint: U32,
+    from_s: U32,
+    until_s: U32,
+    reserved: U32,
+    every_ns: U64,
+    checkpoint_bytes_per_s: U64,
+    idle_ns: U64,
+    buffer_sectors: U64,
+    buffer_age_ns: U64,
+    snapshot_ns: U64,
+    reserved_for_more: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawSettings>() == 96);
+
+impl RawSettings {
+    /// What differs from the default. Threshold and record have fields of their own.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let default = EngineConfig::default();
+        let config = settings.applied_to(&default);
+        let mut raw = Self::default();
+        raw.give(SWAP, config.swap != default.swap);
+        raw.give(WATERMARK, config.watermark != default.watermark);
+        raw.give(APPENDS, config.appends != default.appends);
+        raw.give(CHECKPOINT, config.checkpoint != default.checkpoint);
+        raw.give(CHECKPOINT_RATE, config.checkpoint_rate != default.checkpoint_rate);
+        raw.give(IDLE, config.idle != default.idle);
+        raw.give(BUFFER, config.buffer != default.buffer);
+        raw.give(BUFFER_AGE, config.buffer_age != default.buffer_age);
+        raw.give(SNAPSHOT, config.snapshot != default.snapshot);
+        raw.give(LOGGING_OFF, !config.logging);
+        raw.fill(&config);
+        raw
+    }
+
+    /// As [`EngineConfig`]: the default, changed as given. Whether the values make sense is for
+    /// its validation to say; what is impossible anywhere is named.
+    pub(crate) fn config(&self) -> Result<EngineConfig, &'static str> {
+        let mut config = EngineConfig::default();
+        self.take(SWAP, || config.swap = share(self.swap_millionths));
+        self.take(WATERMARK, || config.watermark = share(self.watermark_millionths));
+        self.take(APPENDS, || config.appends = to_usize(self.appends.get().into()));
+        self.take(CHECKPOINT_RATE, || config.checkpoint_rate = self.checkpoint_bytes_per_s.get());
+        self.take(IDLE, || config.idle = Nanos(self.idle_ns.get()));
+        self.take(BUFFER, || config.buffer = Sectors(self.buffer_sectors.get()));
+        self.take(BUFFER_AGE, || config.buffer_age = Nanos(self.buffer_age_ns.get()));
+        self.take(SNAPSHOT, || config.snapshot = Nanos(self.snapshot_ns.get()));
+        self.take(LOGGING_OFF, || config.logging = false);
+        if self.given.get() & CHECKPOINT != 0 {
+            config.checkpoint = self.policy()?;
+        }
+        if config.buffer.0 >= SECTORS_END {
+            return Err("buffer");
+        }
+        Ok(config)
+    }
+
+    fn give(&mut self, bit: u32, differs: bool) {
+        if differs {
+            self.given |= bit;
+        }
+    }
+
+    fn take(&self, bit: u32, take: impl FnOnce()) {
+        if self.given.get() & bit != 0 {
+            take();
+        }
+    }
+
+    /// Fills in the fields of what is given.
+    fn fill(&mut self, config: &EngineConfig) {
+        let given = self.given.get();
+        let wide = |bit, value| U64::new(if given & bit == 0 { 0 } else { value });
+        let narrow = |bit, value| U32::new(if given & bit == 0 { 0 } else { saturated(value) });
+        self.swap_millionths = narrow(SWAP, millionths(config.swap));
+        self.watermark_millionths = narrow(WATERMARK, millionths(config.watermark));
+        self.appends = narrow(APPENDS, config.appends as u64);
+        self.checkpoint_bytes_per_s = wide(CHECKPOINT_RATE, config.checkpoint_rate);
+        self.idle_ns = wide(IDLE, config.idle.0);
+        self.buffer_sectors = wide(BUFFER, config.buffer.0);
+        self.buffer_age_ns = wide(BUFFER_AGE, config.buffer_age.0);
+        self.snapshot_ns = wide(SNAPSHOT, config.snapshot.0);
+        if given & CHECKPOINT != 0 {
+            self.fill_policy(config.checkpoint);
+        }
+    }
+
+    fn fill_policy(&mut self, policy: CheckpointPolicy) {
+        let kind = match policy {
+            CheckpointPolicy::OffHours { from_s, until_s } => {
+                self.from_s = U32::new(saturated(from_s));
+                self.until_s = U32::new(saturated(until_s));
+                OFF_HOURS
+            }
+            CheckpointPolicy::Idle => WHEN_IDLE,
+            CheckpointPolicy::Every(span) => {
+                self.every_ns = U64::new(span.0);
+                EVERY
+            }
+            CheckpointPolicy::OnFull => ON_FULL,
+        };
+        self.checkpoint = U32::new(kind);
+    }
+
+    fn policy(&self) -> Result<CheckpointPolicy, &'static str> {
+        match self.checkpoint.get() {
+            OFF_HOURS => Ok(CheckpointPolicy::OffHours {
+                from_s: self.from_s.get().into(),
+                until_s: self.until_s.get().into(),
+            }),
+            WHEN_IDLE => Ok(CheckpointPolicy::Idle),
+            EVERY => Ok(CheckpointPolicy::Every(Nanos(self.every_ns.get()))),
+            ON_FULL => Ok(CheckpointPolicy::OnFull),
+            _ => Err("checkpoint policy"),
+        }
+    }
+}
+
+fn saturated(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as saturates")]
+fn millionths(share: f64) -> u64 {
+    (share * MILLION).round() as u64
+}
+
+fn share(millionths: U32) -> f64 {
+    f64::from(millionths.get()) / MILLION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through_the_disk(settings: &Settings) -> Settings {
+        let config = RawSettings::of(settings).config().unwrap();
+        let EngineConfig { threshold, record, .. } = settings.applied_to(&EngineConfig::default());
+        Settings::of(&EngineConfig { threshold, record, ..config })
+    }
+
+    #[test]
+    fn zeroes_are_the_defaults() {
+        let raw = RawSettings::of(&Settings::default());
+        assert_eq!(raw.as_bytes(), [0; 96]);
+        assert_eq!(Settings::of(&raw.config().unwrap()), Settings::default());
+    }
+
+    #[test]
+    fn every_setting_survives_by_itself_and_with_all_others() {
+        let mut all = Settings::default();
+        for pair in [
+            "logging=off",
+            "threshold=512",
+            "record=64K",
+            "swap=33.3333%",
+            "checkpoint=idle",
+            "checkpoint=every:1ns",
+            "checkpoint=full",
+            "checkpoint=00:00-24:00",
+            "checkpoint-rate=1",
+            "watermark=100%",
+            "idle=0s",
+            "appends=64",
+            "buffer=0",
+            "buffer-age=1ms",
+            "snapshot=none",
+        ] {
+            let mut one = Settings::default();
+            one.assign(pair).unwrap();
+            all.assign(pair).unwrap();
+            assert_ne!(one, Settings::default(), "{pair}");
+            assert_eq!(through_the_disk(&one), one, "{pair}");
+            assert_eq!(through_the_disk(&all), all, "{pair}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_where_the_format_says() {
+        let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
+                    idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off";
+        let raw = RawSettings::of(&text.parse().unwrap());
+        let bytes = raw.as_bytes();
+        let places = [
+            (0, 0x3ff),
+            (4, 1_000_000),
+            (8, 500_000),
+            (12, 5),
+            (16, 2),
+            (32, 7),
+            (40, 9),
+            (48, 11),
+            (56, 1),
+            (64, 13),
+            (72, 15),
+        ];
+        for at in (0..96).step_by(4) {
+            let found = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            let expected = places.iter().find(|place| place.0 == at).map_or(0, |place| place.1);
+            assert_eq!(found, expected, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Keeping settings in the volume itself.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, IoError, Request};
+
+use super::Settings;
+use crate::error::VolumeError;
+use crate::ondisk::superblock::Superblock;
+use crate::open::{RecoveryReport, write_superblock};
+use crate::phase::{Below, Phase, PhaseProbe};
+use crate::recover::read_superblock;
+use crate::volume::Volume;
+
+impl Volume {
+    /// The settings that the volume works by.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings::of(&self.config())
+    }
+
+    /// Changes the settings of a volume in use and keeps them: durably in both superblocks, then
+    /// in the engine, as [`Volume::reconfigure`] does. Clients are served meanwhile. The future
+    /// must be awaited to its end.
+    ///
+    /// A crash leaves all of the old settings or all of the new ones.
+    ///
+    /// # Errors
+    /// [`VolumeError::Config`] if they make no sense for this volume, [`VolumeError::Closed`], or
+    /// [`VolumeError::Io`] if no more writes are accepted: then nothing changes. If the device
+    /// fails meanwhile the volume goes on with the old settings, and the next opening finds
+    /// either.
+    pub async fn set(&self, settings: &Settings) -> Result<(), VolumeError> {
+        let inner = self.shared();
+        if inner.state.borrow().closing {
+            return Err(VolumeError::Closed);
+        }
+        // A volume that closes waits for what is active.
+        let _activity = Rc::clone(&inner.activity);
+        let _turn = inner.superblock_turn.take().await;
+        let read_only = inner.state.borrow().read_only;
+        if let Some(reason) = read_only {
+            return Err(IoError::ReadOnly { reason }.into());
+        }
+        let superblock = changed(inner.device.device(), settings).await?;
+        if superblock.volume != inner.volume {
+            return Err(VolumeError::NotAVolume);
+        }
+        write_superblock(&inner.device, &superblock).await?;
+        self.reconfigure(&settings.applied_to(&self.config()))
+    }
+
+    /// As [`Volume::set`], of the volume on `device` that nobody has open.
+    ///
+    /// A crash leaves all of the old settings or all of the new ones.
+    ///
+    /// # Errors
+    /// If there is no volume, the settings make no sense for it ([`VolumeError::Config`]), or the
+    /// device fails.
+    pub async fn set_closed(
+        device: Rc<dyn BlockDevice>,
+        settings: &Settings,
+    ) -> Result<(), VolumeError> {
+        let device = Below::new(device, PhaseProbe::default());
+        device.submit(Phase::Open, Request::Flush).await?;
+        let superblock = changed(device.device(), settings).await?;
+        write_superblock(&device, &superblock).await
+    }
+}
+
+/// The superblock that is on the disk, with other settings and the next generation. It is read
+/// anew each time: a write that failed may have left a newer generation in one of the copies.
+async fn changed(
+    device: &Rc<dyn BlockDevice>,
+    settings: &Settings,
+) -> Result<Superblock, VolumeError> {
+    let found = read_superblock(device, &mut RecoveryReport::default()).await?;
+    let generation = found.generation + 1;
+    let changed = Superblock { generation, settings: *settings, ..found };
+    changed.config().validate().map_err(VolumeError::Config)?;
+    Ok(changed)
+}

@@ -1,0 +1,369 @@
+//! What an operator tunes on a volume in use, as `key=value`.
+
+mod checkpoint;
+mod keep;
+
+use std::fmt;
+use std::str::FromStr;
+
+use manylogs_block::{
+    Nanos, SECTOR_BYTES, Sectors, bytes_text, parse_bytes, parse_share, parse_span, span_text,
+};
+use thiserror::Error;
+
+use crate::config::EngineConfig;
+
+/// No setting, or none of this value.
+const NONE: &str = "none";
+/// Shares are kept in millionths.
+const MILLION: f64 = 1e6;
+
+/// The parameters of [`EngineConfig`] that can change while the volume is in use. The volume keeps
+/// them in its superblock.
+///
+/// Written as `key=value`, one a line; what is printed reads back the same. Sizes are in bytes or
+/// with K, M, G (powers of 1024), whole sectors; times with ns, us, ms, s, min, h; shares as 0.8
+/// or 80%, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings(
+    /// What is fixed at format has its default here and does not count.
+    EngineConfig,
+);
+
+/// Why a setting cannot be understood.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SettingsError {
+    /// There is no such setting.
+    #[error(
+        "unknown setting `{key}`{}; there are: {}",
+        did_you_mean(suggestion.as_deref()),
+        Settings::KEYS.join(", ")
+    )]
+    UnknownKey {
+        /// As given.
+        key: String,
+        /// The nearest one, if one is near.
+        suggestion: Option<String>,
+    },
+    /// A value that cannot be read.
+    #[error("{key}={value}: expected {expected}")]
+    BadValue {
+        /// The setting.
+        key: String,
+        /// As given.
+        value: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// Not `key=value`.
+    #[error("expected key=value, found `{text}`")]
+    NoValue {
+        /// As given.
+        text: String,
+    },
+}
+
+pub(crate) fn did_you_mean(suggestion: Option<&str>) -> String {
+    suggestion.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+/// The candidate most like `name`, if one is like it.
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(score, _)| *score > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::of(&EngineConfig::default())
+    }
+}
+
+impl Settings {
+    /// Every setting, in the order in which they are listed.
+    pub const KEYS: [&'static str; 12] = [
+        "logging",
+        "threshold",
+        "record",
+        "swap",
+        "checkpoint",
+        "checkpoint-rate",
+        "watermark",
+        "idle",
+        "appends",
+        "buffer",
+        "buffer-age",
+        "snapshot",
+    ];
+
+    /// Those of `config`.
+    #[must_use]
+    pub fn of(config: &EngineConfig) -> Self {
+        let mut own = EngineConfig::default().changed_to(config);
+        own.swap = in_millionths(own.swap);
+        own.watermark = in_millionths(own.watermark);
+        Self(own)
+    }
+
+    /// The defaults of a volume whose logs have this size.
+    #[must_use]
+    pub fn for_log(log: Sectors) -> Self {
+        Self::of(&EngineConfig::default().with_log(log))
+    }
+
+    /// `config` with these settings. Whether they make sense for its logs is for
+    /// [`EngineConfig::validate`] to say.
+    #[must_use]
+    pub fn applied_to(&self, config: &EngineConfig) -> EngineConfig {
+        config.changed_to(&self.0)
+    }
+
+    /// Sets one. A threshold above the longest record lengthens that as well.
+    ///
+    /// # Errors
+    /// If there is no such setting or the value cannot be read; then nothing changes.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
+        let config = &mut self.0;
+        let bad = |expected| SettingsError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        let size = || sectors(value).ok_or_else(|| bad("whole sectors such as 512, 64K or 10M"));
+        let span = || parse_span(value).ok_or_else(|| bad("a time such as 50ms, 30s, 10min or 8h"));
+        let share = || parse_share(value).map(in_millionths).ok_or_else(|| bad(SHARE));
+        match key {
+            "logging" => config.logging = switch(value).ok_or_else(|| bad("on or off"))?,
+            "threshold" => {
+                config.threshold = size()?;
+                config.record = config.record.max(config.threshold);
+            }
+            "record" => config.record = size()?,
+            "swap" => config.swap = share()?,
+            "checkpoint" => config.checkpoint = value.parse().map_err(bad)?,
+            "checkpoint-rate" => {
+                let rate = if value == NONE { Some(0) } else { parse_bytes(value) };
+                config.checkpoint_rate = rate.ok_or_else(|| bad(RATE))?;
+            }
+            "watermark" => config.watermark = share()?,
+            "idle" => config.idle = span()?,
+            "appends" => {
+                config.appends = value.parse().map_err(|_| bad("a number from 1 to 64"))?;
+            }
+            "buffer" => config.buffer = size()?,
+            "buffer-age" => config.buffer_age = span()?,
+            "snapshot" => config.snapshot = if value == NONE { Nanos(0) } else { span()? },
+            _ => {
+                let (key, suggestion) = (key.to_owned(), nearest(key, Self::KEYS));
+                return Err(SettingsError::UnknownKey { key, suggestion });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets one, given as `key=value`.
+    ///
+    /// # Errors
+    /// As [`Settings::set`], and if there is no `=`.
+    pub fn assign(&mut self, text: &str) -> Result<(), SettingsError> {
+        let (key, value) =
+            text.split_once('=').ok_or_else(|| SettingsError::NoValue { text: text.to_owned() })?;
+        self.set(key, value)
+    }
+
+    /// Every setting and its value, in the order of [`Settings::KEYS`].
+    #[must_use]
+    pub fn list(&self) -> [(&'static str, String); Self::KEYS.len()] {
+        Self::KEYS.map(|key| (key, self.value(key)))
+    }
+
+    /// Those that have another value in `other`, with the value that they have here.
+    #[must_use]
+    pub fn unlike(&self, other: &Self) -> Vec<(&'static str, String)> {
+        let pairs = self.list().into_iter().zip(other.list());
+        pairs.filter(|(own, other)| own != other).map(|(own, _)| own).collect()
+    }
+
+    fn value(&self, key: &str) -> String {
+        let config = &self.0;
+        match key {
+            "logging" => (if config.logging { "on" } else { "off" }).to_owned(),
+            "threshold" => bytes_text(config.threshold.bytes()),
+            "record" => bytes_text(config.record.bytes()),
+            "swap" => config.swap.to_string(),
+            "checkpoint" => config.checkpoint.to_string(),
+            "checkpoint-rate" if config.checkpoint_rate == 0 => NONE.to_owned(),
+            "checkpoint-rate" => bytes_text(config.checkpoint_rate),
+            "watermark" => config.watermark.to_string(),
+            "idle" => span_text(config.idle),
+            "appends" => config.appends.to_string(),
+            "buffer" => bytes_text(config.buffer.bytes()),
+            "buffer-age" => span_text(config.buffer_age),
+            "snapshot" if config.snapshot == Nanos(0) => NONE.to_owned(),
+            "snapshot" => span_text(config.snapshot),
+            _ => String::new(),
+        }
+    }
+}
+
+const SHARE: &str = "a share such as 0.8 or 80%";
+const RATE: &str = "bytes a second such as 500K or 20M, or none";
+
+impl FromStr for Settings {
+    type Err = SettingsError;
+
+    /// The defaults, changed as each `key=value` says; white space is between them.
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        let mut settings = Self::default();
+        text.split_whitespace().try_for_each(|pair| settings.assign(pair))?;
+        Ok(settings)
+    }
+}
+
+impl fmt::Display for Settings {
+    /// One `key=value` a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.list().iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+    }
+}
+
+/// As the superblock keeps it; what is above nothing stays so.
+fn in_millionths(share: f64) -> f64 {
+    let rounded = (share * MILLION).round() / MILLION;
+    if share > 0.0 { rounded.max(1.0 / MILLION) } else { rounded }
+}
+
+pub(crate) fn sectors(text: &str) -> Option<Sectors> {
+    let bytes = parse_bytes(text)?;
+    bytes.is_multiple_of(SECTOR_BYTES).then_some(Sectors(bytes / SECTOR_BYTES))
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::CheckpointPolicy;
+
+    fn any_policy() -> impl Strategy<Value = CheckpointPolicy> {
+        let second = 0..=86_400u64;
+        prop_oneof![
+            Just(CheckpointPolicy::Idle),
+            Just(CheckpointPolicy::OnFull),
+            (1..1_000_000_000u64).prop_map(|ns| CheckpointPolicy::Every(Nanos(ns))),
+            (second.clone(), second)
+                .prop_map(|(from_s, until_s)| CheckpointPolicy::OffHours { from_s, until_s }),
+        ]
+    }
+
+    prop_compose! {
+        fn any_settings()(
+            sizes in (1..4096u64, 1..4096u64, 0..1u64 << 25),
+            shares in (1..=1_000_000u32, 1..=1_000_000u32),
+            spans in proptest::array::uniform3(0..1_000_000_000_000_000_000u64),
+            checkpoint in any_policy(),
+            checkpoint_rate in 0..1u64 << 40,
+            appends in 1..=64usize,
+            logging: bool,
+        ) -> Settings {
+            Settings::of(&EngineConfig {
+                threshold: Sectors(sizes.0.min(sizes.1)),
+                record: Sectors(sizes.1),
+                buffer: Sectors(sizes.2),
+                swap: f64::from(shares.0) / 1e6,
+                watermark: f64::from(shares.1) / 1e6,
+                idle: Nanos(spans[0]),
+                buffer_age: Nanos(spans[1]),
+                snapshot: Nanos(spans[2]),
+                checkpoint,
+                checkpoint_rate,
+                appends,
+                logging,
+                ..EngineConfig::default()
+            })
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back_the_same(settings in any_settings()) {
+            let text = settings.to_string();
+            prop_assert_eq!(text.parse::<Settings>(), Ok(settings), "{}", text);
+        }
+    }
+
+    #[test]
+    fn the_values_of_an_operator_are_understood() {
+        let text = "threshold=64K checkpoint=22:00-06:00 checkpoint-rate=20M logging=off swap=70% \
+                    idle=500ms snapshot=none";
+        let settings: Settings = text.parse().unwrap();
+        let config = settings.applied_to(&EngineConfig::default());
+        assert_eq!(config.threshold, Sectors(128));
+        assert_eq!(config.checkpoint_rate, 20 << 20);
+        assert!(!config.logging && config.swap == 0.7 && config.snapshot == Nanos(0));
+        let expected = [
+            ("logging", "off"),
+            ("threshold", "64K"),
+            ("swap", "0.7"),
+            ("checkpoint-rate", "20M"),
+            ("idle", "500ms"),
+            ("snapshot", "none"),
+        ];
+        let expected = expected.map(|(key, value)| (key, value.to_owned()));
+        assert_eq!(settings.unlike(&Settings::default()), expected);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("treshold=1K", "did you mean `threshold`"),
+            ("frob=1", "there are: logging, threshold, record"),
+            ("log=1M", "unknown setting `log`"),
+            ("threshold", "expected key=value"),
+            ("threshold=100", "whole sectors"),
+            ("threshold=huge", "threshold=huge: expected whole sectors"),
+            ("logging=maybe", "on or off"),
+            ("swap=much", "a share"),
+            ("checkpoint=sometimes", "HH:MM-HH:MM"),
+            ("checkpoint=25:00-06:00", "HH:MM-HH:MM"),
+            ("checkpoint=22:60-06:00", "HH:MM-HH:MM"),
+            ("checkpoint=every:0s", "every:10min"),
+            ("checkpoint-rate=fast", "20M, or none"),
+            ("appends=-1", "a number"),
+            ("idle=5 parsecs", "expected"),
+        ] {
+            let mut settings = Settings::default();
+            let message = settings.assign(text).unwrap_err().to_string();
+            assert!(message.contains(words), "{text}: {message}");
+            assert_eq!(settings, Settings::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_not_valid() {
+        let with = |text: &str| {
+            let settings: Settings = text.parse().unwrap();
+            settings.applied_to(&EngineConfig::default()).validate()
+        };
+        assert_eq!(with(""), Ok(()));
+        for text in ["threshold=0", "swap=0", "watermark=101%", "appends=0", "buffer=1T"] {
+            let key = text.split_once('=').unwrap().0;
+            assert!(with(text).unwrap_err().contains(key), "{text}");
+        }
+    }
+}
