@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Top(serve::TopArgs),
     /// How a volume is, or was left, and what is at risk in its logs.
     Status(volume::StatusArgs),
+    /// Print the settings of a closed volume, or change them for good.
+    Set(volume::SetArgs),
     /// Move everything that is logged home.
     Checkpoint(volume::CheckpointArgs),
     /// Empty the logs, so that the disk is readable without this software.

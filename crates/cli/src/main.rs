@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Stop(args) => commands::serve::stop(&args),
         Command::Top(args) => commands::live::top(&args),
         Command::Status(args) => volume::status::run(&args),
+        Command::Set(args) => volume::set::run(&args),
         Command::Checkpoint(args) => volume::maintain::checkpoint(&args),
         Command::Drain(args) => volume::maintain::drain(&args),
         Command::Table(args) => volume::status::table(&args),

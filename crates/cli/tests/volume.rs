@@ -163,7 +163,7 @@ fn what_is_no_volume_is_said_to_be_none() {
     for (name, len) in [("tiny", 100), ("empty", 1 << 24)] {
         let path = dir.path().join(name);
         File::create(&path).unwrap().set_len(len).unwrap();
-        for command in ["check", "dump", "status", "drain", "checkpoint", "scrub", "grow"] {
+        for command in ["check", "dump", "status", "drain", "checkpoint", "scrub", "grow", "set"] {
             run(&[command, path.to_str().unwrap()], INPUT, "");
         }
     }
@@ -171,6 +171,42 @@ fn what_is_no_volume_is_said_to_be_none() {
     run(&["check", missing.to_str().unwrap()], INPUT, "does not exist");
     run(&["check", dir.path().to_str().unwrap()], INPUT, "directory");
     run(&["check", "/dev/null"], INPUT, "give a block device or an ordinary file");
+}
+
+#[test]
+fn settings_are_kept_and_mistakes_change_nothing() {
+    let image = Image::formatted();
+    let path = image.path();
+    let before = run(&["set", path], CLOSED, "logging=on\nthreshold=");
+    assert!(before.contains("\ncheckpoint=22:00-06:00\n"), "{before}");
+    assert!(!run(&["status", path], CLOSED, "").contains("settings"));
+    for (pair, says) in [
+        ("treshold=1K", "did you mean `threshold`"),
+        ("frob=1", "there are: logging, threshold"),
+        ("threshold", "expected key=value"),
+        ("threshold=100", "whole sectors"),
+        ("swap=140%", "not above 0 and at most 1"),
+        ("threshold=4M", "threshold=4M"),
+    ] {
+        run(&["set", path, "appends=3", pair], INPUT, says);
+    }
+    assert_eq!(run(&["set", path], CLOSED, ""), before);
+    image.logged(2);
+    let change = ["set", path, "threshold=16K", "checkpoint=01:00-05:30", "checkpoint-rate=20M"];
+    run(&[&change[..], &["logging=off"]].concat(), CLOSED, "logging=off\nthreshold=16K\n");
+    run(&["set", path], CLOSED, "checkpoint=01:00-05:30\ncheckpoint-rate=20M\n");
+    let settings = "settings        logging=off threshold=16K checkpoint=01:00-05:30";
+    run(&["status", path], CLOSED, settings);
+    run(&["status", path, "--json"], CLOSED, "\"checkpoint-rate\": \"20M\"");
+    run(&["status", path], CLOSED, "8.0 KiB in 2 extents");
+    run(&["checkpoint", path], CLOSED, "written home in 2 writes");
+    image.file().set_len(1 << 27).unwrap();
+    run(&["grow", path], CLOSED, "for data");
+    run(&["set", path, "--json"], CLOSED, "\"logging\": \"off\"");
+    run(&["check", path], CLOSED, "nothing is wrong");
+    let file = image.file();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    run(&["set", path, "appends=3"], BUSY, "locked by another process");
 }
 
 #[test]

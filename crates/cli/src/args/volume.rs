@@ -8,6 +8,24 @@ use manylogs_storage::Backend;
 
 use crate::units::size;
 
+const SETTINGS: &str = "\
+Settings, as key=value:
+
+  logging=on|off          off: small writes go home like large ones
+  threshold=64K           writes up to this size are logged
+  record=1M               longest payload of a record
+  swap=80%                how full a log is that an idle volume empties into another
+  checkpoint=WHEN         logged data moves home: 22:00-06:00, idle, every:10min, full
+  checkpoint-rate=20M     bytes a second that a checkpoint moves at most, or none
+  watermark=90%           share of the log space from which a checkpoint starts anyway
+  idle=300ms              nothing arrives for so long: idle
+  appends=2               records in flight together
+  buffer=4M               volatile bytes that writes may wait in until a flush
+  buffer-age=1s           and for how long
+  snapshot=1h             interval of table snapshots, or none
+
+Sizes are in bytes, or with K, M, G (powers of 1024); times with ms, s, min, h.";
+
 /// The volume.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct VolumeArgs {
@@ -111,6 +129,19 @@ pub(crate) struct DumpArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = SETTINGS)]
+pub(crate) struct SetArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+    /// What to change. Without any, the settings are printed.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) changes: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

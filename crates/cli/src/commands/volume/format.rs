@@ -118,9 +118,7 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
 fn config(args: &FormatArgs, capacity: Sectors) -> EngineConfig {
     let mut config = EngineConfig::for_device(capacity);
     if let Some(log) = args.log {
-        config.log = log;
-        config.threshold = config.threshold.min(Sectors(log.0 / 16));
-        config.record = config.record.min(Sectors(log.0 / 4));
+        config = config.with_log(log);
     }
     if let Some(group) = args.group {
         config.placement = LogPlacement::EveryGroup(group);

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod dump;
 pub(crate) mod format;
 pub(crate) mod maintain;
+pub(crate) mod set;
 pub(crate) mod status;
 mod table;
 

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use manylogs::{Inspection, LeftAs, identify, inspect_with};
+use manylogs::{Inspection, LeftAs, Settings, identify, inspect_with};
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
+use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
 use crate::commands::live;
@@ -62,6 +63,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         },
         span(found.drain_estimate()),
     );
+    let changed = changed(&found);
+    if !changed.is_empty() {
+        let pairs: Vec<_> = changed.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let _ = writeln!(out, "settings        {}", pairs.join(" "));
+    }
     if !found.retired.is_empty() {
         let _ = writeln!(out, "retired logs    {} (after I/O errors)", found.retired.len());
     }
@@ -73,6 +79,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         let _ = writeln!(out, "damage          {damaged} places in logs: see manylogs check");
     }
     print(&out)
+}
+
+/// The settings that are not the defaults for logs of this size.
+fn changed(found: &Inspection) -> Vec<(&'static str, String)> {
+    Settings::of(&found.config).unlike(&Settings::for_log(found.config.log))
 }
 
 fn as_json(found: &Inspection) -> serde_json::Value {
@@ -96,6 +107,7 @@ fn as_json(found: &Inspection) -> serde_json::Value {
         "retired_logs": found.retired.iter().map(|log| log.0).collect::<Vec<_>>(),
         "lost_extents": found.table.iter().filter(|mapped| mapped.lost).count(),
         "damaged_places": found.recovery.damage.len(),
+        "settings": settings_json(&changed(found)),
     })
 }
 
