@@ -182,6 +182,8 @@ fn a_file_system_on_a_served_volume_is_whole_after_a_clean_stop() {
     place.run(&["status", place.image(), "--json"], 0, "\"health\": \"good\"");
     place.run(&["top", place.image(), "--count", "1"], 0, "writes because");
     place.run(&["checkpoint", place.image()], 0, "written home");
+    place.run(&["set", place.image(), "threshold=64K", "logging=off"], 0, "logging=off");
+    place.run(&["set", place.image(), "treshold=64K"], 2, "threshold");
     place.run(&["serve", place.image(), "--loop"], 5, "locked");
     ok(Command::new("umount").arg(&mount));
     place.run(&["stop", place.image()], 0, "closed");
@@ -189,7 +191,9 @@ fn a_file_system_on_a_served_volume_is_whole_after_a_clean_stop() {
     assert!(status.success() && said.contains("unmount it"), "{said}");
     place.run(&["status", place.image()], 0, "closed");
 
+    place.run(&["set", place.image()], 0, "threshold=64K");
     let server = Server::start(&place.image, &["--loop"]);
+    place.run(&["set", place.image()], 0, "logging=off");
     ok(Command::new("e2fsck").arg("-fn").arg(&server.path).stdout(Stdio::null()));
     ok(Command::new("mount").arg(&server.path).arg(&mount));
     for i in 0..200u64 {

@@ -27,6 +27,11 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub enum Order {
     /// Tell the [`crate::status::Status`].
     Status,
+    /// Change settings, each given as `key=value`, and tell them all. They are kept.
+    Set {
+        /// The changes; none, to be told only.
+        changes: Vec<String>,
+    },
     /// Move everything that is logged home, now.
     Checkpoint,
     /// Write a table snapshot.

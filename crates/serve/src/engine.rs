@@ -284,9 +284,19 @@ impl Server {
 
     async fn obey(&self, order: Order) -> Answer {
         let no_volume = || "the device is served without a volume".to_owned();
-        let in_words = |error: VolumeError| error.to_string();
         match order {
             Order::Status => serde_json::to_value(self.status()).map_err(|error| error.to_string()),
+            Order::Set { changes } => {
+                let volume = self.volume.as_ref().ok_or_else(no_volume)?;
+                let mut settings = volume.settings();
+                changes.iter().try_for_each(|change| settings.assign(change)).map_err(in_words)?;
+                if !changes.is_empty() {
+                    volume.set(&settings).await.map_err(in_words)?;
+                }
+                let list = settings.list();
+                let list = list.iter().map(|(key, value)| (*key, value.as_str()));
+                Ok(list.collect::<serde_json::Value>())
+            }
             Order::Checkpoint => {
                 let volume = self.volume.as_ref().ok_or_else(no_volume)?;
                 let report = volume.checkpoint().await.map_err(in_words)?;
@@ -371,6 +381,11 @@ impl Server {
         };
         written.map(reason).collect()
     }
+}
+
+/// What went wrong, for the operator.
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// An id as people read it.

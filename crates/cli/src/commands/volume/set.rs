@@ -1,12 +1,15 @@
-//! `manylogs set`: the settings of a closed volume.
+//! `manylogs set`: the settings of a volume, served or closed.
 
 use std::rc::Rc;
 
 use manylogs::{Settings, Volume, identify};
+use manylogs_serve::control::Order;
 use manylogs_storage::OpenMode;
 
 use super::Session;
 use crate::args::volume::SetArgs;
+use crate::commands::live;
+use crate::commands::serve::control_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -15,6 +18,11 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     args.changes
         .iter()
         .try_for_each(|pair| Settings::default().assign(pair).map_err(Failure::input))?;
+    if let Some(mut server) = live::server(&args.volume.device)? {
+        let changes = args.changes.clone();
+        let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
+        return show(&settings, args.json);
+    }
     let mode = if args.changes.is_empty() { OpenMode::ReadOnly } else { OpenMode::Exclusive };
     let mut session = Session::open(&args.volume, mode)?;
     let settings = if args.changes.is_empty() {
@@ -23,11 +31,17 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
         session.lock()?;
         change(&session, &args.changes)?
     };
-    if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&settings.list())).unwrap_or_default();
-        return print(&(text + "\n"));
+    show(&as_json(&settings.list()), args.json)
+}
+
+fn show(settings: &serde_json::Value, json: bool) -> Result<(), Failure> {
+    if json {
+        return print(&(serde_json::to_string_pretty(settings).unwrap_or_default() + "\n"));
     }
-    print(&settings.to_string())
+    let line = |(key, value): (&String, &serde_json::Value)| {
+        format!("{key}={}\n", value.as_str().unwrap_or_default())
+    };
+    print(&settings.as_object().into_iter().flatten().map(line).collect::<String>())
 }
 
 fn kept(session: &Session) -> Result<Settings, Failure> {
