@@ -7,6 +7,7 @@
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the engine, each of which the crash histories must notice
 #   make campaign  a million crash states (STATES=N for another number)
+#   make coverage  which lines of the engine the campaign reaches (cargo-tarpaulin, some minutes)
 #   make guest  a guest kernel reads a drained disk without this software (Debian; QEMU, a kernel)
 
 CARGO ?= cargo
@@ -15,7 +16,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench cost planted campaign guest tools
+.PHONY: run test lint bench cost planted campaign coverage guest tools
 
 STATES ?= 1000000
 
@@ -36,6 +37,13 @@ planted: tools
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TARGET)/release/manylogs torture --faults --states $(STATES)
+
+coverage: tools
+	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install cargo-tarpaulin --version 0.37.5 --locked
+	$(CARGO) tarpaulin --engine llvm --skip-clean --timeout 3600 --target-dir $(TARGET)/coverage \
+		--package manylogs-torture --test campaign --out Stdout \
+		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
+		--exclude-files 'crates/manylogs/src/policy.rs' 'crates/manylogs/src/fuzz/*'
 
 guest: tools
 	tests/guest/run.sh

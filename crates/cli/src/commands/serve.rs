@@ -163,10 +163,8 @@ fn leave(
     answer: Option<SyncSender<Answer>>,
 ) -> Result<(), Failure> {
     let in_use = !served.users().is_empty();
-    if let Some(device) = &served.device {
-        if let Err(error) = device.detach() {
-            eprintln!("manylogs: {error}");
-        }
+    if let Some(Err(error)) = served.device.as_ref().map(LoopDevice::detach) {
+        eprintln!("manylogs: {error}");
     }
     if in_use {
         served.file.abandon();
