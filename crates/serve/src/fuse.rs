@@ -16,12 +16,13 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Session, WriteFlags,
 };
 use manylogs_block::{
-    Capabilities, Extent, Hint, IoError, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
+    Capabilities, Extent, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize,
 };
 use rustix::fs::FallocateFlags;
 use thiserror::Error;
 
 use crate::port::{Port, content};
+use crate::range::{sectors_around, sectors_exactly};
 
 /// The file never changes but by its content.
 const TTL: Duration = Duration::from_secs(3600);
@@ -148,23 +149,8 @@ impl Export {
         }
     }
 
-    /// The whole sectors around `len` bytes at `offset`, cut at the end of the export; `None` if
-    /// nothing is there.
-    fn around(&self, offset: u64, len: u64) -> Option<Extent> {
-        let end = offset.saturating_add(len).min(self.capabilities.capacity.bytes());
-        let extent = Extent::between(
-            Lba(offset / SECTOR_BYTES),
-            Lba(Sectors::from_bytes_ceil(end.max(offset)).0),
-        );
-        (offset < end).then_some(extent)
-    }
-
-    /// Exactly the sectors of `len` bytes at `offset`.
     fn exactly(&self, offset: u64, len: u64) -> Option<Extent> {
-        let aligned = offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES);
-        let end = offset.checked_add(len)?;
-        (aligned && len > 0 && end <= self.capabilities.capacity.bytes())
-            .then(|| Extent::new(offset / SECTOR_BYTES, len / SECTOR_BYTES))
+        sectors_exactly(self.capabilities.capacity, offset, len)
     }
 }
 
@@ -214,7 +200,7 @@ impl Filesystem for Export {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(extent) = self.around(offset, size.into()) else {
+        let Some(extent) = sectors_around(self.capabilities.capacity, offset, size.into()) else {
             reply.data(&[]);
             return;
         };

@@ -206,7 +206,8 @@ impl Drop for Inbox {
 }
 
 /// The bytes of an answer; an answer without content has none.
-pub(crate) fn content(payload: &Payload) -> bytes::Bytes {
+#[must_use]
+pub fn content(payload: &Payload) -> bytes::Bytes {
     payload.to_bytes().unwrap_or_default()
 }
 

@@ -1,0 +1,92 @@
+//! The parameters of the plugin, as `key=value` on nbdkit's command line.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use manylogs_serve::{EngineOptions, StackOptions};
+use manylogs_storage::{Backend, OpenMode};
+use nbdkit::{Error, Result};
+use rustix::io::Errno;
+
+/// What nbdkit prints for `--help`.
+pub(crate) const HELP: &str = "\
+device=PATH (required)    The disk, partition or image.
+backend=auto|uring|threads  How requests reach the kernel.
+table=PATH                The file of the mapping table, if it is not in the logs.
+give-up-table=true        Open with an empty table in the place of one that is lost.
+raw=true                  The device as it is, without a volume on it.";
+
+static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
+
+/// What the command line has said so far.
+struct Parameters {
+    device: Option<PathBuf>,
+    backend: Backend,
+    table: Option<PathBuf>,
+    give_up_table: bool,
+    raw: bool,
+}
+
+impl Parameters {
+    const fn new() -> Self {
+        Self { device: None, backend: Backend::Auto, table: None, give_up_table: false, raw: false }
+    }
+}
+
+/// Takes one parameter.
+///
+/// # Errors
+/// If there is none of this name, or it cannot be what `value` says.
+pub(crate) fn set(key: &str, value: &str) -> Result<()> {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match key {
+        "device" => given.device = Some(absolute(value)?),
+        "table" => given.table = Some(absolute(value)?),
+        "backend" => given.backend = backend(value)?,
+        "give-up-table" => given.give_up_table = nbdkit::parse_bool(value)?,
+        "raw" => given.raw = nbdkit::parse_bool(value)?,
+        _ => return Err(invalid(format!("unknown parameter {key:?}"))),
+    }
+    Ok(())
+}
+
+/// What to serve.
+///
+/// # Errors
+/// If no device was given, or a table for what has none.
+pub(crate) fn options() -> Result<EngineOptions> {
+    let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(device) = &given.device else {
+        return Err(invalid("give device=PATH".to_owned()));
+    };
+    if given.raw && (given.table.is_some() || given.give_up_table) {
+        return Err(invalid("raw=true: a device without a volume has no table".to_owned()));
+    }
+    Ok(EngineOptions {
+        stack: StackOptions {
+            backend: given.backend,
+            ..StackOptions::new(device, OpenMode::Exclusive)
+        },
+        table: given.table.clone(),
+        give_up_table: given.give_up_table,
+        raw: given.raw,
+    })
+}
+
+/// nbdkit changes its directory when it goes to the background.
+fn absolute(path: &str) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| invalid(format!("{path:?}: {error}")))
+}
+
+fn backend(name: &str) -> Result<Backend> {
+    match name {
+        "auto" => Ok(Backend::Auto),
+        "uring" => Ok(Backend::Uring),
+        "threads" => Ok(Backend::Threads),
+        _ => Err(invalid(format!("backend={name}: expected auto, uring or threads"))),
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(Errno::INVAL.raw_os_error(), message)
+}

@@ -1,0 +1,92 @@
+//! What nbdkit calls first, and the one callback that its bindings lack: the sizes of blocks.
+
+#![expect(unsafe_code, reason = "nbdkit is C: it is given a table of functions")]
+
+use std::ffi::{c_int, c_void};
+
+use nbdkit::{Builder, Plugin};
+
+use crate::connection::Connection;
+
+/// Requests of less are read, changed and written by a filter of nbdkit (`blocksize`), if at all.
+const BLOCK_MIN: u32 = 512;
+/// What file systems write: smaller blocks share records and physical sectors.
+const BLOCK_PREFERRED: u32 = 4096;
+/// Longer requests are legal to refuse; nbdkit refuses those over 64 MiB.
+const BLOCK_MAX: u32 = 32 << 20;
+
+type Absent = Option<extern "C" fn()>;
+type BlockSize = extern "C" fn(*mut c_void, *mut u32, *mut u32, *mut u32) -> c_int;
+
+/// `struct nbdkit_plugin` of nbdkit 1.30 and later: the bindings' is what it was in 1.26, which
+/// later ones begin with. An older nbdkit does not look behind what it knows.
+#[repr(C)]
+struct Table {
+    known: Plugin,
+    list_exports: Absent,
+    default_export: Absent,
+    export_description: Absent,
+    cleanup: Absent,
+    block_size: BlockSize,
+}
+
+/// Gives nbdkit the plugin's functions.
+// SAFETY: nbdkit looks for this name in a plugin, and nothing else that is linked here has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_init() -> *const Plugin {
+    let known = builder().into_ptr::<Connection>();
+    // SAFETY: the bindings have allocated and filled it and keep no pointer to it; it has no
+    // destructor, so that a copy of it may live on in its place.
+    let mut known = unsafe { known.read() };
+    known._struct_size = size_of::<Table>() as u64;
+    let table = Table {
+        known,
+        list_exports: None,
+        default_export: None,
+        export_description: None,
+        cleanup: None,
+        block_size,
+    };
+    // nbdkit keeps it for as long as it runs. It begins with what the bindings call it.
+    Box::into_raw(Box::new(table)).cast_const().cast()
+}
+
+/// The callbacks that [`Connection`] has.
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.after_fork = true;
+    builder.can_extents = true;
+    builder.can_fast_zero = true;
+    builder.can_flush = true;
+    builder.can_fua = true;
+    builder.can_multi_conn = true;
+    builder.can_trim = true;
+    builder.can_write = true;
+    builder.can_zero = true;
+    builder.config = true;
+    builder.config_complete = true;
+    builder.config_help = true;
+    builder.extents = true;
+    builder.flush = true;
+    builder.is_rotational = true;
+    builder.trim = true;
+    builder.unload = true;
+    builder.write_at = true;
+    builder.zero = true;
+    builder
+}
+
+extern "C" fn block_size(
+    _connection: *mut c_void,
+    minimum: *mut u32,
+    preferred: *mut u32,
+    maximum: *mut u32,
+) -> c_int {
+    // SAFETY: nbdkit passes pointers to three variables of its own, for us to set.
+    unsafe {
+        *minimum = BLOCK_MIN;
+        *preferred = BLOCK_PREFERRED;
+        *maximum = BLOCK_MAX;
+    }
+    0
+}

@@ -1,0 +1,158 @@
+//! The one engine of the process: started once nbdkit has forked, closed in order when it ends.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use manylogs_block::Capabilities;
+use manylogs_serve::control::{Answer, ControlSocket, Order};
+use manylogs_serve::{Engine, Port, ServeError, protect};
+use nbdkit::{Error, Result};
+use rustix::io::Errno;
+
+use crate::config;
+
+static SERVICE: Mutex<State> = Mutex::new(State::Idle);
+/// Connections that are open.
+static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+/// How long the answer to `stop` may take to its reader.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
+enum State {
+    /// Not started, or ended by a signal.
+    Idle,
+    Running(Service),
+    /// An operator has ended it, and may not have heard of it yet.
+    Stopped,
+}
+
+struct Service {
+    engine: Engine,
+    has_volume: bool,
+    _control: ControlSocket,
+}
+
+/// An open connection's way to the engine.
+pub(crate) struct Access {
+    pub(crate) port: Port,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) has_volume: bool,
+}
+
+impl Drop for Access {
+    fn drop(&mut self) {
+        CONNECTIONS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    SERVICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the engine: threads do not survive a fork, so it is done after nbdkit's.
+///
+/// # Errors
+/// If the device or the volume cannot be opened, or nobody could ask for the server's end.
+pub(crate) fn start() -> Result<()> {
+    if let Err(refused) = protect() {
+        eprintln!("manylogs: {refused}: do not mount the device on a machine short of memory");
+    }
+    let options = config::options()?;
+    let engine = Engine::start(options.clone()).map_err(|error| failed(&error))?;
+    say_what_was_recovered(&options.stack.path, &engine);
+    let obey = {
+        let port = engine.port();
+        Arc::new(move |order| obey(&port, order))
+    };
+    let control = match ControlSocket::listen(&options.stack.path, obey) {
+        Ok(control) => control,
+        Err(error) => {
+            engine.port().stop();
+            let _ = engine.join();
+            let message = format!("cannot make the control socket: {error}");
+            return Err(Error::new(Errno::IO.raw_os_error(), message));
+        }
+    };
+    *state() =
+        State::Running(Service { engine, has_volume: !options.raw, _control: control });
+    Ok(())
+}
+
+fn say_what_was_recovered(path: &Path, engine: &Engine) {
+    if let Some(report) = engine.about().recovery.as_ref().filter(|report| !report.was_closed) {
+        eprintln!(
+            "manylogs: {}: recovered {} extents from {} records",
+            path.display(),
+            report.mapped_extents,
+            report.records
+        );
+    }
+}
+
+/// Counts a connection and gives it the way to the engine.
+///
+/// # Errors
+/// If the engine is gone.
+pub(crate) fn access() -> Result<Access> {
+    let state = state();
+    let State::Running(service) = &*state else {
+        return Err(Error::new(Errno::SHUTDOWN.raw_os_error(), "the server is stopping"));
+    };
+    CONNECTIONS.fetch_add(1, Ordering::SeqCst);
+    Ok(Access {
+        port: service.engine.port(),
+        capabilities: service.engine.about().capabilities,
+        has_volume: service.has_volume,
+    })
+}
+
+/// Closes the volume, unless an operator's order has done so; called when nbdkit ends.
+pub(crate) fn end() {
+    let state = std::mem::replace(&mut *state(), State::Idle);
+    match state {
+        State::Idle => {}
+        // The thread that passes the answer on goes with this process.
+        State::Stopped => thread::sleep(LAST_WORDS),
+        State::Running(service) => {
+            if let Err(error) = close(service) {
+                eprintln!("manylogs: {error}");
+                // nbdkit asks for no result here, and would report success.
+                #[expect(clippy::exit, reason = "the only way to report it")]
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
+fn close(service: Service) -> std::result::Result<u64, ServeError> {
+    service.engine.port().stop();
+    service.engine.join().map(|left| left.at_risk_bytes)
+}
+
+/// Most orders are the engine's; whether the server may end is decided here.
+fn obey(port: &Port, order: Order) -> Answer {
+    let Order::Stop { force } = order else { return port.order(order) };
+    // Held while the volume is closed: nobody connects, and nbdkit does not end before.
+    let mut state = state();
+    let connections = CONNECTIONS.load(Ordering::SeqCst);
+    if connections > 0 && !force {
+        return Err(format!(
+            "the export is in use: {connections} NBD connections (--force stops all the same)"
+        ));
+    }
+    let State::Running(service) = std::mem::replace(&mut *state, State::Stopped) else {
+        return Err("the server is stopping".to_owned());
+    };
+    let closed = close(service);
+    nbdkit::shutdown();
+    match closed {
+        Ok(at_risk_bytes) => Ok(serde_json::json!({ "at_risk_bytes": at_risk_bytes })),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn failed(error: &ServeError) -> Error {
+    Error::new(Errno::IO.raw_os_error(), error.to_string())
+}
