@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod nbd;
 pub(crate) mod serve;
 pub(crate) mod torture;
 pub(crate) mod volume;

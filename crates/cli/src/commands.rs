@@ -2,6 +2,7 @@
 
 pub(crate) mod drive;
 pub(crate) mod live;
+mod nbd;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;

@@ -19,13 +19,17 @@ static SERVICE: Mutex<State> = Mutex::new(State::Idle);
 static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 /// How long the answer to `stop` may take to its reader.
 const LAST_WORDS: Duration = Duration::from_millis(50);
+/// nbdkit waits for its clients to leave, and a client may stay for ever: so long.
+const GRACE: Duration = Duration::from_secs(1);
 
 enum State {
     /// Not started, or ended by a signal.
     Idle,
     Running(Service),
     /// An operator has ended it, and may not have heard of it yet.
-    Stopped,
+    Stopped {
+        in_order: bool,
+    },
 }
 
 struct Service {
@@ -75,8 +79,7 @@ pub(crate) fn start() -> Result<()> {
             return Err(Error::new(Errno::IO.raw_os_error(), message));
         }
     };
-    *state() =
-        State::Running(Service { engine, has_volume: !options.raw, _control: control });
+    *state() = State::Running(Service { engine, has_volume: !options.raw, _control: control });
     Ok(())
 }
 
@@ -114,16 +117,25 @@ pub(crate) fn end() {
     match state {
         State::Idle => {}
         // The thread that passes the answer on goes with this process.
-        State::Stopped => thread::sleep(LAST_WORDS),
+        State::Stopped { in_order } => {
+            thread::sleep(LAST_WORDS);
+            if !in_order {
+                exit(in_order);
+            }
+        }
         State::Running(service) => {
             if let Err(error) = close(service) {
                 eprintln!("manylogs: {error}");
-                // nbdkit asks for no result here, and would report success.
-                #[expect(clippy::exit, reason = "the only way to report it")]
-                std::process::exit(1);
+                exit(false);
             }
         }
     }
+}
+
+/// nbdkit asks for no result of the end, and would report success.
+#[expect(clippy::exit, reason = "the only way to report it")]
+fn exit(in_order: bool) -> ! {
+    std::process::exit(i32::from(!in_order));
 }
 
 fn close(service: Service) -> std::result::Result<u64, ServeError> {
@@ -142,11 +154,18 @@ fn obey(port: &Port, order: Order) -> Answer {
             "the export is in use: {connections} NBD connections (--force stops all the same)"
         ));
     }
-    let State::Running(service) = std::mem::replace(&mut *state, State::Stopped) else {
+    let stopped = State::Stopped { in_order: true };
+    let State::Running(service) = std::mem::replace(&mut *state, stopped) else {
         return Err("the server is stopping".to_owned());
     };
     let closed = close(service);
-    nbdkit::shutdown();
+    let in_order = closed.is_ok();
+    *state = State::Stopped { in_order };
+    thread::spawn(move || {
+        nbdkit::shutdown();
+        thread::sleep(GRACE);
+        exit(in_order);
+    });
     match closed {
         Ok(at_risk_bytes) => Ok(serde_json::json!({ "at_risk_bytes": at_risk_bytes })),
         Err(error) => Err(error.to_string()),

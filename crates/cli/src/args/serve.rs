@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
+use super::nbd::NbdArgs;
 use super::volume::VolumeArgs;
 
 #[derive(Debug, Args)]
@@ -27,6 +28,8 @@ pub(crate) struct ServeArgs {
     /// The write cache of the emulated drive.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
+    #[command(flatten)]
+    pub(crate) nbd: NbdArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

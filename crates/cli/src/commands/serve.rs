@@ -26,8 +26,12 @@ enum Wanted {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    if let Some(address) = &args.nbd.nbd {
+        return super::nbd::run(args, address);
+    }
     if !args.as_loop && !args.file {
-        return Err(Failure::input("give --loop for a block device, or --file for a file"));
+        let front_ends = "give --loop for a block device, --file for a file, or --nbd ADDRESS";
+        return Err(Failure::input(front_ends));
     }
     // Before any thread is there: they inherit it.
     if let Err(refused) = protect() {
@@ -55,7 +59,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     leave(path, engine, served, answer)
 }
 
-fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
+pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     let emulation = match &args.emulate {
         Some(name) => Some(Emulation {
             profile: super::drive(name)?,
@@ -207,7 +211,7 @@ pub(crate) fn control_failure(error: ControlError) -> Failure {
     }
 }
 
-fn serve_failure(error: ServeError) -> Failure {
+pub(super) fn serve_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Stack(error) => stack_failure(error),
         error @ (ServeError::Table { .. } | ServeError::Emulation(_)) => Failure::input(error),

@@ -1,0 +1,499 @@
+//! A volume over NBD, as clients of others find it: libnbd's tools, qemu's, and one that does
+//! everything wrong. Debian: nbdkit libnbd-bin python3-libnbd qemu-utils.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use manylogs_serve::control::{Order, connect};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
+/// Debian's bindings are Debian's Python's.
+const PYTHON: &str = "/usr/bin/python3";
+const PATIENCE: Duration = Duration::from_secs(60);
+const BUSY: i32 = 5;
+const INPUT: i32 = 2;
+const FAILED: i32 = 1;
+
+/// Whether `tools` are there; else says that the test is skipped.
+fn have(tools: &[&str]) -> bool {
+    for tool in tools {
+        let found = match *tool {
+            "python3-libnbd" => works(Command::new(PYTHON).args(["-c", "import nbd"])),
+            tool => works(Command::new(tool).arg("--version")),
+        };
+        if !found {
+            eprintln!("skipped: no {tool} here");
+            return false;
+        }
+    }
+    build_plugin();
+    true
+}
+
+fn works(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// Puts the plugin beside the program: cargo does not build it for the tests of another package.
+fn build_plugin() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        ok(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
+    });
+}
+
+/// Runs a program that must succeed; returns what it said.
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?} said: {}", text(&output));
+    text(&output)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A volume of 64 MiB in a file, and a place for a socket.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { dir: TempDir::new().unwrap() };
+        ok(Command::new(MANYLOGS).arg("format").arg(place.disk()).args(["--size", "64M"]));
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.path("disk.img")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.path("nbd.sock")
+    }
+
+    fn serve_command(&self) -> Command {
+        let mut command = Command::new(MANYLOGS);
+        command.arg("serve").arg(self.disk());
+        command.arg("--nbd").arg(format!("unix:{}", self.socket().display()));
+        command
+    }
+
+    fn serve(&self) -> Server {
+        Server::start(&mut self.serve_command(), &self.disk())
+    }
+
+    /// A file of 8 MiB with something different in every block.
+    fn pattern(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let words = (0..1u64 << 20).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// A running `manylogs serve`, ended in order when dropped.
+struct Server {
+    child: Child,
+    uri: String,
+    /// nbdkit's.
+    pid: Pid,
+}
+
+impl Server {
+    fn start(command: &mut Command, disk: &Path) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut uri = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut uri).unwrap();
+        assert!(uri.starts_with("nbd"), "{command:?} said {uri:?}");
+        let status = connect(disk).unwrap().ask(&Order::Status).unwrap();
+        let pid = Pid::from_raw(i32::try_from(status["pid"].as_i64().unwrap()).unwrap()).unwrap();
+        Self { child, uri: uri.trim().to_owned(), pid }
+    }
+
+    fn python(&self, script: &str) -> String {
+        let begin = "import nbd, sys\n\
+                     def connect():\n\
+                     \x20   h = nbd.NBD(); h.add_meta_context('base:allocation')\n\
+                     \x20   h.connect_uri(sys.argv[1]); return h\n\
+                     h = connect()\n";
+        ok(Command::new(PYTHON).args(["-c", &format!("{begin}{script}"), &self.uri]))
+    }
+
+    /// As a crash of the server: nothing is closed.
+    fn kill(mut self) {
+        kill_process(self.pid, Signal::KILL).unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.code(), Some(FAILED));
+    }
+
+    fn end(mut self) {
+        self.terminate();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    fn terminate(&self) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.terminate();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[test]
+fn the_export_says_what_it_can() {
+    if !have(&["nbdkit", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = place.serve();
+    let info = ok(Command::new("nbdinfo").arg(&server.uri));
+    for yes in
+        ["fast_zero", "flush", "fua", "multi_conn", "trim", "zero", "structured", "base:allocation"]
+    {
+        let says = info.lines().any(|line| line.contains(yes) && !line.contains("false"));
+        assert!(says, "{yes}: {info}");
+    }
+    let size = ok(Command::new("nbdinfo").args(["--size", &server.uri]));
+    let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
+    assert_eq!(size.trim(), status["capacity_bytes"].to_string());
+    let mode = fs::metadata(place.socket()).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o077, 0);
+}
+
+#[test]
+fn what_is_copied_in_comes_out_again() {
+    if !have(&["nbdkit", "nbdcopy", "qemu-img", "qemu-io"]) {
+        return;
+    }
+    let place = Place::new();
+    let (pattern, back) = (place.pattern("pattern"), place.path("back"));
+    let server = place.serve();
+    ok(Command::new("nbdcopy").args(["--flush"]).arg(&pattern).arg(&server.uri));
+    let fua = "write -f -P 0x5a 16M 8k";
+    ok(Command::new("qemu-io").args(["-f", "raw", "-c", fua, &server.uri]));
+    let unaligned = "write -f -P 0x6b 17825893 5";
+    ok(Command::new("qemu-io").args(["-f", "raw", "-c", unaligned, &server.uri]));
+    server.end();
+    let server = place.serve();
+    ok(Command::new("nbdcopy").arg(&server.uri).arg(&back));
+    let (wrote, read) = (fs::read(&pattern).unwrap(), fs::read(&back).unwrap());
+    assert!(read.starts_with(&wrote));
+    assert_eq!(read[16 << 20..][..8192], [0x5a; 8192]);
+    assert_eq!(read[17_825_892..][..7], [0, 0x6b, 0x6b, 0x6b, 0x6b, 0x6b, 0]);
+    let same = ["compare", "-f", "raw", "-F", "raw", back.to_str().unwrap(), &server.uri];
+    ok(Command::new("qemu-img").args(same));
+    let other = place.path("other");
+    fs::write(&other, vec![0x77; 1 << 20]).unwrap();
+    let convert = ["convert", "-n", "-f", "raw", "-O", "raw", other.to_str().unwrap()];
+    ok(Command::new("qemu-img").args(convert).arg(&server.uri));
+    let read = ["-f", "raw", "-c", "read -P 0x77 0 1M", &server.uri];
+    let said = ok(Command::new("qemu-io").args(read));
+    assert!(!said.contains("failed"), "{said}");
+}
+
+#[test]
+fn discards_and_zeroes_read_as_zeroes_and_block_status_shows_them() {
+    if !have(&["nbdkit", "python3-libnbd"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = place.serve();
+    server.python(
+        "MiB = 1 << 20\n\
+         def status(offset, count):\n\
+         \x20   found = []\n\
+         \x20   h.block_status(count, offset, lambda c, o, e, err: found.extend(e))\n\
+         \x20   return found\n\
+         h.pwrite(b'x' * MiB, 0); h.pwrite(b'y' * 65536, 2 * MiB, nbd.CMD_FLAG_FUA)\n\
+         h.trim(65536, 65536, nbd.CMD_FLAG_FUA)\n\
+         assert h.pread(65536, 65536) == bytes(65536)\n\
+         assert h.pread(65536, 0) == b'x' * 65536\n\
+         assert h.pread(65536, 131072) == b'x' * 65536\n\
+         assert status(0, 3 * 65536)[:5:] == [65536, 0, 65536, 3, 65536], status(0, 3 * 65536)\n\
+         h.zero(4096, 2 * MiB, nbd.CMD_FLAG_FAST_ZERO | nbd.CMD_FLAG_FUA)\n\
+         h.zero(4096, 2 * MiB + 8192, nbd.CMD_FLAG_NO_HOLE)\n\
+         want = bytes(4096) + b'y' * 4096 + bytes(4096) + b'y' * 4096\n\
+         assert h.pread(16384, 2 * MiB) == want\n\
+         assert status(2 * MiB, 4096) == [4096, 3], status(2 * MiB, 4096)\n\
+         h.pwrite(b'z' * 512, 65536 + 512)\n\
+         assert h.pread(1536, 65536) == bytes(512) + b'z' * 512 + bytes(512)\n",
+    );
+}
+
+#[test]
+fn a_flush_on_one_connection_covers_another_and_outlives_a_kill() {
+    if !have(&["nbdkit", "python3-libnbd"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = place.serve();
+    server.python(
+        "g = connect()\n\
+         assert h.can_multi_conn()\n\
+         for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536)\n\
+         g.flush()\n\
+         for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536 + 4096, nbd.CMD_FLAG_FUA)\n",
+    );
+    server.kill();
+    let server = place.serve();
+    server.python("for i in range(200): assert h.pread(8192, i * 65536) == bytes([i]) * 8192, i\n");
+}
+
+/// Writes block after block with FUA and then checks each, through kills of the server.
+const LOAD: &str = "import nbd, sys, time\n\
+    h = nbd.NBD(); h.connect_unix(sys.argv[1])\n\
+    end = time.time() + 4; n = 0\n\
+    while time.time() < end:\n\
+    \x20   h.pwrite(n.to_bytes(8, 'little') * 512, n % 4000 * 4096, nbd.CMD_FLAG_FUA); n += 1\n\
+    for i in range(max(0, n - 4000), n):\n\
+    \x20   assert h.pread(4096, i % 4000 * 4096) == i.to_bytes(8, 'little') * 512, i\n\
+    print('wrote', n)\n";
+
+#[test]
+fn a_client_that_connects_again_works_across_kills() {
+    if !have(&["nbdkit", "python3-libnbd"]) {
+        return;
+    }
+    let place = Place::new();
+    let mut server = place.serve();
+    let front = place.path("front.sock");
+    let client = Command::new("nbdkit")
+        .args(["--foreground", "--exit-with-parent", "--unix"])
+        .arg(&front)
+        .args(["--filter=retry", "nbd", "retries=30", "retry-delay=1", "retry-exponential=no"])
+        .arg(format!("socket={}", place.socket().display()))
+        .arg("retry=30")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut client = Terminated(client);
+    wait_for(|| UnixStream::connect(&front).is_ok());
+    let load = Command::new(PYTHON)
+        .args(["-c", LOAD])
+        .arg(&front)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(800));
+        server.kill();
+        server = place.serve();
+    }
+    let output = load.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    client.0.kill().unwrap();
+    server.end();
+}
+
+/// A child that does not outlive the test.
+struct Terminated(Child);
+
+impl Drop for Terminated {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+const TRIM: u16 = 4;
+const ZERO: u16 = 6;
+
+/// A client that sends what it is told to.
+struct Rude(UnixStream);
+
+impl Rude {
+    const MAGIC: u32 = 0x2560_9513;
+
+    fn connect(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).unwrap();
+        // Fixed newstyle, without 124 zeroes; then the option that ends negotiation.
+        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        Self(stream)
+    }
+
+    /// The error number of the answer.
+    fn ask(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u32 {
+        let mut request = Self::MAGIC.to_be_bytes().to_vec();
+        request.extend(flags.to_be_bytes());
+        request.extend(command.to_be_bytes());
+        request.extend(7u64.to_be_bytes());
+        request.extend(offset.to_be_bytes());
+        request.extend(len.to_be_bytes());
+        self.0.write_all(&request).unwrap();
+        self.0.write_all(data).unwrap();
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[8..], 7u64.to_be_bytes());
+        let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
+        if error == 0 && command == READ {
+            self.0.read_exact(&mut vec![0; len as usize]).unwrap();
+        }
+        error
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
+    if !have(&["nbdkit"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = place.serve();
+    let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
+    let size = status["capacity_bytes"].as_u64().unwrap();
+    let mut client = Rude::connect(&place.socket());
+    let block = vec![1; 4096];
+    let refused: [(u16, u16, u64, u32, &[u8]); 11] = [
+        (0, READ, size, 4096, &[]),
+        (0, READ, size - 512, 4096, &[]),
+        (0, READ, u64::MAX - 100, 4096, &[]),
+        (0, READ, 0, 65 << 20, &[]),
+        (0, WRITE, size - 512, 4096, &block),
+        (0, TRIM, size, 4096, &[]),
+        (0, ZERO, 512, u32::MAX, &[]),
+        (0x100, READ, 0, 4096, &[]),
+        (0x100, WRITE, 0, 4096, &block),
+        (0, 77, 0, 4096, &[]),
+        (0, READ, 0, 0, &[]),
+    ];
+    for (flags, command, offset, len, data) in refused {
+        let error = client.ask(flags, command, offset, len, data);
+        assert_ne!(error, 0, "command {command} flags {flags:#x} {len} at {offset}");
+        assert_eq!(client.ask(0, READ, 0, 4096, &[]), 0);
+    }
+    assert_ne!(client.ask(0, WRITE, 0, 65 << 20, &vec![1; 65 << 20]), 0);
+    // Parts of sectors are legal, if slow.
+    assert_eq!(client.ask(1, WRITE, 1000, 100, &[9; 100]), 0);
+    assert_eq!(client.ask(0, READ, 999, 3, &[]), 0);
+    assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+    drop(client);
+    server.end();
+}
+
+#[test]
+fn an_operator_reaches_the_server_and_ends_it_in_order() {
+    if !have(&["nbdkit"]) {
+        return;
+    }
+    let place = Place::new();
+    let mut server = place.serve();
+    let manylogs = |command: &str| Command::new(MANYLOGS).arg(command).arg(place.disk()).output();
+    let mut client = Rude::connect(&place.socket());
+    assert_eq!(client.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
+    for command in ["status", "checkpoint"] {
+        let output = manylogs(command).unwrap();
+        assert!(output.status.success(), "{command}: {}", text(&output));
+    }
+    let output = manylogs("stop").unwrap();
+    assert_eq!(output.status.code(), Some(BUSY), "{}", text(&output));
+    let output = Command::new(MANYLOGS).args(["stop", "--force"]).arg(place.disk()).output();
+    assert!(output.as_ref().unwrap().status.success(), "{}", text(&output.unwrap()));
+    assert!(server.child.wait().unwrap().success());
+    assert!(!place.socket().exists());
+    let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
+    assert!(!check.contains("not closed in order"), "{check}");
+}
+
+#[test]
+fn a_signal_closes_the_volume_although_a_client_is_connected() {
+    if !have(&["nbdkit"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = place.serve();
+    let mut client = Rude::connect(&place.socket());
+    assert_eq!(client.ask(0, WRITE, 4096, 4096, &[5; 4096]), 0);
+    server.end();
+    let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
+    assert!(!check.contains("not closed in order"), "{check}");
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    if !have(&["nbdkit"]) {
+        return;
+    }
+    let place = Place::new();
+    let serve = |address: &str, more: &[&str]| {
+        let mut command = Command::new(MANYLOGS);
+        command.arg("serve").arg(place.disk()).args(["--nbd", address]).args(more);
+        command.output().unwrap()
+    };
+    let says = |output: &Output, code: i32, what: &str| {
+        assert_eq!(output.status.code(), Some(code), "{}", text(output));
+        assert!(text(output).contains(what), "{}", text(output));
+    };
+    says(&serve("/run/m.sock", &[]), INPUT, "expected unix:PATH");
+    says(&serve("tcp:127.0.0.1:1", &[]), INPUT, "--nbd-insecure");
+    says(&serve("unix:/nowhere/m.sock", &[]), INPUT, "cannot listen");
+    says(&serve("unix:/tmp/m.sock", &["--nbdkit-plugin", "/nowhere"]), INPUT, "no plugin");
+    says(&serve(&format!("unix:{}", place.disk().display()), &[]), BUSY, "no socket");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    says(&serve(&format!("tcp:127.0.0.1:{port}"), &["--nbd-insecure"]), BUSY, "cannot listen");
+    drop(taken);
+    // A socket that nobody listens at is taken over.
+    drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
+    let server = place.serve();
+    says(&serve(&format!("unix:{}", place.path("x").display()), &[]), BUSY, "");
+    let other = Place::new();
+    let mut command = Command::new(MANYLOGS);
+    command.arg("serve").arg(other.disk());
+    command.arg("--nbd").arg(format!("unix:{}", place.socket().display()));
+    says(&command.output().unwrap(), BUSY, "a server listens there");
+    server.end();
+    let mut command = place.serve_command();
+    says(&command.env("PATH", "/nowhere").output().unwrap(), FAILED, "apt install nbdkit");
+    let tcp = format!("tcp:127.0.0.1:{port}");
+    let mut command = Command::new(MANYLOGS);
+    command.arg("serve").arg(place.disk()).args(["--nbd", &tcp, "--nbd-insecure", "--raw"]);
+    let server = Server::start(&mut command, &place.disk());
+    assert_eq!(server.uri, format!("nbd://127.0.0.1:{port}/"));
+    server.end();
+}
