@@ -423,14 +423,12 @@ fn an_operator_reaches_the_server_and_ends_it_in_order() {
     }
     let place = Place::new();
     let mut server = place.serve();
-    let manylogs = |command: &str| Command::new(MANYLOGS).arg(command).arg(place.disk()).output();
     let mut client = Rude::connect(&place.socket());
     assert_eq!(client.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
-    for command in ["status", "checkpoint"] {
-        let output = manylogs(command).unwrap();
-        assert!(output.status.success(), "{command}: {}", text(&output));
-    }
-    let output = manylogs("stop").unwrap();
+    let mut operator = connect(&place.disk()).unwrap();
+    let moved = operator.ask(&Order::Checkpoint).unwrap();
+    assert_eq!(moved["home_bytes"].as_u64(), Some(4096));
+    let output = Command::new(MANYLOGS).arg("stop").arg(place.disk()).output().unwrap();
     assert_eq!(output.status.code(), Some(BUSY), "{}", text(&output));
     let output = Command::new(MANYLOGS).args(["stop", "--force"]).arg(place.disk()).output();
     assert!(output.as_ref().unwrap().status.success(), "{}", text(&output.unwrap()));

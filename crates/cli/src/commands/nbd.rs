@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use manylogs_serve::control::{Order, connect};
 use manylogs_serve::{ServeError, Stack};
-use rustix::fs::Mode;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, umask};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::serve::{options, serve_failure};
 use crate::args::nbd::{Address, NbdArgs};
@@ -44,8 +43,6 @@ pub(super) fn run(args: &ServeArgs, address: &Address) -> Result<(), Failure> {
     let plugin = plugin(&args.nbd)?;
     check_device(args)?;
     check_address(address)?;
-    // What nbdkit makes is for this user alone; this process makes nothing but the child.
-    umask(Mode::RWXG | Mode::RWXO);
     let mut child = command(args, address, &plugin).spawn().map_err(spawn_failure)?;
     let status = forward(&child, &args.volume.device, signalled)
         .and_then(|()| announce(&mut child, args, address))
@@ -220,11 +217,20 @@ fn announce(child: &mut Child, args: &ServeArgs, address: &Address) -> Result<()
         }
         let status = connect(&args.volume.device).and_then(|mut server| server.ask(&Order::Status));
         if status.is_ok_and(|status| status["pid"].as_u64() == Some(pid)) {
+            make_private(address)?;
             let tls = args.nbd.tls_certificates.is_some() || args.nbd.tls_psk.is_some();
             return print(&format!("{}\n", uri(address, tls)));
         }
         thread::sleep(LOOK);
     }
+}
+
+/// nbdkit sets its own umask. Others could not connect before either, as that takes the right to
+/// write.
+fn make_private(address: &Address) -> Result<(), Failure> {
+    let Address::Unix(path) = address else { return Ok(()) };
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(path, private).map_err(|error| address_failure(address, &error))
 }
 
 /// The URI of the export, as libnbd and qemu take it.
