@@ -16,7 +16,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench cost planted campaign coverage guest tools
+.PHONY: run test lint bench cost planted campaign coverage guest tools nbd-tools
 
 STATES ?= 1000000
 
@@ -27,7 +27,7 @@ run: tools
 		--policy nologging,single-log,mlb-32,mlb-256 --report out/report.html --json out/report.json
 	@echo "Open out/report.html in a browser."
 
-test: tools
+test: tools nbd-tools
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) planted
 
@@ -60,6 +60,11 @@ bench: tools
 cost: tools
 	@command -v valgrind >/dev/null || sh tools/install.sh valgrind
 	$(CARGO) bench --locked --package manylogs --bench cost
+
+# The clients of others that the NBD export is tested with.
+NBD_TOOLS := nbdkit libnbd-bin python3-libnbd qemu-utils
+nbd-tools:
+	@dpkg -s $(NBD_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(NBD_TOOLS)
 
 # A C compiler, for the zstd library and for linking.
 tools:

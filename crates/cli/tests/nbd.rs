@@ -271,7 +271,7 @@ fn a_flush_on_one_connection_covers_another_and_outlives_a_kill() {
 /// Writes block after block with FUA and then checks each, through kills of the server.
 const LOAD: &str = "import nbd, sys, time\n\
     h = nbd.NBD(); h.connect_unix(sys.argv[1])\n\
-    end = time.time() + 4; n = 0\n\
+    end = time.time() + 6; n = 0\n\
     while time.time() < end:\n\
     \x20   h.pwrite(n.to_bytes(8, 'little') * 512, n % 4000 * 4096, nbd.CMD_FLAG_FUA); n += 1\n\
     for i in range(max(0, n - 4000), n):\n\
@@ -305,13 +305,36 @@ fn a_client_that_connects_again_works_across_kills() {
         .spawn()
         .unwrap();
     for _ in 0..2 {
-        std::thread::sleep(Duration::from_millis(800));
+        std::thread::sleep(Duration::from_millis(1600));
         server.kill();
         server = place.serve();
     }
     let output = load.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     client.0.kill().unwrap();
+    server.end();
+}
+
+#[test]
+fn with_tls_only_those_who_have_a_key_are_let_in() {
+    if !have(&["nbdkit", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    let (keys, others) = (place.path("keys"), place.path("others"));
+    fs::write(&keys, format!("alice:{}\n", "5a".repeat(32))).unwrap();
+    fs::write(&others, format!("alice:{}\n", "5b".repeat(32))).unwrap();
+    let server = Server::start(place.serve_command().arg("--tls-psk").arg(&keys), &place.disk());
+    assert!(server.uri.starts_with("nbds+unix:///?socket="), "{}", server.uri);
+    let uri = |keys: &Path| {
+        let uri = server.uri.replace(":///", "://alice@/");
+        format!("{uri}&tls-psk-file={}", keys.display())
+    };
+    let info = ok(Command::new("nbdinfo").arg(uri(&keys)));
+    assert!(info.contains("with TLS"), "{info}");
+    let plain = server.uri.replace("nbds", "nbd");
+    assert!(!works(Command::new("nbdinfo").arg(plain)));
+    assert!(!works(Command::new("nbdinfo").arg(uri(&others))));
     server.end();
 }
 
