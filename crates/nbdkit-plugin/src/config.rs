@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use manylogs_serve::{EngineOptions, StackOptions};
+use manylogs_disk::profile::{self, Profile};
+use manylogs_serve::{Emulation, EngineOptions, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -14,7 +15,10 @@ device=PATH (required)    The disk, partition or image.
 backend=auto|uring|threads  How requests reach the kernel.
 table=PATH                The file of the mapping table, if it is not in the logs.
 give-up-table=true        Open with an empty table in the place of one that is lost.
-raw=true                  The device as it is, without a volume on it.";
+raw=true                  The device as it is, without a volume on it.
+emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
+fit=false                 The device is the beginning of that drive, not its whole span.
+write-cache=true|false    The write cache of that drive.";
 
 static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
 
@@ -25,11 +29,23 @@ struct Parameters {
     table: Option<PathBuf>,
     give_up_table: bool,
     raw: bool,
+    emulate: Option<Profile>,
+    fit: bool,
+    write_cache: Option<bool>,
 }
 
 impl Parameters {
     const fn new() -> Self {
-        Self { device: None, backend: Backend::Auto, table: None, give_up_table: false, raw: false }
+        Self {
+            device: None,
+            backend: Backend::Auto,
+            table: None,
+            give_up_table: false,
+            raw: false,
+            emulate: None,
+            fit: true,
+            write_cache: None,
+        }
     }
 }
 
@@ -45,6 +61,9 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "backend" => given.backend = backend(value)?,
         "give-up-table" => given.give_up_table = nbdkit::parse_bool(value)?,
         "raw" => given.raw = nbdkit::parse_bool(value)?,
+        "emulate" => given.emulate = Some(drive(value)?),
+        "fit" => given.fit = nbdkit::parse_bool(value)?,
+        "write-cache" => given.write_cache = Some(nbdkit::parse_bool(value)?),
         _ => return Err(invalid(format!("unknown parameter {key:?}"))),
     }
     Ok(())
@@ -70,12 +89,25 @@ pub(crate) fn options() -> Result<EngineOptions> {
         table: given.table.clone(),
         give_up_table: given.give_up_table,
         raw: given.raw,
+        emulation: given.emulate.clone().map(|profile| Emulation {
+            profile,
+            fit: given.fit,
+            write_cache: given.write_cache,
+        }),
     })
 }
 
 /// nbdkit changes its directory when it goes to the background.
 fn absolute(path: &str) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| invalid(format!("{path:?}: {error}")))
+}
+
+fn drive(name: &str) -> Result<Profile> {
+    let found = profile::find(name).map_err(|error| invalid(error.to_string()))?;
+    match found {
+        Some(profile) => Ok(profile),
+        None => Profile::load(&absolute(name)?).map_err(|error| invalid(error.to_string())),
+    }
 }
 
 fn backend(name: &str) -> Result<Backend> {

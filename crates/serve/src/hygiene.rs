@@ -7,7 +7,11 @@ use thiserror::Error;
 
 /// Protection that was not to be had; the server works, but may hang when memory runs out.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("not protected from memory pressure{}{}", told("PR_SET_IO_FLUSHER", self.flusher), told("mlockall", self.locked))]
+#[error(
+    "not protected from memory pressure{}{}",
+    told("PR_SET_IO_FLUSHER", self.flusher),
+    told("mlockall", self.locked)
+)]
 pub struct Unprotected {
     /// Why the kernel may wait for this process while it reclaims memory for it.
     pub flusher: Option<Errno>,

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::serve::{options, serve_failure};
 use crate::args::nbd::{Address, NbdArgs};
-use crate::args::serve::ServeArgs;
+use crate::args::serve::{OnOff, ServeArgs};
 use crate::args::volume::BackendArg;
 use crate::failure::Failure;
 use crate::output::print;
@@ -69,7 +69,7 @@ fn check_security(args: &NbdArgs, address: &Address) -> Result<(), Failure> {
 /// Opens the device and closes it again: nbdkit has one exit code for all that can be wrong.
 fn check_device(args: &ServeArgs) -> Result<(), Failure> {
     let failed = |error| serve_failure(ServeError::Stack(error));
-    let mut stack = Stack::open(&options(args).stack).map_err(failed)?;
+    let mut stack = Stack::open(&options(args)?.stack).map_err(failed)?;
     if args.raw { Ok(()) } else { stack.lock().map_err(failed) }
 }
 
@@ -179,6 +179,12 @@ fn command(args: &ServeArgs, address: &Address, plugin: &Path) -> Command {
     }
     command.arg(format!("give-up-table={}", args.volume.give_up_table));
     command.arg(format!("raw={}", args.raw));
+    if let Some(drive) = &args.emulate {
+        command.arg(format!("emulate={drive}")).arg(format!("fit={}", !args.no_fit));
+    }
+    if let Some(cache) = args.write_cache {
+        command.arg(format!("write-cache={}", cache == OnOff::On));
+    }
     command
 }
 
