@@ -18,8 +18,8 @@ const ALLOWED: [&str; 9] = [
     "Unlicense",
     "Unicode-3.0",
 ];
-/// Cold builds take minutes as it is.
-const PACKAGES_MAX: usize = 110;
+/// Cold builds take minutes as it is. FUSE and NBD took eleven.
+const PACKAGES_MAX: usize = 125;
 
 #[test]
 fn dependencies_are_few_and_free() {
