@@ -40,7 +40,8 @@ serve() {
         truncate -s "$size" "$place/disk.img"
         set -- --raw
     else
-        "$manylogs" format "$place/disk.img" --size "$size" --sparse --physical-sector 4096 >/dev/null
+        "$manylogs" format "$place/disk.img" --size "$size" --sparse --physical-sector 4096 \
+            >/dev/null
         set --
     fi
     "$manylogs" serve "$place/disk.img" --loop --emulate "$drive" "$@" \

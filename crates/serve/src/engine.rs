@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use manylogs::{Health, PhaseProbe, RecoveryReport, Volume, VolumeError};
+use manylogs::{PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{
     BlockDevice, Capabilities, Extent, Handle, IoError, Nanos, Nvram, Request, Signal, Time,
 };
@@ -15,18 +15,11 @@ use manylogs_storage::MappedNvram;
 use thiserror::Error;
 
 use crate::control::{Answer, Order};
-use crate::emulation::{self, Emulation};
+use crate::emulation::Emulation;
 use crate::meter::{Asked, Meter};
 use crate::port::{Inbox, Message, Port, Reply, port};
 use crate::stack::{Stack, StackError, StackOptions};
-use crate::status::{Reason, Status, Stretch, VolumeStatus, seconds, stretch_of};
-
-/// Stretches of the disk in a status.
-const STRETCHES: usize = 64;
-/// Larger tables are not walked through for a status: what their drain takes is bounded instead.
-const ESTIMATE_EXTENTS: u64 = 200_000;
-/// Time for one home write at a random place, for such a bound.
-const SEEK_S: f64 = 0.008;
+use crate::status::seconds;
 
 /// What an engine serves.
 #[derive(Clone, Debug)]
@@ -195,20 +188,20 @@ fn table(options: &EngineOptions) -> Result<Option<Rc<dyn Nvram>>, ServeError> {
 }
 
 /// What the engine's thread works on.
-struct Server {
-    device: String,
-    started: Time,
-    runtime: Handle,
-    exported: Rc<dyn BlockDevice>,
+pub(crate) struct Server {
+    pub(crate) device: String,
+    pub(crate) started: Time,
+    pub(crate) runtime: Handle,
+    pub(crate) exported: Rc<dyn BlockDevice>,
     /// What is emulated, and its name.
-    drive: Option<(EmulatedDrive, String)>,
-    volume: Option<Volume>,
-    meter: Meter,
-    probe: PhaseProbe,
+    pub(crate) drive: Option<(EmulatedDrive, String)>,
+    pub(crate) volume: Option<Volume>,
+    pub(crate) meter: Meter,
+    pub(crate) probe: PhaseProbe,
     /// A request was answered.
-    ended: Signal,
+    pub(crate) ended: Signal,
     /// Held by each request under way.
-    under_way: Rc<()>,
+    pub(crate) under_way: Rc<()>,
 }
 
 impl Server {
@@ -317,94 +310,9 @@ impl Server {
             Order::Stop { .. } => Err("this engine has no front end that could stop".to_owned()),
         }
     }
-
-    fn status(&self) -> Status {
-        let now = self.runtime.now();
-        Status {
-            device: self.device.clone(),
-            pid: std::process::id(),
-            uptime_s: seconds(now.since(self.started)),
-            capacity_bytes: self.exported.capabilities().capacity.bytes(),
-            requests: self.meter.status(now),
-            emulation: self.drive.as_ref().map(|(drive, name)| emulation::status(name, drive)),
-            volume: self.volume.as_ref().map(|volume| self.volume_status(volume)),
-        }
-    }
-
-    fn volume_status(&self, volume: &Volume) -> VolumeStatus {
-        let stats = volume.stats();
-        let capacity = volume.layout().capacity().0;
-        let (health, read_only) = match volume.health() {
-            Health::Good => ("good", None),
-            Health::Degraded => ("degraded", None),
-            Health::ReadOnly(reason) => ("read-only", Some(reason.to_owned())),
-        };
-        let (drain_estimate_s, zeroed_bytes) = if stats.mapped_extents <= ESTIMATE_EXTENTS {
-            (seconds(volume.drain_estimate()), Some(volume.zeroed_bytes()))
-        } else {
-            (stats.mapped_extents as f64 * SEEK_S, None)
-        };
-        VolumeStatus {
-            id: id_text(&volume.id()),
-            health: health.to_owned(),
-            read_only,
-            at_risk_bytes: stats.logged_at_risk_bytes,
-            zeroed_bytes,
-            volatile_bytes: stats.volatile_bytes,
-            drain_estimate_s,
-            logged_writes: stats.logged_writes,
-            logged_bytes: stats.logged_bytes,
-            bypassed_writes: stats.bypassed_writes,
-            records: stats.records,
-            record_bytes: stats.record_bytes,
-            starved_writes: stats.starved_writes,
-            mapped_extents: stats.mapped_extents,
-            table_bytes: stats.mapping_table_bytes,
-            log_swaps: stats.log_swaps,
-            checkpoints: stats.checkpoints,
-            checkpoint_progress: (stats.checkpoint_at > 0)
-                .then(|| stats.checkpoint_at as f64 / capacity as f64),
-            retired_logs: stats.retired_logs,
-            kept_extents: stats.kept_extents,
-            lost_extents: stats.lost_extents,
-            written: self.reasons(),
-            occupancy: occupancy(volume),
-        }
-    }
-
-    fn reasons(&self) -> Vec<Reason> {
-        let written = self.probe.written().filter(|(_, written)| written.requests > 0);
-        let reason = |(phase, written): (manylogs::Phase, manylogs::Written)| Reason {
-            phase: phase.name().to_owned(),
-            requests: written.requests,
-            bytes: written.bytes,
-        };
-        written.map(reason).collect()
-    }
 }
 
 /// What went wrong, for the operator.
 fn in_words(error: impl std::fmt::Display) -> String {
     error.to_string()
-}
-
-/// An id as people read it.
-#[must_use]
-pub(crate) fn id_text(id: &[u8; 16]) -> String {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-fn occupancy(volume: &Volume) -> Vec<Stretch> {
-    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
-    for region in layout.regions() {
-        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
-        stretches[index].log_bytes += region.len.bytes();
-    }
-    for log in volume.log_occupancy() {
-        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
-        stretches[index].used_bytes += log.used.bytes();
-        stretches[index].live_bytes += log.live.bytes();
-    }
-    stretches
 }

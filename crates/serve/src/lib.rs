@@ -21,6 +21,7 @@ mod loop_device;
 mod meter;
 mod port;
 mod range;
+mod report;
 mod runtime_dir;
 mod stack;
 pub mod status;

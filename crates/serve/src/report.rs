@@ -1,0 +1,101 @@
+//! What the engine's thread tells of itself.
+
+use manylogs::{Health, Volume};
+
+use crate::emulation;
+use crate::engine::Server;
+use crate::status::{Reason, Status, Stretch, VolumeStatus, seconds, stretch_of};
+
+/// Stretches of the disk in a status.
+const STRETCHES: usize = 64;
+/// Larger tables are not walked through for a status: what their drain takes is bounded instead.
+const ESTIMATE_EXTENTS: u64 = 200_000;
+/// Time for one home write at a random place, for such a bound.
+const SEEK_S: f64 = 0.008;
+
+impl Server {
+    pub(crate) fn status(&self) -> Status {
+        let now = self.runtime.now();
+        Status {
+            device: self.device.clone(),
+            pid: std::process::id(),
+            uptime_s: seconds(now.since(self.started)),
+            capacity_bytes: self.exported.capabilities().capacity.bytes(),
+            requests: self.meter.status(now),
+            emulation: self.drive.as_ref().map(|(drive, name)| emulation::status(name, drive)),
+            volume: self.volume.as_ref().map(|volume| self.volume_status(volume)),
+        }
+    }
+
+    fn volume_status(&self, volume: &Volume) -> VolumeStatus {
+        let stats = volume.stats();
+        let capacity = volume.layout().capacity().0;
+        let (health, read_only) = match volume.health() {
+            Health::Good => ("good", None),
+            Health::Degraded => ("degraded", None),
+            Health::ReadOnly(reason) => ("read-only", Some(reason.to_owned())),
+        };
+        let (drain_estimate_s, zeroed_bytes) = if stats.mapped_extents <= ESTIMATE_EXTENTS {
+            (seconds(volume.drain_estimate()), Some(volume.zeroed_bytes()))
+        } else {
+            (stats.mapped_extents as f64 * SEEK_S, None)
+        };
+        VolumeStatus {
+            id: id_text(&volume.id()),
+            health: health.to_owned(),
+            read_only,
+            at_risk_bytes: stats.logged_at_risk_bytes,
+            zeroed_bytes,
+            volatile_bytes: stats.volatile_bytes,
+            drain_estimate_s,
+            logged_writes: stats.logged_writes,
+            logged_bytes: stats.logged_bytes,
+            bypassed_writes: stats.bypassed_writes,
+            records: stats.records,
+            record_bytes: stats.record_bytes,
+            starved_writes: stats.starved_writes,
+            mapped_extents: stats.mapped_extents,
+            table_bytes: stats.mapping_table_bytes,
+            log_swaps: stats.log_swaps,
+            checkpoints: stats.checkpoints,
+            checkpoint_progress: (stats.checkpoint_at > 0)
+                .then(|| stats.checkpoint_at as f64 / capacity as f64),
+            retired_logs: stats.retired_logs,
+            kept_extents: stats.kept_extents,
+            lost_extents: stats.lost_extents,
+            written: self.reasons(),
+            occupancy: occupancy(volume),
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let written = self.probe.written().filter(|(_, written)| written.requests > 0);
+        let reason = |(phase, written): (manylogs::Phase, manylogs::Written)| Reason {
+            phase: phase.name().to_owned(),
+            requests: written.requests,
+            bytes: written.bytes,
+        };
+        written.map(reason).collect()
+    }
+}
+
+/// An id as people read it.
+#[must_use]
+pub(crate) fn id_text(id: &[u8; 16]) -> String {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn occupancy(volume: &Volume) -> Vec<Stretch> {
+    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
+    for region in layout.regions() {
+        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
+        stretches[index].log_bytes += region.len.bytes();
+    }
+    for log in volume.log_occupancy() {
+        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
+        stretches[index].used_bytes += log.used.bytes();
+        stretches[index].live_bytes += log.live.bytes();
+    }
+    stretches
+}
