@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The effect on real file systems (seed 000, Fig. 2): a sequential reader beside a process that
-# rewrites 4 KiB in each of 20 files and syncs, on an emulated drive, with the volume and without.
+# rewrites 4 KiB in each of 20 files and syncs the file system, on an emulated drive, with the
+# volume and without. RATES are small writes a second; there is a sync for 20 of them.
 #
 #   benches/effect.sh [DRIVE] [IMAGE_SIZE] [SECONDS] [RATES] [FILE_SYSTEMS]
 #   benches/effect.sh cheetah-15k5 12G 30 "40 80 160 320" "ext4-ordered ext4-journal xfs"
@@ -81,35 +82,28 @@ prepare() {
 
 # run RATE|0: the reader, and beside it the writer.
 run() {
-    local small
-    small=$(printf "$place/mnt/small%s:" $(seq 20))
-    local jobs=(--name=big --filename="$place/mnt/big" --rw="$kind" --bs=1M --direct=1)
-    if [ "$1" != 0 ]; then
-        jobs+=(--name=small --filename="${small%:}" --rw=randwrite --bs=4k --filesize=4M
-            --file_service_type=random --fsync=1 --rate_iops="$1" --direct=0)
-    fi
     fio --time_based --runtime="$seconds" --output-format=json --output="$place/fio.json" \
-        "${jobs[@]}" >/dev/null
+        --name=big --filename="$place/mnt/big" --rw="$kind" --bs=1M --direct=1 >/dev/null &
+    local reader=$!
+    [ "$1" = 0 ] || benches/small-writer.py "$place/mnt" "$1" "$seconds" >"$place/small.json"
+    wait "$reader"
     "$manylogs" status "$place/disk.img" --json >"$place/status.json"
     python3 - "$place" "$1" "$kind" <<'PYTHON'
 import json, sys
 place, rate, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-jobs = json.load(open(f"{place}/fio.json"))["jobs"]
-status = json.load(open(f"{place}/status.json"))["emulation"]
-bandwidth = jobs[0][kind]["bw_bytes"] / 1e6
+bandwidth = json.load(open(f"{place}/fio.json"))["jobs"][0][kind]["bw_bytes"] / 1e6
+late = json.load(open(f"{place}/status.json"))["emulation"]
 if rate == 0:
     json.dump(bandwidth, open(f"{place}/alone.json", "w"))
 alone = json.load(open(f"{place}/alone.json"))
 line = f"{rate:>6} {bandwidth:>9.1f} {100 * bandwidth / alone:>7.1f}"
 if rate:
-    small = jobs[1]
-    sync = small["sync"]["lat_ns"]
-    p99 = sync["percentile"]["99.000000"] / 1e6
-    line += f" {small['write']['iops']:>9.1f} {sync['mean'] / 1e6:>9.2f} {p99:>9.2f}"
+    small = json.load(open(f"{place}/small.json"))
+    line += f" {small['writes_per_s']:>9.1f} {small['mean_ms']:>9.2f} {small['p99_ms']:>9.2f}"
 else:
     line += f" {'-':>9} {'-':>9} {'-':>9}"
-late = status["lateness"]
-print(line + f" {late['p99_us'] / 1e3:>9.3f}" + (" VOID" if status["void"] else ""))
+late_ms = late["lateness"]["p99_us"] / 1e3
+print(line + f" {late_ms:>9.3f}" + (" VOID" if late["void"] else ""))
 PYTHON
 }
 
