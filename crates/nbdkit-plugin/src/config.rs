@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use manylogs_disk::profile::{self, Profile};
 use manylogs_serve::{Emulation, EngineOptions, StackOptions};
@@ -19,6 +20,9 @@ raw=true                  The device as it is, without a volume on it.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
 fit=false                 The device is the beginning of that drive, not its whole span.
 write-cache=true|false    The write cache of that drive.";
+
+/// How long the device may stay in use behind whoever opened it last.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
 
@@ -84,6 +88,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
     Ok(EngineOptions {
         stack: StackOptions {
             backend: given.backend,
+            patience: PATIENCE,
             ..StackOptions::new(device, OpenMode::Exclusive)
         },
         table: given.table.clone(),

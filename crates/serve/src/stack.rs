@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
 use manylogs_block::{BlockDevice, Handle, Nvram, Sectors};
@@ -11,6 +12,9 @@ use manylogs_storage::{
     Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock, VolumeLockError,
 };
 use thiserror::Error;
+
+/// How often a device that is in use is tried.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Why a device or the volume on it could not be opened.
 #[derive(Debug, Error)]
@@ -46,13 +50,22 @@ pub struct StackOptions {
     pub backend: Backend,
     /// Physical sector where the device does not say.
     pub physical_sector: Option<Sectors>,
+    /// How long to try while another process has the device open: the kernel may take a moment to
+    /// close what a killed server had under way.
+    pub patience: Duration,
 }
 
 impl StackOptions {
     /// The ordinary way to open the device at `path`.
     #[must_use]
     pub fn new(path: &Path, mode: OpenMode) -> Self {
-        Self { path: path.to_owned(), mode, backend: Backend::Auto, physical_sector: None }
+        Self {
+            path: path.to_owned(),
+            mode,
+            backend: Backend::Auto,
+            physical_sector: None,
+            patience: Duration::ZERO,
+        }
     }
 }
 
@@ -79,7 +92,17 @@ impl Stack {
             physical_sector: options.physical_sector,
             ..manylogs_storage::OpenOptions::new(options.mode)
         };
-        let device = FileDevice::open(&reactor, &options.path, &file)?;
+        let began = Instant::now();
+        let device = loop {
+            match FileDevice::open(&reactor, &options.path, &file) {
+                Err(OpenError::Locked { .. } | OpenError::Busy { .. })
+                    if began.elapsed() < options.patience =>
+                {
+                    std::thread::sleep(RETRY);
+                }
+                opened => break opened?,
+            }
+        };
         Ok(Self { reactor, device: Rc::new(device), path: options.path.clone(), lock: None })
     }
 

@@ -19,6 +19,9 @@ use crate::args::serve::{OnOff, ServeArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
+/// How long a device may stay in use behind a server that was killed.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Why the server is to end, and who hears whether it does.
 enum Wanted {
     Signal,
@@ -71,6 +74,7 @@ pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     Ok(EngineOptions {
         stack: StackOptions {
             backend: args.volume.backend.into(),
+            patience: PATIENCE,
             ..StackOptions::new(&args.volume.device, OpenMode::Exclusive)
         },
         table: args.volume.table.as_ref().map(|table| table.0.clone()),
