@@ -23,7 +23,8 @@ const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
-const HEAD_BYTES: usize = 4096;
+/// What is read first, with all but the further runs.
+pub(crate) const HEAD_BYTES: usize = 4096;
 const RUN_BYTES: usize = 32;
 /// Logs that a volume has at most: what a table of them in memory may cost.
 const LOGS_MAX: u64 = 1 << 24;
@@ -174,6 +175,11 @@ impl Superblock {
         raw_of(head).map(|raw| Sectors(raw.superblock_sectors.get().into()))
     }
 
+    /// The volume's id and label, by the head of a copy.
+    pub(crate) fn named(head: &[u8]) -> Result<(VolumeId, String), VolumeError> {
+        raw_of(head).map(|raw| (raw.volume, label_of(&raw)))
+    }
+
     /// Decodes one copy that is on a device of `capacity`: what claims more is refused before it
     /// costs memory.
     pub(crate) fn decode(bytes: &[u8], capacity: Sectors) -> Result<Self, VolumeError> {
@@ -204,12 +210,11 @@ impl Superblock {
             return Err(VolumeError::Shrunk { formatted: plan.device, now: capacity });
         }
         let settings = settings_of(&raw, plan.space.len)?;
-        let label = raw.label.split(|byte| *byte == 0).next().unwrap_or_default();
         let superblock = Self {
             volume: raw.volume,
             generation: raw.generation.get(),
             physical,
-            label: String::from_utf8_lossy(label).into_owned(),
+            label: label_of(&raw),
             settings,
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
@@ -218,6 +223,11 @@ impl Superblock {
         superblock.config().validate().map_err(VolumeError::Config)?;
         Ok(superblock)
     }
+}
+
+fn label_of(raw: &Raw) -> String {
+    let label = raw.label.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(label).into_owned()
 }
 
 fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {

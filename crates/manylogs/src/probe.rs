@@ -1,0 +1,27 @@
+//! What the first bytes of a device tell, without a device.
+
+use crate::error::VolumeError;
+use crate::ondisk::superblock::{self, Superblock};
+
+/// So many bytes are enough for [`probe`].
+pub const HEAD_BYTES: usize = superblock::HEAD_BYTES;
+
+/// What a volume is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// Its id.
+    pub id: [u8; 16],
+    /// The name that the owner gave, or nothing.
+    pub label: String,
+    /// The version of its format.
+    pub version: u32,
+}
+
+/// Reads the head of the first superblock. Nothing else is looked at: the volume may be damaged.
+///
+/// # Errors
+/// [`VolumeError::NotAVolume`], or if the head is damaged or of another version.
+pub fn probe(head: &[u8]) -> Result<Probed, VolumeError> {
+    let (id, label) = Superblock::named(head)?;
+    Ok(Probed { id, label, version: superblock::VERSION })
+}
