@@ -8,13 +8,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::log::{Level, line};
 use crate::runtime_dir::{name_of, runtime_dir};
+use crate::status::Status;
 
 /// Longest line that is read from a client.
 const LINE_MAX: u64 = 64 * 1024;
@@ -90,15 +92,16 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        let device: Arc<Path> = device.into();
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                let obey = Arc::clone(&obey);
+                let (obey, device) = (Arc::clone(&obey), Arc::clone(&device));
                 // Without a thread the client hears nothing, and asks again.
                 let _ = std::thread::Builder::new()
                     .name("control-client".to_owned())
-                    .spawn(move || answer_client(&stream, &*obey));
+                    .spawn(move || answer_client(&device, &stream, &*obey));
             }
         })?;
         Ok(Self { path })
@@ -117,7 +120,7 @@ fn socket_path(device: &Path) -> io::Result<PathBuf> {
 }
 
 /// Answers line after line until the client has enough.
-fn answer_client(stream: &UnixStream, obey: &Obey) -> Option<()> {
+fn answer_client(device: &Path, stream: &UnixStream, obey: &Obey) -> Option<()> {
     stream.set_read_timeout(Some(SILENCE)).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -127,12 +130,37 @@ fn answer_client(stream: &UnixStream, obey: &Obey) -> Option<()> {
             return None;
         }
         let answer = match serde_json::from_str::<Order>(&line) {
-            Ok(order) => obey(order),
+            Ok(order) => noted(device, order, obey),
             Err(error) => Err(format!("no order that this server knows: {error}")),
         };
         let text = serde_json::to_string(&Line::from(answer)).ok()? + "\n";
         { stream }.write_all(text.as_bytes()).ok()?;
     }
+}
+
+/// Carries out an order; those that change something leave a trace in the log.
+fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
+    let what = match &order {
+        Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
+        Order::Checkpoint => "checkpoint".to_owned(),
+        Order::Snapshot => "snapshot".to_owned(),
+        Order::Stop { .. } => "stop".to_owned(),
+        Order::Status | Order::Set { .. } => return obey(order),
+    };
+    let note = |level, state: &str, fields: &[_]| {
+        let mut all = vec![("order", what.as_str().into())];
+        all.extend_from_slice(fields);
+        line(level, Some(device), &format!("order: {what}: {state}"), &all);
+    };
+    note(Level::Info, "begins", &[]);
+    let began = Instant::now();
+    let answer = obey(order);
+    let took = ("seconds", began.elapsed().as_secs_f64().into());
+    match &answer {
+        Ok(value) => note(Level::Info, "done", &[took, ("answer", value.clone())]),
+        Err(error) => note(Level::Warning, error, &[took]),
+    }
+    answer
 }
 
 /// An answer as it goes over the socket.
@@ -181,7 +209,25 @@ pub fn connect(path: &Path) -> Result<Control, ControlError> {
     }
 }
 
+/// Asks the server that has the device at `path` open how it is.
+///
+/// # Errors
+/// As [`connect`] and [`Control::ask`].
+pub fn status(path: &Path) -> Result<Status, ControlError> {
+    connect(path)?.status()
+}
+
 impl Control {
+    /// Asks how the server is.
+    ///
+    /// # Errors
+    /// As [`Control::ask`], or if the server is of another version.
+    pub fn status(&mut self) -> Result<Status, ControlError> {
+        serde_json::from_value(self.ask(&Order::Status)?).map_err(|error| {
+            ControlError::Refused(format!("the server is of another version: {error}"))
+        })
+    }
+
     /// Asks, and waits for the answer.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ struct Counts {
     requests: u64,
     bytes: u64,
     errors: u64,
+    waited: Nanos,
 }
 
 #[derive(Debug)]
@@ -53,10 +54,11 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Counts {
-    fn add(&mut self, bytes: u64, failed: bool) {
+    fn add(&mut self, bytes: u64, failed: bool, waited: Nanos) {
         self.requests += 1;
         self.bytes += bytes;
         self.errors += u64::from(failed);
+        self.waited += waited;
     }
 }
 
@@ -68,10 +70,10 @@ impl Meter {
     /// Notes an answered request.
     pub(crate) fn note(&self, what: Asked, result: &IoResult, took: Nanos) {
         let index = what.kind as usize;
-        self.kinds.borrow_mut()[index].add(what.bytes, result.is_err());
+        self.kinds.borrow_mut()[index].add(what.bytes, result.is_err(), took);
         if let Some(second) = self.seconds.borrow_mut().back_mut() {
             let window = &mut second.kinds[index];
-            window.counts.add(what.bytes, result.is_err());
+            window.counts.add(what.bytes, result.is_err(), took);
             window.latency_us.saturating_record((took.0 / 1000).clamp(1, LATENCY_MAX_US));
         }
     }
@@ -104,6 +106,7 @@ impl Meter {
                 requests: counts.requests,
                 bytes: counts.bytes,
                 errors: counts.errors,
+                waited_s: crate::status::seconds(counts.waited),
                 requests_per_s: recent.requests as f64 / span_s,
                 bytes_per_s: recent.bytes as f64 / span_s,
                 latency_us: Latency {

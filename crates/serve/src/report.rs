@@ -4,10 +4,8 @@ use manylogs::{Health, Volume};
 
 use crate::emulation;
 use crate::engine::Server;
-use crate::status::{Reason, Status, Stretch, VolumeStatus, seconds, stretch_of};
+use crate::status::{Reason, Status, VolumeStatus, id_text, occupancy, seconds};
 
-/// Stretches of the disk in a status.
-const STRETCHES: usize = 64;
 /// Larger tables are not walked through for a status: what their drain takes is bounded instead.
 const ESTIMATE_EXTENTS: u64 = 200_000;
 /// Time for one home write at a random place, for such a bound.
@@ -58,6 +56,7 @@ impl Server {
             table_bytes: stats.mapping_table_bytes,
             log_swaps: stats.log_swaps,
             checkpoints: stats.checkpoints,
+            failed_checkpoints: stats.failed_checkpoints,
             checkpoint_progress: (stats.checkpoint_at > 0)
                 .then(|| stats.checkpoint_at as f64 / capacity as f64),
             retired_logs: stats.retired_logs,
@@ -77,25 +76,4 @@ impl Server {
         };
         written.map(reason).collect()
     }
-}
-
-/// An id as people read it.
-#[must_use]
-pub(crate) fn id_text(id: &[u8; 16]) -> String {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-fn occupancy(volume: &Volume) -> Vec<Stretch> {
-    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
-    for region in layout.regions() {
-        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
-        stretches[index].log_bytes += region.len.bytes();
-    }
-    for log in volume.log_occupancy() {
-        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
-        stretches[index].used_bytes += log.used.bytes();
-        stretches[index].live_bytes += log.live.bytes();
-    }
-    stretches
 }

@@ -1,7 +1,11 @@
 //! What a server tells of itself.
 
+use manylogs::Volume;
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
+
+/// Stretches of the disk in a status.
+const STRETCHES: usize = 64;
 
 /// Kinds of requests, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,8 @@ pub struct KindStatus {
     pub bytes: u64,
     /// Those that failed.
     pub errors: u64,
+    /// Seconds that they took, added up.
+    pub waited_s: f64,
     /// Requests a second, about the last ten seconds.
     pub requests_per_s: f64,
     /// Bytes a second, about the last ten seconds.
@@ -137,6 +143,8 @@ pub struct VolumeStatus {
     pub log_swaps: u64,
     /// Checkpoints that ran to the end.
     pub checkpoints: u64,
+    /// Checkpoints that did not.
+    pub failed_checkpoints: u64,
     /// How far through the volume the checkpoint under way is; `None` if none is.
     pub checkpoint_progress: Option<f64>,
     /// Logs out of use after I/O errors.
@@ -213,7 +221,29 @@ pub(crate) fn seconds(span: Nanos) -> f64 {
 }
 
 /// The stretch, of `count`, that a device address lies in.
-pub(crate) fn stretch_of(at: u64, device: Sectors, count: usize) -> usize {
+fn stretch_of(at: u64, device: Sectors, count: usize) -> usize {
     let index = u128::from(at) * count as u128 / u128::from(device.0.max(1));
     usize::try_from(index).unwrap_or(usize::MAX).min(count.saturating_sub(1))
+}
+
+/// An id as people read it.
+#[must_use]
+pub fn id_text(id: &[u8; 16]) -> String {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// How full the logs are, stretch by stretch.
+pub(crate) fn occupancy(volume: &Volume) -> Vec<Stretch> {
+    let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
+    for region in layout.regions() {
+        let index = stretch_of(region.start.0, layout.device(), STRETCHES);
+        stretches[index].log_bytes += region.len.bytes();
+    }
+    for log in volume.log_occupancy() {
+        let index = stretch_of(log.region.start.0, layout.device(), STRETCHES);
+        stretches[index].used_bytes += log.used.bytes();
+        stretches[index].live_bytes += log.live.bytes();
+    }
+    stretches
 }

@@ -1,0 +1,118 @@
+//! Lines for whoever runs a server, to standard error: text for people, or logfmt or JSON for
+//! programs. The message says everything; fields repeat it for those who filter and count.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `manylogs: DEVICE: MESSAGE`
+    #[default]
+    Text,
+    /// `level=info msg="..." key=value`
+    Logfmt,
+    /// An object a line.
+    Json,
+}
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// As expected.
+    Info,
+    /// Somebody should look at it.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What a line says beside its message.
+pub type Field<'a> = (&'a str, Value);
+
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Decides how this process writes lines; the first decision holds.
+pub fn set_format(format: LogFormat) {
+    let _ = FORMAT.set(format);
+}
+
+/// Writes a line about `device`, or about none.
+pub fn line(level: Level, device: Option<&Path>, message: &str, fields: &[Field<'_>]) {
+    let format = FORMAT.get().copied().unwrap_or_default();
+    let text = formatted(format, level, device, message, fields) + "\n";
+    // In one piece: other processes write there too. Without a reader nobody misses it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn formatted(
+    format: LogFormat,
+    level: Level,
+    device: Option<&Path>,
+    message: &str,
+    fields: &[Field<'_>],
+) -> String {
+    let device = device.map(|device| device.display().to_string());
+    if format == LogFormat::Text {
+        return match device {
+            Some(device) => format!("manylogs: {device}: {message}"),
+            None => format!("manylogs: {message}"),
+        };
+    }
+    let mut all = Map::new();
+    all.insert("level".to_owned(), level.name().into());
+    all.insert("msg".to_owned(), message.into());
+    all.extend(device.map(|device| ("device".to_owned(), Value::from(device))));
+    all.extend(fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+    if format == LogFormat::Json {
+        return Value::from(all).to_string();
+    }
+    let pair = |(key, value): (&String, &Value)| format!("{key}={}", logfmt(value));
+    all.iter().map(pair).collect::<Vec<_>>().join(" ")
+}
+
+/// Words go without quotes, all else is quoted as in JSON.
+fn logfmt(value: &Value) -> String {
+    let plain = |c: char| c.is_ascii_graphic() && !"\"=\\".contains(c);
+    match value {
+        Value::String(text) if !text.is_empty() && text.chars().all(plain) => text.clone(),
+        Value::Array(_) | Value::Object(_) => Value::from(value.to_string()).to_string(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_in_every_format() {
+        let device = Some(Path::new("/dev/my disk"));
+        let fields = [("extents", Value::from(3)), ("why", "a \"b\"\n".into())];
+        let said =
+            |format| formatted(format, Level::Warning, device, "3 are lost, a=b", &fields[..]);
+        assert_eq!(said(LogFormat::Text), "manylogs: /dev/my disk: 3 are lost, a=b");
+        assert_eq!(
+            said(LogFormat::Logfmt),
+            "level=warning msg=\"3 are lost, a=b\" device=\"/dev/my disk\" extents=3 \
+             why=\"a \\\"b\\\"\\n\""
+        );
+        let json: Value = serde_json::from_str(&said(LogFormat::Json)).unwrap_or_default();
+        assert_eq!(json["why"], "a \"b\"\n");
+        assert_eq!((json["level"].as_str(), json["extents"].as_u64()), (Some("warning"), Some(3)));
+        assert_eq!(formatted(LogFormat::Text, Level::Info, None, "hello", &[]), "manylogs: hello");
+    }
+}

@@ -1,0 +1,175 @@
+//! A status as Prometheus reads it: its text format, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use crate::status::{EmulationStatus, KindStatus, Status, VolumeStatus};
+
+/// What the text is called in HTTP.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// What a volume's health can be.
+const HEALTHS: [&str; 3] = ["good", "degraded", "read-only"];
+
+/// Name without the prefix, help, value.
+type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+const COUNTERS: [Row<VolumeStatus>; 9] = [
+    ("logged_writes_total", "Client writes that were logged.", |v| v.logged_writes),
+    ("logged_bytes_total", "Length of the client writes that were logged.", |v| v.logged_bytes),
+    ("bypassed_writes_total", "Client writes that went home.", |v| v.bypassed_writes),
+    ("records_total", "Records appended to logs.", |v| v.records),
+    ("record_bytes_total", "Length of records, with headers and padding.", |v| v.record_bytes),
+    ("starved_writes_total", "Writes that found the logs full and waited.", |v| v.starved_writes),
+    ("log_swaps_total", "Full logs whose content was moved to an empty one.", |v| v.log_swaps),
+    ("checkpoints_total", "Checkpoints that ran to the end.", |v| v.checkpoints),
+    ("failed_checkpoints_total", "Checkpoints that did not.", |v| v.failed_checkpoints),
+];
+const GAUGES: [Row<VolumeStatus>; 10] = [
+    ("at_risk_bytes", "Home bytes whose newest version is only in a log.", |v| v.at_risk_bytes),
+    ("volatile_bytes", "Acknowledged bytes in memory until a flush.", |v| v.volatile_bytes),
+    ("mapped_extents", "Extents in the mapping table.", |v| v.mapped_extents),
+    ("table_bytes", "Memory of the mapping table.", |v| v.table_bytes),
+    ("retired_logs", "Logs out of use after I/O errors.", |v| v.retired_logs),
+    ("kept_extents", "Extents whose home could not be written.", |v| v.kept_extents),
+    ("lost_extents", "Extents whose logged copy is damaged.", |v| v.lost_extents),
+    ("log_space_bytes", "Room for logs.", |v| v.occupancy.iter().map(|s| s.log_bytes).sum()),
+    ("log_used_bytes", "Log space appended to.", |v| {
+        v.occupancy.iter().map(|s| s.used_bytes).sum()
+    }),
+    ("log_live_bytes", "Newest versions in logs.", |v| {
+        v.occupancy.iter().map(|s| s.live_bytes).sum()
+    }),
+];
+const REQUEST_COUNTERS: [Row<KindStatus>; 2] = [
+    ("request_bytes_total", "Length of the requests of clients.", |kind| kind.bytes),
+    ("request_errors_total", "Requests of clients that failed.", |kind| kind.errors),
+];
+
+/// The text that `GET /metrics` answers.
+#[must_use]
+pub fn exposition(status: &Status) -> String {
+    let mut labels = label("device", &status.device);
+    if let Some(volume) = &status.volume {
+        labels = format!("{labels},{}", label("volume", &volume.id));
+    }
+    let mut page = Page { text: String::new(), labels };
+    page.family("info", "gauge", "The version of the server.");
+    page.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.single("uptime_seconds", "gauge", "Time since the server started.", status.uptime_s);
+    page.single("capacity_bytes", "gauge", "What is exported.", status.capacity_bytes);
+    requests(&mut page, &status.requests);
+    if let Some(volume) = &status.volume {
+        of_volume(&mut page, volume);
+    }
+    if let Some(emulation) = &status.emulation {
+        emulated(&mut page, emulation);
+    }
+    page.text
+}
+
+fn requests(page: &mut Page, kinds: &[KindStatus]) {
+    for (name, help, value) in REQUEST_COUNTERS {
+        page.family(name, "counter", help);
+        for kind in kinds {
+            page.sample(name, &[("kind", kind.kind.name())], value(kind));
+        }
+    }
+    let name = "request_latency_seconds";
+    let help = "Latency of requests; the quantiles are those of about the last ten seconds.";
+    page.family(name, "summary", help);
+    for kind in kinds {
+        let latency = kind.latency_us;
+        let label = ("kind", kind.kind.name());
+        for (quantile, us) in [("0.5", latency.p50), ("0.99", latency.p99), ("1", latency.max)] {
+            // Of no requests there is no quantile, and no alert is to fire for one.
+            let seconds = if kind.requests_per_s > 0.0 { us as f64 / 1e6 } else { f64::NAN };
+            page.sample(name, &[label, ("quantile", quantile)], seconds);
+        }
+        page.sample("request_latency_seconds_sum", &[label], kind.waited_s);
+        page.sample("request_latency_seconds_count", &[label], kind.requests);
+    }
+}
+
+fn of_volume(page: &mut Page, volume: &VolumeStatus) {
+    page.family("health", "gauge", "1 for the state that the volume is in.");
+    for state in HEALTHS {
+        page.sample("health", &[("state", state)], u8::from(state == volume.health));
+    }
+    for (kind, rows) in [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..])] {
+        for (name, help, value) in rows {
+            page.single(name, kind, help, value(volume));
+        }
+    }
+    if let Some(zeroed) = volume.zeroed_bytes {
+        page.single("zeroed_bytes", "gauge", "Zeroed or discarded, of those at risk.", zeroed);
+    }
+    let help = "How long a drain would take on a disk with 8 ms a seek.";
+    page.single("drain_estimate_seconds", "gauge", help, volume.drain_estimate_s);
+    let running = u8::from(volume.checkpoint_progress.is_some());
+    page.single("checkpoint_running", "gauge", "Whether a checkpoint is under way.", running);
+    let progress = volume.checkpoint_progress.unwrap_or(0.0);
+    let help = "How far through the volume the checkpoint is.";
+    page.single("checkpoint_progress_ratio", "gauge", help, progress);
+    let help = "Requests but reads that the engine sent to the device.";
+    page.family("device_requests_total", "counter", help);
+    for reason in &volume.written {
+        page.sample("device_requests_total", &[("phase", &reason.phase)], reason.requests);
+    }
+    page.family("device_written_bytes_total", "counter", "Length of those requests.");
+    for reason in &volume.written {
+        page.sample("device_written_bytes_total", &[("phase", &reason.phase)], reason.bytes);
+    }
+}
+
+fn emulated(page: &mut Page, emulation: &EmulationStatus) {
+    let name = "emulation_void";
+    page.family(name, "gauge", "Whether the emulated drive is too late to prove anything.");
+    page.sample(name, &[("drive", &emulation.drive)], u8::from(emulation.void));
+    let name = "emulation_lateness_seconds";
+    page.family(name, "summary", "How much later than the model the emulated drive answered.");
+    let late = emulation.lateness;
+    for (quantile, us) in [("0.5", late.p50_us), ("0.99", late.p99_us), ("1", late.max_us)] {
+        page.sample(name, &[("quantile", quantile)], us / 1e6);
+    }
+    page.sample("emulation_lateness_seconds_count", &[], late.requests);
+}
+
+/// The text so far.
+struct Page {
+    text: String,
+    /// Of every sample.
+    labels: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP manylogs_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE manylogs_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let own: String =
+            labels.iter().map(|(key, text)| format!(",{}", label(key, text))).collect();
+        let _ = writeln!(self.text, "manylogs_{name}{{{}{own}}} {value}", self.labels);
+    }
+
+    /// A family of one.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+fn label(key: &str, value: &str) -> String {
+    let value = value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+    format!("{key}=\"{value}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        assert_eq!(label("device", "a\"b\\c\nd"), r#"device="a\"b\\c\nd""#);
+    }
+}

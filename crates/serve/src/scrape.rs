@@ -1,0 +1,92 @@
+//! `GET /metrics` over HTTP: all that Prometheus asks for, and nothing else. Whoever connects can
+//! neither keep the server busy for long nor make it keep much.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::control;
+use crate::metrics::{CONTENT_TYPE, exposition};
+
+/// A request has to be there in so long, and its answer gone in as long again.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest head of a request.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// After a connection that failed, as when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers at `listener`, from a thread of its own, with the metrics of the server of `device`.
+///
+/// # Errors
+/// If there is no thread to be had.
+pub fn answer_scrapes(listener: TcpListener, device: PathBuf) -> io::Result<()> {
+    let serve = move || {
+        for stream in listener.incoming() {
+            let answered = stream.and_then(|stream| answer(&stream, &device));
+            // Who went away, or was too slow, asks again.
+            answered.unwrap_or_else(|_| thread::sleep(PAUSE));
+        }
+    };
+    thread::Builder::new().name("metrics".to_owned()).spawn(serve).map(drop)
+}
+
+fn answer(mut stream: &TcpStream, device: &std::path::Path) -> io::Result<()> {
+    let head = head(stream)?;
+    let (status, kind, body) = match asked(&head) {
+        Some(("GET", "/metrics")) => match control::status(device) {
+            Ok(status) => ("200 OK", CONTENT_TYPE, exposition(&status)),
+            Err(error) => ("503 Service Unavailable", "text/plain", format!("{error}\n")),
+        },
+        Some(("GET", _)) => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
+        Some(_) => ("405 Method Not Allowed", "text/plain", "GET only\n".to_owned()),
+        None => ("400 Bad Request", "text/plain", "no HTTP request\n".to_owned()),
+    };
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let len = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    stream.write_all((head + &body).as_bytes())
+}
+
+/// Method and path of a request.
+fn asked(head: &[u8]) -> Option<(&str, &str)> {
+    let line = std::str::from_utf8(head.split(|byte| *byte == b'\r').next()?).ok()?;
+    let mut words = line.split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    let path = target.split('?').next()?;
+    (version.starts_with("HTTP/1.") && words.next().is_none()).then_some((method, path))
+}
+
+/// What was sent up to the empty line.
+fn head(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let (until, mut head, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
+    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
+        let left = until.saturating_duration_since(Instant::now());
+        // No time left is refused as invalid.
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            len => head.extend_from_slice(&part[..len]),
+        }
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_requests_of_http_1_are_understood() {
+        assert_eq!(asked(b"GET /metrics?a=b HTTP/1.0\r\n\r\n"), Some(("GET", "/metrics")));
+        assert_eq!(asked(b"POST /x HTTP/1.1\r\nA: b\r\n\r\n"), Some(("POST", "/x")));
+        let bad: [&[u8]; 5] = [b"", b"GET", b"GET / HTTP/2\r\n", b"\xff / HTTP/1.1", b"A B C D"];
+        for bad in bad {
+            assert_eq!(asked(bad), None);
+        }
+    }
+}
