@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use manylogs_disk::profile::{self, Profile};
+use manylogs_serve::log::{LogFormat, set_format};
 use manylogs_serve::{Emulation, EngineOptions, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
@@ -19,7 +20,8 @@ give-up-table=true        Open with an empty table in the place of one that is l
 raw=true                  The device as it is, without a volume on it.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
 fit=false                 The device is the beginning of that drive, not its whole span.
-write-cache=true|false    The write cache of that drive.";
+write-cache=true|false    The write cache of that drive.
+log-format=text|logfmt|json  How messages are written to standard error.";
 
 /// How long the device may stay in use behind whoever opened it last.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -68,6 +70,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "emulate" => given.emulate = Some(drive(value)?),
         "fit" => given.fit = nbdkit::parse_bool(value)?,
         "write-cache" => given.write_cache = Some(nbdkit::parse_bool(value)?),
+        "log-format" => set_format(log_format(value)?),
         _ => return Err(invalid(format!("unknown parameter {key:?}"))),
     }
     Ok(())
@@ -121,6 +124,15 @@ fn backend(name: &str) -> Result<Backend> {
         "uring" => Ok(Backend::Uring),
         "threads" => Ok(Backend::Threads),
         _ => Err(invalid(format!("backend={name}: expected auto, uring or threads"))),
+    }
+}
+
+fn log_format(name: &str) -> Result<LogFormat> {
+    match name {
+        "text" => Ok(LogFormat::Text),
+        "logfmt" => Ok(LogFormat::Logfmt),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(invalid(format!("log-format={name}: expected text, logfmt or json"))),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use manylogs_block::Capabilities;
 use manylogs_serve::control::{Answer, ControlSocket, Order};
+use manylogs_serve::log::{Level, line};
 use manylogs_serve::{Engine, Port, ServeError, protect};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -61,7 +62,8 @@ fn state() -> MutexGuard<'static, State> {
 /// If the device or the volume cannot be opened, or nobody could ask for the server's end.
 pub(crate) fn start() -> Result<()> {
     if let Err(refused) = protect() {
-        eprintln!("manylogs: {refused}: do not mount the device on a machine short of memory");
+        let message = format!("{refused}: do not mount the device on a machine short of memory");
+        line(Level::Warning, None, &message, &[]);
     }
     let options = config::options()?;
     let engine = Engine::start(options.clone()).map_err(|error| failed(&error))?;
@@ -85,12 +87,10 @@ pub(crate) fn start() -> Result<()> {
 
 fn say_what_was_recovered(path: &Path, engine: &Engine) {
     if let Some(report) = engine.about().recovery.as_ref().filter(|report| !report.was_closed) {
-        eprintln!(
-            "manylogs: {}: recovered {} extents from {} records",
-            path.display(),
-            report.mapped_extents,
-            report.records
-        );
+        let (extents, records) = (report.mapped_extents, report.records);
+        let message = format!("recovered {extents} extents from {records} records");
+        let fields = [("recovered_extents", extents.into()), ("records", records.into())];
+        line(Level::Info, Some(path), &message, &fields);
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn end() {
         }
         State::Running(service) => {
             if let Err(error) = close(service) {
-                eprintln!("manylogs: {error}");
+                line(Level::Error, None, &error.to_string(), &[]);
                 exit(false);
             }
         }
