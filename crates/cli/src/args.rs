@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Stop(serve::StopArgs),
     /// What a running server does, again and again, until Ctrl-C.
     Top(serve::TopArgs),
+    /// What a running server does, as Prometheus reads it.
+    Metrics(serve::MetricsArgs),
     /// How a volume is, or was left, and what is at risk in its logs.
     Status(volume::StatusArgs),
     /// Print the settings of a closed volume, or change them for good.
@@ -60,8 +62,28 @@ pub(crate) enum Command {
     Scrub(volume::CheckpointArgs),
     /// Take all of a device that became larger.
     Grow(volume::CheckpointArgs),
+    /// Say whether a device holds a volume, and which, as udev reads it. Changes nothing.
+    Probe(volume::ProbeArgs),
     /// Crash simulated volumes in every way, and check what they hold then.
     Torture(torture::TortureArgs),
+    /// Write man pages, one for each command.
+    #[command(hide = true)]
+    Man(ManArgs),
+    /// Print the completions of a shell.
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to; made if it is not there.
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]

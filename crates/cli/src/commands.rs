@@ -1,7 +1,9 @@
 //! The commands, one module each.
 
+mod beside;
 pub(crate) mod drive;
 pub(crate) mod live;
+pub(crate) mod manual;
 mod nbd;
 pub(crate) mod record;
 pub(crate) mod replay;

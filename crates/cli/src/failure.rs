@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use manylogs_serve::log::{Level, line};
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -45,7 +47,7 @@ impl Failure {
             Self::TooNew(message) => (message, 7),
             Self::Interrupted => ("interrupted".to_owned(), 130),
         };
-        eprintln!("manylogs: {message}");
+        line(Level::Error, None, &message, &[("code", code.into())]);
         ExitCode::from(code)
     }
 }

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Stop(args) => commands::serve::stop(&args),
         Command::Top(args) => commands::live::top(&args),
+        Command::Metrics(args) => commands::live::metrics(&args),
         Command::Status(args) => volume::status::run(&args),
         Command::Set(args) => volume::set::run(&args),
         Command::Checkpoint(args) => volume::maintain::checkpoint(&args),
@@ -34,7 +35,10 @@ fn main() -> ExitCode {
         Command::Table(args) => volume::status::table(&args),
         Command::Scrub(args) => volume::maintain::scrub(&args),
         Command::Grow(args) => volume::maintain::grow(&args),
+        Command::Probe(args) => volume::probe::run(&args),
         Command::Torture(args) => commands::torture::run(&args),
+        Command::Man(args) => commands::manual::man(&args),
+        Command::Completions(args) => commands::manual::completions(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,6 +31,30 @@ pub(crate) struct NbdArgs {
     pub(crate) nbdkit_plugin: Option<PathBuf>,
 }
 
+/// Where metrics are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetricsAddress {
+    pub(crate) host: String,
+    /// Zero: one that is free.
+    pub(crate) port: u16,
+}
+
+impl FromStr for MetricsAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let host_and_port = match text.strip_prefix(':').unwrap_or(text).parse() {
+            // To others only if they are named.
+            Ok(port) => Some(("127.0.0.1", Some(port))),
+            Err(_) => host_port(text).filter(|(host, _)| !host.is_empty()),
+        };
+        match host_and_port {
+            Some((host, Some(port))) => Ok(Self { host: host.to_owned(), port }),
+            _ => Err(format!("{text:?}: expected [HOST:]PORT")),
+        }
+    }
+}
+
 /// Where an NBD server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -56,6 +80,14 @@ impl FromStr for Address {
 }
 
 fn tcp(rest: &str) -> Option<Address> {
+    let (host, port) = host_port(rest)?;
+    let port = port.unwrap_or(PORT);
+    // Nobody would hear which port the system chose.
+    (!host.is_empty() && port != 0).then(|| Address::Tcp { host: host.to_owned(), port })
+}
+
+/// `HOST`, `HOST:PORT`, `[HOST]` or `[HOST]:PORT`.
+fn host_port(rest: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = rest.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
         let port = if port.is_empty() { None } else { Some(port.strip_prefix(':')?) };
@@ -63,14 +95,27 @@ fn tcp(rest: &str) -> Option<Address> {
     } else {
         rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)))
     };
-    let port = port.map_or(Some(PORT), |port| port.parse().ok())?;
-    // Nobody would hear which port the system chose.
-    (!host.is_empty() && port != 0).then(|| Address::Tcp { host: host.to_owned(), port })
+    match port {
+        Some(port) => port.parse().ok().map(|port| (host, Some(port))),
+        None => Some((host, None)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_are_local_unless_a_host_is_named() {
+        let at = |host: &str, port| Ok(MetricsAddress { host: host.to_owned(), port });
+        assert_eq!("9469".parse(), at("127.0.0.1", 9469));
+        assert_eq!(":0".parse(), at("127.0.0.1", 0));
+        assert_eq!("0.0.0.0:9469".parse(), at("0.0.0.0", 9469));
+        assert_eq!("[::1]:9469".parse(), at("::1", 9469));
+        for bad in ["", "host", "host:", ":x", "[]:1", "h:70000"] {
+            assert!(bad.parse::<MetricsAddress>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn addresses() {

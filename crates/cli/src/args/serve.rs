@@ -1,8 +1,11 @@
 //! Arguments of the commands that serve a device and talk to servers.
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 
-use super::nbd::NbdArgs;
+use clap::{Args, ValueEnum};
+use manylogs_serve::log::LogFormat;
+
+use super::nbd::{MetricsAddress, NbdArgs};
 use super::volume::VolumeArgs;
 
 #[derive(Debug, Args)]
@@ -28,8 +31,35 @@ pub(crate) struct ServeArgs {
     /// The write cache of the emulated drive.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
+    /// With --loop: a symbolic link to the device, removed at the end. If it ends in a slash, its
+    /// name is the volume's id.
+    #[arg(long, value_name = "PATH", requires = "as_loop")]
+    pub(crate) link: Option<PathBuf>,
+    /// Tell metrics to Prometheus at http://HOST:PORT/metrics; without HOST, on this machine only.
+    #[arg(long, value_name = "[HOST:]PORT")]
+    pub(crate) metrics: Option<MetricsAddress>,
+    /// How messages are written to standard error.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormatArg::Text)]
+    pub(crate) log_format: LogFormatArg,
     #[command(flatten)]
     pub(crate) nbd: NbdArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormatArg {
+    Text,
+    Logfmt,
+    Json,
+}
+
+impl From<LogFormatArg> for LogFormat {
+    fn from(arg: LogFormatArg) -> Self {
+        match arg {
+            LogFormatArg::Text => Self::Text,
+            LogFormatArg::Logfmt => Self::Logfmt,
+            LogFormatArg::Json => Self::Json,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,16 +71,22 @@ pub(crate) enum OnOff {
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// The disk, partition or image that is served.
-    pub(crate) device: std::path::PathBuf,
+    pub(crate) device: PathBuf,
     /// Also while it is mounted: its users see I/O errors.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct MetricsArgs {
+    /// The disk, partition or image that is served.
+    pub(crate) device: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// The disk, partition or image that is served.
-    pub(crate) device: std::path::PathBuf,
+    pub(crate) device: PathBuf,
     /// Seconds between two looks.
     #[arg(long, default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..))]

@@ -167,6 +167,12 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// The disk, partition or image.
+    pub(crate) device: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TableArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,

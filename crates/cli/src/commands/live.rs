@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use manylogs_block::Nanos;
 use manylogs_serve::control::{Control, ControlError, Order, connect};
+use manylogs_serve::metrics::exposition;
 use manylogs_serve::status::{EmulationStatus, Status, Stretch, VolumeStatus};
 
 use super::serve::control_failure;
 use super::volume::{human, span};
-use crate::args::serve::TopArgs;
+use crate::args::serve::{MetricsArgs, TopArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -33,9 +34,7 @@ pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
 }
 
 fn ask(server: &mut Control) -> Result<Status, Failure> {
-    let value = server.ask(&Order::Status).map_err(control_failure)?;
-    serde_json::from_value(value)
-        .map_err(|error| Failure::failed(format!("the server is of another version: {error}")))
+    server.status().map_err(control_failure)
 }
 
 pub(crate) fn status(server: &mut Control, json: bool) -> Result<(), Failure> {
@@ -44,6 +43,11 @@ pub(crate) fn status(server: &mut Control, json: bool) -> Result<(), Failure> {
         return print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"));
     }
     print(&text(&ask(server)?))
+}
+
+pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    print(&exposition(&ask(&mut server)?))
 }
 
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
@@ -136,6 +140,7 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         volume.starved_writes
     );
     let troubles = [
+        (volume.failed_checkpoints, "checkpoints failed"),
         (volume.retired_logs, "logs are out of use after I/O errors"),
         (volume.kept_extents, "extents stay logged: their home cannot be written"),
         (volume.lost_extents, "extents are lost: their logged copy is damaged"),

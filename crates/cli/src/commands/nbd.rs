@@ -13,12 +13,13 @@ use std::thread;
 use std::time::Duration;
 
 use manylogs_serve::control::{Order, connect};
-use manylogs_serve::{ServeError, Stack};
+use manylogs_serve::{ServeError, Stack, notify};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::beside;
 use super::serve::{options, serve_failure};
 use crate::args::nbd::{Address, NbdArgs};
-use crate::args::serve::{OnOff, ServeArgs};
+use crate::args::serve::{LogFormatArg, OnOff, ServeArgs};
 use crate::args::volume::BackendArg;
 use crate::failure::Failure;
 use crate::output::print;
@@ -35,6 +36,7 @@ const INSTALLED: &str = "nbdkit-manylogs-plugin.so";
 /// Serves until nbdkit ends.
 pub(super) fn run(args: &ServeArgs, address: &Address) -> Result<(), Failure> {
     check_security(&args.nbd, address)?;
+    let metrics = beside::metrics_listener(args)?;
     let (signals, signalled) = sync_channel(8);
     ctrlc::set_handler(move || {
         let _ = signals.try_send(());
@@ -43,6 +45,7 @@ pub(super) fn run(args: &ServeArgs, address: &Address) -> Result<(), Failure> {
     let plugin = plugin(&args.nbd)?;
     check_device(args)?;
     check_address(address)?;
+    beside::start(&args.volume.device, metrics)?;
     let mut child = command(args, address, &plugin).spawn().map_err(spawn_failure)?;
     let status = forward(&child, &args.volume.device, signalled)
         .and_then(|()| announce(&mut child, args, address))
@@ -102,7 +105,7 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn address_failure(address: &Address, error: &io::Error) -> Failure {
+pub(super) fn address_failure(address: &Address, error: &io::Error) -> Failure {
     let message = match address {
         Address::Unix(path) => format!("cannot listen at {}: {error}", path.display()),
         Address::Tcp { host, port } => format!("cannot listen at {host} port {port}: {error}"),
@@ -179,6 +182,12 @@ fn command(args: &ServeArgs, address: &Address, plugin: &Path) -> Command {
     }
     command.arg(format!("give-up-table={}", args.volume.give_up_table));
     command.arg(format!("raw={}", args.raw));
+    let log_format = match args.log_format {
+        LogFormatArg::Text => "text",
+        LogFormatArg::Logfmt => "logfmt",
+        LogFormatArg::Json => "json",
+    };
+    command.arg(format!("log-format={log_format}"));
     if let Some(drive) = &args.emulate {
         command.arg(format!("emulate={drive}")).arg(format!("fit={}", !args.no_fit));
     }
@@ -204,6 +213,7 @@ fn forward(child: &Child, device: &Path, signalled: Receiver<()>) -> Result<(), 
     let device = device.to_owned();
     thread::spawn(move || {
         for () in signalled {
+            notify("STOPPING=1");
             let stop = Order::Stop { force: true };
             if connect(&device).and_then(|mut server| server.ask(&stop)).is_err() {
                 let _ = pidfd_send_signal(&child, Signal::TERM);
@@ -225,7 +235,9 @@ fn announce(child: &mut Child, args: &ServeArgs, address: &Address) -> Result<()
         if status.is_ok_and(|status| status["pid"].as_u64() == Some(pid)) {
             make_private(address)?;
             let tls = args.nbd.tls_certificates.is_some() || args.nbd.tls_psk.is_some();
-            return print(&format!("{}\n", uri(address, tls)));
+            print(&format!("{}\n", uri(address, tls)))?;
+            notify("READY=1");
+            return Ok(());
         }
         thread::sleep(LOOK);
     }

@@ -8,12 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connect};
+use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{
-    Emulation, Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError, ServeError,
-    StackOptions, mount_point, protect,
+    DeviceLink, Emulation, Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError,
+    ServeError, StackOptions, mount_point, notify, protect,
 };
 use manylogs_storage::OpenMode;
 
+use super::beside;
 use super::volume::{human, id_text, stack_failure};
 use crate::args::serve::{OnOff, ServeArgs, StopArgs};
 use crate::failure::Failure;
@@ -29,6 +31,7 @@ enum Wanted {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    set_format(args.log_format.into());
     if let Some(address) = &args.nbd.nbd {
         return super::nbd::run(args, address);
     }
@@ -36,9 +39,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let front_ends = "give --loop for a block device, --file for a file, or --nbd ADDRESS";
         return Err(Failure::input(front_ends));
     }
+    let metrics = beside::metrics_listener(args)?;
     // Before any thread is there: they inherit it.
     if let Err(refused) = protect() {
-        eprintln!("manylogs: {refused}: do not mount the device on a machine short of memory");
+        let message = format!("{refused}: do not mount the device on a machine short of memory");
+        line(Level::Warning, None, &message, &[]);
     }
     let (wants, wanted) = sync_channel(8);
     let signals = wants.clone();
@@ -47,6 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     })
     .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     let path = &args.volume.device;
+    beside::start(path, metrics)?;
     let engine = Engine::start(options(args)?).map_err(serve_failure)?;
     say_what_is_served(path, &engine);
     let obey = obey(&engine, wants);
@@ -56,7 +62,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let served = FrontEnd::start(args, &engine)?;
     print(&format!("{}\n", served.path().display()))?;
     io::stdout().flush().map_err(Failure::failed)?;
-    let answer = wait(&wanted, &served);
+    notify("READY=1");
+    let answer = wait(&wanted, &served, path);
+    notify("STOPPING=1");
     // Before the device is free: the next server makes a socket of the same name.
     drop(control);
     leave(path, engine, served, answer)
@@ -87,20 +95,28 @@ pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
 fn say_what_is_served(path: &Path, engine: &Engine) {
     let about = engine.about();
     let size = human(about.capabilities.capacity.bytes());
-    match (&about.volume, &about.recovery) {
-        (Some(id), Some(report)) if report.was_closed => {
-            eprintln!("manylogs: {}: volume {}, {size}", path.display(), id_text(id));
+    let mut fields = vec![("bytes", about.capabilities.capacity.bytes().into())];
+    let message = match (&about.volume, &about.recovery) {
+        (Some(id), Some(report)) => {
+            let id = id_text(id);
+            fields.push(("volume", id.as_str().into()));
+            if report.was_closed {
+                format!("volume {id}, {size}")
+            } else {
+                fields.push(("recovered_extents", report.mapped_extents.into()));
+                fields.push(("records", report.records.into()));
+                fields.push(("seconds", (report.duration.0 as f64 / 1e9).into()));
+                format!(
+                    "volume {id}, {size}; recovered {} extents from {} records in {}",
+                    report.mapped_extents,
+                    report.records,
+                    super::volume::span(report.duration),
+                )
+            }
         }
-        (Some(id), Some(report)) => eprintln!(
-            "manylogs: {}: volume {}, {size}; recovered {} extents from {} records in {}",
-            path.display(),
-            id_text(id),
-            report.mapped_extents,
-            report.records,
-            super::volume::span(report.duration),
-        ),
-        _ => eprintln!("manylogs: {}: {size}, without a volume", path.display()),
-    }
+        _ => format!("{size}, without a volume"),
+    };
+    line(Level::Info, Some(path), &message, &fields);
 }
 
 /// Most orders are the engine's; whether the server may end is decided here.
@@ -119,6 +135,7 @@ fn obey(engine: &Engine, wants: SyncSender<Wanted>) -> Arc<manylogs_serve::contr
 struct FrontEnd {
     file: FuseFile,
     device: Option<LoopDevice>,
+    link: Option<DeviceLink>,
 }
 
 impl FrontEnd {
@@ -131,7 +148,11 @@ impl FrontEnd {
             .then(|| LoopDevice::attach(file.path(), capabilities.rotational))
             .transpose()
             .map_err(loop_failure)?;
-        Ok(Self { file, device })
+        let link = match (&args.link, &device) {
+            (Some(path), Some(device)) => Some(link(path, device, engine.about().volume)?),
+            _ => None,
+        };
+        Ok(Self { file, device, link })
     }
 
     fn path(&self) -> &Path {
@@ -143,8 +164,26 @@ impl FrontEnd {
     }
 }
 
+fn link(path: &Path, device: &LoopDevice, volume: Option<[u8; 16]>) -> Result<DeviceLink, Failure> {
+    let is_dir = path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir();
+    let path = match volume {
+        Some(id) if is_dir => path.join(id_text(&id)),
+        _ => path.to_owned(),
+    };
+    DeviceLink::make(&path, device.path()).map_err(|error| {
+        // Nobody else would.
+        let _ = device.detach();
+        let message = format!("cannot make the link {}: {error}", path.display());
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Busy(message),
+            io::ErrorKind::PermissionDenied => Failure::Permission(message),
+            _ => Failure::Input(message),
+        }
+    })
+}
+
 /// Resolves when the server may end: nobody uses the device, or it is forced to.
-fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd) -> Option<SyncSender<Answer>> {
+fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> Option<SyncSender<Answer>> {
     let mut refused = false;
     loop {
         let want = wanted.recv().unwrap_or(Wanted::Signal);
@@ -157,7 +196,8 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd) -> Option<SyncSender<Answe
             }
             Wanted::Signal if users.is_empty() || refused => return None,
             Wanted::Signal => {
-                eprintln!("manylogs: {message}; unmount it, or send the signal again");
+                let message = format!("{message}; unmount it, or send the signal again");
+                line(Level::Warning, Some(path), &message, &[("users", users.into())]);
                 refused = true;
             }
         }
@@ -167,12 +207,13 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd) -> Option<SyncSender<Answe
 fn leave(
     path: &Path,
     engine: Engine,
-    served: FrontEnd,
+    mut served: FrontEnd,
     answer: Option<SyncSender<Answer>>,
 ) -> Result<(), Failure> {
     let in_use = !served.users().is_empty();
+    drop(served.link.take());
     if let Some(Err(error)) = served.device.as_ref().map(LoopDevice::detach) {
-        eprintln!("manylogs: {error}");
+        line(Level::Warning, Some(path), &error.to_string(), &[]);
     }
     if in_use {
         served.file.abandon();
@@ -191,7 +232,8 @@ fn leave(
         thread::sleep(Duration::from_millis(50));
     }
     let left = left.map_err(serve_failure)?;
-    eprintln!("manylogs: {}: closed, {} stay logged", path.display(), human(left.at_risk_bytes));
+    let message = format!("closed, {} stay logged", human(left.at_risk_bytes));
+    line(Level::Info, Some(path), &message, &[("at_risk_bytes", left.at_risk_bytes.into())]);
     Ok(())
 }
 

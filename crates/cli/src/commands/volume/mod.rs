@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod dump;
 pub(crate) mod format;
 pub(crate) mod maintain;
+pub(crate) mod probe;
 pub(crate) mod set;
 pub(crate) mod status;
 mod table;
@@ -14,6 +15,7 @@ use std::rc::Rc;
 
 use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
+pub(crate) use manylogs_serve::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
 use manylogs_storage::{OpenError, OpenMode};
 
@@ -138,12 +140,6 @@ pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
         VolumeError::Io(_) | VolumeError::Closed => Failure::Failed(message),
         _ => Failure::Input(message),
     }
-}
-
-/// An id as people read it.
-pub(crate) fn id_text(id: &[u8; 16]) -> String {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// A length as people read it.

@@ -1,0 +1,66 @@
+//! `manylogs probe`: what udev wants to know of a disk, as blkid tells it of others.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use manylogs::{HEAD_BYTES, VolumeError, probe};
+
+use super::{id_text, volume_failure};
+use crate::args::volume::ProbeArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
+    let path = args.device.display();
+    let mut head = [0; HEAD_BYTES];
+    // Without a lock: a disk that is served is probed too.
+    let read = File::open(&args.device).and_then(|mut device| device.read_exact(&mut head));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Failure::Permission(format!("{path}: {error}")));
+        }
+        Err(error) => return Err(Failure::input(format!("{path}: {error}"))),
+        Ok(()) => {}
+    }
+    let found = probe(&head).map_err(|error| match error {
+        VolumeError::NotAVolume => Failure::failed(format!("{path}: no Manylogs volume")),
+        error => volume_failure(&args.device, &error),
+    })?;
+    let id = id_text(&found.id);
+    let mut out = format!(
+        "ID_FS_TYPE=manylogs\nID_FS_USAGE=other\nID_FS_VERSION={}\nID_FS_UUID={id}\n\
+         ID_FS_UUID_ENC={id}\nMANYLOGS_ID={}\n",
+        found.version,
+        id.replace('-', "")
+    );
+    if !found.label.is_empty() {
+        out += &format!(
+            "ID_FS_LABEL={}\nID_FS_LABEL_ENC={}\n",
+            escaped(&found.label, |_| "_".to_owned()),
+            escaped(&found.label, |byte| format!("\\x{byte:02x}"))
+        );
+    }
+    print(&out)
+}
+
+/// A label that may stand in udev's rules and in names of files, as libblkid makes it.
+fn escaped(label: &str, other: impl Fn(u8) -> String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "#+-.:=@_".contains(c);
+    let part = |c: char| match c {
+        c if plain(c) => c.to_string(),
+        c => c.to_string().bytes().map(&other).collect(),
+    };
+    label.chars().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_made_harmless() {
+        assert_eq!(escaped("a b/c-1", |byte| format!("\\x{byte:02x}")), r"a\x20b\x2fc-1");
+        assert_eq!(escaped("a\nID=$(b)", |_| "_".to_owned()), "a_ID=__b_");
+    }
+}
