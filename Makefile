@@ -2,6 +2,8 @@
 #
 #   make run    replay the sample trace on a modelled drive and compare the policies
 #   make test   every test
+#   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
+#               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
@@ -16,7 +18,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test lint bench cost planted campaign coverage guest tools nbd-tools
+.PHONY: run test build install uninstall lint bench cost planted campaign coverage guest tools nbd-tools
 
 STATES ?= 1000000
 
@@ -30,6 +32,46 @@ run: tools
 test: tools nbd-tools
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) planted
+
+# What install takes, where to, and under what root for packages.
+BUILT ?= $(TARGET)/release
+PREFIX ?= /usr/local
+DESTDIR ?=
+NBDKIT_PLUGIN_DIR ?= $(PREFIX)/lib/nbdkit/plugins
+SYSTEMD_UNIT_DIR ?= /etc/systemd/system
+UDEV_RULES_DIR ?= /etc/udev/rules.d
+MAN_DIR ?= $(PREFIX)/share/man/man1
+BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
+ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
+FISH_DIR ?= $(PREFIX)/share/fish/vendor_completions.d
+
+build: tools
+	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
+
+# Without cargo, which root may not have: make build first.
+install:
+	@test -x $(BUILT)/manylogs || { echo "nothing is built: run make build first"; exit 1; }
+	install -D $(BUILT)/manylogs $(DESTDIR)$(PREFIX)/bin/manylogs
+	install -D -m 644 $(BUILT)/libmanylogs_nbdkit.so \
+		$(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	install -d $(foreach dir,$(BASH_DIR) $(ZSH_DIR) $(FISH_DIR) $(SYSTEMD_UNIT_DIR) $(UDEV_RULES_DIR),$(DESTDIR)$(dir))
+	$(BUILT)/manylogs man $(DESTDIR)$(MAN_DIR)
+	$(BUILT)/manylogs completions bash > $(DESTDIR)$(BASH_DIR)/manylogs
+	$(BUILT)/manylogs completions zsh > $(DESTDIR)$(ZSH_DIR)/_manylogs
+	$(BUILT)/manylogs completions fish > $(DESTDIR)$(FISH_DIR)/manylogs.fish
+	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/systemd/manylogs@.service \
+		> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
+	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/60-manylogs.rules \
+		> $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/manylogs
+	rm -f $(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so
+	rm -f $(DESTDIR)$(MAN_DIR)/manylogs.1 $(DESTDIR)$(MAN_DIR)/manylogs-*.1
+	rm -f $(DESTDIR)$(BASH_DIR)/manylogs $(DESTDIR)$(ZSH_DIR)/_manylogs
+	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
+	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
+	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
 
 planted: tools
 	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
