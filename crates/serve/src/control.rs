@@ -157,6 +157,8 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     let answer = obey(order);
     let took = ("seconds", began.elapsed().as_secs_f64().into());
     match &answer {
+        // That is all of the settings, also those that stayed.
+        Ok(_) if what.starts_with("set") => note(Level::Info, "done", &[took]),
         Ok(value) => note(Level::Info, "done", &[took, ("answer", value.clone())]),
         Err(error) => note(Level::Warning, error, &[took]),
     }

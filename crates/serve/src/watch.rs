@@ -158,7 +158,8 @@ mod tests {
             "zeroed_bytes": null, "volatile_bytes": 0, "drain_estimate_s": 0.0,
             "logged_writes": 0, "logged_bytes": 0, "bypassed_writes": 0, "records": 0,
             "record_bytes": 0, "starved_writes": 0, "mapped_extents": 0, "table_bytes": 0,
-            "log_swaps": 0, "checkpoints": 0, "failed_checkpoints": 0, "checkpoint_progress": null, "retired_logs": 0,
+            "log_swaps": 0, "checkpoints": 0, "failed_checkpoints": 0,
+            "checkpoint_progress": null, "retired_logs": 0,
             "kept_extents": 0, "lost_extents": 0, "written": [], "occupancy": [],
         }))
         .unwrap()
