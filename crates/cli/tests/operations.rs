@@ -385,3 +385,23 @@ fn man_pages_and_completions_are_there_for_every_command() {
     says(&manylogs(&["completions", "csh"]), 2, "possible values");
     says(&manylogs(&["man", "/proc/nowhere"]), 2, "cannot write man pages");
 }
+
+#[test]
+fn the_unit_and_the_rule_use_what_is_there() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let unit = fs::read_to_string(packaging.join("systemd/manylogs@.service")).unwrap();
+    let start = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+    let help = says(&manylogs(&["serve", "--help"]), 0, "");
+    let options: Vec<_> = start.split(' ').filter(|word| word.starts_with("--")).collect();
+    assert!(options.len() >= 3, "{start}");
+    for option in options {
+        assert!(help.contains(option), "{option}");
+    }
+    let rule = fs::read_to_string(packaging.join("udev/60-manylogs.rules")).unwrap();
+    let place = Place::formatted();
+    let probed = says(&manylogs(&["probe", &place.image]), 0, "");
+    for name in ["ID_FS_TYPE", "MANYLOGS_ID"] {
+        assert!(rule.contains(&format!("ENV{{{name}}}")), "{name}");
+        assert!(probed.contains(&format!("{name}=")), "{name}");
+    }
+}
