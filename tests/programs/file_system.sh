@@ -1,0 +1,132 @@
+#!/bin/bash
+# ext4 and XFS over a loop device. Part of run.sh.
+
+make_fs() {
+    case $1 in
+    ext4) quietly mkfs.ext4 -q -F "$device" ;;
+    xfs) quietly mkfs.xfs -q -f "$device" ;;
+    esac
+}
+
+mount_fs() { quietly mount -t "$1" "$device" "$mnt"; }
+
+# Says nothing is wrong without changing anything.
+fs_is_whole() {
+    case $1 in
+    ext4) quietly e2fsck -fn "$device" ;;
+    xfs) quietly xfs_repair -n "$device" ;;
+    esac
+}
+
+file_system() {
+    local type=$1
+    has "mkfs.$type" || { skip "$type: mkfs.$type is missing" && return; }
+    : >"$log"
+    if ! { volume 8G && serve && make_fs "$type" && mount_fs "$type"; }; then
+        fail "$type: not made or mounted"
+        return
+    fi
+    if has fio; then fs_fio "$type"; else skip "$type: fio is missing"; fi
+    if has fsx; then
+        check "$type: fsx" fs_fsx
+    else
+        skip "$type: fsx is missing (cargo install fsx)"
+    fi
+    if has stress-ng; then
+        check "$type: stress-ng" fs_stress
+    else
+        skip "$type: stress-ng is missing"
+    fi
+    check "$type: fsck and files after an orderly restart" fs_orderly "$type"
+    check "$type: fsck and files after sync and kill -9" fs_killed "$type"
+    unserve
+    check "$type: manylogs check" volume_is_whole
+}
+
+fs_fio() {
+    local file=$mnt/fio
+    check "$1: fio direct, mixed sizes" fio_verify fs --filename="$file" --rw=randwrite \
+        --ioengine=libaio --iodepth=16 --bssplit="${mixed#*:*:}" --size=96m
+    check "$1: fio buffered, fsync each 16" fio_verify fs --filename="$file" --rw=randwrite \
+        --ioengine=psync --direct=0 --fsync=16 --invalidate=1 --bs=4k --size=16m
+    check "$1: fio sequential 1m" fio_verify fs --filename="$file" --rw=write \
+        --ioengine=io_uring --iodepth=8 --bs=1m --size=256m
+    rm -f "$file"
+}
+
+# fsx by the defaults, then with what else a Linux file system can do.
+fs_fsx() {
+    local took=$SECONDS
+    quietly fsx -q -N "$fsx_ops" -S "$seed" -P "$work" "$mnt/fsx" || return 1
+    cat >"$work/fsx.toml" <<'TOML'
+flen = 1048576
+[opsize]
+max = 131072
+[weights]
+close_open = 1
+fsync = 2
+fdatasync = 2
+punch_hole = 3
+posix_fallocate = 1
+truncate = 2
+invalidate = 1
+TOML
+    quietly fsx -q -N "$((fsx_ops / 10))" -S "$seed" -P "$work" -f "$work/fsx.toml" \
+        "$mnt/fsx2" || return 1
+    rm -f "$mnt"/fsx*
+    figures="$fsx_ops operations, and $((fsx_ops / 10)) with fsync, holes and invalidation"
+    figures+=", $((SECONDS - took)) s"
+}
+
+fs_stress() {
+    mkdir "$mnt/stress"
+    quietly stress-ng --temp-path "$mnt/stress" --hdd 1 --hdd-bytes 256m --iomix 1 \
+        --iomix-bytes 256m --rename 1 --dir 1 --dentry 1 --fallocate 1 --fallocate-bytes 256m \
+        --sync-file 1 --verify --timeout "$stress_seconds" --metrics-brief --seed "$seed" ||
+        return 1
+    rm -rf "$mnt/stress"
+    figures=$(awk '/bogo|metrc/ && $4 ~ /^(hdd|iomix|rename|dir|dentry|fallocate|sync-file)$/ && !seen[$4]++ {
+        text = text ", " $4 " " $5 } END { print substr(text, 3) " operations" }' "$log")
+}
+
+# make_tree NAME: files of many sizes, and their checksums outside.
+make_tree() {
+    python3 - "$mnt/$1" "$seed" >>"$log" 2>&1 <<'PYTHON' || return 1
+import os
+import random
+import sys
+root, rng = sys.argv[1], random.Random(sys.argv[2])
+for number in range(800):
+    folder = f"{root}/{number % 23}/{number % 7}"
+    os.makedirs(folder, exist_ok=True)
+    size = rng.choice((0, 1, 511, 4096, 20_000, 300_000, rng.randrange(2_000_000)))
+    with open(f"{folder}/{number}", "wb") as file:
+        file.write(rng.randbytes(size))
+PYTHON
+    (cd "$mnt/$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$work/$1.sums"
+}
+
+# The mounted tree is the one that was made.
+tree_is_whole() {
+    (cd "$mnt/$1" && limited sha256sum --quiet -c "$work/$1.sums") >>"$log" 2>&1
+}
+
+fs_orderly() {
+    make_tree first || return 1
+    quietly umount "$mnt" || return 1
+    fs_is_whole "$1" || return 1
+    restart_orderly || return 1
+    mount_fs "$1" && tree_is_whole first || return 1
+    figures="$(wc -l <"$work/first.sums") files, $(du -sm "$mnt/first" | cut -f 1) MB"
+}
+
+fs_killed() {
+    make_tree second || return 1
+    quietly sync -f "$mnt" || return 1
+    restart_killed || return 1
+    # The mount replays the journal, and fsck finds nothing to repair then.
+    mount_fs "$1" && quietly umount "$mnt" || return 1
+    fs_is_whole "$1" || return 1
+    mount_fs "$1" && tree_is_whole first && tree_is_whole second || return 1
+    figures="$(($(wc -l <"$work/first.sums") + $(wc -l <"$work/second.sums"))) files"
+}

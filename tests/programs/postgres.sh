@@ -1,0 +1,144 @@
+#!/bin/bash
+# PostgreSQL, killed together with the disk below it. Part of run.sh.
+
+sql() { "${as_postgres[@]}" psql -qAtX -v ON_ERROR_STOP=1 -d postgres "$@"; }
+
+postgres() {
+    pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
+    if [ -z "$pg_bin" ] || ! id postgres >/dev/null 2>&1; then
+        skip "pg: PostgreSQL is missing"
+        return
+    fi
+    as_postgres=(runuser -u postgres -- env PGHOST="$work/pg" PATH="$pg_bin:$PATH")
+    local type
+    for type in ext4 xfs; do
+        if has "mkfs.$type"; then
+            check "pg on $type: $pg_rounds kills" pg_on "$type"
+            end_postgres
+        else
+            skip "pg: mkfs.$type is missing"
+        fi
+    done
+    unserve
+}
+
+pg_on() {
+    rm -rf "$work/pg" && mkdir "$work/pg" && chown postgres "$work/pg"
+    volume 6G --log 2M --group 64M && serve && make_fs "$1" && mount_fs "$1" || return 1
+    mkdir "$mnt/pg" && chown postgres "$mnt/pg" && chmod 700 "$mnt/pg"
+    (cd / && quietly "${as_postgres[@]}" initdb -k -A trust -D "$mnt/pg") || return 1
+    cat >>"$mnt/pg/postgresql.conf" <<CONF
+listen_addresses = ''
+unix_socket_directories = '$work/pg'
+shared_buffers = 32MB
+checkpoint_timeout = 30s
+max_wal_size = 64MB
+min_wal_size = 32MB
+CONF
+    start_postgres || return 1
+    quietly "${as_postgres[@]}" pgbench -i -q -s "$([ "$fast" ] && echo 5 || echo 20)" postgres || return 1
+    sql -c 'create table acknowledged (n bigint primary key)' >>"$log" 2>&1 || return 1
+    local round next=1
+    : >"$work/acknowledged"
+    for round in $(seq "$pg_rounds"); do
+        pg_round "$1" "$next" "$round" || return 1
+        next=$((next + 1000000))
+    done
+    pg_end "$1"
+}
+
+start_postgres() {
+    (cd / && quietly "${as_postgres[@]}" pg_ctl -s -w -t 120 -D "$mnt/pg" -l "$work/pg/log" start) ||
+        return 1
+    # Outside, as the mount does not answer when its server is killed.
+    head -n 1 "$mnt/pg/postmaster.pid" >"$work/pg/postmaster"
+}
+
+# A client that notes outside the volume each number that was committed.
+insert_from() {
+    seq "$1" "$(($1 + 499999))" | sed 's/.*/insert into acknowledged values (&) returning n;/' |
+        sql >>"$2" 2>>"$work/pg/clients" || true
+}
+
+pg_round() {
+    local type=$1 next=$2 clients=() pid
+    "${as_postgres[@]}" pgbench -n -c 4 -j 2 -T 60 postgres >>"$work/pg/clients" 2>&1 &
+    clients+=($!)
+    insert_from "$next" "$work/acknowledged.1" &
+    clients+=($!)
+    insert_from "$((next + 500000))" "$work/acknowledged.2" &
+    clients+=($!)
+    others+=("${clients[@]}")
+    sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
+    # In every third round the postmaster goes first, in the others the disk.
+    if [ $(($3 % 3)) = 0 ]; then kill_postgres; fi
+    kill_server
+    sleep "0.$((RANDOM % 10))"
+    kill_postgres
+    for pid in "${clients[@]}"; do
+        timeout 60 tail --pid="$pid" -f /dev/null || return 1
+        wait "$pid" || true
+    done
+    others=()
+    cat "$work"/acknowledged.? >>"$work/acknowledged"
+    rm -f "$work"/acknowledged.?
+    forget_device
+    serve || return 1
+    if [ "$type" = ext4 ]; then
+        local code=0
+        quietly e2fsck -p "$device" || code=$?
+        [ "$code" -le 1 ] || return 1
+    fi
+    mount_fs "$type" && start_postgres || return 1
+    pg_content
+}
+
+# Every number that a client has noted is there, and pgbench's books balance.
+pg_content() {
+    sort "$work/acknowledged" >"$work/noted"
+    sql -c 'select n from acknowledged' >"$work/there.raw" 2>>"$log" || return 1
+    sort "$work/there.raw" >"$work/there"
+    local missing books
+    missing=$(comm -23 "$work/noted" "$work/there" | wc -l)
+    figures="$(wc -l <"$work/noted") rows acknowledged, $missing missing"
+    [ "$missing" = 0 ] || return 1
+    books=$(sql -c 'select count(distinct s) from (select sum(abalance) s from pgbench_accounts
+        union all select sum(bbalance) from pgbench_branches
+        union all select sum(tbalance) from pgbench_tellers
+        union all select coalesce(sum(delta), 0) from pgbench_history) t' 2>>"$log") || return 1
+    [ "$books" = 1 ] || { figures+="; the sums of pgbench differ" && return 1; }
+}
+
+pg_end() {
+    local of_pgbench
+    of_pgbench=$(sql -c 'select count(*) from pgbench_history') || return 1
+    figures+=", $of_pgbench of pgbench"
+    if [ -x "$pg_bin/pg_amcheck" ]; then
+        (cd / && quietly "${as_postgres[@]}" pg_amcheck --install-missing --heapallindexed -d postgres) ||
+            return 1
+        figures+=", pg_amcheck fine"
+    fi
+    (cd / && quietly "${as_postgres[@]}" pg_ctl -s -w -t 120 -m fast -D "$mnt/pg" stop) || return 1
+    rm -f "$work/pg/postmaster"
+    quietly "${as_postgres[@]}" "$pg_bin/pg_checksums" --check -D "$mnt/pg" || return 1
+    figures+=", $(awk '/Blocks scanned/ { print $3 }' "$log" | tail -n 1) checksums fine"
+    quietly umount "$mnt" && fs_is_whole "$1" && stop_server && volume_is_whole || return 1
+    figures+=", fsck and manylogs check fine"
+}
+
+# The postmaster and all of its children, at once.
+kill_postgres() {
+    local pid
+    pid=$(cat "$work/pg/postmaster" 2>/dev/null || true)
+    [ -n "$pid" ] || return 0
+    local children
+    children=$(pgrep -P "$pid" || true)
+    # shellcheck disable=SC2086
+    kill -9 "$pid" $children 2>/dev/null || true
+    rm -f "$work/pg/postmaster"
+    for pid in $pid $children; do
+        timeout 30 tail --pid="$pid" -f /dev/null || return 1
+    done
+}
+
+end_postgres() { kill_postgres || true; }

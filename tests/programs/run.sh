@@ -1,0 +1,118 @@
+#!/bin/bash
+# Proof by others' programs: fio, fsx, stress-ng, ext4, XFS, PostgreSQL, libnbd and QEMU use served
+# volumes, and find no fault in what they hold, also after servers that were killed.
+#
+#   tests/programs/run.sh [CHECK...]       (make programs; FAST=1 for a few minutes instead)
+#
+# Checks; all of them if none is named:
+#   raw    fio with verification on the loop device: patterns, block sizes, depths, discards,
+#          what is there after an orderly restart and after kill -9
+#   ext4   the file system over a loop device: fio, fsx, stress-ng, fsck, checksums of a tree of
+#          files after a remount and after kill -9
+#   xfs    the same
+#   pg     PostgreSQL on both while server and postmaster are killed: every acknowledged row is
+#          there, the sums of pgbench agree, pg_checksums and pg_amcheck find nothing
+#   kills  kill -9 of the server under writers that know what they were promised (kills.py)
+#   nbd    over NBD: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
+#
+# From the environment:
+#   MANYLOGS      the program (target/release/manylogs), with the plugin for nbdkit beside it
+#   FAST          1 for the short campaign
+#   ROUNDS        kills of `kills` (200; FAST: 20)
+#   PG_ROUNDS     kills of `pg` on each file system (10; FAST: 3)
+#   FSX_OPS       operations of each fsx (1,000,000; FAST: 50,000)
+#   FIO_PASSES    how often each fio run writes and verifies (5; FAST: 1)
+#   SEED          of everything that is drawn (1)
+#   PLACE         where the images are made (a new directory in /var/tmp); sparse, up to 8 GiB
+#
+# One line for each check, with figures; what failed keeps its log, and the exit code is 1. What
+# needs a program that is not there is skipped, and counted. Needs root and loop devices.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=$PWD/tests/programs
+fast=${FAST:-0}
+[ "$fast" = 1 ] || fast=
+manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
+rounds=${ROUNDS:-$([ "$fast" ] && echo 20 || echo 200)}
+pg_rounds=${PG_ROUNDS:-$([ "$fast" ] && echo 3 || echo 10)}
+fsx_ops=${FSX_OPS:-$([ "$fast" ] && echo 50000 || echo 1000000)}
+fio_passes=${FIO_PASSES:-$([ "$fast" ] && echo 1 || echo 5)}
+stress_seconds=$([ "$fast" ] && echo 20 || echo 60)
+seed=${SEED:-1}
+PATH=$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin
+RANDOM=$seed
+place=${PLACE:-}
+[ -n "$place" ] || place=$(mktemp -d /var/tmp/manylogs-programs.XXXXXX)
+mkdir -p "$place"
+work=$(mktemp -d "$place/run.XXXXXX")
+chmod 755 "$place" "$work"
+mnt=$work/mnt
+log=$work/log
+mkdir "$mnt"
+passed=0 failed=0 skipped=0
+image='' server='' device='' export_file=''
+others=() # processes that are ended at the end
+
+say() { echo "programs: $*"; }
+pass() { passed=$((passed + 1)) && say "pass  $*"; }
+skip() { skipped=$((skipped + 1)) && say "skip  $*"; }
+has() { command -v "$1" >/dev/null; }
+limited() { timeout --foreground --kill-after=10 "${limit:-900}" "$@"; }
+# Runs a command with its output in the log.
+quietly() { echo "+ $*" >>"$log" && limited "$@" >>"$log" 2>&1; }
+
+fail() {
+    failed=$((failed + 1))
+    local kept
+    kept=$place/failed.$failed.log
+    cp "$log" "$kept"
+    say "FAIL  $* (seed $seed; log: $kept)"
+    tail -n 15 "$log" | sed 's/^/    /'
+}
+
+# check NAME FUNCTION ARGUMENTS...: passes with the figures that the function leaves in $figures.
+check() {
+    local name=$1
+    shift
+    : >"$log"
+    figures=''
+    if "$@"; then pass "$name${figures:+: $figures}"; else fail "$name${figures:+: $figures}"; fi
+}
+
+kills() {
+    check "kills: $rounds rounds" kill_rounds
+}
+
+kill_rounds() {
+    unserve
+    image=$work/kills.img
+    rm -f "$image"
+    # Small logs, so that they fill and are checkpointed.
+    quietly "$manylogs" format "$image" --size 4G --sparse --log 1M --group 32M || return 1
+    local code=0
+    limit=$((60 + rounds * 15)) limited python3 "$here/kills.py" "$manylogs" "$image" "$rounds" \
+        "$seed" >"$work/kills.out" 2>>"$log" || code=$?
+    figures=$(tail -n 1 "$work/kills.out")
+    return "$code"
+}
+
+for part in volume fio file_system postgres nbd; do
+    # shellcheck disable=SC1090
+    source "$here/$part.sh"
+done
+
+[ "$(id -u)" = 0 ] || { say "needs root: loop devices and mounts" && exit 1; }
+[ -x "$manylogs" ] || { say "there is no program $manylogs (MANYLOGS)" && exit 1; }
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+[ $# -gt 0 ] || set -- raw ext4 xfs pg kills nbd
+for name; do
+    case $name in
+    raw | kills | nbd) "$name" ;;
+    ext4 | xfs) file_system "$name" ;;
+    pg) postgres ;;
+    *) say "no check is called $name" && exit 1 ;;
+    esac
+done
+say "$passed passed, $failed failed, $skipped skipped in $((SECONDS / 60)) min $((SECONDS % 60)) s"
+[ "$failed" = 0 ]
