@@ -10,6 +10,8 @@
 #   make planted   bugs planted in the engine, each of which the crash histories must notice
 #   make campaign  a million crash states (STATES=N for another number)
 #   make coverage  which lines of the engine the campaign reaches (cargo-tarpaulin, some minutes)
+#   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
+#               killed (root; an hour or more, FAST=1 for some minutes)
 #   make guest  a guest kernel reads a drained disk without this software (Debian; QEMU, a kernel)
 
 CARGO ?= cargo
@@ -18,7 +20,8 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test build install uninstall lint bench cost planted campaign coverage guest tools nbd-tools
+.PHONY: run test build install uninstall lint bench cost planted campaign coverage programs guest \
+	tools nbd-tools
 
 STATES ?= 1000000
 
@@ -86,6 +89,15 @@ coverage: tools
 		--package manylogs-torture --test campaign --out Stdout \
 		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
 		--exclude-files 'crates/manylogs/src/policy.rs' 'crates/manylogs/src/fuzz/*'
+
+# CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.
+PROGRAMS := fio xfsprogs e2fsprogs stress-ng postgresql nbdkit libnbd-bin qemu-utils
+programs: tools
+	@dpkg -s $(PROGRAMS) >/dev/null 2>&1 || sh tools/install.sh $(PROGRAMS)
+	@PATH="$$PATH:$$HOME/.cargo/bin" command -v fsx >/dev/null || \
+		$(CARGO) install fsx --version 0.3.2 --locked
+	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit-plugin
+	tests/programs/run.sh $(CHECKS)
 
 guest: tools
 	tests/guest/run.sh

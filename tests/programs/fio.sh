@@ -57,7 +57,7 @@ raw() {
         done
     done
     check "raw: fio overwrites, io_uring" fio_verify raw --filename="$device" --rw=randrw \
-        --ioengine=io_uring --iodepth=16 --bssplit="$mixed" --size=32m --norandommap \
+        --ioengine=io_uring --iodepth=16 --bs=4k --size=32m --norandommap \
         --serialize_overlap=1
     check "raw: fio discards, zeroes verified" fio_verify raw --filename="$device" \
         --rw=randwrite --ioengine=libaio --iodepth=8 --bs=4k --size=64m --trim_percentage=30 \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # PostgreSQL, killed together with the disk below it. Part of run.sh.
 
-sql() { "${as_postgres[@]}" psql -qAtX -v ON_ERROR_STOP=1 -d postgres "$@"; }
+sql() { "${as_pg[@]}" psql -qAtX -v ON_ERROR_STOP=1 -d postgres "$@"; }
 
 postgres() {
     pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
@@ -9,11 +9,11 @@ postgres() {
         skip "pg: PostgreSQL is missing"
         return
     fi
-    as_postgres=(runuser -u postgres -- env PGHOST="$work/pg" PATH="$pg_bin:$PATH")
+    as_pg=(runuser -u postgres -- env PGHOST="$work/pg" PATH="$pg_bin:$PATH")
     local type
     for type in ext4 xfs; do
         if has "mkfs.$type"; then
-            check "pg on $type: $pg_rounds kills" pg_on "$type"
+            check "pg on $type: $pg_rounds kills" pg_on_logged "$type"
             end_postgres
         else
             skip "pg: mkfs.$type is missing"
@@ -22,11 +22,18 @@ postgres() {
     unserve
 }
 
+# What PostgreSQL says belongs to what failed.
+pg_on_logged() {
+    pg_on "$1" && return
+    tail -n 40 "$work/pg/log" >>"$log" || true
+    return 1
+}
+
 pg_on() {
     rm -rf "$work/pg" && mkdir "$work/pg" && chown postgres "$work/pg"
     volume 6G --log 2M --group 64M && serve && make_fs "$1" && mount_fs "$1" || return 1
     mkdir "$mnt/pg" && chown postgres "$mnt/pg" && chmod 700 "$mnt/pg"
-    (cd / && quietly "${as_postgres[@]}" initdb -k -A trust -D "$mnt/pg") || return 1
+    (cd / && quietly "${as_pg[@]}" initdb -k -A trust -D "$mnt/pg") || return 1
     cat >>"$mnt/pg/postgresql.conf" <<CONF
 listen_addresses = ''
 unix_socket_directories = '$work/pg'
@@ -35,8 +42,11 @@ checkpoint_timeout = 30s
 max_wal_size = 64MB
 min_wal_size = 32MB
 CONF
+    # initdb has seen to its own files only.
+    quietly sync -f "$mnt" || return 1
     start_postgres || return 1
-    quietly "${as_postgres[@]}" pgbench -i -q -s "$([ "$fast" ] && echo 5 || echo 20)" postgres || return 1
+    quietly "${as_pg[@]}" pgbench -i -q -s "$([ "$fast" ] && echo 5 || echo 20)" postgres ||
+        return 1
     sql -c 'create table acknowledged (n bigint primary key)' >>"$log" 2>&1 || return 1
     local round next=1
     : >"$work/acknowledged"
@@ -48,8 +58,8 @@ CONF
 }
 
 start_postgres() {
-    (cd / && quietly "${as_postgres[@]}" pg_ctl -s -w -t 120 -D "$mnt/pg" -l "$work/pg/log" start) ||
-        return 1
+    (cd / && quietly "${as_pg[@]}" pg_ctl -s -w -t 120 -D "$mnt/pg" -l "$work/pg/log" \
+        start) || return 1
     # Outside, as the mount does not answer when its server is killed.
     head -n 1 "$mnt/pg/postmaster.pid" >"$work/pg/postmaster"
 }
@@ -62,7 +72,7 @@ insert_from() {
 
 pg_round() {
     local type=$1 next=$2 clients=() pid
-    "${as_postgres[@]}" pgbench -n -c 4 -j 2 -T 60 postgres >>"$work/pg/clients" 2>&1 &
+    "${as_pg[@]}" pgbench -n -c 4 -j 2 -T 60 postgres >>"$work/pg/clients" 2>&1 &
     clients+=($!)
     insert_from "$next" "$work/acknowledged.1" &
     clients+=($!)
@@ -114,13 +124,13 @@ pg_end() {
     of_pgbench=$(sql -c 'select count(*) from pgbench_history') || return 1
     figures+=", $of_pgbench of pgbench"
     if [ -x "$pg_bin/pg_amcheck" ]; then
-        (cd / && quietly "${as_postgres[@]}" pg_amcheck --install-missing --heapallindexed -d postgres) ||
-            return 1
+        (cd / && quietly "${as_pg[@]}" pg_amcheck --install-missing --heapallindexed \
+            -d postgres) || return 1
         figures+=", pg_amcheck fine"
     fi
-    (cd / && quietly "${as_postgres[@]}" pg_ctl -s -w -t 120 -m fast -D "$mnt/pg" stop) || return 1
+    (cd / && quietly "${as_pg[@]}" pg_ctl -s -w -t 120 -m fast -D "$mnt/pg" stop) || return 1
     rm -f "$work/pg/postmaster"
-    quietly "${as_postgres[@]}" "$pg_bin/pg_checksums" --check -D "$mnt/pg" || return 1
+    quietly "${as_pg[@]}" "$pg_bin/pg_checksums" --check -D "$mnt/pg" || return 1
     figures+=", $(awk '/Blocks scanned/ { print $3 }' "$log" | tail -n 1) checksums fine"
     quietly umount "$mnt" && fs_is_whole "$1" && stop_server && volume_is_whole || return 1
     figures+=", fsck and manylogs check fine"
@@ -132,6 +142,8 @@ kill_postgres() {
     pid=$(cat "$work/pg/postmaster" 2>/dev/null || true)
     [ -n "$pid" ] || return 0
     local children
+    # A stopped one has no more children.
+    kill -STOP "$pid" 2>/dev/null || true
     children=$(pgrep -P "$pid" || true)
     # shellcheck disable=SC2086
     kill -9 "$pid" $children 2>/dev/null || true

@@ -57,7 +57,7 @@ say() { echo "programs: $*"; }
 pass() { passed=$((passed + 1)) && say "pass  $*"; }
 skip() { skipped=$((skipped + 1)) && say "skip  $*"; }
 has() { command -v "$1" >/dev/null; }
-limited() { timeout --foreground --kill-after=10 "${limit:-900}" "$@"; }
+limited() { timeout --foreground --kill-after=10 "${limit:-7200}" "$@"; }
 # Runs a command with its output in the log.
 quietly() { echo "+ $*" >>"$log" && limited "$@" >>"$log" 2>&1; }
 

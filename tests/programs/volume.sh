@@ -52,9 +52,20 @@ kill_server() {
     server=
 }
 
+# A file system whose disk is gone takes a moment; one that is in use goes with its last user.
+unmount() {
+    local attempt
+    for attempt in $(seq 50); do
+        awk '{ print $2 }' /proc/self/mounts | grep -qxF "$1" || return 0
+        timeout 60 umount "$1" 2>>"$log" || sleep 0.1
+    done
+    echo "not unmounted after $attempt attempts: $1" >>"$log"
+    umount -l "$1" 2>>"$log" || true
+}
+
 # What the kernel keeps of a killed server.
 forget_device() {
-    if mountpoint -q "$mnt"; then umount "$mnt" 2>/dev/null || umount -l "$mnt"; fi
+    unmount "$mnt"
     [ -z "$device" ] || losetup -d "$device" 2>/dev/null || true
     device=
 }
@@ -73,7 +84,7 @@ stop_server() {
 
 # Whatever the state, afterwards nothing is served or mounted.
 unserve() {
-    if mountpoint -q "$mnt"; then umount "$mnt" 2>/dev/null || umount -l "$mnt"; fi
+    unmount "$mnt"
     if [ -n "$server" ] && kill -0 "$server" 2>/dev/null; then
         timeout 30 "$manylogs" stop --force "$image" >>"$log" 2>&1 || true
         timeout 30 tail --pid="$server" -f /dev/null || true
@@ -101,9 +112,9 @@ clean_up() {
     set +e
     end_postgres
     end_others
-    if mountpoint -q "$work/nbd/mnt"; then umount -l "$work/nbd/mnt"; fi
+    unmount "$work/nbd/mnt"
     [ -z "${fuse_loop:-}" ] || losetup -d "$fuse_loop" 2>/dev/null
-    if mountpoint -q "$work/nbd/file"; then umount -l "$work/nbd/file"; fi
+    unmount "$work/nbd/file"
     unserve
     rm -rf "$work"
     rmdir "$place" 2>/dev/null
