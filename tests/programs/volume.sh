@@ -30,13 +30,12 @@ start_server() {
     [ $# -gt 0 ] || set -- --loop
     "$manylogs" serve "$image" "$@" >"$work/where" 2>>"$log" &
     server=$!
-    local waited
-    for waited in $(seq 1200); do
+    for _ in $(seq 1200); do
         [ ! -s "$work/where" ] || break
         kill -0 "$server" 2>/dev/null || return 1
         sleep 0.05
     done
-    [ -n "${waited:-}" ] && [ -s "$work/where" ] || return 1
+    [ -s "$work/where" ] || return 1
     where=$(head -n 1 "$work/where")
     if [ "$1" = --loop ]; then
         device=$where
