@@ -97,10 +97,11 @@ class Server:
 
     def leave(self):
         self.end()
-        if self.export and os.path.exists("/proc/mounts"):
+        if self.export:
             subprocess.run(["umount", "--lazy", self.export], stderr=subprocess.DEVNULL)
-            if os.path.exists(self.export):
-                os.unlink(self.export)
+            for path in (self.export, self.export.removesuffix(".export") + ".sock"):
+                if os.path.exists(path):
+                    os.unlink(path)
 
 
 class Region:

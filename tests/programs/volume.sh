@@ -92,7 +92,7 @@ unserve() {
     forget_device
     if [ -n "$export_file" ]; then
         umount -l "$export_file" 2>/dev/null || true
-        rm -f "$export_file"
+        rm -f "$export_file" "${export_file%.export}.sock"
     fi
     export_file=
 }
