@@ -41,6 +41,7 @@ shared_buffers = 32MB
 checkpoint_timeout = 30s
 max_wal_size = 64MB
 min_wal_size = 32MB
+dynamic_shared_memory_type = mmap
 CONF
     # initdb has seen to its own files only.
     quietly sync -f "$mnt" || return 1
