@@ -63,6 +63,7 @@ start_postgres() {
         start) || return 1
     # Outside, as the mount does not answer when its server is killed.
     head -n 1 "$mnt/pg/postmaster.pid" >"$work/pg/postmaster"
+    awk 'NR == 7 { print $2 }' "$mnt/pg/postmaster.pid" >"$work/pg/segment"
 }
 
 # A client that notes outside the volume each number that was committed.
@@ -152,6 +153,8 @@ kill_postgres() {
     for pid in $pid $children; do
         timeout 30 tail --pid="$pid" -f /dev/null || return 1
     done
+    # The next one does not know this segment as its own if the loop device is another.
+    ipcrm -m "$(cat "$work/pg/segment")" 2>>"$log" || true
 }
 
 end_postgres() { kill_postgres || true; }
