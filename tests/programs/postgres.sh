@@ -42,6 +42,7 @@ checkpoint_timeout = 30s
 max_wal_size = 64MB
 min_wal_size = 32MB
 dynamic_shared_memory_type = mmap
+restart_after_crash = off
 CONF
     # initdb has seen to its own files only.
     quietly sync -f "$mnt" || return 1
