@@ -23,9 +23,8 @@ impl Inner {
         fua: bool,
     ) -> Completion {
         let mut state = self.state.borrow_mut();
-        state.last_activity = self.runtime.now();
-        if let Some(reason) = state.read_only {
-            return Completion::ready(Err(IoError::ReadOnly { reason }));
+        if let Err(error) = state.admit_write(self.runtime.now()) {
+            return Completion::ready(Err(error));
         }
         state.counters.bypassed_writes += 1;
         drop(state);

@@ -1,11 +1,20 @@
-//! How a volume stops taking writes when what is below it fails.
+//! Whether a volume takes writes, and how it stops when what is below it fails.
 
-use manylogs_block::IoError;
+use manylogs_block::{IoError, Time};
 
 use crate::slots::SlotId;
 use crate::state::State;
 
 impl State {
+    /// Notes that a client writes now.
+    ///
+    /// # Errors
+    /// [`IoError::ReadOnly`] if the volume takes no writes any more.
+    pub(crate) fn admit_write(&mut self, now: Time) -> Result<(), IoError> {
+        self.last_activity = now;
+        self.read_only.map_or(Ok(()), |reason| Err(IoError::ReadOnly { reason }))
+    }
+
     /// Stops accepting writes for good after `error`: a medium that fails is told as `medium`.
     pub(crate) fn fail_for(&mut self, error: &IoError, medium: &'static str) {
         self.fail(match error {

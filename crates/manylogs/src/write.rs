@@ -106,9 +106,8 @@ impl Inner {
         fua: bool,
     ) -> Completion {
         let mut state = self.state.borrow_mut();
-        state.last_activity = self.runtime.now();
-        if let Some(reason) = state.read_only {
-            return Completion::ready(Err(IoError::ReadOnly { reason }));
+        if let Err(error) = state.admit_write(self.runtime.now()) {
+            return Completion::ready(Err(error));
         }
         let reserved = self.record_room(kind, extent);
         if state.starved == 0 && state.fits(reserved) {

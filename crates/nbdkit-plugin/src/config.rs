@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use manylogs_disk::profile::{self, Profile};
 use manylogs_serve::log::{LogFormat, set_format};
-use manylogs_serve::{Emulation, EngineOptions, StackOptions};
+use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
@@ -22,9 +21,6 @@ emulate=DRIVE             Stand for this drive, or for the one of a profile (NAM
 fit=false                 The device is the beginning of that drive, not its whole span.
 write-cache=true|false    The write cache of that drive.
 log-format=text|logfmt|json  How messages are written to standard error.";
-
-/// How long the device may stay in use behind whoever opened it last.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
 
@@ -91,7 +87,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
     Ok(EngineOptions {
         stack: StackOptions {
             backend: given.backend,
-            patience: PATIENCE,
+            patience: RESTART_PATIENCE,
             ..StackOptions::new(device, OpenMode::Exclusive)
         },
         table: given.table.clone(),

@@ -30,7 +30,7 @@ const TTL: Duration = Duration::from_secs(3600);
 const REQUEST_MAX: u32 = 1 << 20;
 /// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
 const BACKGROUND: u16 = 128;
-/// Longest stretch that is zeroed in one request of ours.
+/// Where `lseek` looks for data and for holes.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 

@@ -44,5 +44,5 @@ pub use port::{Port, content};
 pub use range::{sectors_around, sectors_exactly};
 pub use runtime_dir::mount_point;
 pub use scrape::answer_scrapes;
-pub use stack::{Stack, StackError, StackOptions};
+pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use watch::watch;

@@ -138,11 +138,7 @@ impl Port {
     /// # Errors
     /// As the request's.
     pub fn call(&self, request: Request) -> IoResult {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        self.submit(request, move |result| {
-            let _ = sender.send(result);
-        });
-        receiver.recv().unwrap_or(Err(IoError::Gone))
+        self.ask(|reply| Message::Io(request, reply))
     }
 
     /// Asks which parts of `extent` are known to read as zeroes; blocks until answered. Parts that
@@ -151,12 +147,7 @@ impl Port {
     /// # Errors
     /// [`IoError::Gone`] if the engine is.
     pub fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let reply = ReplyTo::new(move |found| {
-            let _ = sender.send(found);
-        });
-        self.0.push(Message::Map(extent, reply));
-        receiver.recv().unwrap_or(Err(IoError::Gone))
+        self.ask(|reply| Message::Map(extent, reply))
     }
 
     /// Asks for what an operator wants; blocks until answered.
@@ -164,12 +155,17 @@ impl Port {
     /// # Errors
     /// What went wrong, in words.
     pub fn order(&self, order: Order) -> Answer {
+        self.ask(|reply| Message::Order(order, reply))
+    }
+
+    /// Hands a message to the engine and blocks until it is answered.
+    fn ask<T: Lost + Send + 'static>(&self, message: impl FnOnce(ReplyTo<T>) -> Message) -> T {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let reply = ReplyTo::new(move |answer| {
             let _ = sender.send(answer);
         });
-        self.0.push(Message::Order(order, reply));
-        receiver.recv().unwrap_or_else(|_| Answer::lost())
+        self.0.push(message(reply));
+        receiver.recv().unwrap_or_else(|_| T::lost())
     }
 
     /// Tells the engine to finish what is under way and to close.

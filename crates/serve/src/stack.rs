@@ -13,6 +13,8 @@ use manylogs_storage::{
 };
 use thiserror::Error;
 
+/// How long a device may stay in use behind a server that was killed.
+pub const RESTART_PATIENCE: Duration = Duration::from_secs(3);
 /// How often a device that is in use is tried.
 const RETRY: Duration = Duration::from_millis(50);
 

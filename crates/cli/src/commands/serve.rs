@@ -11,7 +11,7 @@ use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connec
 use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{
     DeviceLink, Emulation, Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError,
-    ServeError, StackOptions, mount_point, notify, protect,
+    RESTART_PATIENCE, ServeError, StackOptions, mount_point, notify, protect,
 };
 use manylogs_storage::OpenMode;
 
@@ -20,9 +20,6 @@ use super::volume::{human, id_text, stack_failure};
 use crate::args::serve::{OnOff, ServeArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output::print;
-
-/// How long a device may stay in use behind a server that was killed.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why the server is to end, and who hears whether it does.
 enum Wanted {
@@ -82,7 +79,7 @@ pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     Ok(EngineOptions {
         stack: StackOptions {
             backend: args.volume.backend.into(),
-            patience: PATIENCE,
+            patience: RESTART_PATIENCE,
             ..StackOptions::new(&args.volume.device, OpenMode::Exclusive)
         },
         table: args.volume.table.as_ref().map(|table| table.0.clone()),

@@ -87,7 +87,7 @@ fn told(summary: &Summary, elapsed: Duration) -> String {
         tally.histories
     );
     for (phase, count) in tally.phases.iter() {
-        let _ = writeln!(text, "{:>12}  {}", count, name(&format!("{phase:?}")));
+        let _ = writeln!(text, "{:>12}  {}", count, phase.name());
     }
     text.push('\n');
     for (what, count) in tally.counts() {
@@ -132,7 +132,7 @@ fn as_json(summary: &Summary) -> Value {
     let tally = &summary.tally;
     let key = |name: String| name.replace('-', "_");
     let phases = tally.phases.iter();
-    let phases = phases.map(|(phase, count)| (key(name(&format!("{phase:?}"))), json!(count)));
+    let phases = phases.map(|(phase, count)| (key(phase.name().to_owned()), json!(count)));
     let faults = Fault::ALL.into_iter().zip(tally.faults).map(|(fault, count)| {
         let FaultCount { injected, detected, harmless, listed } = count;
         let count = json!({
