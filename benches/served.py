@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speed of the served software itself, beside others on the same transport.
 
-served.py [--seconds 5] [--rounds 2] [--size 4G] [--manylogs target/release/manylogs]
+served.py [--seconds 5] [--rounds 2] [--size 4G] [--transports loop,nbd]
+          [--manylogs target/release/manylogs]
 
 Serves a file in memory over a loop device (FUSE below it) and over NBD: ours, nbdkit's file
 plugin, and qemu-storage-daemon. For each pattern all take turns; a line has the medians, ours as
@@ -167,12 +168,13 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--size", default="4G")
+    parser.add_argument("--transports", default="loop,nbd")
     parser.add_argument("--manylogs", default="target/release/manylogs")
     arguments = parser.parse_args()
     for program in ["fio", "losetup", "nbdkit", "qemu-storage-daemon", arguments.manylogs]:
         if shutil.which(program) is None:
             raise SystemExit(f"served.py: {program} is missing")
-    for transport in ["loop", "nbd"]:
+    for transport in arguments.transports.split(","):
         place = tempfile.mkdtemp(prefix="manylogs-served.", dir="/dev/shm")
         servers = []
         try:
