@@ -7,9 +7,9 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
@@ -18,6 +18,7 @@ use fuser::{
 use manylogs_block::{
     Capabilities, Extent, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize,
 };
+use manylogs_storage::Shelf;
 use rustix::fs::FallocateFlags;
 use thiserror::Error;
 
@@ -79,7 +80,8 @@ impl FuseFile {
             MountOption::NoExec,
             MountOption::NoAtime,
         ];
-        let export = Export { port, capabilities, began: SystemTime::now() };
+        let shelf = Arc::new(Shelf::default());
+        let export = Export { port, capabilities, shelf, began: SystemTime::now() };
         let session = Session::new(export, path, &config).and_then(Session::spawn);
         Ok(Self { path: path.to_owned(), session: Some(session.map_err(failed)?) })
     }
@@ -123,6 +125,8 @@ fn make_mount_point(path: &Path) -> io::Result<()> {
 struct Export {
     port: Port,
     capabilities: Capabilities,
+    /// Memory for what is written, as the device below likes it.
+    shelf: Arc<Shelf>,
     began: SystemTime,
 }
 
@@ -228,7 +232,7 @@ impl Filesystem for Export {
             reply.error(Errno::EINVAL);
             return;
         };
-        let (payload, len) = (Payload::bytes(Bytes::copy_from_slice(data)), data.len());
+        let (payload, len) = (Payload::bytes(self.shelf.copy(data)), data.len());
         let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
         self.port.submit(write, move |result| match result {
             Ok(_) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),

@@ -1,5 +1,6 @@
 //! Memory that direct I/O accepts.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -8,7 +9,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// Alignment and granularity of every buffer: enough for any drive.
 const PAGE_BYTES: usize = 4096;
 /// A read this long is handed on in the buffer it was read into, a shorter one is copied out: it
-/// may lie in a registered buffer, or in a page that is much longer than the content.
+/// may lie in a registered buffer, or in a page that is much longer than the content. A write this
+/// long is taken from where it lies, if direct I/O accepts that; registered memory is cheaper for
+/// a shorter one.
 const HANDED_ON_FROM: usize = 64 << 10;
 /// What a shelf keeps at most.
 const SHELF_BLOCKS: usize = 64;
@@ -28,9 +31,16 @@ pub(crate) struct Buffer {
     shelf: Option<Arc<Shelf>>,
 }
 
-/// Memory kept for the next request: fresh pages cost more than everything else about a long one.
+/// What is written from: memory of the request's own, or shared bytes that direct I/O accepts.
+pub(crate) enum Source {
+    Own(Buffer),
+    Shared(Bytes),
+}
+
+/// Page-aligned memory that is kept for the next request: fresh pages cost more than everything
+/// else about a long one. A [`crate::FileDevice`] writes long requests from it without a copy.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<Vec<Vec<Page>>>);
+pub struct Shelf(Mutex<Vec<Vec<Page>>>);
 
 impl Buffer {
     /// `len` bytes of zeroes.
@@ -61,10 +71,6 @@ impl Buffer {
         self.registered
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.len
-    }
-
     /// Sets the length within the memory that is there.
     pub(crate) fn set_len(&mut self, len: usize) {
         assert!(len <= self.pages.len() * PAGE_BYTES, "a buffer does not grow");
@@ -89,6 +95,37 @@ impl Buffer {
     }
 }
 
+impl Source {
+    /// `bytes` as they lie there, if they are long enough to gain by it and lie at a page.
+    pub(crate) fn shared(bytes: &Bytes) -> Option<Self> {
+        let fits =
+            bytes.len() >= HANDED_ON_FROM && bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES);
+        fits.then(|| Self::Shared(bytes.clone()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(buffer) => buffer.bytes(),
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn registration(&self) -> Option<u16> {
+        match self {
+            Self::Own(buffer) => buffer.registration(),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// The memory that may be used again.
+    pub(crate) fn into_buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Own(buffer) => Some(buffer),
+            Self::Shared(_) => None,
+        }
+    }
+}
+
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
@@ -104,6 +141,17 @@ impl Drop for Buffer {
 }
 
 impl Shelf {
+    /// A copy of `content`; its memory comes back to the shelf with its last user.
+    #[must_use]
+    pub fn copy(self: &Arc<Self>, content: &[u8]) -> Bytes {
+        if content.len() < HANDED_ON_FROM {
+            return Bytes::copy_from_slice(content);
+        }
+        let mut buffer = Buffer::from_shelf(self, content.len());
+        buffer.bytes_mut().copy_from_slice(content);
+        Bytes::from_owner(buffer)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<Page>>> {
         // Nothing panics while the lock is held, so the list is whole even when poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,9 +173,30 @@ impl Shelf {
     }
 }
 
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shelf({} blocks)", self.lock().len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_content_is_written_from_where_it_lies() {
+        let shelf = Arc::new(Shelf::default());
+        let content: Vec<u8> = (0..100_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+        let long = shelf.copy(&content);
+        assert_eq!(long, content);
+        let source = Source::shared(&long).expect("a page of its own");
+        assert_eq!(source.bytes().as_ptr(), long.as_ptr());
+        assert!(Source::shared(&long.slice(512..)).is_none(), "not at a page");
+        assert!(Source::shared(&shelf.copy(&content[..4096])).is_none(), "copied for less");
+        let place = long.as_ptr();
+        drop((long, source));
+        assert_eq!(shelf.copy(&content).as_ptr(), place);
+    }
 
     #[test]
     fn memory_is_used_again_and_never_much_more_than_asked_for() {
@@ -142,7 +211,7 @@ mod tests {
         let small = Buffer::from_shelf(&shelf, 4096);
         assert_ne!(small.bytes().as_ptr(), place, "a page does not hold on to 25");
         let again = Buffer::from_shelf(&shelf, 60_000);
-        assert_eq!((again.bytes().as_ptr(), again.len()), (place, 60_000));
+        assert_eq!((again.bytes().as_ptr(), again.bytes().len()), (place, 60_000));
     }
 
     #[test]

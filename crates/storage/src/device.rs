@@ -275,16 +275,16 @@ mod tests {
         fn wait(&self) {
             let Some((op, then)) = self.0.started.borrow_mut().pop_front() else { return };
             let (asked, buffer) = match op {
-                Op::Read { at, into } => (format!("read {at}+{}", into.len()), Some(into)),
+                Op::Read { at, into } => (format!("read {at}+{}", into.bytes().len()), Some(into)),
                 Op::Write { at, from, durable } => {
                     let how = if durable { "durably" } else { "lazily" };
-                    (format!("write {at}+{} {how}", from.len()), Some(from))
+                    (format!("write {at}+{} {how}", from.bytes().len()), from.into_buffer())
                 }
                 Op::Sync => ("sync".to_owned(), None),
                 Op::Call(_) => ("call".to_owned(), None),
             };
             self.0.asked.borrow_mut().push(asked);
-            let whole = buffer.as_ref().map_or(0, Buffer::len);
+            let whole = buffer.as_ref().map_or(0, |buffer| buffer.bytes().len());
             let result = self.0.answers.borrow_mut().pop_front().unwrap_or(Ok(whole));
             then(Done { result, buffer });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Source};
 
 /// One operation on a file. Its buffer belongs to the engine until the end.
 pub(crate) enum Op {
@@ -15,7 +15,7 @@ pub(crate) enum Op {
     },
     Write {
         at: u64,
-        from: Buffer,
+        from: Source,
         durable: bool,
     },
     Sync,

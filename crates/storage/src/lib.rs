@@ -26,6 +26,7 @@ mod sysfs;
 mod transfer;
 mod volume_lock;
 
+pub use buffer::Shelf;
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use image::{ImageError, create_image};
 pub use mapped_nvram::MappedNvram;

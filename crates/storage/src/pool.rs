@@ -150,7 +150,7 @@ fn carry_out(file: &File, op: Op) -> Done {
         Op::Write { at, from, durable } => {
             let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             let result = rustix::io::pwritev2(file, &[IoSlice::new(from.bytes())], at, flags);
-            Done { result, buffer: Some(from) }
+            Done { result, buffer: from.into_buffer() }
         }
         Op::Sync => without_buffer(rustix::fs::fdatasync(file)),
         Op::Call(call) => without_buffer(call(file)),

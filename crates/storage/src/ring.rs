@@ -16,7 +16,7 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Source};
 use crate::engine::{Done, Op};
 use crate::event::Event;
 use crate::slab::Slab;
@@ -46,7 +46,7 @@ pub(crate) struct Ring {
 
 struct InFlight {
     key: usize,
-    buffer: Option<Buffer>,
+    memory: Option<Source>,
     /// Open at least until its last operation ends.
     _file: Arc<File>,
 }
@@ -54,7 +54,7 @@ struct InFlight {
 impl Ring {
     /// A ring whose waits `event` ends.
     pub(crate) fn new(event: Arc<Event>) -> io::Result<Self> {
-        let uring = IoUring::new(ENTRIES)?;
+        let uring = make()?;
         let mut probe = Probe::new();
         uring.submitter().register_probe(&mut probe)?;
         let codes = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE];
@@ -118,10 +118,15 @@ impl Ring {
     /// Queues `op`; it starts with the next [`Ring::submit`] or wait, which follows soon.
     pub(crate) fn start(&mut self, key: usize, file: Arc<File>, op: Op) {
         let fd = Fd(file.as_raw_fd());
-        let in_flight = InFlight { key, buffer: None, _file: file };
+        let in_flight = InFlight { key, memory: None, _file: file };
         let slot = self.in_flight.insert(in_flight);
         let entry = match op {
-            Op::Read { at, into } => read_entry(fd, at, self.keep(slot, into)),
+            Op::Read { at, mut into } => {
+                // The one place that asks for memory to be written: before anybody shares it.
+                let start = into.bytes_mut().as_mut_ptr();
+                let memory = Memory { start, ..self.keep(slot, Source::Own(into)) };
+                read_entry(fd, at, memory)
+            }
             Op::Write { at, from, durable } => write_entry(fd, at, durable, self.keep(slot, from)),
             Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
             Op::Call(_) => unreachable!("calls go to the threads"),
@@ -132,15 +137,16 @@ impl Ring {
     }
 
     /// Puts the buffer where it stays until the kernel is done with it.
-    fn keep(&mut self, slot: usize, mut buffer: Buffer) -> Memory {
-        let length = u32::try_from(buffer.len());
+    fn keep(&mut self, slot: usize, source: Source) -> Memory {
+        let bytes = source.bytes();
+        let length = u32::try_from(bytes.len());
         let memory = Memory {
-            start: buffer.bytes_mut().as_mut_ptr(),
+            start: bytes.as_ptr().cast_mut(),
             len: length.unwrap_or_else(|_| unreachable!("requests are cut far shorter")),
-            registered: buffer.registration(),
+            registered: source.registration(),
         };
         if let Some(in_flight) = self.in_flight.get_mut(slot) {
-            in_flight.buffer = Some(buffer);
+            in_flight.memory = Some(source);
         }
         memory
     }
@@ -209,6 +215,10 @@ impl Ring {
     }
 
     fn collect(&mut self) {
+        if self.uring.submission().taskrun() {
+            // Completions that the kernel holds back. If it refuses, the next look asks again.
+            let _ = self.uring.submit();
+        }
         loop {
             let Some(entry) = self.uring.completion().next() else { return };
             if entry.user_data() == EVENT_KEY {
@@ -225,10 +235,19 @@ impl Ring {
     }
 
     fn end(&mut self, slot: usize, result: Result<usize, Errno>) {
-        if let Some(InFlight { key, buffer, .. }) = self.in_flight.remove(slot) {
+        if let Some(InFlight { key, memory, .. }) = self.in_flight.remove(slot) {
+            let buffer = memory.and_then(Source::into_buffer);
             self.arrived.push_back((key, Done { result, buffer }));
         }
     }
+}
+
+/// A ring whose completions wait until its thread asks for them, as it always does soon: else each
+/// interrupts it. Kernels before 6.1 have no such ring.
+fn make() -> io::Result<IoUring> {
+    let mut quiet = IoUring::builder();
+    quiet.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+    quiet.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))
 }
 
 impl Drop for Ring {

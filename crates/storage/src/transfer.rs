@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Completer, Extent, IoError, Payload, Piece, SECTOR_BYTES, Sectors, to_usize};
 use rustix::io::Errno;
 
+use crate::buffer::Source;
 use crate::device::Core;
 use crate::engine::{Done, Op};
 use crate::failure::is_passing;
@@ -53,15 +54,14 @@ impl Transfer {
         let rest = self.rest();
         let len = Sectors(rest.len.0.min(OPERATION_MAX.0));
         let at = rest.start.0 * SECTOR_BYTES;
-        let mut buffer = self.core.buffer(to_usize(len.bytes()));
+        let core = Rc::clone(&self.core);
         let op = match &self.work {
-            Work::Read(_) => Op::Read { at, into: buffer },
+            Work::Read(_) => Op::Read { at, into: core.buffer(to_usize(len.bytes())) },
             Work::Write { payload, durable } => {
-                fill(buffer.bytes_mut(), &payload.slice(self.moved, len));
-                Op::Write { at, from: buffer, durable: *durable }
+                let from = source(&core, &payload.slice(self.moved, len));
+                Op::Write { at, from, durable: *durable }
             }
         };
-        let core = Rc::clone(&self.core);
         core.start(op, move |done| self.ended(done));
     }
 
@@ -108,6 +108,18 @@ impl Transfer {
         let error = self.core.failure(errno, self.rest(), durable);
         self.completer.complete(Err(error));
     }
+}
+
+/// Where `payload` is written from: a copy, unless it lies where direct I/O takes it.
+fn source(core: &Core, payload: &Payload) -> Source {
+    if let [Piece::Bytes(bytes)] = payload.pieces()
+        && let Some(shared) = Source::shared(bytes)
+    {
+        return shared;
+    }
+    let mut buffer = core.buffer(to_usize(payload.len().bytes()));
+    fill(buffer.bytes_mut(), payload);
+    Source::Own(buffer)
 }
 
 fn fill(mut memory: &mut [u8], payload: &Payload) {
