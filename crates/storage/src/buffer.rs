@@ -21,8 +21,8 @@ const SHELF_PAGES: usize = (32 << 20) / PAGE_BYTES;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// Page-aligned memory of a request. The heap block stays where it is when the buffer moves.
-pub(crate) struct Buffer {
+/// Page-aligned memory of a request, to be filled and then shared. The heap block stays where it is when the buffer moves.
+pub struct Buffer {
     pages: Vec<Page>,
     len: usize,
     /// Its number among the buffers registered with a ring, if it is one of them.
@@ -81,8 +81,15 @@ impl Buffer {
         &self.pages.as_bytes()[..self.len]
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    /// All of it.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.pages.as_mut_bytes()[..self.len]
+    }
+
+    /// All of it, to be shared and no longer changed.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
     }
 
     /// The first `len` bytes as shared bytes, and the buffer if it may be used again.
@@ -132,6 +139,12 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(shelf) = self.shelf.take() {
@@ -147,9 +160,15 @@ impl Shelf {
         if content.len() < HANDED_ON_FROM {
             return Bytes::copy_from_slice(content);
         }
-        let mut buffer = Buffer::from_shelf(self, content.len());
+        let mut buffer = self.buffer(content.len());
         buffer.bytes_mut().copy_from_slice(content);
-        Bytes::from_owner(buffer)
+        buffer.freeze()
+    }
+
+    /// `len` bytes of anything; the memory comes back to the shelf with its last user.
+    #[must_use]
+    pub fn buffer(self: &Arc<Self>, len: usize) -> Buffer {
+        Buffer::from_shelf(self, len)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<Page>>> {

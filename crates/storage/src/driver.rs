@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::buffer::{Buffer, Shelf};
 use crate::engine::{Callback, Done, Engine, Op};
 use crate::event::Event;
+use crate::polled::Polled;
 use crate::pool::Pool;
 use crate::ring::Ring;
 use crate::slab::Slab;
@@ -22,6 +23,8 @@ pub(crate) struct Driver {
     event: Arc<Event>,
     ring: RefCell<Option<Ring>>,
     pool: RefCell<Option<Pool>>,
+    /// What is waited for where there is no ring.
+    polled: RefCell<Polled>,
     callbacks: RefCell<Slab<Callback>>,
     /// Memory for what is not registered.
     shelf: Arc<Shelf>,
@@ -35,6 +38,7 @@ impl Driver {
             event,
             ring: RefCell::default(),
             pool: RefCell::default(),
+            polled: RefCell::default(),
             callbacks: RefCell::default(),
             shelf: Arc::default(),
             queued: Cell::default(),
@@ -53,15 +57,18 @@ impl Driver {
         Ok(())
     }
 
-    fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
+    pub(crate) fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
         let key = self.callbacks.borrow_mut().insert(then);
         let mut ring = self.ring.borrow_mut();
-        match ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))) {
-            Some(ring) => {
+        match (ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))), op) {
+            (Some(ring), op) => {
                 ring.start(key, Arc::clone(file), op);
                 self.queued.set(true);
             }
-            None => {
+            (None, Op::Ready(direction)) => {
+                self.polled.borrow_mut().add(key, Arc::clone(file), direction);
+            }
+            (None, op) => {
                 let mut pool = self.pool.borrow_mut();
                 let pool = pool.get_or_insert_with(|| Pool::new(Arc::clone(&self.event)));
                 pool.start(key, Arc::clone(file), op);
@@ -85,6 +92,10 @@ impl Driver {
         }
         for (key, done) in self.done_in_pool() {
             self.call_back(key, done);
+        }
+        let ready = self.polled.borrow_mut().take_ready();
+        for key in ready {
+            self.call_back(key, Done { result: Ok(0), buffer: None });
         }
     }
 
@@ -115,7 +126,7 @@ impl Driver {
                     self.event.wait(Some(timeout.unwrap_or(RETRY).min(RETRY)));
                 }
             }
-            None => self.event.wait(timeout),
+            None => self.polled.borrow().wait(&self.event, timeout),
         }
     }
 

@@ -17,7 +17,7 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{Buffer, Source};
-use crate::engine::{Done, Op};
+use crate::engine::{Direction, Done, Op};
 use crate::event::Event;
 use crate::slab::Slab;
 
@@ -129,6 +129,13 @@ impl Ring {
             }
             Op::Write { at, from, durable } => write_entry(fd, at, durable, self.keep(slot, from)),
             Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Op::Ready(direction) => {
+                let events = match direction {
+                    Direction::In => libc::POLLIN,
+                    Direction::Out => libc::POLLOUT,
+                };
+                opcode::PollAdd::new(fd, u32::from(events.unsigned_abs())).build()
+            }
             Op::Call(_) => unreachable!("calls go to the threads"),
         };
         if let Err(error) = self.push(&entry.user_data(slot as u64)) {

@@ -1,0 +1,160 @@
+//! Sockets whose peers are served on the reactor's own thread.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use manylogs_block::Signal;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, accept_with, recv, sendmsg,
+    shutdown, sockopt,
+};
+
+use crate::driver::Driver;
+use crate::engine::{Direction, Op};
+use crate::reactor::Reactor;
+
+/// What the kernel holds of an answer that its reader has not fetched, if it allows that much: a
+/// long read fits.
+const SEND_BUFFER_BYTES: usize = 2 << 20;
+
+/// A socket that others connect to. Dropping it closes it, and ends a wait for them.
+#[derive(Debug)]
+pub struct Listener(Socket);
+
+/// A connection. Dropping it closes it, for the peer too, and ends waits for it.
+#[derive(Debug)]
+pub struct Stream(Socket);
+
+struct Socket {
+    file: Arc<File>,
+    driver: Rc<Driver>,
+    /// Whether it was shut down here.
+    down: Cell<bool>,
+}
+
+impl Reactor {
+    /// Accepts on `listener`: the reactor's thread does.
+    ///
+    /// # Errors
+    /// If the kernel does not let its calls return at once.
+    pub fn listen(&self, listener: impl Into<OwnedFd>) -> io::Result<Listener> {
+        // Either kind will do: the descriptor is what is set.
+        let listener = UnixListener::from(listener.into());
+        listener.set_nonblocking(true)?;
+        // Without a ring readiness is asked for with poll(2).
+        let _ = self.driver().open_ring();
+        Ok(Listener(Socket::new(listener.into(), Rc::clone(self.driver()))))
+    }
+}
+
+impl Listener {
+    /// The next connection.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionAborted`] once the listener was shut down, or the kernel's: of
+    /// those, too many open files is one that passes.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        // The kernel does not tell a listener that was shut down from one that nobody wants.
+        while !self.0.down.get() {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match accept_with(&*self.0.file, flags) {
+                Ok(accepted) => {
+                    // Only TCP has it, and only speed depends on both.
+                    let _ = sockopt::set_tcp_nodelay(&accepted, true);
+                    let _ = sockopt::set_socket_send_buffer_size(&accepted, SEND_BUFFER_BYTES);
+                    return Ok(Stream(Socket::new(accepted, Rc::clone(&self.0.driver))));
+                }
+                Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Takes no more connections: [`Listener::accept`] ends.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}
+
+impl Stream {
+    /// Reads what is there, at least a byte; nothing at the end of the stream.
+    ///
+    /// # Errors
+    /// As recv(2)'s.
+    pub async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match recv(&*self.0.file, &mut *into, RecvFlags::empty()) {
+                Ok((read, _)) => return Ok(read),
+                Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Writes as much as the kernel takes, at least a byte.
+    ///
+    /// # Errors
+    /// As sendmsg(2)'s; there is no signal for a peer that is gone.
+    pub async fn write_vectored(&self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            let mut none = SendAncillaryBuffer::default();
+            match sendmsg(&*self.0.file, from, &mut none, SendFlags::NOSIGNAL) {
+                Ok(written) => return Ok(written),
+                Err(Errno::AGAIN) => self.0.ready(Direction::Out).await,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Ends the connection: both sides read to the end of what was sent, waits end.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}
+
+impl Socket {
+    fn new(socket: OwnedFd, driver: Rc<Driver>) -> Self {
+        Self { file: Arc::new(File::from(socket)), driver, down: Cell::default() }
+    }
+
+    async fn ready(&self, direction: Direction) {
+        let signal = Signal::default();
+        let heard = signal.wait();
+        let op = Op::Ready(direction);
+        // An error shows in the call that is tried again.
+        self.driver.start(true, &self.file, op, Box::new(move |_| signal.notify()));
+        heard.await;
+    }
+
+    fn shut_down(&self) {
+        self.down.set(true);
+        // It may be shut down already, or never have been connected.
+        let _ = shutdown(&*self.file, Shutdown::Both);
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A wait whose future is gone still has the descriptor, and a reactor waits for it.
+        self.shut_down();
+    }
+}
+
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Socket").field(&self.file).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
