@@ -2,9 +2,11 @@
 
 mod beside;
 pub(crate) mod drive;
+mod front_end;
 pub(crate) mod live;
 pub(crate) mod manual;
 mod nbd;
+mod nbdkit;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;

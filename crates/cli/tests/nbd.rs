@@ -23,6 +23,27 @@ const BUSY: i32 = 5;
 const INPUT: i32 = 2;
 const FAILED: i32 = 1;
 
+/// Who speaks NBD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The engine's own thread.
+    Us,
+    /// nbdkit, with our plugin.
+    Nbdkit,
+}
+
+/// The servers to test with `tools`, which are there; of others it says that they are skipped.
+fn servers(tools: &[&str]) -> Vec<By> {
+    if !have(tools) {
+        return Vec::new();
+    }
+    if !have(&["nbdkit"]) {
+        return vec![By::Us];
+    }
+    build_plugin();
+    vec![By::Us, By::Nbdkit]
+}
+
 /// Whether `tools` are there; else says that the test is skipped.
 fn have(tools: &[&str]) -> bool {
     for tool in tools {
@@ -35,7 +56,6 @@ fn have(tools: &[&str]) -> bool {
             return false;
         }
     }
-    build_plugin();
     true
 }
 
@@ -70,11 +90,12 @@ fn text(output: &Output) -> String {
 /// A volume of 64 MiB in a file, and a place for a socket.
 struct Place {
     dir: TempDir,
+    by: By,
 }
 
 impl Place {
-    fn new() -> Self {
-        let place = Self { dir: TempDir::new().unwrap() };
+    fn new(by: By) -> Self {
+        let place = Self { dir: TempDir::new().unwrap(), by };
         ok(Command::new(MANYLOGS).arg("format").arg(place.disk()).args(["--size", "64M"]));
         place
     }
@@ -95,6 +116,14 @@ impl Place {
         let mut command = Command::new(MANYLOGS);
         command.arg("serve").arg(self.disk());
         command.arg("--nbd").arg(format!("unix:{}", self.socket().display()));
+        self.with_server(command)
+    }
+
+    fn with_server(&self, mut command: Command) -> Command {
+        if self.by == By::Nbdkit {
+            let plugin = Path::new(MANYLOGS).with_file_name("libmanylogs_nbdkit.so");
+            command.arg("--nbdkit-plugin").arg(plugin);
+        }
         command
     }
 
@@ -116,7 +145,7 @@ impl Place {
 struct Server {
     child: Child,
     uri: String,
-    /// nbdkit's.
+    /// Whoever has the volume open: nbdkit, if that is the server.
     pid: Pid,
 }
 
@@ -144,7 +173,8 @@ impl Server {
     fn kill(mut self) {
         kill_process(self.pid, Signal::KILL).unwrap();
         let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), Some(FAILED));
+        let of_child = i64::from(self.child.id()) == i64::from(self.pid.as_raw_nonzero().get());
+        assert_eq!(status.code(), (!of_child).then_some(FAILED));
     }
 
     fn end(mut self) {
@@ -170,102 +200,107 @@ impl Drop for Server {
 
 #[test]
 fn the_export_says_what_it_can() {
-    if !have(&["nbdkit", "nbdinfo"]) {
-        return;
+    for by in servers(&["nbdinfo"]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        let info = ok(Command::new("nbdinfo").arg(&server.uri));
+        for yes in [
+            "fast_zero",
+            "flush",
+            "fua",
+            "multi_conn",
+            "trim",
+            "zero",
+            "structured",
+            "base:allocation",
+        ] {
+            let says = info.lines().any(|line| line.contains(yes) && !line.contains("false"));
+            assert!(says, "{yes}: {info}");
+        }
+        let size = ok(Command::new("nbdinfo").args(["--size", &server.uri]));
+        let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
+        assert_eq!(size.trim(), status["capacity_bytes"].to_string());
+        let mode = fs::metadata(place.socket()).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o077, 0);
     }
-    let place = Place::new();
-    let server = place.serve();
-    let info = ok(Command::new("nbdinfo").arg(&server.uri));
-    for yes in
-        ["fast_zero", "flush", "fua", "multi_conn", "trim", "zero", "structured", "base:allocation"]
-    {
-        let says = info.lines().any(|line| line.contains(yes) && !line.contains("false"));
-        assert!(says, "{yes}: {info}");
-    }
-    let size = ok(Command::new("nbdinfo").args(["--size", &server.uri]));
-    let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
-    assert_eq!(size.trim(), status["capacity_bytes"].to_string());
-    let mode = fs::metadata(place.socket()).unwrap();
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o077, 0);
 }
 
 #[test]
 fn what_is_copied_in_comes_out_again() {
-    if !have(&["nbdkit", "nbdcopy", "qemu-img", "qemu-io"]) {
-        return;
+    for by in servers(&["nbdcopy", "qemu-img", "qemu-io"]) {
+        let place = Place::new(by);
+        let (pattern, back) = (place.pattern("pattern"), place.path("back"));
+        let server = place.serve();
+        ok(Command::new("nbdcopy").args(["--flush"]).arg(&pattern).arg(&server.uri));
+        let fua = "write -f -P 0x5a 16M 8k";
+        ok(Command::new("qemu-io").args(["-f", "raw", "-c", fua, &server.uri]));
+        let unaligned = "write -f -P 0x6b 17825893 5";
+        ok(Command::new("qemu-io").args(["-f", "raw", "-c", unaligned, &server.uri]));
+        server.end();
+        let server = place.serve();
+        ok(Command::new("nbdcopy").arg(&server.uri).arg(&back));
+        let (wrote, read) = (fs::read(&pattern).unwrap(), fs::read(&back).unwrap());
+        assert!(read.starts_with(&wrote));
+        assert_eq!(read[16 << 20..][..8192], [0x5a; 8192]);
+        assert_eq!(read[17_825_892..][..7], [0, 0x6b, 0x6b, 0x6b, 0x6b, 0x6b, 0]);
+        let same = ["compare", "-f", "raw", "-F", "raw", back.to_str().unwrap(), &server.uri];
+        ok(Command::new("qemu-img").args(same));
+        let other = place.path("other");
+        fs::write(&other, vec![0x77; 1 << 20]).unwrap();
+        let convert = ["convert", "-n", "-f", "raw", "-O", "raw", other.to_str().unwrap()];
+        ok(Command::new("qemu-img").args(convert).arg(&server.uri));
+        let read = ["-f", "raw", "-c", "read -P 0x77 0 1M", &server.uri];
+        let said = ok(Command::new("qemu-io").args(read));
+        assert!(!said.contains("failed"), "{said}");
     }
-    let place = Place::new();
-    let (pattern, back) = (place.pattern("pattern"), place.path("back"));
-    let server = place.serve();
-    ok(Command::new("nbdcopy").args(["--flush"]).arg(&pattern).arg(&server.uri));
-    let fua = "write -f -P 0x5a 16M 8k";
-    ok(Command::new("qemu-io").args(["-f", "raw", "-c", fua, &server.uri]));
-    let unaligned = "write -f -P 0x6b 17825893 5";
-    ok(Command::new("qemu-io").args(["-f", "raw", "-c", unaligned, &server.uri]));
-    server.end();
-    let server = place.serve();
-    ok(Command::new("nbdcopy").arg(&server.uri).arg(&back));
-    let (wrote, read) = (fs::read(&pattern).unwrap(), fs::read(&back).unwrap());
-    assert!(read.starts_with(&wrote));
-    assert_eq!(read[16 << 20..][..8192], [0x5a; 8192]);
-    assert_eq!(read[17_825_892..][..7], [0, 0x6b, 0x6b, 0x6b, 0x6b, 0x6b, 0]);
-    let same = ["compare", "-f", "raw", "-F", "raw", back.to_str().unwrap(), &server.uri];
-    ok(Command::new("qemu-img").args(same));
-    let other = place.path("other");
-    fs::write(&other, vec![0x77; 1 << 20]).unwrap();
-    let convert = ["convert", "-n", "-f", "raw", "-O", "raw", other.to_str().unwrap()];
-    ok(Command::new("qemu-img").args(convert).arg(&server.uri));
-    let read = ["-f", "raw", "-c", "read -P 0x77 0 1M", &server.uri];
-    let said = ok(Command::new("qemu-io").args(read));
-    assert!(!said.contains("failed"), "{said}");
 }
+
+/// Discards, zeroes and what is said of both.
+const DISCARDS: &str = "MiB = 1 << 20\n\
+     def status(offset, count):\n\
+     \x20   found = []\n\
+     \x20   h.block_status(count, offset, lambda c, o, e, err: found.extend(e))\n\
+     \x20   return found\n\
+     h.pwrite(b'x' * MiB, 0); h.pwrite(b'y' * 65536, 2 * MiB, nbd.CMD_FLAG_FUA)\n\
+     h.trim(65536, 65536, nbd.CMD_FLAG_FUA)\n\
+     assert h.pread(65536, 65536) == bytes(65536)\n\
+     assert h.pread(65536, 0) == b'x' * 65536\n\
+     assert h.pread(65536, 131072) == b'x' * 65536\n\
+     assert status(0, 3 * 65536)[:5:] == [65536, 0, 65536, 3, 65536], status(0, 3 * 65536)\n\
+     h.zero(4096, 2 * MiB, nbd.CMD_FLAG_FAST_ZERO | nbd.CMD_FLAG_FUA)\n\
+     h.zero(4096, 2 * MiB + 8192, nbd.CMD_FLAG_NO_HOLE)\n\
+     want = bytes(4096) + b'y' * 4096 + bytes(4096) + b'y' * 4096\n\
+     assert h.pread(16384, 2 * MiB) == want\n\
+     assert status(2 * MiB, 4096) == [4096, 3], status(2 * MiB, 4096)\n\
+     h.pwrite(b'z' * 512, 65536 + 512)\n\
+     assert h.pread(1536, 65536) == bytes(512) + b'z' * 512 + bytes(512)\n";
 
 #[test]
 fn discards_and_zeroes_read_as_zeroes_and_block_status_shows_them() {
-    if !have(&["nbdkit", "python3-libnbd"]) {
-        return;
+    for by in servers(&["python3-libnbd"]) {
+        let place = Place::new(by);
+        place.serve().python(DISCARDS);
     }
-    let place = Place::new();
-    let server = place.serve();
-    server.python(
-        "MiB = 1 << 20\n\
-         def status(offset, count):\n\
-         \x20   found = []\n\
-         \x20   h.block_status(count, offset, lambda c, o, e, err: found.extend(e))\n\
-         \x20   return found\n\
-         h.pwrite(b'x' * MiB, 0); h.pwrite(b'y' * 65536, 2 * MiB, nbd.CMD_FLAG_FUA)\n\
-         h.trim(65536, 65536, nbd.CMD_FLAG_FUA)\n\
-         assert h.pread(65536, 65536) == bytes(65536)\n\
-         assert h.pread(65536, 0) == b'x' * 65536\n\
-         assert h.pread(65536, 131072) == b'x' * 65536\n\
-         assert status(0, 3 * 65536)[:5:] == [65536, 0, 65536, 3, 65536], status(0, 3 * 65536)\n\
-         h.zero(4096, 2 * MiB, nbd.CMD_FLAG_FAST_ZERO | nbd.CMD_FLAG_FUA)\n\
-         h.zero(4096, 2 * MiB + 8192, nbd.CMD_FLAG_NO_HOLE)\n\
-         want = bytes(4096) + b'y' * 4096 + bytes(4096) + b'y' * 4096\n\
-         assert h.pread(16384, 2 * MiB) == want\n\
-         assert status(2 * MiB, 4096) == [4096, 3], status(2 * MiB, 4096)\n\
-         h.pwrite(b'z' * 512, 65536 + 512)\n\
-         assert h.pread(1536, 65536) == bytes(512) + b'z' * 512 + bytes(512)\n",
-    );
 }
 
 #[test]
 fn a_flush_on_one_connection_covers_another_and_outlives_a_kill() {
-    if !have(&["nbdkit", "python3-libnbd"]) {
-        return;
+    for by in servers(&["python3-libnbd"]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        server.python(
+            "g = connect()\n\
+             assert h.can_multi_conn()\n\
+             for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536)\n\
+             g.flush()\n\
+             for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536 + 4096, nbd.CMD_FLAG_FUA)\n",
+        );
+        server.kill();
+        let server = place.serve();
+        server.python(
+            "for i in range(200): assert h.pread(8192, i * 65536) == bytes([i]) * 8192, i\n",
+        );
     }
-    let place = Place::new();
-    let server = place.serve();
-    server.python(
-        "g = connect()\n\
-         assert h.can_multi_conn()\n\
-         for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536)\n\
-         g.flush()\n\
-         for i in range(200): h.pwrite(bytes([i]) * 4096, i * 65536 + 4096, nbd.CMD_FLAG_FUA)\n",
-    );
-    server.kill();
-    let server = place.serve();
-    server.python("for i in range(200): assert h.pread(8192, i * 65536) == bytes([i]) * 8192, i\n");
 }
 
 /// Writes block after block with FUA and then checks each, through kills of the server.
@@ -280,10 +315,14 @@ const LOAD: &str = "import nbd, sys, time\n\
 
 #[test]
 fn a_client_that_connects_again_works_across_kills() {
-    if !have(&["nbdkit", "python3-libnbd"]) {
-        return;
+    // The client's side is nbdkit too, which connects again.
+    if have(&["nbdkit"]) {
+        servers(&["python3-libnbd"]).into_iter().for_each(work_across_kills);
     }
-    let place = Place::new();
+}
+
+fn work_across_kills(by: By) {
+    let place = Place::new(by);
     let mut server = place.serve();
     let front = place.path("front.sock");
     let client = Command::new("nbdkit")
@@ -317,10 +356,11 @@ fn a_client_that_connects_again_works_across_kills() {
 
 #[test]
 fn with_tls_only_those_who_have_a_key_are_let_in() {
-    if !have(&["nbdkit", "nbdinfo"]) {
+    if !servers(&["nbdinfo"]).contains(&By::Nbdkit) {
         return;
     }
-    let place = Place::new();
+    // Nobody asks for nbdkit: TLS does.
+    let place = Place::new(By::Us);
     let (keys, others) = (place.path("keys"), place.path("others"));
     fs::write(&keys, format!("alice:{}\n", "5a".repeat(32))).unwrap();
     fs::write(&others, format!("alice:{}\n", "5b".repeat(32))).unwrap();
@@ -403,87 +443,87 @@ impl Rude {
 
 #[test]
 fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
-    if !have(&["nbdkit"]) {
-        return;
+    for by in servers(&[]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
+        let size = status["capacity_bytes"].as_u64().unwrap();
+        let mut client = Rude::connect(&place.socket());
+        let block = vec![1; 4096];
+        let refused: [(u16, u16, u64, u32, &[u8]); 11] = [
+            (0, READ, size, 4096, &[]),
+            (0, READ, size - 512, 4096, &[]),
+            (0, READ, u64::MAX - 100, 4096, &[]),
+            (0, READ, 0, 65 << 20, &[]),
+            (0, WRITE, size - 512, 4096, &block),
+            (0, TRIM, size, 4096, &[]),
+            (0, ZERO, 512, u32::MAX, &[]),
+            (0x100, READ, 0, 4096, &[]),
+            (0x100, WRITE, 0, 4096, &block),
+            (0, 77, 0, 4096, &[]),
+            (0, READ, 0, 0, &[]),
+        ];
+        for (flags, command, offset, len, data) in refused {
+            let error = client.ask(flags, command, offset, len, data);
+            assert_ne!(error, 0, "command {command} flags {flags:#x} {len} at {offset}");
+            assert_eq!(client.ask(0, READ, 0, 4096, &[]), 0);
+        }
+        assert_ne!(client.ask(0, WRITE, 0, 65 << 20, &vec![1; 65 << 20]), 0);
+        // Parts of sectors are legal, if slow.
+        assert_eq!(client.ask(1, WRITE, 1000, 100, &[9; 100]), 0);
+        assert_eq!(client.ask(0, READ, 999, 3, &[]), 0);
+        assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+        drop(client);
+        server.end();
     }
-    let place = Place::new();
-    let server = place.serve();
-    let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
-    let size = status["capacity_bytes"].as_u64().unwrap();
-    let mut client = Rude::connect(&place.socket());
-    let block = vec![1; 4096];
-    let refused: [(u16, u16, u64, u32, &[u8]); 11] = [
-        (0, READ, size, 4096, &[]),
-        (0, READ, size - 512, 4096, &[]),
-        (0, READ, u64::MAX - 100, 4096, &[]),
-        (0, READ, 0, 65 << 20, &[]),
-        (0, WRITE, size - 512, 4096, &block),
-        (0, TRIM, size, 4096, &[]),
-        (0, ZERO, 512, u32::MAX, &[]),
-        (0x100, READ, 0, 4096, &[]),
-        (0x100, WRITE, 0, 4096, &block),
-        (0, 77, 0, 4096, &[]),
-        (0, READ, 0, 0, &[]),
-    ];
-    for (flags, command, offset, len, data) in refused {
-        let error = client.ask(flags, command, offset, len, data);
-        assert_ne!(error, 0, "command {command} flags {flags:#x} {len} at {offset}");
-        assert_eq!(client.ask(0, READ, 0, 4096, &[]), 0);
-    }
-    assert_ne!(client.ask(0, WRITE, 0, 65 << 20, &vec![1; 65 << 20]), 0);
-    // Parts of sectors are legal, if slow.
-    assert_eq!(client.ask(1, WRITE, 1000, 100, &[9; 100]), 0);
-    assert_eq!(client.ask(0, READ, 999, 3, &[]), 0);
-    assert_eq!(client.ask(0, FLUSH, 0, 0, &[]), 0);
-    drop(client);
-    server.end();
 }
 
 #[test]
 fn an_operator_reaches_the_server_and_ends_it_in_order() {
-    if !have(&["nbdkit"]) {
-        return;
+    for by in servers(&[]) {
+        let place = Place::new(by);
+        let mut server = place.serve();
+        let mut client = Rude::connect(&place.socket());
+        assert_eq!(client.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
+        let mut operator = connect(&place.disk()).unwrap();
+        let moved = operator.ask(&Order::Checkpoint).unwrap();
+        assert_eq!(moved["home_bytes"].as_u64(), Some(4096));
+        let output = Command::new(MANYLOGS).arg("stop").arg(place.disk()).output().unwrap();
+        assert_eq!(output.status.code(), Some(BUSY), "{}", text(&output));
+        let output = Command::new(MANYLOGS).args(["stop", "--force"]).arg(place.disk()).output();
+        assert!(output.as_ref().unwrap().status.success(), "{}", text(&output.unwrap()));
+        assert!(server.child.wait().unwrap().success());
+        assert!(!place.socket().exists());
+        let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
+        assert!(!check.contains("not closed in order"), "{check}");
     }
-    let place = Place::new();
-    let mut server = place.serve();
-    let mut client = Rude::connect(&place.socket());
-    assert_eq!(client.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
-    let mut operator = connect(&place.disk()).unwrap();
-    let moved = operator.ask(&Order::Checkpoint).unwrap();
-    assert_eq!(moved["home_bytes"].as_u64(), Some(4096));
-    let output = Command::new(MANYLOGS).arg("stop").arg(place.disk()).output().unwrap();
-    assert_eq!(output.status.code(), Some(BUSY), "{}", text(&output));
-    let output = Command::new(MANYLOGS).args(["stop", "--force"]).arg(place.disk()).output();
-    assert!(output.as_ref().unwrap().status.success(), "{}", text(&output.unwrap()));
-    assert!(server.child.wait().unwrap().success());
-    assert!(!place.socket().exists());
-    let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
-    assert!(!check.contains("not closed in order"), "{check}");
 }
 
 #[test]
 fn a_signal_closes_the_volume_although_a_client_is_connected() {
-    if !have(&["nbdkit"]) {
-        return;
+    for by in servers(&[]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        let mut client = Rude::connect(&place.socket());
+        assert_eq!(client.ask(0, WRITE, 4096, 4096, &[5; 4096]), 0);
+        server.end();
+        let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
+        assert!(!check.contains("not closed in order"), "{check}");
     }
-    let place = Place::new();
-    let server = place.serve();
-    let mut client = Rude::connect(&place.socket());
-    assert_eq!(client.ask(0, WRITE, 4096, 4096, &[5; 4096]), 0);
-    server.end();
-    let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
-    assert!(!check.contains("not closed in order"), "{check}");
 }
 
 #[test]
 fn a_server_that_cannot_start_says_why() {
-    if !have(&["nbdkit"]) {
-        return;
-    }
-    let place = Place::new();
+    servers(&[]).into_iter().for_each(cannot_start);
+}
+
+fn cannot_start(by: By) {
+    let place = Place::new(by);
     let serve = |address: &str, more: &[&str]| {
         let mut command = Command::new(MANYLOGS);
         command.arg("serve").arg(place.disk()).args(["--nbd", address]).args(more);
+        let named = more.contains(&"--nbdkit-plugin");
+        let mut command = if named { command } else { place.with_server(command) };
         command.output().unwrap()
     };
     let says = |output: &Output, code: i32, what: &str| {
@@ -503,18 +543,20 @@ fn a_server_that_cannot_start_says_why() {
     drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
     let server = place.serve();
     says(&serve(&format!("unix:{}", place.path("x").display()), &[]), BUSY, "");
-    let other = Place::new();
+    let other = Place::new(by);
     let mut command = Command::new(MANYLOGS);
     command.arg("serve").arg(other.disk());
     command.arg("--nbd").arg(format!("unix:{}", place.socket().display()));
     says(&command.output().unwrap(), BUSY, "a server listens there");
     server.end();
-    let mut command = place.serve_command();
-    says(&command.env("PATH", "/nowhere").output().unwrap(), FAILED, "apt install nbdkit");
+    if by == By::Nbdkit {
+        let mut command = place.serve_command();
+        says(&command.env("PATH", "/nowhere").output().unwrap(), FAILED, "apt install nbdkit");
+    }
     let tcp = format!("tcp:127.0.0.1:{port}");
     let mut command = Command::new(MANYLOGS);
     command.arg("serve").arg(place.disk()).args(["--nbd", &tcp, "--nbd-insecure", "--raw"]);
-    let server = Server::start(&mut command, &place.disk());
+    let server = Server::start(&mut place.with_server(command), &place.disk());
     assert_eq!(server.uri, format!("nbd://127.0.0.1:{port}/"));
     server.end();
 }

@@ -66,7 +66,7 @@ pub(crate) fn start() -> Result<()> {
         line(Level::Warning, None, &message, &[]);
     }
     let options = config::options()?;
-    let engine = Engine::start(options.clone()).map_err(|error| failed(&error))?;
+    let engine = Engine::start(options.clone(), None).map_err(|error| failed(&error))?;
     say_what_was_recovered(&options.stack.path, &engine);
     let obey = {
         let port = engine.port();

@@ -1,14 +1,19 @@
 //! The thread that owns a volume and answers everybody.
 
+use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use manylogs::{PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{
-    BlockDevice, Capabilities, Extent, Handle, IoError, Nanos, Nvram, Request, Signal, Time,
+    BlockDevice, Capabilities, Extent, Handle, IoError, IoResult, Nanos, Nvram, Request, Signal,
+    Time,
 };
 use manylogs_disk::EmulatedDrive;
 use manylogs_storage::MappedNvram;
@@ -17,6 +22,7 @@ use thiserror::Error;
 use crate::control::{Answer, Order};
 use crate::emulation::Emulation;
 use crate::meter::{Asked, Meter};
+use crate::nbd::NbdServer;
 use crate::port::{Inbox, Message, Port, Reply, port};
 use crate::stack::{Stack, StackError, StackOptions};
 use crate::status::seconds;
@@ -85,23 +91,27 @@ pub struct Left {
 pub struct Engine {
     port: Port,
     about: About,
+    connections: Arc<AtomicUsize>,
     thread: JoinHandle<Result<Left, ServeError>>,
 }
 
 impl Engine {
-    /// Opens the device, recovers the volume and serves it, all in a thread of its own.
+    /// Opens the device, recovers the volume and serves it, all in a thread of its own. NBD clients
+    /// that come to `listener`, if one is given, are served by that thread.
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub fn start(options: EngineOptions) -> Result<Self, ServeError> {
+    pub fn start(options: EngineOptions, listener: Option<OwnedFd>) -> Result<Self, ServeError> {
         let (port, inbox) = port();
         let (ready, started) = sync_channel(1);
+        let connections = Arc::<AtomicUsize>::default();
+        let nbd = listener.map(|listener| NbdOptions { listener, count: Arc::clone(&connections) });
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
-            .spawn(move || run(&options, inbox, &ready))
+            .spawn(move || run(&options, nbd, inbox, &ready))
             .map_err(|error| ServeError::Thread(error.to_string()))?;
         match started.recv() {
-            Ok(about) => Ok(Self { port, about, thread }),
+            Ok(about) => Ok(Self { port, about, connections, thread }),
             Err(_) => match join(thread) {
                 Err(error) => Err(error),
                 Ok(_) => Err(ServeError::Thread("ended before it had begun".to_owned())),
@@ -113,6 +123,12 @@ impl Engine {
     #[must_use]
     pub fn port(&self) -> Port {
         self.port.clone()
+    }
+
+    /// NBD clients that are connected to it.
+    #[must_use]
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.connections)
     }
 
     /// What it serves.
@@ -134,8 +150,15 @@ fn join(thread: JoinHandle<Result<Left, ServeError>>) -> Result<Left, ServeError
     thread.join().unwrap_or_else(|_| Err(ServeError::Thread("it panicked".to_owned())))
 }
 
+/// Where NBD clients come to, and where they are counted.
+struct NbdOptions {
+    listener: OwnedFd,
+    count: Arc<AtomicUsize>,
+}
+
 fn run(
     options: &EngineOptions,
+    nbd: Option<NbdOptions>,
     inbox: Inbox,
     ready: &SyncSender<About>,
 ) -> Result<Left, ServeError> {
@@ -175,9 +198,14 @@ fn run(
         ended: Signal::default(),
         under_way: Rc::new(()),
     });
+    let nbd = nbd.map(|nbd| {
+        let listener = stack.reactor.listen(nbd.listener).map_err(StackError::Runtime)?;
+        Ok::<_, StackError>(NbdServer::start(&server, listener, nbd.count))
+    });
+    let nbd = nbd.transpose()?;
     // Whoever started it has gone already if this fails.
     let _ = ready.send(about);
-    stack.run(server.serve(inbox))
+    stack.run(server.serve(inbox, nbd))
 }
 
 fn table(options: &EngineOptions) -> Result<Option<Rc<dyn Nvram>>, ServeError> {
@@ -205,7 +233,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    async fn serve(self: Rc<Self>, inbox: Inbox) -> Result<Left, ServeError> {
+    async fn serve(
+        self: Rc<Self>,
+        inbox: Inbox,
+        nbd: Option<Rc<NbdServer>>,
+    ) -> Result<Left, ServeError> {
         let (ticking, second) = (Rc::downgrade(&self), Nanos::from_secs(1));
         let runtime = self.runtime.clone();
         self.runtime.spawn(async move {
@@ -227,6 +259,12 @@ impl Server {
                     Message::Stop => {
                         // Later requests are refused, those under way are answered.
                         drop(inbox);
+                        if let Some(nbd) = nbd {
+                            nbd.refuse();
+                            self.idle().await;
+                            nbd.close().await;
+                        }
+                        self.idle().await;
                         return self.leave().await;
                     }
                 }
@@ -235,19 +273,28 @@ impl Server {
     }
 
     fn submit(self: &Rc<Self>, request: Request, reply: Reply) {
+        let performed = self.perform(request);
+        self.runtime.spawn(async move { reply.send(performed.await) });
+    }
+
+    /// Starts `request` at once, and counts it.
+    pub(crate) fn perform(
+        self: &Rc<Self>,
+        request: Request,
+    ) -> impl Future<Output = IoResult> + use<> {
         let (asked, began) = (Asked::of(&request), self.runtime.now());
         let completion = self.exported.submit(request);
         let (server, token) = (Rc::clone(self), Rc::clone(&self.under_way));
-        self.runtime.spawn(async move {
+        async move {
             let result = completion.await;
             server.meter.note(asked, &result, server.runtime.now().since(began));
-            reply.send(result);
             drop(token);
             server.ended.notify();
-        });
+            result
+        }
     }
 
-    fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
+    pub(crate) fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
         let capabilities = self.exported.capabilities();
         capabilities.check(&Request::Read { extent })?;
         Ok(match &self.volume {
@@ -256,14 +303,18 @@ impl Server {
         })
     }
 
-    async fn leave(&self) -> Result<Left, ServeError> {
+    /// Waits until no request is under way.
+    async fn idle(&self) {
         loop {
             let ended = self.ended.wait();
             if Rc::strong_count(&self.under_way) == 1 {
-                break;
+                return;
             }
             ended.await;
         }
+    }
+
+    async fn leave(&self) -> Result<Left, ServeError> {
         let Some(volume) = &self.volume else {
             let flushed = self.exported.submit(Request::Flush).await;
             return match flushed {

@@ -1,11 +1,12 @@
 //! Volumes, and devices without one, under unmodified applications.
 //!
 //! ```text
-//!   FUSE file + loop     NBD (nbdkit plugin)     ublk          threads of the front ends
-//!          \___________________|___________________/
-//!                            Port                               from any thread to one
-//!                              |
-//!      Engine: a thread with a reactor, a volume, a device      and nobody else touches those
+//!   FUSE file + loop     nbdkit plugin     ublk                threads of the front ends
+//!          \________________|_______________/
+//!                          Port                                 from any thread to one
+//!                            |
+//!      Engine: a thread with a reactor, a volume, a device,     and nobody else touches those
+//!              and a socket for NBD clients, if one is given
 //! ```
 //!
 //! The front ends are thin: they translate requests, and the engine's thread answers them. The
@@ -22,6 +23,7 @@ pub mod log;
 mod loop_device;
 mod meter;
 pub mod metrics;
+mod nbd;
 mod notify;
 mod port;
 mod range;
@@ -30,6 +32,7 @@ mod runtime_dir;
 mod scrape;
 mod stack;
 pub mod status;
+mod users;
 mod watch;
 
 pub use emulation::Emulation;
@@ -45,4 +48,5 @@ pub use range::{sectors_around, sectors_exactly};
 pub use runtime_dir::mount_point;
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
+pub use users::users_of;
 pub use watch::watch;

@@ -52,28 +52,6 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Who uses it: mounted file systems, swap, other layers. Empty if nobody does.
-    #[must_use]
-    pub fn users(&self) -> Vec<String> {
-        let mut users = Vec::new();
-        // Some mount by the name that they are given, which may be that of a link.
-        let is_link = |source: &str| fs::read_link(source).is_ok_and(|found| found == self.path);
-        let is_it = |source: Option<&str>| {
-            source.is_some_and(|source| Path::new(source) == self.path || is_link(source))
-        };
-        for (table, what) in [("/proc/self/mounts", "mounted on"), ("/proc/swaps", "swap")] {
-            let text = fs::read_to_string(table).unwrap_or_default();
-            let lines = text.lines().filter(|line| is_it(line.split_whitespace().next()));
-            users.extend(lines.map(|line| match what {
-                "swap" => what.to_owned(),
-                _ => format!("{what} {}", line.split_whitespace().nth(1).unwrap_or("?")),
-            }));
-        }
-        let holders = fs::read_dir(self.sysfs("holders")).into_iter().flatten().flatten();
-        users.extend(holders.map(|entry| format!("held by {}", entry.file_name().display())));
-        users
-    }
-
     /// Detaches it; if it is in use, when its last user has closed it.
     ///
     /// # Errors

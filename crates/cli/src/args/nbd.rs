@@ -12,23 +12,29 @@ const PORT: u16 = 10809;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "NBD")]
 pub(crate) struct NbdArgs {
-    /// Over NBD, by nbdkit: at `unix:PATH`, for this user alone, or `tcp:HOST[:PORT]`. Prints the
-    /// URI.
+    /// Over NBD: at `unix:PATH`, for this user alone, or `tcp:HOST[:PORT]`. Prints the URI.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["as_loop", "file"])]
     pub(crate) nbd: Option<Address>,
     /// Over TCP without TLS: whoever reaches the port reads and writes everything.
     #[arg(long, requires = "nbd", conflicts_with_all = ["tls_certificates", "tls_psk"])]
     pub(crate) nbd_insecure: bool,
     /// Only with TLS, and only clients whose certificate the authority in this directory signed
-    /// (ca-cert.pem, server-cert.pem, server-key.pem).
+    /// (ca-cert.pem, server-cert.pem, server-key.pem). TLS is nbdkit's.
     #[arg(long, value_name = "DIR", requires = "nbd", conflicts_with = "tls_psk")]
     pub(crate) tls_certificates: Option<PathBuf>,
     /// Only with TLS, and only clients that have a key of this file (as of `psktool`).
     #[arg(long, value_name = "FILE", requires = "nbd")]
     pub(crate) tls_psk: Option<PathBuf>,
-    /// The plugin, where it is not beside the program, in ../lib/nbdkit/plugins or among nbdkit's.
+    /// By nbdkit, with this plugin. For TLS it is found beside the program, in
+    /// ../lib/nbdkit/plugins or among nbdkit's.
     #[arg(long, value_name = "PATH", requires = "nbd")]
     pub(crate) nbdkit_plugin: Option<PathBuf>,
+}
+
+impl NbdArgs {
+    pub(crate) const fn has_tls(&self) -> bool {
+        self.tls_certificates.is_some() || self.tls_psk.is_some()
+    }
 }
 
 /// Where metrics are told.

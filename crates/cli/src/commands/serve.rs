@@ -10,13 +10,13 @@ use std::time::Duration;
 use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connect};
 use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{
-    DeviceLink, Emulation, Engine, EngineOptions, FuseError, FuseFile, LoopDevice, LoopError,
-    RESTART_PATIENCE, ServeError, StackOptions, mount_point, notify, protect,
+    Emulation, Engine, EngineOptions, RESTART_PATIENCE, ServeError, StackOptions, notify, protect,
 };
 use manylogs_storage::OpenMode;
 
-use super::beside;
+use super::front_end::FrontEnd;
 use super::volume::{human, id_text, stack_failure};
+use super::{beside, nbdkit};
 use crate::args::serve::{OnOff, ServeArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output::print;
@@ -27,15 +27,18 @@ enum Wanted {
     Stop { force: bool, answer: SyncSender<Answer> },
 }
 
+/// Why the server ends.
+enum End {
+    Signal,
+    Stop(SyncSender<Answer>),
+}
+
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     set_format(args.log_format.into());
-    if let Some(address) = &args.nbd.nbd {
-        return super::nbd::run(args, address);
+    if let Some(address) = args.nbd.nbd.as_ref().filter(|_| nbdkit::is_wanted(&args.nbd)) {
+        return nbdkit::run(args, address);
     }
-    if !args.as_loop && !args.file {
-        let front_ends = "give --loop for a block device, --file for a file, or --nbd ADDRESS";
-        return Err(Failure::input(front_ends));
-    }
+    FrontEnd::check(args)?;
     let metrics = beside::metrics_listener(args)?;
     // Before any thread is there: they inherit it.
     if let Err(refused) = protect() {
@@ -50,21 +53,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     let path = &args.volume.device;
     beside::start(path, metrics)?;
-    let engine = Engine::start(options(args)?).map_err(serve_failure)?;
+    let options = options(args)?;
+    let listener = super::nbd::listen(&args.nbd)?;
+    let engine = Engine::start(options, listener).map_err(serve_failure)?;
     say_what_is_served(path, &engine);
     let obey = obey(&engine, wants);
     let control = ControlSocket::listen(path, obey).map_err(|error| {
         Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
     })?;
     let served = FrontEnd::start(args, &engine)?;
-    print(&format!("{}\n", served.path().display()))?;
+    print(&format!("{}\n", served.name()))?;
     io::stdout().flush().map_err(Failure::failed)?;
     notify("READY=1");
-    let answer = wait(&wanted, &served, path);
+    let end = wait(&wanted, &served, path);
     notify("STOPPING=1");
     // Before the device is free: the next server makes a socket of the same name.
     drop(control);
-    leave(path, engine, served, answer)
+    leave(path, engine, served, end)
 }
 
 pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
@@ -128,70 +133,23 @@ fn obey(engine: &Engine, wants: SyncSender<Wanted>) -> Arc<manylogs_serve::contr
     })
 }
 
-/// How the engine is exported.
-struct FrontEnd {
-    file: FuseFile,
-    device: Option<LoopDevice>,
-    link: Option<DeviceLink>,
-}
-
-impl FrontEnd {
-    fn start(args: &ServeArgs, engine: &Engine) -> Result<Self, Failure> {
-        let capabilities = engine.about().capabilities;
-        let place = mount_point(&args.volume.device).map_err(Failure::failed)?;
-        let file = FuseFile::mount(engine.port(), capabilities, &place).map_err(fuse_failure)?;
-        let device = args
-            .as_loop
-            .then(|| LoopDevice::attach(file.path(), capabilities.rotational))
-            .transpose()
-            .map_err(loop_failure)?;
-        let link = match (&args.link, &device) {
-            (Some(path), Some(device)) => Some(link(path, device, engine.about().volume)?),
-            _ => None,
-        };
-        Ok(Self { file, device, link })
-    }
-
-    fn path(&self) -> &Path {
-        self.device.as_ref().map_or_else(|| self.file.path(), LoopDevice::path)
-    }
-
-    fn users(&self) -> Vec<String> {
-        self.device.as_ref().map_or_else(Vec::new, LoopDevice::users)
-    }
-}
-
-fn link(path: &Path, device: &LoopDevice, volume: Option<[u8; 16]>) -> Result<DeviceLink, Failure> {
-    let is_dir = path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir();
-    let path = match volume {
-        Some(id) if is_dir => path.join(id_text(&id)),
-        _ => path.to_owned(),
-    };
-    DeviceLink::make(&path, device.path()).map_err(|error| {
-        // Nobody else would.
-        let _ = device.detach();
-        let message = format!("cannot make the link {}: {error}", path.display());
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::Busy(message),
-            io::ErrorKind::PermissionDenied => Failure::Permission(message),
-            _ => Failure::Input(message),
-        }
-    })
-}
-
 /// Resolves when the server may end: nobody uses the device, or it is forced to.
-fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> Option<SyncSender<Answer>> {
+fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> End {
     let mut refused = false;
     loop {
         let want = wanted.recv().unwrap_or(Wanted::Signal);
         let users = served.users().join(", ");
-        let message = format!("{} is in use: {users}", served.path().display());
+        let message = format!("{} is in use: {users}", served.name());
         match want {
-            Wanted::Stop { force, answer } if force || users.is_empty() => return Some(answer),
+            Wanted::Stop { force, answer } if force || users.is_empty() => {
+                return End::Stop(answer);
+            }
             Wanted::Stop { answer, .. } => {
                 let _ = answer.send(Err(format!("{message} (--force stops all the same)")));
             }
-            Wanted::Signal if users.is_empty() || refused => return None,
+            Wanted::Signal if users.is_empty() || refused || served.users_come_back() => {
+                return End::Signal;
+            }
             Wanted::Signal => {
                 let message = format!("{message}; unmount it, or send the signal again");
                 line(Level::Warning, Some(path), &message, &[("users", users.into())]);
@@ -201,25 +159,13 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> Option<Syn
     }
 }
 
-fn leave(
-    path: &Path,
-    engine: Engine,
-    mut served: FrontEnd,
-    answer: Option<SyncSender<Answer>>,
-) -> Result<(), Failure> {
-    let in_use = !served.users().is_empty();
-    drop(served.link.take());
-    if let Some(Err(error)) = served.device.as_ref().map(LoopDevice::detach) {
-        line(Level::Warning, Some(path), &error.to_string(), &[]);
-    }
-    if in_use {
-        served.file.abandon();
-    } else {
-        drop(served);
+fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), Failure> {
+    if let Err(error) = served.end() {
+        line(Level::Warning, Some(path), &error, &[]);
     }
     engine.port().stop();
     let left = engine.join();
-    if let Some(answer) = answer {
+    if let End::Stop(answer) = end {
         let said = match &left {
             Ok(left) => Ok(serde_json::json!({ "at_risk_bytes": left.at_risk_bytes })),
             Err(error) => Err(error.to_string()),
@@ -260,17 +206,4 @@ pub(super) fn serve_failure(error: ServeError) -> Failure {
         error @ (ServeError::Table { .. } | ServeError::Emulation(_)) => Failure::input(error),
         error => Failure::failed(error),
     }
-}
-
-fn fuse_failure(error: FuseError) -> Failure {
-    match &error {
-        FuseError::Mount { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            Failure::Permission(error.to_string())
-        }
-        _ => Failure::failed(error),
-    }
-}
-
-fn loop_failure(error: LoopError) -> Failure {
-    Failure::failed(error)
 }
