@@ -11,18 +11,23 @@ use crate::buffer::{Buffer, Shelf};
 use crate::engine::{Callback, Done, Engine, Op};
 use crate::event::Event;
 use crate::polled::Polled;
-use crate::pool::Pool;
+use crate::pool::{Pool, carry_out};
 use crate::ring::Ring;
 use crate::slab::Slab;
 
 /// How long to sleep when the ring cannot be waited on (the kernel is out of memory).
 const RETRY: Duration = Duration::from_millis(10);
 
+/// What is copied sooner than another thread could be woken to do it.
+const SHORT_BYTES: usize = 64 << 10;
+
 /// Operations in flight and where they are carried out.
 pub(crate) struct Driver {
     event: Arc<Event>,
     ring: RefCell<Option<Ring>>,
     pool: RefCell<Option<Pool>>,
+    /// What the reactor's thread has done itself, and not told of.
+    at_once: RefCell<Vec<(usize, Done)>>,
     /// What is waited for where there is no ring.
     polled: RefCell<Polled>,
     callbacks: RefCell<Slab<Callback>>,
@@ -38,6 +43,7 @@ impl Driver {
             event,
             ring: RefCell::default(),
             pool: RefCell::default(),
+            at_once: RefCell::default(),
             polled: RefCell::default(),
             callbacks: RefCell::default(),
             shelf: Arc::default(),
@@ -76,6 +82,13 @@ impl Driver {
         }
     }
 
+    /// Carries `op` out in this thread; it is called back for with the next [`Driver::reap`].
+    fn do_at_once(&self, file: &File, op: Op, then: Callback) {
+        let key = self.callbacks.borrow_mut().insert(then);
+        let done = carry_out(file, op);
+        self.at_once.borrow_mut().push((key, done));
+    }
+
     /// Gives the kernel what is queued. If it refuses for now, the next turn tries again.
     pub(crate) fn submit(&self) {
         if self.queued.get()
@@ -88,6 +101,9 @@ impl Driver {
     /// Calls back for everything that has ended.
     pub(crate) fn reap(&self) {
         while let Some((key, done)) = self.next_from_ring() {
+            self.call_back(key, done);
+        }
+        for (key, done) in self.at_once.take() {
             self.call_back(key, done);
         }
         for (key, done) in self.done_in_pool() {
@@ -117,6 +133,9 @@ impl Driver {
 
     /// Sleeps until something has ended, the event is notified or `timeout` is over.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
+        if !self.at_once.borrow().is_empty() {
+            return self.submit();
+        }
         let mut ring = self.ring.borrow_mut();
         match ring.as_mut() {
             Some(ring) => {
@@ -143,6 +162,18 @@ impl Driver {
 pub(crate) struct DeviceEngine {
     pub(crate) driver: Rc<Driver>,
     pub(crate) by_ring: bool,
+    /// Whether the file is in memory: nothing that is short blocks, and another thread would cost
+    /// more than the work.
+    pub(crate) in_memory: bool,
+}
+
+fn is_short(op: &Op) -> bool {
+    match op {
+        Op::Read { into, .. } => into.bytes().len() <= SHORT_BYTES,
+        Op::Write { from, .. } => from.bytes().len() <= SHORT_BYTES,
+        Op::Sync => true,
+        Op::Ready(_) | Op::Call(_) => false,
+    }
 }
 
 impl Engine for DeviceEngine {
@@ -160,7 +191,11 @@ impl Engine for DeviceEngine {
     }
 
     fn start(&self, file: &Arc<File>, op: Op, then: Callback) {
-        self.driver.start(self.by_ring, file, op, then);
+        if self.in_memory && is_short(&op) {
+            self.driver.do_at_once(file, op, then);
+        } else {
+            self.driver.start(self.by_ring, file, op, then);
+        }
     }
 
     fn wait(&self) {

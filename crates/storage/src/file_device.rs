@@ -89,7 +89,8 @@ impl FileDevice {
             None => Medium::File,
         };
         let by_ring = backend == Backend::Uring;
-        let engine = DeviceEngine { driver: Rc::clone(reactor.driver()), by_ring };
+        let in_memory = options.backend == Backend::Auto && lies_in_memory(&opened.file);
+        let engine = DeviceEngine { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let core = Core {
             file: Arc::new(opened.file),
             engine: Box::new(engine),
@@ -166,6 +167,12 @@ fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
             Err(source) => Err(OpenError::NoUring { source }),
         },
     }
+}
+
+/// Whether the file lies in a file system that has no disk.
+fn lies_in_memory(file: &File) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(TMPFS_MAGIC))
 }
 
 /// Lets I/O bypass the page cache if single sectors can.

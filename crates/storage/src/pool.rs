@@ -140,7 +140,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn carry_out(file: &File, op: Op) -> Done {
+/// Does what is asked for in the calling thread.
+pub(crate) fn carry_out(file: &File, op: Op) -> Done {
     match op {
         Op::Read { at, mut into } => {
             let mut slices = [IoSliceMut::new(into.bytes_mut())];

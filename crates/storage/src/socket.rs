@@ -36,6 +36,8 @@ struct Socket {
     driver: Rc<Driver>,
     /// Whether it was shut down here.
     down: Cell<bool>,
+    /// Whether the last read took all there was: asking again before there is more costs a call.
+    drained: Cell<bool>,
 }
 
 impl Reactor {
@@ -90,9 +92,16 @@ impl Stream {
     /// # Errors
     /// As recv(2)'s.
     pub async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0.drained.take() {
+            self.0.ready(Direction::In).await;
+        }
         loop {
             match recv(&*self.0.file, &mut *into, RecvFlags::empty()) {
-                Ok((read, _)) => return Ok(read),
+                Ok((read, _)) => {
+                    // The end of the stream is there for ever.
+                    self.0.drained.set(0 < read && read < into.len());
+                    return Ok(read);
+                }
                 Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -124,7 +133,12 @@ impl Stream {
 
 impl Socket {
     fn new(socket: OwnedFd, driver: Rc<Driver>) -> Self {
-        Self { file: Arc::new(File::from(socket)), driver, down: Cell::default() }
+        Self {
+            file: Arc::new(File::from(socket)),
+            driver,
+            down: Cell::default(),
+            drained: Cell::default(),
+        }
     }
 
     async fn ready(&self, direction: Direction) {
