@@ -18,20 +18,48 @@ fs_is_whole() {
     esac
 }
 
+# A new volume with a file system on it, mounted.
+fresh_file_system() {
+    has "mkfs.$1" || { skip "$1: mkfs.$1 is missing" && return 1; }
+    : >"$log"
+    volume 8G && serve && make_fs "$1" && mount_fs "$1" && return
+    fail "$1: not made or mounted"
+    return 1
+}
+
+fsx_if_there() {
+    if has fsx; then
+        check "$1: fsx" fs_fsx
+    else
+        skip "$1: fsx is missing (cargo install fsx)"
+    fi
+}
+
+fsx_alone() {
+    fresh_file_system "$1" || return 0
+    fsx_if_there "$1"
+    check "$1: fsck" fs_unmounted_is_whole "$1"
+    unserve
+    check "$1: manylogs check" volume_is_whole
+}
+
+# What is checked with every change: some minutes.
+short() {
+    fresh_file_system ext4 || return 0
+    if has fio; then fs_fio ext4; else skip "ext4: fio is missing"; fi
+    fsx_if_there ext4
+    check "ext4: fsck" fs_unmounted_is_whole ext4
+    unserve
+    check "ext4: manylogs check" volume_is_whole
+}
+
+fs_unmounted_is_whole() { quietly umount "$mnt" && fs_is_whole "$1"; }
+
 file_system() {
     local type=$1
-    has "mkfs.$type" || { skip "$type: mkfs.$type is missing" && return; }
-    : >"$log"
-    if ! { volume 8G && serve && make_fs "$type" && mount_fs "$type"; }; then
-        fail "$type: not made or mounted"
-        return
-    fi
+    fresh_file_system "$type" || return 0
     if has fio; then fs_fio "$type"; else skip "$type: fio is missing"; fi
-    if has fsx; then
-        check "$type: fsx" fs_fsx
-    else
-        skip "$type: fsx is missing (cargo install fsx)"
-    fi
+    fsx_if_there "$type"
     if has stress-ng; then
         check "$type: stress-ng" fs_stress
     else
@@ -57,6 +85,7 @@ fs_fio() {
 # fsx by the defaults, then with what else a Linux file system can do.
 fs_fsx() {
     local took=$SECONDS
+    keep_cold "$mnt/fsx" "$mnt/fsx2"
     quietly fsx -q -N "$fsx_ops" -S "$seed" -P "$work" "$mnt/fsx" || return 1
     cat >"$work/fsx.toml" <<'TOML'
 flen = 1048576
@@ -73,9 +102,27 @@ invalidate = 1
 TOML
     quietly fsx -q -N "$((fsx_ops / 10))" -S "$seed" -P "$work" -f "$work/fsx.toml" \
         "$mnt/fsx2" || return 1
+    end_others
     rm -f "$mnt"/fsx*
     figures="$fsx_ops operations, and $((fsx_ops / 10)) with fsync, holes and invalidation"
     figures+=", $((SECONDS - took)) s"
+}
+
+# Drops what is clean of the files from memory, over and over: fsx would read its file from there
+# and the device never.
+keep_cold() {
+    python3 - "$@" <<'PYTHON' &
+import os
+import sys
+import time
+while True:
+    for path in filter(os.path.exists, sys.argv[1:]):
+        file = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+    time.sleep(0.02)
+PYTHON
+    others+=($!)
 }
 
 fs_stress() {
