@@ -85,8 +85,8 @@ fs_fio() {
 # fsx by the defaults, then with what else a Linux file system can do.
 fs_fsx() {
     local took=$SECONDS
-    keep_cold "$mnt/fsx" "$mnt/fsx2"
-    quietly fsx -q -N "$fsx_ops" -S "$seed" -P "$work" "$mnt/fsx" || return 1
+    keep_cold "$mnt/fsx"
+    fsx_many "$fsx_ops" || return 1
     cat >"$work/fsx.toml" <<'TOML'
 flen = 1048576
 [opsize]
@@ -100,12 +100,24 @@ posix_fallocate = 1
 truncate = 2
 invalidate = 1
 TOML
-    quietly fsx -q -N "$((fsx_ops / 10))" -S "$seed" -P "$work" -f "$work/fsx.toml" \
-        "$mnt/fsx2" || return 1
+    fsx_many "$((fsx_ops / 10))" -f "$work/fsx.toml" || return 1
     end_others
-    rm -f "$mnt"/fsx*
     figures="$fsx_ops operations, and $((fsx_ops / 10)) with fsync, holes and invalidation"
     figures+=", $((SECONDS - took)) s"
+}
+
+# fsx_many OPERATIONS [OPTION...]: in processes of 10,000 each with a seed of its own. fsx 0.3.2
+# never unmaps what it has read through a mapping: each truncation and msync then walks over all of
+# its mappings, and with 65,530 of them, behind 330,000 operations, the kernel grants no more.
+fsx_many() {
+    local left=$1 each=10000 run=0
+    shift
+    while [ "$left" -gt 0 ]; do
+        [ "$left" -gt "$each" ] || each=$left
+        quietly fsx -q -N "$each" -S "$((seed * 1000 + run))" -P "$work" "$@" "$mnt/fsx" || return 1
+        rm "$mnt/fsx"
+        left=$((left - each)) run=$((run + 1))
+    done
 }
 
 # Drops what is clean of the files from memory, over and over: fsx would read its file from there
