@@ -128,8 +128,11 @@ import os
 import sys
 import time
 while True:
-    for path in filter(os.path.exists, sys.argv[1:]):
-        file = os.open(path, os.O_RDONLY)
+    for path in sys.argv[1:]:
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)
     time.sleep(0.02)
