@@ -34,6 +34,9 @@ impl LoopDevice {
     /// # Errors
     /// See [`LoopError`].
     pub fn attach(file: &Path, rotational: bool) -> Result<Self, LoopError> {
+        // The device gets the length that the kernel knows of the file. Linux 6.1 does not ask for it,
+        // and the file of a new mount has none until somebody does.
+        fs::metadata(file)?;
         let arguments = ["--find", "--show", "--direct-io=on", "--sector-size=512"];
         let output = losetup(&arguments, file)?;
         let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
