@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
 use manylogs_block::{BlockDevice, Handle, Nvram, Sectors};
@@ -15,8 +15,6 @@ use thiserror::Error;
 
 /// How long a device may stay in use behind a server that was killed.
 pub const RESTART_PATIENCE: Duration = Duration::from_secs(3);
-/// How often a device that is in use is tried.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// Why a device or the volume on it could not be opened.
 #[derive(Debug, Error)]
@@ -52,8 +50,7 @@ pub struct StackOptions {
     pub backend: Backend,
     /// Physical sector where the device does not say.
     pub physical_sector: Option<Sectors>,
-    /// How long to try while another process has the device open: the kernel may take a moment to
-    /// close what a killed server had under way.
+    /// How long to try while another process has the device open.
     pub patience: Duration,
 }
 
@@ -92,19 +89,10 @@ impl Stack {
         let file = manylogs_storage::OpenOptions {
             backend: options.backend,
             physical_sector: options.physical_sector,
+            patience: options.patience,
             ..manylogs_storage::OpenOptions::new(options.mode)
         };
-        let began = Instant::now();
-        let device = loop {
-            match FileDevice::open(&reactor, &options.path, &file) {
-                Err(OpenError::Locked { .. } | OpenError::Busy { .. })
-                    if began.elapsed() < options.patience =>
-                {
-                    std::thread::sleep(RETRY);
-                }
-                opened => break opened?,
-            }
-        };
+        let device = FileDevice::open(&reactor, &options.path, &file)?;
         Ok(Self { reactor, device: Rc::new(device), path: options.path.clone(), lock: None })
     }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES, Sectors, to_usize,
@@ -41,13 +42,22 @@ pub struct OpenOptions {
     pub physical_sector: Option<Sectors>,
     /// Whether discards reach the device. Without it an image keeps the space it was given.
     pub discard: bool,
+    /// How long to try while another process has it open or locked: the kernel may take a moment
+    /// to close what a killed process had under way.
+    pub patience: Duration,
 }
 
 impl OpenOptions {
     /// The ordinary way to open a device in `mode`.
     #[must_use]
     pub const fn new(mode: OpenMode) -> Self {
-        Self { mode, backend: Backend::Auto, physical_sector: None, discard: true }
+        Self {
+            mode,
+            backend: Backend::Auto,
+            physical_sector: None,
+            discard: true,
+            patience: Duration::ZERO,
+        }
     }
 }
 
@@ -76,7 +86,7 @@ impl FileDevice {
             return Err(OpenError::PhysicalSector { sectors: sector.0 });
         }
         let backend = choose(reactor, options.backend)?;
-        let opened = open::open(path, options.mode)?;
+        let opened = open::open(path, options.mode, options.patience)?;
         let failed = |source: Errno| OpenError::io(path, source.into());
         let direct =
             bypass_cache(&opened.file, opened.disk.as_ref(), opened.size).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -14,8 +14,9 @@ use crate::in_use::{Use, use_of};
 use crate::sysfs::{DeviceNumber, Disk, loop_device_of};
 
 /// `udev` locks a disk for a moment when it looks what is on it.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const UDEV_PATIENCE: Duration = Duration::from_secs(1);
+/// How often what is in use is tried.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +143,28 @@ pub(crate) struct Opened {
     pub(crate) size: u64,
 }
 
-/// Opens and locks `path`.
-pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
+/// Opens and locks `path`, and tries again while another process has it.
+pub(crate) fn open(path: &Path, mode: OpenMode, patience: Duration) -> Result<Opened, OpenError> {
+    let began = Instant::now();
+    loop {
+        let opened = open_once(path, mode);
+        let patience = match &opened {
+            Err(OpenError::Locked { .. }) if is_disk(path) => patience.max(UDEV_PATIENCE),
+            Err(OpenError::Locked { .. } | OpenError::Busy { .. }) => patience,
+            _ => return opened,
+        };
+        if began.elapsed() >= patience {
+            return opened;
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn is_disk(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+fn open_once(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let failed = |source| OpenError::io(path, source);
     let metadata = std::fs::metadata(path).map_err(failed)?;
     // Looked at before it is opened: to open some devices is to change them.
@@ -157,7 +178,7 @@ pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
         // Somebody put another file in its place this very moment.
         return Err(OpenError::Busy { path: path.to_owned() });
     }
-    lock(path, &file, mode, disk.is_some())?;
+    lock(path, &file, mode)?;
     let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
     Ok(Opened { file, disk, size })
 }
@@ -206,19 +227,13 @@ fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
         .open(path)
 }
 
-fn lock(path: &Path, file: &File, mode: OpenMode, is_disk: bool) -> Result<(), OpenError> {
+fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
     let operation = match mode {
         OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
         OpenMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
     };
-    let tries = if is_disk { LOCK_TRIES } else { 1 };
-    for attempt in 1..=tries {
-        match rustix::fs::flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if attempt < tries => std::thread::sleep(LOCK_PAUSE),
-            Err(Errno::WOULDBLOCK) => break,
-            Err(errno) => return Err(OpenError::io(path, errno.into())),
-        }
-    }
-    Err(OpenError::Locked { path: path.to_owned() })
+    rustix::fs::flock(file, operation).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => OpenError::Locked { path: path.to_owned() },
+        errno => OpenError::io(path, errno.into()),
+    })
 }
