@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::log::{Level, line};
 use crate::runtime_dir::{name_of, runtime_dir};
-use crate::status::Status;
+use crate::status::{CheckpointStatus, Status};
 
 /// Longest line that is read from a client.
 const LINE_MAX: u64 = 64 * 1024;
@@ -225,7 +226,19 @@ impl Control {
     /// # Errors
     /// As [`Control::ask`], or if the server is of another version.
     pub fn status(&mut self) -> Result<Status, ControlError> {
-        serde_json::from_value(self.ask(&Order::Status)?).map_err(|error| {
+        self.answer(&Order::Status)
+    }
+
+    /// Has everything that is logged moved home, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn checkpoint(&mut self) -> Result<CheckpointStatus, ControlError> {
+        self.answer(&Order::Checkpoint)
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {
+        serde_json::from_value(self.ask(order)?).map_err(|error| {
             ControlError::Refused(format!("the server is of another version: {error}"))
         })
     }

@@ -25,7 +25,7 @@ use crate::meter::{Asked, Meter};
 use crate::nbd::NbdServer;
 use crate::port::{Inbox, Message, Port, Reply, port};
 use crate::stack::{Stack, StackError, StackOptions};
-use crate::status::seconds;
+use crate::status::CheckpointStatus;
 
 /// What an engine serves.
 #[derive(Clone, Debug)]
@@ -344,13 +344,7 @@ impl Server {
             Order::Checkpoint => {
                 let volume = self.volume.as_ref().ok_or_else(no_volume)?;
                 let report = volume.checkpoint().await.map_err(in_words)?;
-                Ok(serde_json::json!({
-                    "home_bytes": report.home_write_sectors.bytes(),
-                    "home_writes": report.home_writes,
-                    "seconds": seconds(report.duration),
-                    "kept_extents": report.kept_extents,
-                    "lost_extents": report.lost_extents,
-                }))
+                serde_json::to_value(CheckpointStatus::from(report)).map_err(in_words)
             }
             Order::Snapshot => {
                 let volume = self.volume.as_ref().ok_or_else(no_volume)?;

@@ -1,6 +1,6 @@
 //! What a server tells of itself.
 
-use manylogs::Volume;
+use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,80 @@ pub struct VolumeStatus {
     /// Occupancy of the logs along the disk, in stretches of equal length.
     pub occupancy: Vec<Stretch>,
 }
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointStatus {
+    /// Written home.
+    pub home_bytes: u64,
+    /// In so many writes.
+    pub home_writes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Extents that stay logged because their home cannot be written.
+    pub kept_extents: u64,
+    /// Extents whose logged copy is damaged.
+    pub lost_extents: u64,
+}
+
+impl From<CheckpointReport> for CheckpointStatus {
+    fn from(report: CheckpointReport) -> Self {
+        Self {
+            home_bytes: report.home_write_sectors.bytes(),
+            home_writes: report.home_writes,
+            seconds: seconds(report.duration),
+            kept_extents: report.kept_extents,
+            lost_extents: report.lost_extents,
+        }
+    }
+}
+
+/// Something that went wrong with a volume, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble {
+    /// The field of [`VolumeStatus`].
+    pub name: &'static str,
+    /// Its value.
+    pub count: fn(&VolumeStatus) -> u64,
+    /// Words that follow the count.
+    pub what: &'static str,
+    /// Whether data is gone.
+    pub is_loss: bool,
+}
+
+/// What an operator should hear of, without asking and when asking.
+pub const TROUBLES: [Trouble; 5] = [
+    Trouble {
+        name: "starved_writes",
+        count: |volume| volume.starved_writes,
+        what: "writes found the logs full and waited",
+        is_loss: false,
+    },
+    Trouble {
+        name: "failed_checkpoints",
+        count: |volume| volume.failed_checkpoints,
+        what: "checkpoints failed",
+        is_loss: false,
+    },
+    Trouble {
+        name: "retired_logs",
+        count: |volume| volume.retired_logs,
+        what: "logs are out of use after I/O errors",
+        is_loss: false,
+    },
+    Trouble {
+        name: "kept_extents",
+        count: |volume| volume.kept_extents,
+        what: "extents stay logged: their home cannot be written",
+        is_loss: false,
+    },
+    Trouble {
+        name: "lost_extents",
+        count: |volume| volume.lost_extents,
+        what: "extents are lost: their logged copy is damaged",
+        is_loss: true,
+    },
+];
 
 /// How much later than the model's times an emulated drive answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,48 +9,12 @@ use serde_json::Value;
 
 use crate::control;
 use crate::log::{Field, Level, line};
-use crate::status::VolumeStatus;
+use crate::status::{TROUBLES, VolumeStatus};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// An opening that takes longer is worth a line.
 const SLOW: Duration = Duration::from_secs(10);
-
-/// What is told when there are more of: its name, how bad it is, the number, words.
-type Count = (&'static str, Level, fn(&VolumeStatus) -> u64, &'static str);
-
-const COUNTS: [Count; 5] = [
-    (
-        "starved_writes",
-        Level::Warning,
-        |volume| volume.starved_writes,
-        "writes found the logs full and waited",
-    ),
-    (
-        "failed_checkpoints",
-        Level::Warning,
-        |volume| volume.failed_checkpoints,
-        "checkpoints failed",
-    ),
-    (
-        "retired_logs",
-        Level::Warning,
-        |volume| volume.retired_logs,
-        "logs are out of use after I/O errors",
-    ),
-    (
-        "kept_extents",
-        Level::Warning,
-        |volume| volume.kept_extents,
-        "extents stay logged: their home cannot be written",
-    ),
-    (
-        "lost_extents",
-        Level::Error,
-        |volume| volume.lost_extents,
-        "extents are lost: their logged copy is damaged",
-    ),
-];
 
 /// Something that happened between two looks.
 struct Event {
@@ -133,13 +97,14 @@ fn events(before: &VolumeStatus, now: &VolumeStatus) -> Vec<Event> {
             ],
         });
     }
-    for (key, level, count, what) in COUNTS {
-        let (now, more) = (count(now), count(now).saturating_sub(count(before)));
+    for trouble in TROUBLES {
+        let now = (trouble.count)(now);
+        let more = now.saturating_sub((trouble.count)(before));
         if more > 0 {
             events.push(Event {
-                level,
-                message: format!("{now} {what} ({more} more)"),
-                fields: vec![(key, now.into()), ("more", more.into())],
+                level: if trouble.is_loss { Level::Error } else { Level::Warning },
+                message: format!("{now} {} ({more} more)", trouble.what),
+                fields: vec![(trouble.name, now.into()), ("more", more.into())],
             });
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use manylogs_block::Nanos;
 use manylogs_serve::control::{Control, ControlError, Order, connect};
 use manylogs_serve::metrics::exposition;
-use manylogs_serve::status::{EmulationStatus, Status, Stretch, VolumeStatus};
+use manylogs_serve::status::{EmulationStatus, Status, Stretch, TROUBLES, VolumeStatus};
 
 use super::serve::control_failure;
 use super::volume::{human, span};
@@ -131,22 +131,18 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
     );
     let _ = writeln!(
         out,
-        "housekeeping    {} checkpoints{}, {} swaps, {} writes waited for room",
+        "housekeeping    {} checkpoints{}, {} swaps",
         volume.checkpoints,
         volume
             .checkpoint_progress
             .map_or_else(String::new, |share| { format!(" (one at {:.0} %)", 100.0 * share) }),
-        volume.log_swaps,
-        volume.starved_writes
+        volume.log_swaps
     );
-    let troubles = [
-        (volume.failed_checkpoints, "checkpoints failed"),
-        (volume.retired_logs, "logs are out of use after I/O errors"),
-        (volume.kept_extents, "extents stay logged: their home cannot be written"),
-        (volume.lost_extents, "extents are lost: their logged copy is damaged"),
-    ];
-    for (count, what) in troubles.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(out, "trouble         {count} {what}");
+    for trouble in TROUBLES {
+        let count = (trouble.count)(volume);
+        if count > 0 {
+            let _ = writeln!(out, "trouble         {count} {}", trouble.what);
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use indicatif::{ProgressBar, ProgressStyle};
 use manylogs::{DrainOptions, RecoveryReport, Volume};
 use manylogs_block::Nanos;
-use manylogs_serve::control::Order;
 use manylogs_storage::OpenMode;
 
 use super::{Session, human, id_text, span};
@@ -56,37 +55,35 @@ fn with_progress<T: 'static>(
     result
 }
 
+/// By the server, if the volume is served.
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
-    if let Some(mut server) = live::server(&args.volume.device)? {
-        let done = server.ask(&Order::Checkpoint).map_err(control_failure)?;
-        return print(&format!(
-            "{} written home in {} writes, {}\n",
-            human(done["home_bytes"].as_u64().unwrap_or(0)),
-            done["home_writes"],
-            span(Nanos::from_secs_f64(done["seconds"].as_f64().unwrap_or(0.0)))
-        ));
-    }
-    let (session, volume, _) = opened(&args.volume)?;
-    let working = volume.clone();
-    let done = with_progress(&session, &volume, "checkpoint", async move {
-        let report = working.checkpoint().await?;
-        working.close().await?;
-        Ok(report)
-    });
-    let report = done.map_err(|error| session.failure(&error))?;
+    let device = &args.volume.device;
+    let done = match live::server(device)? {
+        Some(mut server) => server.checkpoint().map_err(control_failure)?,
+        None => {
+            let (session, volume, _) = opened(&args.volume)?;
+            let working = volume.clone();
+            let done = with_progress(&session, &volume, "checkpoint", async move {
+                let report = working.checkpoint().await?;
+                working.close().await?;
+                Ok(report)
+            });
+            done.map_err(|error| session.failure(&error))?.into()
+        }
+    };
     print(&format!(
         "{} written home in {} writes, {}\n",
-        human(report.home_write_sectors.bytes()),
-        report.home_writes,
-        span(report.duration)
+        human(done.home_bytes),
+        done.home_writes,
+        span(Nanos::from_secs_f64(done.seconds))
     ))?;
-    if report.lost_extents + report.kept_extents > 0 {
+    if done.lost_extents + done.kept_extents > 0 {
         return Err(Failure::Loss(format!(
             "{}: {} extents are lost (their logged copies are damaged), {} could not be written \
              home and stay logged",
-            session.path().display(),
-            report.lost_extents,
-            report.kept_extents
+            device.display(),
+            done.lost_extents,
+            done.kept_extents
         )));
     }
     Ok(())
