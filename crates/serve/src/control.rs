@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use manylogs_storage::Turn;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::log::{Level, line};
-use crate::runtime_dir::{name_of, runtime_dir};
+use crate::runtime_dir::{runtime_dir, socket_path, sweep};
 use crate::status::{CheckpointStatus, Status};
 
 /// Longest line that is read from a client.
@@ -89,13 +90,10 @@ impl ControlSocket {
     /// If the socket cannot be made.
     pub fn listen(device: &Path, obey: Arc<Obey>) -> io::Result<Self> {
         let path = socket_path(device)?;
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        // What others have left behind is no reason not to start.
+        let _ = sweep(&runtime_dir()?);
+        let listener = bind(&path)?;
         let device: Arc<Path> = device.into();
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (obey, device) = (Arc::clone(&obey), Arc::clone(&device));
@@ -116,8 +114,17 @@ impl Drop for ControlSocket {
     }
 }
 
-fn socket_path(device: &Path) -> io::Result<PathBuf> {
-    Ok(runtime_dir()?.join(format!("{}.sock", name_of(device)?)))
+/// In place of a socket that nobody listens at.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // A socket that is bound but not yet listened at looks as if its server were dead.
+    let _turn = path.parent().map(Turn::take).transpose()?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Answers line after line until the client has enough.

@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use crate::port::{Port, content};
 use crate::range::{sectors_around, sectors_exactly};
+use crate::runtime_dir::is_dead;
 
 /// The file never changes but by its content.
 const TTL: Duration = Duration::from_secs(3600);
@@ -114,9 +115,7 @@ impl Drop for FuseFile {
 
 /// An empty file to mount on.
 fn make_mount_point(path: &Path) -> io::Result<()> {
-    let stale = matches!(fs::metadata(path), Err(error)
-        if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()));
-    if stale {
+    if is_dead(path) {
         rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?;
     }
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)

@@ -1,9 +1,17 @@
 //! Where servers keep their sockets and mount points: private to the user.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, metadata, read_dir, remove_file};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use manylogs_storage::{Turn, VolumeLock};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+const SOCKET: &str = "sock";
+const EXPORT: &str = "export";
 
 /// The directory, made if it is not there.
 ///
@@ -20,7 +28,51 @@ pub(crate) fn runtime_dir() -> io::Result<PathBuf> {
 /// # Errors
 /// If there is no such device, or no directory for this user.
 pub fn mount_point(path: &Path) -> io::Result<PathBuf> {
-    Ok(runtime_dir()?.join(format!("{}.export", name_of(path)?)))
+    Ok(runtime_dir()?.join(name_of(path)?).with_extension(EXPORT))
+}
+
+/// Where the server of the device at `path` takes orders.
+///
+/// # Errors
+/// As [`mount_point`].
+pub(crate) fn socket_path(path: &Path) -> io::Result<PathBuf> {
+    Ok(runtime_dir()?.join(name_of(path)?).with_extension(SOCKET))
+}
+
+/// Takes away what killed servers have left in `directory`: locks that nobody holds, sockets that
+/// nobody listens at, and mount points without a server. What is in use stays.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
+    VolumeLock::sweep(directory)?;
+    let _turn = Turn::take(directory)?;
+    for path in read_dir(directory)?.flatten().map(|entry| entry.path()) {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        // A server has a socket before it has a mount point, and its name in both.
+        if !matches!(extension, Some(SOCKET | EXPORT)) || is_heard(&path.with_extension(SOCKET)) {
+            continue;
+        }
+        if extension == Some(EXPORT) && is_dead(&path) {
+            // Not by force: a loop device may hold the file, and a file system that.
+            let _ = unmount(&path, UnmountFlags::empty());
+        }
+        // A file that is mounted on cannot be removed, and need not.
+        let _ = remove_file(&path);
+    }
+    Ok(())
+}
+
+/// Whether somebody listens, who may be busy.
+fn is_heard(socket: &Path) -> bool {
+    let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+    !matches!(UnixStream::connect(socket), Err(error) if gone.contains(&error.kind()))
+}
+
+/// Whether the server of what is mounted at `path` is no more.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    let errno = Errno::NOTCONN.raw_os_error();
+    matches!(metadata(path), Err(error) if error.raw_os_error() == Some(errno))
 }
 
 /// A name for whatever is at `path`, the same under all its names: the volume itself need not be
@@ -35,4 +87,34 @@ pub(crate) fn name_of(path: &Path) -> io::Result<String> {
     } else {
         format!("file-{:x}-{:x}", metadata.dev(), metadata.ino())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs::{File, write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_is_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        drop(UnixListener::bind(at("file-1-1.sock")).unwrap());
+        write(at("file-1-1.export"), "").unwrap();
+        let _listens = UnixListener::bind(at("file-1-2.sock")).unwrap();
+        write(at("file-1-2.export"), "").unwrap();
+        write(at("file-1-3.export"), "").unwrap();
+        write(at("notes"), "").unwrap();
+        let _held = VolumeLock::take_in(dir.path(), [7; 16], Path::new("/dev/sdx")).unwrap();
+        File::create(at(&"08".repeat(16))).unwrap();
+        sweep(dir.path()).unwrap();
+        let mut left: Vec<_> = read_dir(dir.path()).unwrap().flatten().collect();
+        left.sort_by_key(std::fs::DirEntry::file_name);
+        let left: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+        let held = "07".repeat(16);
+        assert_eq!(left, [&*held, "file-1-2.export", "file-1-2.sock", "notes"]);
+    }
 }

@@ -37,4 +37,4 @@ pub use priority::prefer_this_thread;
 pub use reactor::Reactor;
 pub use socket::{Listener, Stream};
 pub use survey::{Contents, survey, survey_file};
-pub use volume_lock::{VolumeLock, VolumeLockError, runtime_dir};
+pub use volume_lock::{Turn, VolumeLock, VolumeLockError, runtime_dir};

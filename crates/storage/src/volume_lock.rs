@@ -43,9 +43,11 @@ pub enum VolumeLockError {
     },
 }
 
-/// Held while a volume is open. The lock goes with the process, however that ends.
+/// Held while a volume is open. The lock goes with the process, however that ends; its file is left
+/// behind by a process that is killed.
 #[derive(Debug)]
 pub struct VolumeLock {
+    path: PathBuf,
     _file: File,
 }
 
@@ -71,7 +73,7 @@ impl VolumeLock {
         let path = directory.join(&name);
         let failed = |source| VolumeLockError::Io { path: path.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        // Never deleted: a process that waits for a deleted file would lock nothing.
+        let _turn = Turn::take(directory).map_err(failed)?;
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(failed)?;
@@ -81,7 +83,58 @@ impl VolumeLock {
             Err(errno) => return Err(failed(errno.into())),
         }
         note(&mut file, device).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { path, _file: file })
+    }
+
+    /// Removes the files of those who ended without removing theirs.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn sweep(directory: &Path) -> io::Result<()> {
+        let _turn = Turn::take(directory)?;
+        for entry in std::fs::read_dir(directory)?.flatten() {
+            let is_ours = entry.file_name().to_str().is_some_and(is_name);
+            let free = |file: File| {
+                rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            };
+            if is_ours && File::open(entry.path()).is_ok_and(free) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for VolumeLock {
+    fn drop(&mut self) {
+        // A file that stays hinders nobody.
+        if let Some(Ok(_turn)) = self.path.parent().map(Turn::take) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The name of a lock's file: a volume's id.
+fn is_name(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Held for the moment in which something is made in a runtime directory, or taken away there: else
+/// one process could take away what another has just made.
+#[derive(Debug)]
+pub struct Turn {
+    _directory: File,
+}
+
+impl Turn {
+    /// Waits for those who have it.
+    ///
+    /// # Errors
+    /// If there is no such directory, or it cannot be locked.
+    pub fn take(directory: &Path) -> io::Result<Self> {
+        let directory = File::open(directory)?;
+        rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
+        Ok(Self { _directory: directory })
     }
 }
 

@@ -165,4 +165,6 @@ fn a_volume_is_open_once_whatever_its_device_is_called() {
     }
     drop(first);
     VolumeLock::take_in(&locks, [7; 16], Path::new("/dev/sdy")).unwrap();
+    let left = std::fs::read_dir(&locks).unwrap().count();
+    assert_eq!(left, 1, "a lock takes its file with it");
 }
