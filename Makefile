@@ -13,7 +13,8 @@
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
 #               killed (root; an hour or more, FAST=1 for some minutes)
 #   make short-programs   fio and fsx on ext4, as with every change
-#   make guest  a guest kernel reads a drained disk without this software (Debian; QEMU, a kernel)
+#   make guest  guest kernels read a drained disk without this software, and use volumes through
+#               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 
 CARGO ?= cargo
 SAMPLE := traces/pgbench-beside-reader.trace.zst
@@ -22,7 +23,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: run test build install uninstall lint bench cost planted campaign coverage programs \
-	short-programs guest tools nbd-tools
+	short-programs guest tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -49,8 +50,9 @@ BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 FISH_DIR ?= $(PREFIX)/share/fish/vendor_completions.d
 
-build: tools
-	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
+build: tools ublk-tools
+	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
+		--features manylogs-cli/ublk
 
 # Without cargo, which root may not have: make build first.
 install:
@@ -108,12 +110,14 @@ short-programs: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
 
-guest: tools
+guest: tools nbd-tools ublk-tools
 	tests/guest/run.sh
 
-lint: tools
+lint: tools ublk-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features manylogs-cli/ublk \
+		--all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
 bench: tools
@@ -128,6 +132,11 @@ cost: tools
 NBD_TOOLS := nbdkit libnbd-bin python3-libnbd qemu-utils
 nbd-tools:
 	@dpkg -s $(NBD_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(NBD_TOOLS)
+
+# The bindings of ublk's library are made with libclang, of any version.
+ublk-tools:
+	@ldconfig -p | grep -q 'libclang[-.]' || ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || \
+		sh tools/install.sh libclang-dev
 
 # A C compiler, for the zstd library and for linking.
 tools:

@@ -293,6 +293,14 @@ fn an_emulated_drive_keeps_what_is_written_and_tells_how_late_it_is() {
 fn bad_input_gets_a_clear_message() {
     let place = Place::formatted("64M");
     place.run(&["serve", place.image()], 2, "--loop");
+    let ublk = ["serve", place.image(), "--ublk"];
+    if cfg!(not(feature = "ublk")) {
+        place.run(&ublk, 1, "built without ublk");
+    } else if !Path::new("/dev/ublk-control").exists() {
+        place.run(&ublk, 1, "modprobe ublk_drv");
+    }
+    place.run(&["serve", place.image(), "--ublk", "--loop"], 2, "cannot be used with");
+    place.run(&["serve", place.image(), "--loop", "--write-back"], 2, "--ublk");
     place.run(&["stop", place.image()], 2, "no server has");
     place.run(&["top", place.image()], 2, "no server has");
     place.run(&["stop", "/nowhere.img"], 1, "No such file");

@@ -45,7 +45,7 @@ pub use loop_device::{LoopDevice, LoopError};
 pub use notify::notify;
 pub use port::{Port, content};
 pub use range::{sectors_around, sectors_exactly};
-pub use runtime_dir::mount_point;
+pub use runtime_dir::{mount_point, ublk_note};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use users::users_of;

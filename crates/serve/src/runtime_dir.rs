@@ -75,6 +75,15 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     matches!(metadata(path), Err(error) if error.raw_os_error() == Some(errno))
 }
 
+/// Where the server of the device at `path` notes which ublk device it serves: one that was killed
+/// leaves it to its successor.
+///
+/// # Errors
+/// If there is no such device, or no directory for this user.
+pub fn ublk_note(path: &Path) -> io::Result<PathBuf> {
+    Ok(runtime_dir()?.join(format!("{}.ublk", name_of(path)?)))
+}
+
 /// A name for whatever is at `path`, the same under all its names: the volume itself need not be
 /// read to find its server.
 ///

@@ -18,6 +18,14 @@ pub(crate) struct ServeArgs {
     /// As a file exported through FUSE, without a loop device. Prints its path.
     #[arg(long, conflicts_with = "as_loop")]
     pub(crate) file: bool,
+    /// As a device of the kernel's ublk driver, which outlives a server that is killed: the next one
+    /// goes on with it. Writes are durable when acknowledged. Prints /dev/ublkbN.
+    #[arg(long, conflicts_with_all = ["as_loop", "file", "nbd"])]
+    pub(crate) ublk: bool,
+    /// With --ublk: acknowledge writes before they are durable, as a disk with a write cache does;
+    /// the device then ends with a server that is killed.
+    #[arg(long, requires = "ublk")]
+    pub(crate) write_back: bool,
     /// The device as it is, without a volume on it: the other side of a comparison.
     #[arg(long, conflicts_with_all = ["table", "give_up_table"])]
     pub(crate) raw: bool,
@@ -31,9 +39,9 @@ pub(crate) struct ServeArgs {
     /// The write cache of the emulated drive.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
-    /// With --loop: a symbolic link to the device, removed at the end. If it ends in a slash, its
+    /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a slash, its
     /// name is the volume's id.
-    #[arg(long, value_name = "PATH", requires = "as_loop")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "nbd"])]
     pub(crate) link: Option<PathBuf>,
     /// Tell metrics to Prometheus at http://HOST:PORT/metrics; without HOST, on this machine only.
     #[arg(long, value_name = "[HOST:]PORT")]

@@ -1,9 +1,13 @@
-//! How an engine is exported by this process: a loop device, a file, over NBD.
+//! How an engine is exported by this process: a loop device, a file, a ublk device, over NBD.
 
 use std::io;
 use std::path::Path;
 
-use manylogs_serve::{DeviceLink, Engine, FuseError, FuseFile, LoopDevice, mount_point, users_of};
+use manylogs_serve::log::{Level, line};
+use manylogs_serve::{
+    DeviceLink, Engine, FuseError, FuseFile, LoopDevice, mount_point, ublk_note, users_of,
+};
+use manylogs_ublk::{Cache, Export, UblkDevice, UblkError, identity};
 
 use super::nbd::NbdExport;
 use super::volume::id_text;
@@ -19,25 +23,33 @@ pub(super) struct FrontEnd {
 enum Shown {
     File(FuseFile),
     Loop { device: LoopDevice, file: FuseFile },
+    Ublk(UblkDevice),
     Nbd(NbdExport),
 }
 
 impl FrontEnd {
     /// Whether what `args` ask for can be had, as far as that is known without the engine.
     pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
+        if args.ublk {
+            return manylogs_ublk::check().map_err(ublk_failure);
+        }
         if args.as_loop || args.file || args.nbd.nbd.is_some() {
             return Ok(());
         }
-        Err(Failure::input("give --loop for a block device, --file for a file, or --nbd ADDRESS"))
+        Err(Failure::input(
+            "give --loop or --ublk for a block device, --file for a file, or --nbd ADDRESS",
+        ))
     }
 
-    /// Exports `engine`.
-    pub(super) fn start(args: &ServeArgs, engine: &Engine) -> Result<Self, Failure> {
-        let shown = Shown::start(args, engine)?;
-        let link = match (&args.link, &shown) {
-            (Some(path), Shown::Loop { device, .. }) => {
-                link(path, device.path(), engine.about().volume).map(Some)
-            }
+    /// Exports `engine`. `gone` is called if somebody else takes the device away.
+    pub(super) fn start(
+        args: &ServeArgs,
+        engine: &Engine,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let shown = Shown::start(args, engine, gone)?;
+        let link = match (&args.link, shown.device()) {
+            (Some(path), Some(device)) => link(path, device, engine.about().volume).map(Some),
             _ => Ok(None),
         };
         match link {
@@ -53,13 +65,14 @@ impl FrontEnd {
     /// What its users call it: a path, or a URI.
     pub(super) fn name(&self) -> String {
         match &self.shown {
+            Shown::Nbd(export) => export.uri(),
             Shown::File(file) => file.path().display().to_string(),
             Shown::Loop { device, .. } => device.path().display().to_string(),
-            Shown::Nbd(export) => export.uri(),
+            Shown::Ublk(device) => device.path().display().to_string(),
         }
     }
 
-    /// Whether those who use it can go on with the next server: then a signal ends this one.
+    /// Whether its users connect to the next server by themselves: then a signal ends this one.
     pub(super) const fn users_come_back(&self) -> bool {
         matches!(self.shown, Shown::Nbd(_))
     }
@@ -77,10 +90,30 @@ impl FrontEnd {
 }
 
 impl Shown {
-    fn start(args: &ServeArgs, engine: &Engine) -> Result<Self, Failure> {
+    fn start(
+        args: &ServeArgs,
+        engine: &Engine,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, Failure> {
         let (about, at) = (engine.about(), &args.volume.device);
         if let Some(address) = &args.nbd.nbd {
             return Ok(Self::Nbd(NbdExport::new(address, engine)));
+        }
+        if args.ublk {
+            let note = ublk_note(at).map_err(Failure::failed)?;
+            let export = Export {
+                port: engine.port(),
+                capabilities: about.capabilities,
+                cache: if args.write_back { Cache::WriteBack } else { Cache::WriteThrough },
+                identity: identity(&note, about.volume),
+                note,
+            };
+            let device = UblkDevice::start(export, gone).map_err(ublk_failure)?;
+            if device.is_recovered() {
+                let message = format!("{} goes on: its server was killed", device.path().display());
+                line(Level::Info, Some(at), &message, &[]);
+            }
+            return Ok(Self::Ublk(device));
         }
         let place = mount_point(at).map_err(Failure::failed)?;
         let file = FuseFile::mount(engine.port(), about.capabilities, &place);
@@ -92,11 +125,19 @@ impl Shown {
         Ok(Self::Loop { device: device.map_err(Failure::failed)?, file })
     }
 
+    /// The block device, if it is one.
+    fn device(&self) -> Option<&Path> {
+        match self {
+            Self::File(_) | Self::Nbd(_) => None,
+            Self::Loop { device, .. } => Some(device.path()),
+            Self::Ublk(device) => Some(device.path()),
+        }
+    }
+
     fn users(&self) -> Vec<String> {
         match self {
-            Self::File(_) => Vec::new(),
-            Self::Loop { device, .. } => users_of(device.path()),
             Self::Nbd(export) => export.users(),
+            _ => self.device().map(users_of).unwrap_or_default(),
         }
     }
 
@@ -105,6 +146,7 @@ impl Shown {
         match self {
             Self::File(file) => drop(file),
             Self::Nbd(export) => drop(export),
+            Self::Ublk(device) => device.stop(in_use).map_err(|error| error.to_string())?,
             Self::Loop { device, file } => {
                 let detached = device.detach();
                 if in_use {
@@ -140,6 +182,16 @@ fn fuse_failure(error: FuseError) -> Failure {
         FuseError::Mount { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             Failure::Permission(error.to_string())
         }
+        _ => Failure::failed(error),
+    }
+}
+
+fn ublk_failure(error: UblkError) -> Failure {
+    match &error {
+        UblkError::Control(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::Permission(error.to_string())
+        }
+        UblkError::OtherCache { .. } => Failure::Busy(error.to_string()),
         _ => Failure::failed(error),
     }
 }

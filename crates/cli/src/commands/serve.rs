@@ -24,13 +24,19 @@ use crate::output::print;
 /// Why the server is to end, and who hears whether it does.
 enum Wanted {
     Signal,
-    Stop { force: bool, answer: SyncSender<Answer> },
+    Stop {
+        force: bool,
+        answer: SyncSender<Answer>,
+    },
+    /// Somebody else took the device away.
+    Gone,
 }
 
 /// Why the server ends.
 enum End {
     Signal,
     Stop(SyncSender<Answer>),
+    Gone,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -46,7 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         line(Level::Warning, None, &message, &[]);
     }
     let (wants, wanted) = sync_channel(8);
-    let signals = wants.clone();
+    let (signals, taken) = (wants.clone(), wants.clone());
     ctrlc::set_handler(move || {
         let _ = signals.try_send(Wanted::Signal);
     })
@@ -61,7 +67,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let control = ControlSocket::listen(path, obey).map_err(|error| {
         Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
     })?;
-    let served = FrontEnd::start(args, &engine)?;
+    let served = FrontEnd::start(args, &engine, move || {
+        let _ = taken.send(Wanted::Gone);
+    })?;
     print(&format!("{}\n", served.name()))?;
     io::stdout().flush().map_err(Failure::failed)?;
     notify("READY=1");
@@ -147,6 +155,7 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> End {
             Wanted::Stop { answer, .. } => {
                 let _ = answer.send(Err(format!("{message} (--force stops all the same)")));
             }
+            Wanted::Gone => return End::Gone,
             Wanted::Signal if users.is_empty() || refused || served.users_come_back() => {
                 return End::Signal;
             }
@@ -160,11 +169,13 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> End {
 }
 
 fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), Failure> {
+    let name = served.name();
     if let Err(error) = served.end() {
         line(Level::Warning, Some(path), &error, &[]);
     }
     engine.port().stop();
     let left = engine.join();
+    let gone = matches!(end, End::Gone);
     if let End::Stop(answer) = end {
         let said = match &left {
             Ok(left) => Ok(serde_json::json!({ "at_risk_bytes": left.at_risk_bytes })),
@@ -177,7 +188,11 @@ fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), 
     let left = left.map_err(serve_failure)?;
     let message = format!("closed, {} stay logged", human(left.at_risk_bytes));
     line(Level::Info, Some(path), &message, &[("at_risk_bytes", left.at_risk_bytes.into())]);
-    Ok(())
+    if gone {
+        Err(Failure::failed(format!("{name} was taken away by another program")))
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {

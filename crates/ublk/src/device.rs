@@ -1,0 +1,275 @@
+//! A device of the driver: made, taken over, ended.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use libublk::ctrl::{UblkCtrl, UblkCtrlBuilder};
+use libublk::io::UblkDev;
+use libublk::{UblkError as LibraryError, UblkFlags, sys};
+use manylogs_block::Sectors;
+
+use crate::limits::Limits;
+use crate::queue::{self, Context};
+use crate::{Cache, Export, UblkError, check};
+
+/// What the driver's devices are called, in the program's name.
+const NAME: &str = "manylogs";
+/// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
+const DEPTH: u16 = 128;
+/// Longest request.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Longest discard: a request's length in bytes has 32 bits.
+const DISCARD_SECTORS_MAX: u32 = u32::MAX >> 9;
+/// What discards are best multiples of.
+const DISCARD_BYTES: u32 = 4096;
+
+/// A block device; it stays, without a server, if it is not stopped.
+pub struct UblkDevice {
+    ctrl: UblkCtrl,
+    path: PathBuf,
+    note: PathBuf,
+    recovered: bool,
+    /// It is we who end it.
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl UblkDevice {
+    /// Makes a device of `export`, or takes over the one that a killed server of the same export
+    /// left. `gone` is called if somebody else takes the device away.
+    ///
+    /// # Errors
+    /// See [`UblkError`].
+    pub fn start(export: Export, gone: impl FnOnce() + Send + 'static) -> Result<Self, UblkError> {
+        check()?;
+        let orphan = orphan(&export)?;
+        let recovered = orphan.is_some();
+        let ctrl = match orphan {
+            Some(ctrl) => ctrl,
+            None => add(&export)?,
+        };
+        match Self::serve(&ctrl, &export, gone) {
+            Ok((thread, stopping)) => Ok(Self {
+                path: PathBuf::from(ctrl.get_bdev_path()),
+                ctrl,
+                note: export.note,
+                recovered,
+                stopping,
+                thread,
+            }),
+            Err(error) => {
+                // Users of one that was taken over can still hope for the next server.
+                if !recovered {
+                    let _ = ctrl.kill_dev();
+                    let _ = ctrl.del_dev_async();
+                    let _ = fs::remove_file(&export.note);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn serve(
+        ctrl: &UblkCtrl,
+        export: &Export,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<(JoinHandle<()>, Arc<AtomicBool>), UblkError> {
+        let parameters = |dev: &mut UblkDev| {
+            describe(dev, export);
+            Ok(())
+        };
+        let dev = UblkDev::new(NAME.to_owned(), parameters, ctrl);
+        let dev = Arc::new(dev.map_err(|error| failed("open the character device", &error))?);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let context = Context {
+            port: export.port.clone(),
+            capacity: export.capabilities.capacity,
+            cache: export.cache,
+        };
+        let (ready, is_ready) = sync_channel(1);
+        let spawned = std::thread::Builder::new().name("ublk".to_owned()).spawn({
+            let (dev, stopping) = (Arc::clone(&dev), Arc::clone(&stopping));
+            move || {
+                queue::serve(&dev, &context, move |begun| {
+                    let _ = ready.send(begun);
+                });
+                // The character device is closed before anybody hears of the end.
+                drop(dev);
+                if !stopping.load(Ordering::SeqCst) {
+                    gone();
+                }
+            }
+        });
+        let thread = spawned.map_err(|error| failed("start a thread", &error.into()))?;
+        let begun = is_ready.recv().unwrap_or(Err(LibraryError::QueueIsDown));
+        begun
+            .and_then(|()| ctrl.start_dev(&dev).map(drop))
+            .map_err(|error| failed("start the device", &error))?;
+        Ok((thread, stopping))
+    }
+
+    /// The block device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was taken over from a server that was killed.
+    #[must_use]
+    pub fn is_recovered(&self) -> bool {
+        self.recovered
+    }
+
+    /// Ends the device: what is under way is answered. If it is `in_use` its users see errors from
+    /// then on, and its name is taken until the last has left.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn stop(self, in_use: bool) -> Result<(), UblkError> {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.ctrl.kill_dev().map_err(|error| failed("stop the device", &error))?;
+        let _ = self.thread.join();
+        let removed = if in_use { self.ctrl.del_dev_async() } else { self.ctrl.del_dev() };
+        let _ = fs::remove_file(&self.note);
+        removed.map(drop).map_err(|error| failed("remove the device", &error))
+    }
+}
+
+impl std::fmt::Debug for UblkDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UblkDevice").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A new device, not started.
+fn add(export: &Export) -> Result<UblkCtrl, UblkError> {
+    let recovery = sys::UBLK_F_USER_RECOVERY | sys::UBLK_F_USER_RECOVERY_REISSUE;
+    let mut wanted = u64::from(sys::UBLK_F_USER_COPY);
+    if export.cache == Cache::WriteThrough {
+        wanted |= u64::from(recovery);
+    }
+    let added = UblkCtrlBuilder::default()
+        .name(NAME)
+        .depth(DEPTH)
+        .io_buf_bytes(REQUEST_BYTES_MAX)
+        .ctrl_flags(wanted)
+        .ctrl_target_flags(export.identity)
+        .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
+        .build();
+    let ctrl = added.map_err(|error| failed("add a device", &error))?;
+    // Dropped, it would wait for the device's users: it is removed when that can be done.
+    ctrl.disown();
+    // The kernel drops flags that it does not know.
+    let granted = ctrl.dev_info().flags;
+    let noted = if granted & wanted == wanted {
+        let id = ctrl.dev_info().dev_id.to_string();
+        fs::write(&export.note, id).map_err(|error| failed("note the device", &error.into()))
+    } else {
+        Err(UblkError::TooOld("copy on demand or recover devices"))
+    };
+    if let Err(error) = noted {
+        let _ = ctrl.del_dev();
+        return Err(error);
+    }
+    Ok(ctrl)
+}
+
+/// The device that a killed server of the same export left, if its users can go on with it. One
+/// that cannot be taken over is removed.
+fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
+    let Some(id) = noted(&export.note) else { return Ok(None) };
+    let opened = UblkCtrlBuilder::default()
+        .name(NAME)
+        .id(id)
+        .depth(DEPTH)
+        .io_buf_bytes(REQUEST_BYTES_MAX)
+        .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
+        .build();
+    // It is gone, or its number another's: others' devices are left alone.
+    let Ok(ctrl) = opened else { return Ok(None) };
+    let info = ctrl.dev_info();
+    if info.ublksrv_flags != export.identity {
+        return Ok(None);
+    }
+    let path = || PathBuf::from(ctrl.get_bdev_path());
+    let recoverable = u64::from(sys::UBLK_F_USER_RECOVERY | sys::UBLK_F_USER_COPY);
+    let dead = u32::from(info.state) == sys::UBLK_S_DEV_DEAD;
+    if dead || info.flags & recoverable != recoverable {
+        ctrl.kill_dev().map_err(|error| failed("stop the old device", &error))?;
+        // Its users have seen errors already, and may take their time.
+        ctrl.del_dev_async().map_err(|error| failed("remove the old device", &error))?;
+        return Ok(None);
+    }
+    if export.cache != Cache::WriteThrough {
+        return Err(UblkError::OtherCache { path: path() });
+    }
+    let mut parameters = sys::ublk_params {
+        len: u32::try_from(size_of::<sys::ublk_params>()).unwrap_or(u32::MAX),
+        ..Default::default()
+    };
+    let told = ctrl.get_params(&mut parameters);
+    told.map_err(|error| failed("ask for the old device's size", &error))?;
+    let (is, capacity) = (Sectors(parameters.basic.dev_sectors), export.capabilities.capacity);
+    if is > capacity {
+        return Err(UblkError::Smaller { path: path(), is, capacity });
+    }
+    // The library waits while the kernel is still clearing up behind the killed server.
+    let taken =
+        ctrl.start_user_recover().map_err(|error| failed("take the device over", &error))?;
+    if taken < 0 {
+        let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+        return Err(failed("take the device over", &busy.into()));
+    }
+    Ok(Some(ctrl))
+}
+
+/// The number of the device that is noted, if there is such a device.
+fn noted(note: &Path) -> Option<i32> {
+    let id: i32 = fs::read_to_string(note).ok()?.trim().parse().ok()?;
+    Path::new(&format!("/sys/class/ublk-char/ublkc{id}")).exists().then_some(id)
+}
+
+/// Fills in what the kernel is told.
+fn describe(dev: &mut UblkDev, export: &Export) {
+    let limits = Limits::of(&export.capabilities, export.cache);
+    let capacity = export.capabilities.capacity;
+    dev.tgt.dev_size = capacity.bytes();
+    // One more than requests: the wait for answers.
+    dev.tgt.cq_depth = DEPTH * 2;
+    dev.tgt.params = sys::ublk_params {
+        types: sys::UBLK_PARAM_TYPE_BASIC | sys::UBLK_PARAM_TYPE_DISCARD,
+        basic: sys::ublk_param_basic {
+            attrs: limits.attributes,
+            logical_bs_shift: limits.logical_shift,
+            physical_bs_shift: limits.physical_shift,
+            io_opt_shift: limits.physical_shift,
+            io_min_shift: limits.physical_shift,
+            max_sectors: REQUEST_BYTES_MAX >> 9,
+            dev_sectors: capacity.0,
+            ..Default::default()
+        },
+        discard: sys::ublk_param_discard {
+            discard_granularity: DISCARD_BYTES,
+            max_discard_sectors: if limits.discard { DISCARD_SECTORS_MAX } else { 0 },
+            max_write_zeroes_sectors: DISCARD_SECTORS_MAX,
+            max_discard_segments: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+}
+
+fn failed(what: &'static str, error: &LibraryError) -> UblkError {
+    let reason = match error {
+        LibraryError::UringIOError(number) | LibraryError::OtherError(number) => {
+            io::Error::from_raw_os_error(-number).to_string()
+        }
+        error => error.to_string(),
+    };
+    UblkError::Command { what, reason }
+}

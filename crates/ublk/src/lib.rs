@@ -1,0 +1,173 @@
+//! Volumes as block devices of the kernel's ublk driver, `/dev/ublkbN`.
+//!
+//! ```text
+//!   /dev/ublkbN -> ublk_drv -> one queue thread -> Port -> the engine's thread
+//!                                   ^                            |
+//!                                   |__ event: answers are there |
+//! ```
+//!
+//! Data is copied between the requests and the engine's buffers by the queue's thread, with reads
+//! and writes of the driver's character device (user copy): no buffers wait for requests.
+//!
+//! A device outlives a server that is killed. The kernel holds requests back until a successor
+//! takes it over, and sends again those that were not answered. Nobody tells the users of the
+//! device, so that whatever was acknowledged must still be there: see [`Cache`].
+//!
+//! Without the feature `driver` nothing can be served, and [`check`] says so.
+
+#[cfg(feature = "driver")]
+mod device;
+mod limits;
+#[cfg(feature = "driver")]
+mod queue;
+mod translate;
+#[cfg(not(feature = "driver"))]
+mod without_driver;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use manylogs_block::{Capabilities, Sectors};
+use manylogs_serve::Port;
+use thiserror::Error;
+
+#[cfg(feature = "driver")]
+pub use device::UblkDevice;
+#[cfg(not(feature = "driver"))]
+pub use without_driver::UblkDevice;
+
+/// Where the driver takes commands.
+const CONTROL: &str = "/dev/ublk-control";
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Once it is durable. A killed server loses nothing that was acknowledged, and its successor
+    /// goes on with the device.
+    WriteThrough,
+    /// As soon as the volume has it; flushes and FUA make durable. What a killed server had not
+    /// made durable is lost, so that its device ends with it.
+    WriteBack,
+}
+
+/// What is exported, and how.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// The way to the engine.
+    pub port: Port,
+    /// What the engine exports.
+    pub capabilities: Capabilities,
+    /// When writes are acknowledged.
+    pub cache: Cache,
+    /// Where the number of the device is noted, for a successor.
+    pub note: PathBuf,
+    /// What is served, as the kernel keeps it with the device: see [`identity`].
+    pub identity: u64,
+}
+
+/// Why there is no device.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UblkError {
+    /// The program was built without the driver's library.
+    #[error(
+        "this program was built without ublk: build it with `cargo build --release --package \
+         manylogs-cli --features ublk` (Debian: needs libclang-dev), or serve with --loop or --nbd"
+    )]
+    NotBuilt,
+    /// The kernel has no driver, or it is not loaded.
+    #[error(
+        "there is no {CONTROL}: load the module (modprobe ublk_drv, of Linux 6.4 or later), or \
+         serve with --loop or --nbd"
+    )]
+    NoDriver,
+    /// The driver may not be used.
+    #[error("cannot open {CONTROL}: {0}")]
+    Control(#[source] io::Error),
+    /// The driver is older than what is needed.
+    #[error("the kernel's ublk driver cannot {0}: it takes Linux 6.4; serve with --loop or --nbd")]
+    TooOld(&'static str),
+    /// A command of the driver failed.
+    #[error("ublk: cannot {what}: {reason}")]
+    Command {
+        /// What was to be done.
+        what: &'static str,
+        /// What the kernel or the library answered.
+        reason: String,
+    },
+    /// The device that a killed server left promises more than the new server would keep.
+    #[error(
+        "{} waits for its server, and its users rely on writes through the cache: serve without \
+         --write-back, or give the device up (stop --force while it is served)",
+        path.display()
+    )]
+    OtherCache {
+        /// The device.
+        path: PathBuf,
+    },
+    /// The device that a killed server left is larger than what is served now.
+    #[error(
+        "{} waits for its server and has {} sectors, but there are only {}",
+        path.display(), is.0, capacity.0
+    )]
+    Smaller {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        is: Sectors,
+        /// What can be served.
+        capacity: Sectors,
+    },
+}
+
+/// Whether devices can be made, as far as that is known without making one.
+///
+/// # Errors
+/// Why not.
+pub fn check() -> Result<(), UblkError> {
+    if cfg!(not(feature = "driver")) {
+        return Err(UblkError::NotBuilt);
+    }
+    match std::fs::File::options().read(true).write(true).open(CONTROL) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(UblkError::NoDriver),
+        Err(error) => Err(UblkError::Control(error)),
+    }
+}
+
+/// What tells the device of one volume, at one place, from those of others: a copy of a disk has
+/// the id of the original.
+#[must_use]
+pub fn identity(note: &Path, volume: Option<[u8; 16]>) -> u64 {
+    let place = note.file_name().unwrap_or_default().as_encoded_bytes();
+    let volume = volume.unwrap_or_default();
+    u64::from(crc32c::crc32c(place)) << 32 | u64::from(crc32c::crc32c(&volume))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_place_and_another_volume_are_another_identity() {
+        let here = Path::new("/run/manylogs/file-1-2.ublk");
+        let moved = Path::new("/run/user/0/manylogs/file-1-2.ublk");
+        let there = Path::new("/run/manylogs/file-1-3.ublk");
+        assert_eq!(identity(here, Some([1; 16])), identity(moved, Some([1; 16])));
+        assert_ne!(identity(here, Some([1; 16])), identity(there, Some([1; 16])));
+        assert_ne!(identity(here, Some([1; 16])), identity(here, Some([2; 16])));
+        assert_ne!(identity(here, None), identity(here, Some([2; 16])));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        match check() {
+            Err(UblkError::NotBuilt) => assert!(cfg!(not(feature = "driver"))),
+            Err(error @ UblkError::NoDriver) => {
+                assert!(error.to_string().contains("modprobe ublk_drv"));
+            }
+            Ok(()) | Err(UblkError::Control(_)) => assert!(cfg!(feature = "driver")),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The thread that takes requests from the driver and brings it the answers.
+
+#![expect(unsafe_code, reason = "the library lends a descriptor as a number")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use io_uring::{opcode, types};
+use libublk::io::{UblkDev, UblkIOCtx, UblkQueue};
+use libublk::{BufDesc, BufDescList, UblkError as LibraryError, UblkIORes, UblkUringData};
+use manylogs_block::{IoResult, Lba, Payload, Sectors};
+use manylogs_serve::{Port, content};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::Cache;
+use crate::translate::{Command, refusal};
+
+/// There is one queue: all requests go to one engine anyway.
+const QUEUE: u16 = 0;
+/// The tag of what is no request; any does.
+const NO_TAG: u16 = 0;
+
+/// What the requests need.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) port: Port,
+    pub(crate) capacity: Sectors,
+    pub(crate) cache: Cache,
+}
+
+/// Answers of the engine's thread that the queue's thread has to pass on.
+struct Answers {
+    list: Mutex<Vec<(u16, IoResult)>>,
+    /// Readable when the list is not empty.
+    event: OwnedFd,
+}
+
+impl Answers {
+    fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { list: Mutex::default(), event })
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<(u16, IoResult)>> {
+        // No code that may panic runs under the lock.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called on the engine's thread.
+    fn add(&self, tag: u16, result: IoResult) {
+        let mut list = self.list();
+        let first = list.is_empty();
+        list.push((tag, result));
+        drop(list);
+        if first {
+            // It fails only if it is full, and then it is readable.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn take(&self) -> Vec<(u16, IoResult)> {
+        // Before the list: whoever adds to an empty one makes it readable again.
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        std::mem::take(&mut self.list())
+    }
+}
+
+/// Serves the device until it is stopped. `ready` hears that requests can come, or why not.
+pub(crate) fn serve(
+    dev: &UblkDev,
+    context: &Context,
+    ready: impl FnOnce(Result<(), LibraryError>),
+) {
+    match Queue::begin(dev, context) {
+        Ok(queue) => {
+            ready(Ok(()));
+            queue.run();
+        }
+        Err(error) => ready(Err(error)),
+    }
+}
+
+/// The queue, on the thread that the driver knows.
+struct Queue<'a> {
+    queue: UblkQueue<'a>,
+    /// Where the driver lets data be read and written.
+    data: BorrowedFd<'a>,
+    context: &'a Context,
+    answers: Arc<Answers>,
+}
+
+impl<'a> Queue<'a> {
+    fn begin(dev: &'a UblkDev, context: &'a Context) -> Result<Self, LibraryError> {
+        // No buffers are lent to the driver: the data is copied here.
+        let buffers = BufDescList::Slices(None);
+        let queue = UblkQueue::new(QUEUE, dev)?.submit_fetch_commands_unified(buffers)?;
+        // SAFETY: the library keeps the character device open, as the first of its descriptors,
+        // for as long as the device lives, which is borrowed for as long.
+        let data = unsafe { BorrowedFd::borrow_raw(dev.tgt.fds[0]) };
+        let this = Self { queue, data, context, answers: Arc::new(Answers::new()?) };
+        this.watch_answers()?;
+        Ok(this)
+    }
+
+    fn run(&self) {
+        loop {
+            let handled = self.queue.flush_and_wake_io_tasks(
+                |user_data, completion, _| self.handle(user_data, completion.result()),
+                1,
+            );
+            match handled {
+                Ok(_) => {}
+                // A signal came to this thread.
+                Err(LibraryError::IOError(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                }
+                // The driver has taken back all that was fetched: the device is stopped.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// A request has come, or answers have.
+    fn handle(&self, user_data: u64, result: i32) {
+        if user_data & UblkUringData::Target as u64 != 0 {
+            for (tag, result) in self.answers.take() {
+                self.pass_on(tag, &result);
+            }
+            // If the ring is broken the next wait says so, and ends the device.
+            let _ = self.watch_answers();
+        } else if result == 0 {
+            let Ok(tag) = u16::try_from(UblkIOCtx::user_data_to_tag(user_data)) else { return };
+            self.take_up(tag);
+        }
+    }
+
+    /// Asks to be woken once there are answers.
+    fn watch_answers(&self) -> Result<(), LibraryError> {
+        let readable = rustix::event::PollFlags::IN.bits().into();
+        let event = types::Fd(self.answers.event.as_raw_fd());
+        let wake = opcode::PollAdd::new(event, readable).build();
+        let user_data = UblkIOCtx::build_user_data(NO_TAG, 0, 0, true);
+        self.queue.ublk_submit_sqe_sync(wake.user_data(user_data))
+    }
+
+    fn command(&self, tag: u16) -> Command {
+        let described = self.queue.get_iod(tag);
+        Command {
+            op_flags: described.op_flags,
+            start: Lba(described.start_sector),
+            len: Sectors(described.nr_sectors.into()),
+        }
+    }
+
+    fn take_up(&self, tag: u16) {
+        let fetch = |len| self.fetch(tag, len);
+        let (capacity, cache) = (self.context.capacity, self.context.cache);
+        match self.command(tag).request(capacity, cache, fetch) {
+            Ok(request) => {
+                let answers = Arc::clone(&self.answers);
+                self.context.port.submit(request, move |result| answers.add(tag, result));
+            }
+            Err(error) => self.complete(tag, refusal(error)),
+        }
+    }
+
+    /// The bytes that a request is to write.
+    fn fetch(&self, tag: u16, len: usize) -> io::Result<Payload> {
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            match rustix::io::pread(self.data, &mut bytes[done..], position(tag, done)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Payload::bytes(bytes))
+    }
+
+    /// Gives a request the bytes that it wants to read.
+    fn bring(&self, tag: u16, bytes: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(self.data, &bytes[done..], position(tag, done)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_on(&self, tag: u16, result: &IoResult) {
+        let command = self.command(tag);
+        let brought = match (command.reads(), result) {
+            (Some(len), Ok(payload)) => match content(payload).get(..len) {
+                Some(bytes) => self.bring(tag, bytes),
+                None => Err(io::ErrorKind::UnexpectedEof.into()),
+            },
+            _ => Ok(()),
+        };
+        self.complete(
+            tag,
+            match brought {
+                Ok(()) => command.answer(result),
+                Err(_) => refusal(Errno::IO),
+            },
+        );
+    }
+
+    /// Answers the request, and asks for the next with the same tag.
+    fn complete(&self, tag: u16, answer: i32) {
+        let answer = Ok(UblkIORes::Result(answer));
+        // It refuses only buffers of another kind than the device's.
+        let _ = self.queue.complete_io_cmd_unified(tag, BufDesc::Slice(&[]), answer);
+    }
+}
+
+/// Where the driver has byte `offset` of the data of request `tag`.
+fn position(tag: u16, offset: usize) -> u64 {
+    UblkIOCtx::ublk_user_copy_pos(QUEUE, tag, u32::try_from(offset).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,158 @@
+//! Requests of the block layer as the engine's, and answers as the kernel's.
+
+use std::io;
+
+use manylogs_block::{
+    Extent, Hint, IoResult, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
+};
+use manylogs_serve::{errno, sectors_exactly};
+use rustix::io::Errno;
+
+use crate::Cache;
+
+/// The driver's numbers of operations.
+const READ: u32 = 0;
+const WRITE: u32 = 1;
+const FLUSH: u32 = 2;
+const DISCARD: u32 = 3;
+const WRITE_ZEROES: u32 = 5;
+/// Operations take the lowest bits of a command, flags the others.
+const OPERATION: u32 = 0xff;
+const FUA: u32 = 1 << 13;
+
+/// A request as the driver describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// Operation and flags.
+    pub(crate) op_flags: u32,
+    pub(crate) start: Lba,
+    pub(crate) len: Sectors,
+}
+
+impl Command {
+    const fn operation(self) -> u32 {
+        self.op_flags & OPERATION
+    }
+
+    /// How many bytes the kernel wants of this request, once read.
+    pub(crate) fn reads(self) -> Option<usize> {
+        (self.operation() == READ).then(|| to_usize(self.len.bytes()))
+    }
+
+    /// As a request to the engine; `content` gets the bytes that are to be written.
+    pub(crate) fn request(
+        self,
+        capacity: Sectors,
+        cache: Cache,
+        content: impl FnOnce(usize) -> io::Result<Payload>,
+    ) -> Result<Request, Errno> {
+        if self.operation() == FLUSH {
+            return Ok(Request::Flush);
+        }
+        let extent = self.extent(capacity).ok_or(Errno::INVAL)?;
+        // Users of a write-through device send no flushes.
+        let fua = cache == Cache::WriteThrough || self.op_flags & FUA != 0;
+        match self.operation() {
+            READ => Ok(Request::Read { extent }),
+            WRITE => {
+                let payload = content(to_usize(extent.len.bytes())).map_err(|_| Errno::IO)?;
+                Ok(Request::Write { extent, payload, fua, hint: Hint::None })
+            }
+            // Else what was discarded could come back with a killed server.
+            DISCARD if fua => Ok(Request::WriteZeroes { extent, fua }),
+            DISCARD => Ok(Request::Discard { extent }),
+            WRITE_ZEROES => Ok(Request::WriteZeroes { extent, fua }),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn extent(self, capacity: Sectors) -> Option<Extent> {
+        let offset = self.start.0.checked_mul(SECTOR_BYTES)?;
+        sectors_exactly(capacity, offset, self.len.bytes())
+    }
+
+    /// What the kernel is told: as many bytes as were read or written, or the error.
+    pub(crate) fn answer(self, result: &IoResult) -> i32 {
+        match result {
+            Err(error) => refusal(errno(error)),
+            Ok(_) if matches!(self.operation(), READ | WRITE) => {
+                i32::try_from(self.len.bytes()).unwrap_or_else(|_| refusal(Errno::INVAL))
+            }
+            Ok(_) => 0,
+        }
+    }
+}
+
+/// An error as the driver takes it.
+pub(crate) fn refusal(error: Errno) -> i32 {
+    -error.raw_os_error()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use manylogs_block::IoError;
+
+    use super::*;
+
+    const CAPACITY: Sectors = Sectors(64);
+
+    fn command(op_flags: u32, start: u64, len: u64) -> Command {
+        Command { op_flags, start: Lba(start), len: Sectors(len) }
+    }
+
+    fn request(command: Command, cache: Cache) -> Result<Request, Errno> {
+        let payload = |len: usize| Ok(Payload::bytes(vec![7; len]));
+        command.request(CAPACITY, cache, payload)
+    }
+
+    #[test]
+    fn with_a_cache_the_kernel_says_what_is_durable() {
+        let extent = Extent::new(8, 3);
+        let back = |op, flags| request(command(op | flags, 8, 3), Cache::WriteBack).unwrap();
+        assert_eq!(back(READ, 0), Request::Read { extent });
+        assert_eq!(back(FLUSH, 0), Request::Flush);
+        assert_eq!(back(DISCARD, 0), Request::Discard { extent });
+        for (flags, fua) in [(0, false), (FUA, true), (FUA | 1 << 8, true), (1 << 15, false)] {
+            let payload = Payload::bytes(vec![7; 1536]);
+            let write = Request::Write { extent, payload, fua, hint: Hint::None };
+            assert_eq!(back(WRITE, flags), write);
+            assert_eq!(back(WRITE_ZEROES, flags), Request::WriteZeroes { extent, fua });
+        }
+    }
+
+    #[test]
+    fn through_the_cache_everything_is_durable_before_it_is_acknowledged() {
+        let extent = Extent::new(0, 64);
+        let through = |op| request(command(op, 0, 64), Cache::WriteThrough).unwrap();
+        assert!(matches!(through(WRITE), Request::Write { fua: true, .. }));
+        assert_eq!(through(DISCARD), Request::WriteZeroes { extent, fua: true });
+        assert_eq!(through(WRITE_ZEROES), Request::WriteZeroes { extent, fua: true });
+        assert_eq!(through(READ), Request::Read { extent });
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_not_known_is_refused() {
+        let refused = |op, start, len| request(command(op, start, len), Cache::WriteBack);
+        assert_eq!(refused(READ, 60, 5), Err(Errno::INVAL));
+        assert_eq!(refused(WRITE, 0, 0), Err(Errno::INVAL));
+        assert_eq!(refused(WRITE, u64::MAX, 1), Err(Errno::INVAL));
+        assert_eq!(refused(13, 0, 8), Err(Errno::OPNOTSUPP));
+        let broken = |_| Err(io::Error::other("gone"));
+        let write = command(WRITE, 0, 1).request(CAPACITY, Cache::WriteBack, broken);
+        assert_eq!(write, Err(Errno::IO));
+    }
+
+    #[test]
+    fn answers_count_bytes_or_name_the_error() {
+        let done = Ok(Payload::default());
+        assert_eq!(command(WRITE, 0, 3).answer(&done), 1536);
+        assert_eq!(command(READ, 0, 3).answer(&done), 1536);
+        assert_eq!(command(DISCARD, 0, 3).answer(&done), 0);
+        assert_eq!(command(FLUSH, 0, 0).answer(&done), 0);
+        assert_eq!(command(WRITE, 0, 3).answer(&Err(IoError::Gone)), -19);
+        assert_eq!(command(READ, 0, 3).reads(), Some(1536));
+        assert_eq!(command(WRITE, 0, 3).reads(), None);
+    }
+}

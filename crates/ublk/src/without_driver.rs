@@ -1,0 +1,40 @@
+//! What stands for a device where none can be made.
+
+use std::convert::Infallible;
+use std::path::Path;
+
+use crate::{Export, UblkError};
+
+/// There is none: the program was built without the driver's library.
+#[derive(Debug)]
+pub struct UblkDevice(Infallible);
+
+impl UblkDevice {
+    /// Says that it cannot be done.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn start(_: Export, _: impl FnOnce() + Send + 'static) -> Result<Self, UblkError> {
+        Err(UblkError::NotBuilt)
+    }
+
+    /// Where it would be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Whether it was taken over from a server that was killed.
+    #[must_use]
+    pub fn is_recovered(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Would end it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn stop(self, _: bool) -> Result<(), UblkError> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Shows that a drained disk is readable without this software: an ext4 file system is put onto a
+# volume through the engine, so that a good part of it is in the logs; the volume is drained; and a
+# guest kernel that has only device-mapper puts it together, checks every file, and writes to it.
+# Before the drain the same guest must not find the data: else the test would show nothing.
+#
+#   tests/guest/drained.sh [SEED]        (make guest)
+#
+# Needs Debian, or a kernel in MANYLOGS_GUEST_KERNEL: a directory with boot/vmlinuz-* and lib/modules.
+cd "$(dirname "$0")/../.."
+. tests/guest/common.sh
+seed=${1:-1}
+copy_in=$target/release/examples/copy_in
+image_bytes=$((320 << 20))
+
+# Files of many sizes, and their checksums.
+file_system() {
+    local files=$work/files n=0 size
+    mkdir "$files"
+    for size in $(seq 1 260) $(seq 1000 777 90000) $(seq 300000 500000 6000000) 10000000; do
+        n=$((n + 1))
+        mkdir -p "$files/dir$((n % 17))"
+        random_text "$n" "$size" >"$files/dir$((n % 17))/file$n"
+    done
+    (cd "$files" && find . -type f | sort | xargs sha256sum) >"$work/sums"
+    truncate -s "$image_bytes" "$work/plain.img"
+    mke2fs -q -t ext4 -L drained -d "$files" "$work/plain.img"
+    echo "$(sha256sum <"$work/plain.img" | cut -d ' ' -f 1) $((image_bytes >> 20))" >"$work/whole"
+    say "ext4 of $((image_bytes >> 20)) MiB: $n files, $(du -sm "$files" | cut -f 1) MB"
+}
+
+# Repeatable bytes: as many as asked for of a generator that the seed and a number start.
+random_text() {
+    awk -v seed="$seed$1" -v size="$2" 'BEGIN {
+        srand(seed)
+        while (size > 0) {
+            line = sprintf("%.12f%.12f%.12f%.12f\n", rand(), rand(), rand(), rand())
+            printf "%s", substr(line, 1, size)
+            size -= length(line)
+        }
+    }'
+}
+
+initramfs() {
+    local root=$work/root mode=$1
+    root_with_modules "$root" virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev \
+        virtio_pci virtio_blk dax dm-mod
+    with_libraries "$root" dmsetup e2fsck
+    cp tests/guest/drained-init.sh "$root/init"
+    chmod +x "$root/init"
+    cp "$work/table" "$work/sums" "$work/whole" "$root/"
+    echo "$mode" >"$root/mode"
+    pack "$root"
+}
+
+# Prints what the guest says of a disk that is as it was $1 the drain.
+boot() {
+    initramfs "$1"
+    local snapshot=off
+    [ "$1" = before ] && snapshot=on
+    boot_guest 300 512 ",snapshot=$snapshot"
+    tr -d '\r' <"$work/console" | grep -aoE '(SEEN|VERDICT:) .*' |
+        sed "s/^SEEN //; s/^/guest, $1 the drain: /"
+    grep -aq "VERDICT: $2" "$work/console" || die "$(tail -n 20 "$work/console")"
+}
+
+tools dmsetup=dmsetup
+kernel linux-image-cloud-amd64 "${MANYLOGS_GUEST_KERNEL:-$out/kernel}" ||
+    die "no package linux-image-cloud-amd64: run apt-get update"
+cargo build -q --release --locked --package manylogs-cli
+cargo build -q --release --locked --package manylogs-storage --example copy_in
+file_system
+"$manylogs" format "$work/disk.img" --size 512M --sparse
+"$copy_in" "$work/plain.img" "$work/disk.img" "$seed"
+"$manylogs" status "$work/disk.img"
+# Bytes at risk count zeroed space too, of which the logs hold no bytes.
+for of in at_risk_bytes log_bytes_used; do
+    bytes=$("$manylogs" status "$work/disk.img" --json | sed -n "s/.*\"$of\": \([0-9]*\).*/\1/p")
+    [ "$bytes" -gt $((8 << 20)) ] || die "$of is only $bytes"
+done
+name=(--dm --device-name /dev/vda)
+"$manylogs" table "$work/disk.img" "${name[@]}" --force >"$work/table"
+boot before "data is not there"
+"$manylogs" drain "$work/disk.img"
+"$manylogs" status "$work/disk.img" | grep -q drained || die "not drained"
+mv "$work/table" "$work/table-before"
+"$manylogs" table "$work/disk.img" "${name[@]}" >"$work/table"
+cmp "$work/table-before" "$work/table"
+boot after "data is there"
+say "passed"
