@@ -61,13 +61,14 @@ libraries_of() {
     done
 }
 
-# Begins an initramfs: busybox, and the kernel's modules NAME...
+# Begins an initramfs: busybox, and the kernel's modules NAME... beside those of the disk.
 root_with_modules() {
     local root=$1 name
     shift
     mkdir -p "$root"/{bin,proc,sys,dev,modules}
     cp "$(command -v busybox)" "$root/bin/busybox"
-    for name; do
+    for name in virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci \
+        virtio_blk "$@"; do
         find "$kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/modules/" \;
     done
     find "$root/modules" -name '*.xz' -exec unxz {} +

@@ -43,8 +43,7 @@ random_text() {
 
 initramfs() {
     local root=$work/root mode=$1
-    root_with_modules "$root" virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev \
-        virtio_pci virtio_blk dax dm-mod
+    root_with_modules "$root" dax dm-mod
     with_libraries "$root" dmsetup e2fsck
     cp tests/guest/drained-init.sh "$root/init"
     chmod +x "$root/init"

@@ -6,6 +6,10 @@
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
+# Modules that need others load in a later round.
+for round in 1 2 3 4; do
+    for module in /modules/virtio*.ko; do insmod $module 2>/dev/null; done
+done
 mkdir -p /run /tmp /data /keep
 mount -t tmpfs -o size=300m tmpfs /keep
 ifconfig lo up
