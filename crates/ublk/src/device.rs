@@ -15,7 +15,7 @@ use manylogs_block::Sectors;
 
 use crate::limits::Limits;
 use crate::queue::{self, Context};
-use crate::{Cache, Export, UblkError, check};
+use crate::{Cache, Export, UblkError, check, identity};
 
 /// What the driver's devices are called, in the program's name.
 const NAME: &str = "manylogs";
@@ -179,19 +179,34 @@ fn add(export: &Export) -> Result<UblkCtrl, UblkError> {
     Ok(ctrl)
 }
 
+/// Removes the device that a killed server left, whatever its users are doing: they see errors.
+/// What it was called, if there is one.
+///
+/// # Errors
+/// If the driver refuses.
+pub fn remove_orphan(note: &Path) -> Result<Option<PathBuf>, UblkError> {
+    let Some(ctrl) = noted(note) else { return Ok(None) };
+    let info = ctrl.dev_info();
+    let same_place = info.ublksrv_flags >> 32 == identity(note, None) >> 32;
+    if !same_place || u32::from(info.state) == sys::UBLK_S_DEV_LIVE {
+        return Ok(None);
+    }
+    remove(&ctrl)?;
+    let _ = fs::remove_file(note);
+    Ok(Some(PathBuf::from(ctrl.get_bdev_path())))
+}
+
+fn remove(ctrl: &UblkCtrl) -> Result<(), UblkError> {
+    ctrl.kill_dev().map_err(|error| failed("stop the old device", &error))?;
+    // Its users may take their time to leave.
+    ctrl.del_dev_async().map_err(|error| failed("remove the old device", &error))?;
+    Ok(())
+}
+
 /// The device that a killed server of the same export left, if its users can go on with it. One
 /// that cannot be taken over is removed.
 fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
-    let Some(id) = noted(&export.note) else { return Ok(None) };
-    let opened = UblkCtrlBuilder::default()
-        .name(NAME)
-        .id(id)
-        .depth(DEPTH)
-        .io_buf_bytes(REQUEST_BYTES_MAX)
-        .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
-        .build();
-    // It is gone, or its number another's: others' devices are left alone.
-    let Ok(ctrl) = opened else { return Ok(None) };
+    let Some(ctrl) = noted(&export.note) else { return Ok(None) };
     let info = ctrl.dev_info();
     if info.ublksrv_flags != export.identity {
         return Ok(None);
@@ -200,9 +215,7 @@ fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
     let recoverable = u64::from(sys::UBLK_F_USER_RECOVERY | sys::UBLK_F_USER_COPY);
     let dead = u32::from(info.state) == sys::UBLK_S_DEV_DEAD;
     if dead || info.flags & recoverable != recoverable {
-        ctrl.kill_dev().map_err(|error| failed("stop the old device", &error))?;
-        // Its users have seen errors already, and may take their time.
-        ctrl.del_dev_async().map_err(|error| failed("remove the old device", &error))?;
+        remove(&ctrl)?;
         return Ok(None);
     }
     if export.cache != Cache::WriteThrough {
@@ -228,10 +241,20 @@ fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
     Ok(Some(ctrl))
 }
 
-/// The number of the device that is noted, if there is such a device.
-fn noted(note: &Path) -> Option<i32> {
+/// The device whose number is noted, if there is one of that number: it may be another's by now.
+fn noted(note: &Path) -> Option<UblkCtrl> {
     let id: i32 = fs::read_to_string(note).ok()?.trim().parse().ok()?;
-    Path::new(&format!("/sys/class/ublk-char/ublkc{id}")).exists().then_some(id)
+    // The library complains on standard error that it has no file of its own on the device. It
+    // keeps those where everybody may write, and we make none.
+    Path::new(&format!("/sys/class/ublk-char/ublkc{id}")).exists().then_some(())?;
+    let opened = UblkCtrlBuilder::default()
+        .name(NAME)
+        .id(id)
+        .depth(DEPTH)
+        .io_buf_bytes(REQUEST_BYTES_MAX)
+        .dev_flags(UblkFlags::UBLK_DEV_F_RECOVER_DEV)
+        .build();
+    opened.ok()
 }
 
 /// Fills in what the kernel is told.

@@ -32,9 +32,9 @@ use manylogs_serve::Port;
 use thiserror::Error;
 
 #[cfg(feature = "driver")]
-pub use device::UblkDevice;
+pub use device::{UblkDevice, remove_orphan};
 #[cfg(not(feature = "driver"))]
-pub use without_driver::UblkDevice;
+pub use without_driver::{UblkDevice, remove_orphan};
 
 /// Where the driver takes commands.
 const CONTROL: &str = "/dev/ublk-control";
@@ -98,7 +98,7 @@ pub enum UblkError {
     /// The device that a killed server left promises more than the new server would keep.
     #[error(
         "{} waits for its server, and its users rely on writes through the cache: serve without \
-         --write-back, or give the device up (stop --force while it is served)",
+         --write-back, or give the device up (manylogs stop --force)",
         path.display()
     )]
     OtherCache {

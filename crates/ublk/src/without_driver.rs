@@ -1,13 +1,21 @@
 //! What stands for a device where none can be made.
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Export, UblkError};
 
 /// There is none: the program was built without the driver's library.
 #[derive(Debug)]
 pub struct UblkDevice(Infallible);
+
+/// Finds none.
+///
+/// # Errors
+/// None.
+pub fn remove_orphan(_: &Path) -> Result<Option<PathBuf>, UblkError> {
+    Ok(None)
+}
 
 impl UblkDevice {
     /// Says that it cannot be done.

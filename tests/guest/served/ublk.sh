@@ -1,5 +1,10 @@
 # A volume through ublk. Sourced by init.sh.
 
+durable_writes() {
+    manylogs metrics $disk |
+        sed -n 's/^manylogs_request_latency_seconds_count{.*"durable-write"} //p'
+}
+
 refused 1 "modprobe ublk_drv" manylogs serve $disk --ublk
 insmod /modules/ublk_drv.ko || failed "insmod ublk_drv"
 
@@ -58,6 +63,16 @@ stopped
 [ -b "$first" ] && failed "$first is still there"
 ls /run/manylogs/*.ublk 2>/dev/null && failed "the note of the device is still there"
 
+# Without a next server the users of the device are released.
+serve --ublk
+killed
+refused 2 "no server" manylogs stop $disk
+manylogs stop --force $disk >/keep/stopped 2>&1 || { cat /keep/stopped; failed "stop --force"; }
+grep -q "removed $device" /keep/stopped || failed "stop --force does not say what it removed"
+sleep 0.5
+[ -b "$device" ] && failed "$device is still there"
+seen "a device without a server is removed by force"
+
 # Written back: the kernel says what is durable, and a killed server ends the device.
 serve --ublk --write-back
 must_be write_cache "write back"
@@ -69,9 +84,10 @@ sync
 verified "written back"
 clean
 dd if=/dev/urandom of=/keep/durable bs=4096 count=64 2>/dev/null
+durable=$(durable_writes)
 dd-gnu if=/keep/durable of="$device" bs=4096 seek=100 oflag=direct,dsync 2>/dev/null || failed "FUA"
-durable=$(manylogs metrics $disk | sed -n 's/.*_requests_total{.*"durable-write".* \([0-9]*\)$/\1/p')
-[ "${durable:-0}" -ge 64 ] || failed "FUA writes are not told as such: $durable"
+durable=$(($(durable_writes) - durable))
+[ $durable -ge 64 ] || failed "only $durable of 64 FUA writes are told as such"
 killed
 serve --ublk --write-back
 dd-gnu if="$device" of=/keep/found bs=4096 skip=100 count=64 iflag=direct 2>/dev/null || failed "read"

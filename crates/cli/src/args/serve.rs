@@ -80,7 +80,8 @@ pub(crate) enum OnOff {
 pub(crate) struct StopArgs {
     /// The disk, partition or image that is served.
     pub(crate) device: PathBuf,
-    /// Also while it is mounted: its users see I/O errors.
+    /// Also while it is mounted: its users see I/O errors. Also removes the ublk device that a server
+    /// left which was killed.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -1,7 +1,7 @@
 //! How an engine is exported by this process: a loop device, a file, a ublk device, over NBD.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use manylogs_serve::log::{Level, line};
 use manylogs_serve::{
@@ -159,6 +159,12 @@ impl Shown {
         }
         Ok(())
     }
+}
+
+/// Removes the ublk device that a killed server of the device at `path` left; its name.
+pub(super) fn remove_orphan(path: &Path) -> Result<Option<PathBuf>, Failure> {
+    let note = ublk_note(path).map_err(Failure::failed)?;
+    manylogs_ublk::remove_orphan(&note).map_err(ublk_failure)
 }
 
 fn link(path: &Path, device: &Path, volume: Option<[u8; 16]>) -> Result<DeviceLink, Failure> {

@@ -14,7 +14,7 @@ use manylogs_serve::{
 };
 use manylogs_storage::OpenMode;
 
-use super::front_end::FrontEnd;
+use super::front_end::{self, FrontEnd};
 use super::volume::{human, id_text, stack_failure};
 use super::{beside, nbdkit};
 use crate::args::serve::{OnOff, ServeArgs, StopArgs};
@@ -196,7 +196,16 @@ fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), 
 }
 
 pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
-    let mut server = connect(&args.device).map_err(control_failure)?;
+    let mut server = match connect(&args.device) {
+        Err(error @ ControlError::NotServed { .. }) if args.force => {
+            let Some(removed) = front_end::remove_orphan(&args.device)? else {
+                return Err(control_failure(error));
+            };
+            let (device, removed) = (args.device.display(), removed.display());
+            return print(&format!("{device}: no server, removed {removed}\n"));
+        }
+        connected => connected.map_err(control_failure)?,
+    };
     let left = server.ask(&Order::Stop { force: args.force }).map_err(control_failure)?;
     let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
     // The device is free when its server is gone.
