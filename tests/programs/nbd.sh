@@ -1,39 +1,50 @@
 #!/bin/bash
 # Clients of the NBD export. Part of run.sh.
 
+# The engine's own server, and nbdkit with the plugin.
 nbd() {
-    if ! has nbdkit || [ ! -e "$(dirname "$manylogs")/libmanylogs_nbdkit.so" ]; then
-        skip "nbd: nbdkit or the plugin is missing"
-        return
+    nbd_by nbd
+    local plugin
+    plugin=$(dirname "$manylogs")/libmanylogs_nbdkit.so
+    if has nbdkit && [ -e "$plugin" ]; then
+        nbd_by nbdkit --nbdkit-plugin "$plugin"
+    else
+        skip "nbdkit: nbdkit or the plugin is missing"
     fi
+}
+
+# nbd_by NAME [OPTION...]: the options that serve takes beside the address.
+nbd_by() {
+    local by=$1
+    shift
     : >"$log"
     mkdir -p "$work/nbd/mnt"
     local socket=$work/nbd/s
-    volume 4G && serve --nbd "unix:$socket" || { fail "nbd: no server" && return; }
+    volume 4G && serve --nbd "unix:$socket" "$@" || { fail "$by: no server" && return; }
     if has fio && fio --enghelp | grep -qw nbd; then
         local rw
         for rw in randwrite write; do
-            check "nbd: fio $rw mixed, depth 16" fio_verify nbd --ioengine=nbd --uri="$where" \
+            check "$by: fio $rw mixed, depth 16" fio_verify "$by" --ioengine=nbd --uri="$where" \
                 --rw="$rw" --iodepth=16 --bssplit="$mixed" --size=64m
         done
     else
-        skip "nbd: fio with its nbd engine is missing"
+        skip "$by: fio with its nbd engine is missing"
     fi
-    if has nbdinfo; then check "nbd: nbdinfo" nbd_info; else skip "nbd: nbdinfo is missing"; fi
+    if has nbdinfo; then check "$by: nbdinfo" nbd_info; else skip "$by: nbdinfo is missing"; fi
     if has nbdcopy; then
-        check "nbd: nbdcopy there and back" nbd_copy
-        check "nbd: nbdcopy back after kill -9" nbd_killed "unix:$socket"
+        check "$by: nbdcopy there and back" nbd_copy
+        check "$by: nbdcopy back after kill -9" nbd_killed "unix:$socket" "$@"
     else
-        skip "nbd: nbdcopy is missing"
+        skip "$by: nbdcopy is missing"
     fi
     if has qemu-img && [ -e "$work/nbd/random" ]; then
-        check "nbd: qemu-img" nbd_qemu
+        check "$by: qemu-img" nbd_qemu
     else
-        skip "nbd: qemu-img is missing"
+        skip "$by: qemu-img is missing"
     fi
-    if has nbdfuse; then check "nbd: nbdfuse" nbd_fuse; else skip "nbd: nbdfuse is missing"; fi
+    if has nbdfuse; then check "$by: nbdfuse" nbd_fuse; else skip "$by: nbdfuse is missing"; fi
     unserve
-    check "nbd: manylogs check" volume_is_whole
+    check "$by: manylogs check" volume_is_whole
 }
 
 nbd_info() {
@@ -76,7 +87,7 @@ $(stat -c %s "$work/nbd/random" | numfmt --to=iec) the same"
 
 nbd_killed() {
     kill_server
-    serve --nbd "$1" && nbd_back
+    serve --nbd "$@" && nbd_back
 }
 
 nbd_qemu() {

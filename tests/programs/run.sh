@@ -16,7 +16,7 @@
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
-#   nbd    over NBD: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
+#   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:
 #   MANYLOGS      the program (target/release/manylogs), with the plugin for nbdkit beside it

@@ -560,3 +560,45 @@ fn cannot_start(by: By) {
     assert_eq!(server.uri, format!("nbd://127.0.0.1:{port}/"));
     server.end();
 }
+
+#[test]
+fn nonsense_and_deaf_clients_harm_nobody_else() {
+    let place = Place::new(By::Us);
+    let server = place.serve();
+    let mut good = Rude::connect(&place.socket());
+    // Each ends its own connection: in the greeting, among the options, among the requests.
+    let mut words = 0x9e37_79b9_7f4a_7c15_u64;
+    for round in 0..60 {
+        let mut stream = UnixStream::connect(place.socket()).unwrap();
+        if round % 3 > 0 {
+            stream.write_all(&3u32.to_be_bytes()).unwrap();
+        }
+        if round % 3 == 2 {
+            stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        }
+        let noise: Vec<u8> = (0..200 + round * 40)
+            .flat_map(|_| {
+                words = words.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+                words.to_be_bytes()
+            })
+            .collect();
+        // It may hang up before all is said.
+        let _ = stream.write_all(&noise);
+        drop(stream);
+        assert_eq!(good.ask(0, READ, 0, 4096, &[]), 0);
+    }
+    // One asks for more than the kernel holds for it, and never fetches it.
+    let deaf = Rude::connect(&place.socket());
+    for cookie in 0..200_u64 {
+        let mut request = Rude::MAGIC.to_be_bytes().to_vec();
+        request.extend([0; 4]);
+        request.extend(cookie.to_be_bytes());
+        request.extend(0u64.to_be_bytes());
+        request.extend((1u32 << 20).to_be_bytes());
+        (&deaf.0).write_all(&request).unwrap();
+    }
+    assert_eq!(good.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
+    server.end();
+    let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
+    assert!(!check.contains("not closed in order"), "{check}");
+}
