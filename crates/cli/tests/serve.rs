@@ -260,6 +260,7 @@ fn the_exported_file_takes_whole_sectors_and_keeps_its_size() {
     assert_eq!(file.read_at(&mut found, len).unwrap(), 0);
     assert_eq!(file.metadata().unwrap().len(), len);
     drop(file);
+    place.run(&["status", place.image(), "--forget-lateness"], 1, "no drive is emulated");
     place.run(&["stop", place.image()], 0, "closed");
     assert!(server.wait().0.success());
 }
@@ -277,8 +278,17 @@ fn an_emulated_drive_keeps_what_is_written_and_tells_how_late_it_is() {
     file.sync_all().unwrap();
     drop(file);
     place.run(&["status", place.image()], 0, "later than the model by");
+    // What went before a run need not count: the status before it does, the next does not.
+    let asked = ["status", place.image(), "--json"];
+    let requests = |args: &[&str]| {
+        let status: serde_json::Value = serde_json::from_str(&place.run(args, 0, "{")).unwrap();
+        status["emulation"]["lateness"]["requests"].as_u64().unwrap()
+    };
+    assert!(requests(&[&asked[..], &["--forget-lateness"]].concat()) > 0);
+    assert_eq!(requests(&asked), 0);
     place.run(&["stop", place.image()], 0, "closed");
     assert!(server.wait().0.success());
+    place.run(&["status", place.image(), "--forget-lateness"], 2, "no server has");
     // The same drive without a volume on it shows the volume's own structures.
     let server = Server::start(&place.image, &["--file", "--raw", "--emulate", "cheetah-15k5"]);
     let mut magic = [0; 8];

@@ -40,6 +40,8 @@ pub enum Order {
     Checkpoint,
     /// Write a table snapshot.
     Snapshot,
+    /// Count the lateness of the emulated drive anew, from now on.
+    ForgetLateness,
     /// Finish what is under way, close the volume, and end.
     Stop {
         /// Also while the device is in use.
@@ -152,6 +154,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         Order::Set { changes } if !changes.is_empty() => format!("set {}", changes.join(" ")),
         Order::Checkpoint => "checkpoint".to_owned(),
         Order::Snapshot => "snapshot".to_owned(),
+        Order::ForgetLateness => "forget-lateness".to_owned(),
         Order::Stop { .. } => "stop".to_owned(),
         Order::Status | Order::Set { .. } => return obey(order),
     };

@@ -351,6 +351,11 @@ impl Server {
                 let written = volume.snapshot().await.map_err(in_words)?;
                 Ok(serde_json::json!({ "written": written }))
             }
+            Order::ForgetLateness => {
+                let (drive, name) = self.drive.as_ref().ok_or("no drive is emulated")?;
+                drive.forget_lateness();
+                Ok(serde_json::json!({ "drive": name }))
+            }
             // The front end decides, as it knows who uses the device.
             Order::Stop { .. } => Err("this engine has no front end that could stop".to_owned()),
         }

@@ -129,6 +129,10 @@ pub(crate) struct DumpArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
+    /// Then count the lateness of the emulated drive anew: what went before a run, such as making
+    /// a file system, is not in the run's report.
+    #[arg(long)]
+    pub(crate) forget_lateness: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -37,12 +37,17 @@ fn ask(server: &mut Control) -> Result<Status, Failure> {
     server.status().map_err(control_failure)
 }
 
-pub(crate) fn status(server: &mut Control, json: bool) -> Result<(), Failure> {
-    if json {
+pub(crate) fn status(server: &mut Control, json: bool, forget: bool) -> Result<(), Failure> {
+    let status = if json {
         let value = server.ask(&Order::Status).map_err(control_failure)?;
-        return print(&(serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"));
+        serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+    } else {
+        text(&ask(server)?)
+    };
+    if forget {
+        server.ask(&Order::ForgetLateness).map_err(control_failure)?;
     }
-    print(&text(&ask(server)?))
+    print(&status)
 }
 
 pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {

@@ -25,7 +25,12 @@ pub(crate) const fn left_text(left: LeftAs) -> &'static str {
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if let Some(mut server) = live::server(&args.volume.device)? {
-        return live::status(&mut server, args.json);
+        return live::status(&mut server, args.json, args.forget_lateness);
+    }
+    if args.forget_lateness {
+        let device = args.volume.device.display();
+        let message = format!("no server has {device} open: there is no lateness to forget");
+        return Err(Failure::input(message));
     }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
     let (device, options) = (Rc::clone(&session.device), session.options());
