@@ -1,14 +1,16 @@
 #!/bin/bash
 # ext4 and XFS over a loop device. Part of run.sh.
 
+# make_fs TYPE [OPTION...]
 make_fs() {
     case $1 in
-    ext4) quietly mkfs.ext4 -q -F "$device" ;;
-    xfs) quietly mkfs.xfs -q -f "$device" ;;
+    ext4) quietly mkfs.ext4 -q -F "${@:2}" "$device" ;;
+    xfs) quietly mkfs.xfs -q -f "${@:2}" "$device" ;;
     esac
 }
 
-mount_fs() { quietly mount -t "$1" "$device" "$mnt"; }
+# mount_fs TYPE [OPTION...]
+mount_fs() { quietly mount -t "$1" "${@:2}" "$device" "$mnt"; }
 
 # Says nothing is wrong without changing anything.
 fs_is_whole() {

@@ -3,13 +3,33 @@
 
 sql() { "${as_pg[@]}" psql -qAtX -v ON_ERROR_STOP=1 -d postgres "$@"; }
 
-postgres() {
+find_postgres() {
     pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
-    if [ -z "$pg_bin" ] || ! id postgres >/dev/null 2>&1; then
+    if [ -z "$pg_bin" ] || ! id postgres >/dev/null 2>&1; then return 1; fi
+    as_pg=(runuser -u postgres -- env PGHOST="$work/pg" PATH="$pg_bin:$PATH")
+}
+
+# make_cluster [SETTING...]: on the mounted file system, with its socket and log outside.
+make_cluster() {
+    rm -rf "$work/pg" && mkdir "$work/pg" && chown postgres "$work/pg"
+    mkdir "$mnt/pg" && chown postgres "$mnt/pg" && chmod 700 "$mnt/pg"
+    (cd / && quietly "${as_pg[@]}" initdb -k -A trust -D "$mnt/pg") || return 1
+    printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$work/pg'" \
+        'dynamic_shared_memory_type = mmap' "$@" >>"$mnt/pg/postgresql.conf"
+    # initdb has seen to its own files only.
+    quietly sync -f "$mnt"
+}
+
+stop_postgres() {
+    (cd / && quietly "${as_pg[@]}" pg_ctl -s -w -t 120 -m fast -D "$mnt/pg" stop) || return 1
+    rm -f "$work/pg/postmaster"
+}
+
+postgres() {
+    if ! find_postgres; then
         skip "pg: PostgreSQL is missing"
         return
     fi
-    as_pg=(runuser -u postgres -- env PGHOST="$work/pg" PATH="$pg_bin:$PATH")
     local type
     for type in ext4 xfs; do
         if has "mkfs.$type"; then
@@ -30,22 +50,9 @@ pg_on_logged() {
 }
 
 pg_on() {
-    rm -rf "$work/pg" && mkdir "$work/pg" && chown postgres "$work/pg"
     volume 6G --log 2M --group 64M && serve && make_fs "$1" && mount_fs "$1" || return 1
-    mkdir "$mnt/pg" && chown postgres "$mnt/pg" && chmod 700 "$mnt/pg"
-    (cd / && quietly "${as_pg[@]}" initdb -k -A trust -D "$mnt/pg") || return 1
-    cat >>"$mnt/pg/postgresql.conf" <<CONF
-listen_addresses = ''
-unix_socket_directories = '$work/pg'
-shared_buffers = 32MB
-checkpoint_timeout = 30s
-max_wal_size = 64MB
-min_wal_size = 32MB
-dynamic_shared_memory_type = mmap
-restart_after_crash = off
-CONF
-    # initdb has seen to its own files only.
-    quietly sync -f "$mnt" || return 1
+    make_cluster 'shared_buffers = 32MB' 'checkpoint_timeout = 30s' 'max_wal_size = 64MB' \
+        'min_wal_size = 32MB' 'restart_after_crash = off' || return 1
     start_postgres || return 1
     quietly "${as_pg[@]}" pgbench -i -q -s "$([ "$fast" ] && echo 5 || echo 20)" postgres ||
         return 1
@@ -131,8 +138,7 @@ pg_end() {
             -d postgres) || return 1
         figures+=", pg_amcheck fine"
     fi
-    (cd / && quietly "${as_pg[@]}" pg_ctl -s -w -t 120 -m fast -D "$mnt/pg" stop) || return 1
-    rm -f "$work/pg/postmaster"
+    stop_postgres || return 1
     quietly "${as_pg[@]}" "$pg_bin/pg_checksums" --check -D "$mnt/pg" || return 1
     figures+=", $(awk '/Blocks scanned/ { print $3 }' "$log" | tail -n 1) checksums fine"
     quietly umount "$mnt" && fs_is_whole "$1" && stop_server && volume_is_whole || return 1

@@ -44,25 +44,16 @@ stress_seconds=$([ "$fast" ] && echo 20 || echo 60)
 seed=${SEED:-1}
 PATH=$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin
 RANDOM=$seed
-place=${PLACE:-}
-[ -n "$place" ] || place=$(mktemp -d /var/tmp/manylogs-programs.XXXXXX)
-mkdir -p "$place"
-work=$(mktemp -d "$place/run.XXXXXX")
-chmod 755 "$place" "$work"
-mnt=$work/mnt
-log=$work/log
-mkdir "$mnt"
+for part in common volume fio file_system postgres nbd; do
+    # shellcheck disable=SC1090
+    source "$here/$part.sh"
+done
+make_place "${PLACE:-$(mktemp -d /var/tmp/manylogs-programs.XXXXXX)}"
 passed=0 failed=0 skipped=0
-image='' server='' device='' export_file=''
-others=() # processes that are ended at the end
 
 say() { echo "programs: $*"; }
 pass() { passed=$((passed + 1)) && say "pass  $*"; }
 skip() { skipped=$((skipped + 1)) && say "skip  $*"; }
-has() { command -v "$1" >/dev/null; }
-limited() { timeout --foreground --kill-after=10 "${limit:-7200}" "$@"; }
-# Runs a command with its output in the log.
-quietly() { echo "+ $*" >>"$log" && limited "$@" >>"$log" 2>&1; }
 
 fail() {
     failed=$((failed + 1))
@@ -98,11 +89,6 @@ kill_rounds() {
     figures=$(tail -n 1 "$work/kills.out")
     return "$code"
 }
-
-for part in volume fio file_system postgres nbd; do
-    # shellcheck disable=SC1090
-    source "$here/$part.sh"
-done
 
 if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
     [ "$*" = short ] && say "0 passed, 0 failed, 1 skipped: no root, FUSE or loop devices" && exit

@@ -78,6 +78,7 @@ struct Timing {
     read_start: Nanos,
     write_start: Nanos,
     read_end_per_sector: Nanos,
+    read_end_sectors_max: u64,
     write_end: Nanos,
     buffer_hit: Nanos,
     interface_per_sector: Nanos,
@@ -253,6 +254,7 @@ impl Timing {
             read_start: us(controller.read_start_us),
             write_start: us(controller.write_start_us),
             read_end_per_sector: us(controller.read_end_us_per_sector),
+            read_end_sectors_max: controller.read_end_sectors_max.map_or(u64::MAX, u64::from),
             write_end: us(controller.write_end_us),
             buffer_hit: us(controller.buffer_hit_us),
             interface_per_sector: us(interface_us),
@@ -261,7 +263,10 @@ impl Timing {
 
     /// From the last sector under the head to the completion at the host.
     fn end(&self, write: bool, extent: Extent) -> Nanos {
-        if write { self.write_end } else { Nanos(self.read_end_per_sector.0 * extent.len.0) }
+        if write {
+            return self.write_end;
+        }
+        Nanos(self.read_end_per_sector.0 * extent.len.0.min(self.read_end_sectors_max))
     }
 }
 

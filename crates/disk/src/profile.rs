@@ -153,6 +153,9 @@ pub struct ControllerTable {
     /// Time from the last sector of a read under the head to its completion at the host, for
     /// each sector of the read.
     pub read_end_us_per_sector: f64,
+    /// Sectors that this time grows with: of a longer read the drive has sent all but these when
+    /// its last sector passes. All, if not given.
+    pub read_end_sectors_max: Option<u32>,
     /// Time from the last sector of a write on the medium to its completion at the host.
     pub write_end_us: f64,
     /// Service time of a request that the buffer answers, without the transfer.

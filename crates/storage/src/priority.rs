@@ -11,17 +11,17 @@ const PRIORITY: i32 = 1;
 /// (`SCHED_FIFO`), until it ends. On a machine with more work than processors an ordinary thread
 /// waits some milliseconds for its turn, and so does whatever a timer of its reactor is due to do.
 ///
-/// Threads that it starts afterwards are ordinary ones. The thread must sleep most of the time:
-/// what it uses is taken from all others.
+/// Threads that it starts afterwards are preferred too, and so are those that the kernel starts for
+/// its io_uring: a timer in time is of no use if the thread that copies the data waits. All of them
+/// must sleep most of the time: what they use is taken from all others.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] without the capability `CAP_SYS_NICE` or a limit that
 /// allows it (`ulimit -r`); the thread then goes on as it was.
 pub fn prefer_this_thread() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the call only reads `parameters`, which outlives it; zero is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

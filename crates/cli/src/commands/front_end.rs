@@ -7,6 +7,7 @@ use manylogs_serve::log::{Level, line};
 use manylogs_serve::{
     DeviceLink, Engine, FuseError, FuseFile, LoopDevice, mount_point, ublk_note, users_of,
 };
+use manylogs_storage::prefer_this_thread;
 use manylogs_ublk::{Cache, Export, UblkDevice, UblkError, identity};
 
 use super::nbd::NbdExport;
@@ -114,6 +115,11 @@ impl Shown {
                 line(Level::Info, Some(at), &message, &[]);
             }
             return Ok(Self::Ublk(device));
+        }
+        if args.emulate.is_some() {
+            // Whoever carries the drive's requests must not be late either, and inherits this. If
+            // it is refused the drive may be late, which its report says.
+            let _ = prefer_this_thread();
         }
         let place = mount_point(at).map_err(Failure::failed)?;
         let file = FuseFile::mount(engine.port(), about.capabilities, &place);

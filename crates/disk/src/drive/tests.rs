@@ -66,6 +66,20 @@ fn completions(events: &[Event]) -> Vec<Completion> {
     events.iter().filter_map(completed).collect()
 }
 
+/// One client that reads a mebibyte at a time loses little: the drive sends while it reads, and
+/// has read on when the next request comes.
+#[test]
+fn large_reads_one_by_one_come_close_to_the_media_rate() {
+    for (name, media_mb_s) in [("cheetah-15k5", 134.5), ("exos-x20", 285.0)] {
+        let (mut drive, mut now, reads) = (drive(name, |_| ()), Time(0), 200);
+        for tag in 0..reads {
+            now = serve(&mut drive, now, read(tag, tag * 2048, 2048)).at + Nanos(500_000);
+        }
+        let mb_s = (reads << 20) as f64 / 1e6 / (now.0 as f64 / 1e9);
+        assert!(mb_s > 0.9 * media_mb_s, "{name}: {mb_s} MB/s");
+    }
+}
+
 #[test]
 fn the_queue_refuses_more_than_its_depth() {
     let mut drive = drive("cheetah-15k5", |options| options.depth = 2);

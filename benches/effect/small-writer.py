@@ -28,16 +28,18 @@ def main():
             os.pwrite(file, content, draw.randrange(count) * 4096)
         asked = time.monotonic()
         if libc.syncfs(files[0]) != 0:
-            raise OSError(ctypes.get_errno(), "syncfs")
+            error = ctypes.get_errno()
+            raise OSError(error, f"syncfs of {directory}: {os.strerror(error)}")
         latencies.append(time.monotonic() - asked)
         due = max(due + FILES / rate, time.monotonic() - FILES / rate)
         time.sleep(max(0, due - time.monotonic()))
     took = time.monotonic() - began
     latencies.sort()
     print(json.dumps({
-        "writes_per_s": FILES * len(latencies) / took,
+        "per_s": FILES * len(latencies) / took,
         "mean_ms": 1e3 * sum(latencies) / len(latencies),
         "p99_ms": 1e3 * latencies[int(0.99 * (len(latencies) - 1))],
+        "syncs": len(latencies),
     }))
 
 

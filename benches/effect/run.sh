@@ -1,0 +1,246 @@
+#!/bin/bash
+# The effect on real file systems and databases: emulated drives in real time, with the volume and
+# without. Small durable writes beside a stream that goes past the page cache (seed 000, Fig. 2),
+# databases beside a backup (Fig. 5).
+#
+#   benches/effect/run.sh [PART...]        (make effect; FAST=1 for some minutes instead of an hour)
+#
+# Parts; both if none is named:
+#   small      a process rewrites 4 KiB in each of 20 files all over the disk, syncs the file
+#              system, and again, at RATES writes a second
+#   databases  PostgreSQL (pgbench), and MongoDB's engine with a log flush every 33 and every 1 ms
+#
+# From the environment (with FAST=1 in brackets):
+#   MANYLOGS      the program (target/release/manylogs)
+#   DRIVES        emulated drives: cheetah-15k5 exos-x20 (cheetah-15k5)
+#   SYSTEMS       file systems: ext4-ordered ext4-journal xfs (ext4-ordered); ext4 has a journal of
+#                 1 GiB, or of 5 GiB as in the paper with -5g at the end
+#   KINDS         what the stream does: read write (read)
+#   RATES         40 80 160 320 (320)
+#   RUN_SECONDS   of each run: 12 (6)
+#   SIZE          of the image, which is the drive's whole span however small: 12G
+#   OUT           where the results go: out/effect.jsonl, one object for each run; appended to
+#   PLACE         where the image is made (a new directory in /dev/shm); about 4 GiB are written
+#
+# A run in which the drive was late (p99 above 0.5 ms) is void and repeated, at most twice. Needs
+# root, loop devices and FUSE.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+here=$PWD/benches/effect
+fast=${FAST:-0}
+[ "$fast" = 1 ] || fast=
+# by_speed NORMAL FAST
+by_speed() { if [ "$fast" ]; then echo "$2"; else echo "$1"; fi; }
+manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
+drives=${DRIVES:-$(by_speed 'cheetah-15k5 exos-x20' cheetah-15k5)}
+systems=${SYSTEMS:-$(by_speed 'ext4-ordered ext4-journal xfs' ext4-ordered)}
+kinds=${KINDS:-$(by_speed 'read write' read)}
+rates=${RATES:-$(by_speed '40 80 160 320' 320)}
+seconds=${RUN_SECONDS:-$(by_speed 12 6)}
+size=${SIZE:-12G}
+out=${OUT:-out/effect.jsonl}
+clients=16 # of MongoDB's engine, as in the paper
+attempts=3
+PATH=$PATH:/usr/sbin:/sbin
+
+for part in common volume file_system postgres; do
+    # shellcheck disable=SC1090
+    source "tests/programs/$part.sh"
+done
+
+say() { echo "effect: $*"; }
+die() {
+    say "$*" >&2
+    [ ! -s "${log:-}" ] || tail -n 20 "$log" >&2
+    exit 1
+}
+
+measured() { timeout --foreground "$((seconds * 10 + 60))" "$@"; }
+
+# put raw|volume: a new image, not emulated yet.
+put() {
+    if [ "$1" = volume ]; then
+        # Never at night only: a checkpoint in a run would be in the run's figures.
+        volume "$size" --physical-sector "$physical" &&
+            quietly "$manylogs" set "$image" checkpoint=full && serve
+    else
+        unserve
+        image=$work/volume.img
+        rm -f "$image" && truncate -s "$size" "$image" && serve --loop --raw
+    fi
+}
+
+# emulate raw|volume DRIVE
+emulate() {
+    local raw=()
+    [ "$1" = volume ] || raw=(--raw)
+    stop_server && serve --loop "${raw[@]}" --emulate "$2"
+}
+
+# Everything that is written lies on a new file system, the 20 files all over the disk.
+make_system() {
+    case $1 in
+    ext4-*)
+        local journal_mib=1024
+        case $1 in *-5g) journal_mib=5120 ;; esac
+        type=ext4 options=(-o "data=$(echo "$1" | cut -d- -f2)")
+        # The journal of a new image is zero, and what is initialised later would be measured.
+        make_fs ext4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=1 -J "size=$journal_mib"
+        ;;
+    xfs)
+        type=xfs options=()
+        make_fs xfs -K
+        ;;
+    *) die "no file system is called $1: ext4-ordered, ext4-journal, xfs, or ext4-... with -5g" ;;
+    esac
+    mount_fs "$type" "${options[@]}"
+}
+
+make_files() {
+    quietly dd if=/dev/urandom of="$mnt/big" bs=1M count=2048 oflag=direct || return 1
+    local between i
+    between=$(($(df --output=avail -B1M "$mnt" | tail -n 1) * 8 / 10 / 20))
+    for i in $(seq 20); do
+        quietly fallocate -l "${between}M" "$mnt/space$i" || return 1
+        # Synced one by one, or all of them would be given their place together.
+        quietly dd if=/dev/zero of="$mnt/small$i" bs=1M count=4 conv=fsync || return 1
+    done
+}
+
+# run KIND WITH [RATE]: a stream (none, read, write) with what is beside it (none, small, pg, ...),
+# both for as long; again if the drive was late.
+run() {
+    local attempt
+    for attempt in $(seq "$attempts"); do
+        run_once "$@" || die "$* failed"
+        note "$@" "$attempt" && return
+    done
+    void=$((void + 1))
+}
+
+run_once() {
+    local stream='' code=0
+    sync -f "$mnt"
+    "$manylogs" status "$image" --json --forget-lateness >"$work/before.json"
+    rm -f "$work/stream.json" "$work/beside.json"
+    if [ "$1" != none ]; then
+        measured "$here/stream.py" "$mnt/big" "$1" "$seconds" >"$work/stream.json" &
+        stream=$!
+    fi
+    case $2 in
+    none) ;;
+    small) measured "$here/small-writer.py" "$mnt" "$3" "$seconds" >"$work/beside.json" ;;
+    pg) run_pgbench ;;
+    wt-*) measured "$work/wiredtiger-driver" "$mnt/wt" "${2#wt-}" "$seconds" "$clients" \
+        >"$work/beside.json" ;;
+    esac || code=$?
+    [ -z "$stream" ] || wait "$stream" || code=$?
+    "$manylogs" status "$image" --json >"$work/after.json"
+    return "$code"
+}
+
+run_pgbench() {
+    rm -f "$work"/pg/times*
+    measured "${as_pg[@]}" pgbench -n -c 4 -j 2 -T "$seconds" -l --log-prefix="$work/pg/times" \
+        postgres >"$work/pgbench.log" 2>&1 || { cat "$work/pgbench.log" >>"$log" && return 1; }
+    cat "$work"/pg/times* >"$work/beside.json"
+}
+
+# Appends the run to the results and prints it; fails if it is void.
+note() {
+    "$here/note.py" "$work" "$out" "$drive" "$system" "$what" "$seconds" "$@"
+}
+
+small() {
+    local kind rate
+    for kind in $kinds; do
+        run "$kind" none
+        for rate in $rates; do
+            run "$kind" small "$rate"
+        done
+    done
+}
+
+databases() {
+    local store
+    run read none
+    start_postgres || die "PostgreSQL does not start"
+    run none pg
+    run read pg
+    stop_postgres || die "PostgreSQL does not stop"
+    for store in wt-33 wt-1; do
+        run none "$store"
+        run read "$store"
+    done
+}
+
+make_databases() {
+    make_cluster 'shared_buffers = 256MB' 'max_wal_size = 1GB' && start_postgres &&
+        quietly "${as_pg[@]}" pgbench -i -q -s 10 postgres && stop_postgres &&
+        mkdir "$mnt/wt" && quietly "$work/wiredtiger-driver" "$mnt/wt" load
+}
+
+# on PART raw|volume: everything of the part on one device.
+on() {
+    what=$2
+    say "$1 on $drive, $system, $what"
+    : >"$log"
+    put "$what" && make_system "$system" && make_files || die "cannot make $system on $what"
+    [ "$1" = small ] || make_databases || die "cannot make the databases"
+    quietly umount "$mnt" && emulate "$what" "$drive" && mount_fs "$type" "${options[@]}" ||
+        die "cannot emulate $drive"
+    "$1"
+    quietly umount "$mnt" || die "cannot unmount"
+    if [ "$what" = volume ]; then
+        local began=$EPOCHREALTIME
+        quietly "$manylogs" set "$image" checkpoint-rate=none
+        quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
+        say "the logs were emptied in $(echo "$EPOCHREALTIME $began" | awk '{ print $1 - $2 }') s"
+    fi
+    stop_server || die "the server does not end"
+}
+
+need() { has "$1" || die "$1 is missing: apt-get install $2"; }
+
+[ "$(id -u)" = 0 ] || die "needs root: loop devices and mounts"
+[ -x "$manylogs" ] || die "there is no program $manylogs: cargo build --release"
+make_place "${PLACE:-$(mktemp -d /dev/shm/manylogs-effect.XXXXXX)}"
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+[ $# -gt 0 ] || set -- small databases
+parts=("$@")
+for part in "${parts[@]}"; do
+    case $part in
+    small) ;;
+    databases)
+        find_postgres || die "PostgreSQL is missing: apt-get install postgresql"
+        need gcc gcc
+        [ -e /usr/include/wiredtiger.h ] ||
+            die "MongoDB's engine is missing: apt-get install libwiredtiger-dev"
+        ;;
+    *) die "no part is called $part: small, databases" ;;
+    esac
+done
+need mkfs.ext4 e2fsprogs
+need mkfs.xfs xfsprogs
+need python3 python3
+mkdir -p "$(dirname "$out")"
+# What is measured goes before other work on the machine.
+renice -n -10 $$ >/dev/null
+case " ${parts[*]} " in *' databases '*)
+    gcc -O2 -Wall -pthread "$here/wiredtiger-driver.c" -o "$work/wiredtiger-driver" -lwiredtiger
+    ;;
+esac
+void=0
+for drive in $drives; do
+    physical=512
+    case $drive in exos*) physical=4096 ;; esac
+    for system in $systems; do
+        for part in "${parts[@]}"; do
+            on "$part" raw
+            on "$part" volume
+        done
+    done
+done
+say "results: $out; $((SECONDS / 60)) min $((SECONDS % 60)) s"
+[ "$void" = 0 ] || die "$void runs are void after $attempts attempts: the machine is too busy"
