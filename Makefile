@@ -13,6 +13,9 @@
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
 #               killed (root; an hour or more, FAST=1 for some minutes)
 #   make short-programs   fio and fsx on ext4, as with every change
+#   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
+#               drives with the volume and without; tables, and plots in docs/plots (root; an hour,
+#               FAST=1 for some minutes)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 
@@ -23,7 +26,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: run test build install uninstall lint bench cost planted campaign coverage programs \
-	short-programs guest tools nbd-tools ublk-tools
+	short-programs effect guest tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -109,6 +112,16 @@ short-programs: tools
 		$(CARGO) install fsx --version 0.3.2 --locked || true
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
+
+# PARTS names some of the parts of benches/effect/run.sh; FAST=1, DRIVES and more: see there.
+EFFECT_TOOLS := e2fsprogs xfsprogs postgresql gcc libc6-dev libwiredtiger-dev python3
+effect: tools
+	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	mkdir -p out
+	rm -f out/effect.jsonl
+	benches/effect/run.sh $(PARTS)
+	benches/effect/report.py out/effect.jsonl $(if $(FAST),out,docs/plots) | tee out/effect.md
 
 guest: tools nbd-tools ublk-tools
 	tests/guest/run.sh

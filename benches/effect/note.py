@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Appends a run of run.sh to its results and prints it in a line; fails if it is void.
 
-note.py WORK OUT DRIVE SYSTEM raw|volume SECONDS STREAM BESIDE [RATE] ATTEMPT
+note.py WORK OUT PART DRIVE SYSTEM raw|volume SECONDS STREAM BESIDE [RATE] ATTEMPT
 """
 import json
 import sys
@@ -38,12 +38,12 @@ def served(before, after):
 
 
 def main():
-    work, out, drive, system, what, seconds, stream, beside, *rest = sys.argv[1:]
+    work, out, part, drive, system, what, seconds, stream, beside, *rest = sys.argv[1:]
     before, after = (load(f"{work}/{name}.json") for name in ["before", "after"])
     late = after["emulation"]
     found = {
         "date": time.strftime("%Y-%m-%d"),
-        "drive": drive, "system": system, "on": what, "seconds": float(seconds),
+        "part": part, "drive": drive, "system": system, "on": what, "seconds": float(seconds),
         "stream": stream, "beside": beside, "rate": int(rest[0]) if len(rest) > 1 else None,
         "attempt": int(rest[-1]), "void": late["void"],
         "late_p99_ms": late["lateness"]["p99_us"] / 1e3,
@@ -60,8 +60,8 @@ def main():
     if found["stream_mb_per_s"]:
         line += f" {found['stream_mb_per_s']:7.1f} MB/s"
     if small:
-        line += f" {small['per_s']:8.1f}/s, mean {small['mean_ms']:8.2f}, p99 {small['p99_ms']:8.2f}"
-        line += " ms"
+        line += f" {small['per_s']:8.1f}/s, mean {small['mean_ms']:8.2f}"
+        line += f", p99 {small['p99_ms']:8.2f} ms"
     print(line + f"; late {found['late_p99_ms']:.3f} ms" + (": VOID" if late["void"] else ""))
     return int(late["void"])
 

@@ -148,7 +148,7 @@ run_pgbench() {
 
 # Appends the run to the results and prints it; fails if it is void.
 note() {
-    "$here/note.py" "$work" "$out" "$drive" "$system" "$what" "$seconds" "$@"
+    "$here/note.py" "$work" "$out" "$part" "$drive" "$system" "$what" "$seconds" "$@"
 }
 
 small() {
@@ -163,6 +163,8 @@ small() {
 
 databases() {
     local store
+    # Of a database in use the disk sees the writes.
+    find "$mnt/pg" "$mnt/wt" -type f -exec cat {} + >/dev/null
     run read none
     start_postgres || die "PostgreSQL does not start"
     run none pg
@@ -182,14 +184,14 @@ make_databases() {
 
 # on PART raw|volume: everything of the part on one device.
 on() {
-    what=$2
-    say "$1 on $drive, $system, $what"
+    part=$1 what=$2
+    say "$part on $drive, $system, $what"
     : >"$log"
     put "$what" && make_system "$system" && make_files || die "cannot make $system on $what"
-    [ "$1" = small ] || make_databases || die "cannot make the databases"
+    [ "$part" = small ] || make_databases || die "cannot make the databases"
     quietly umount "$mnt" && emulate "$what" "$drive" && mount_fs "$type" "${options[@]}" ||
         die "cannot emulate $drive"
-    "$1"
+    "$part"
     quietly umount "$mnt" || die "cannot unmount"
     if [ "$what" = volume ]; then
         local began=$EPOCHREALTIME
@@ -236,9 +238,9 @@ for drive in $drives; do
     physical=512
     case $drive in exos*) physical=4096 ;; esac
     for system in $systems; do
-        for part in "${parts[@]}"; do
-            on "$part" raw
-            on "$part" volume
+        for each in "${parts[@]}"; do
+            on "$each" raw
+            on "$each" volume
         done
     done
 done

@@ -202,7 +202,8 @@ int main(int count, char **words) {
     int loads = count == 3 && strcmp(words[2], "load") == 0;
     int clients = count == 5 ? atoi(words[4]) : 0;
     if (!loads && (clients < 1 || clients > CLIENTS_MAX || atof(words[2]) <= 0)) {
-        fprintf(stderr, "usage: %s DIRECTORY load | DIRECTORY PERIOD_MS SECONDS CLIENTS\n", words[0]);
+        fprintf(stderr, "usage: %s DIRECTORY load | DIRECTORY PERIOD_MS SECONDS CLIENTS\n",
+                words[0]);
         return 2;
     }
     must(words[1], wiredtiger_open(words[1], NULL, CONFIG, &connection));

@@ -2,6 +2,7 @@
 
 use manylogs_block::{Nanos, Time};
 
+use crate::cache::read::ReadCache;
 use crate::command::Command;
 use crate::geometry::Location;
 use crate::mechanics::Mechanism;
@@ -80,11 +81,11 @@ impl CommandQueue {
     }
 
     /// Removes the command to serve at `at`; `None` when none is ready.
-    pub(crate) fn take(&mut self, at: Time, mechanism: &Mechanism) -> Option<Waiting> {
+    pub(crate) fn take(&mut self, at: Time, on: &Mechanism, reads: &ReadCache) -> Option<Waiting> {
         let index = match self.waiting.len() {
             0 => return None,
             1 => (self.waiting[0].ready <= at).then_some(0)?,
-            _ => self.choose(at, mechanism)?,
+            _ => self.choose(at, on, reads)?,
         };
         let taken = self.waiting.swap_remove(index);
         if Some(taken.ready) == self.first_ready {
@@ -96,13 +97,13 @@ impl CommandQueue {
         Some(taken)
     }
 
-    fn choose(&mut self, at: Time, mechanism: &Mechanism) -> Option<usize> {
+    fn choose(&mut self, at: Time, mechanism: &Mechanism, reads: &ReadCache) -> Option<usize> {
         let aged = self.first_arrived.is_some_and(|first| at.since(first) >= self.age_limit);
         #[cfg(test)]
         let aged = aged && !crate::planted::is(crate::planted::Bug::NoAgeLimit);
         match self.policy {
             Policy::Elevator if !aged => self.next_on_the_way(at, mechanism),
-            Policy::Sptf if !aged => self.nearest(at, mechanism),
+            Policy::Sptf if !aged => self.nearest(at, mechanism, reads),
             _ => self.oldest(at),
         }
     }
@@ -112,15 +113,27 @@ impl CommandQueue {
         ready.min_by_key(|(_, w)| (w.arrived, w.command.tag)).map(|(index, _)| index)
     }
 
-    fn nearest(&self, at: Time, mechanism: &Mechanism) -> Option<usize> {
+    fn nearest(&self, at: Time, mechanism: &Mechanism, reads: &ReadCache) -> Option<usize> {
+        let (streamed, next) = (reads.streamed(), mechanism.next_lba().0);
         let mut best = (Nanos(u64::MAX), None);
         for (index, waiting) in self.waiting.iter().enumerate() {
             if waiting.ready > at {
                 continue;
             }
-            // No short cut for far ones: a branch that goes either way costs more than it saves.
-            let time = mechanism.positioning(at, &waiting.place, waiting.write, self.margin);
-            if time < best.0 {
+            let start = waiting.command.extent.start.0;
+            // What is being read anyway needs no positioning; of several the first, as the others
+            // come after it.
+            let time = if !waiting.write && start.wrapping_sub(streamed.0) <= streamed.1 {
+                Nanos(0)
+            } else {
+                // No sector of what follows the last access is missed: it is laid out for that.
+                let margin = if start == next { Nanos(0) } else { self.margin };
+                // No short cut for far ones: a branch that goes either way costs more than it
+                // saves.
+                mechanism.positioning(at, &waiting.place, waiting.write, margin)
+            };
+            let first = |best: usize| start < self.waiting[best].command.extent.start.0;
+            if time < best.0 || (time == Nanos(0) && best.0 == time && best.1.is_some_and(first)) {
                 best = (time, Some(index));
             }
         }

@@ -189,6 +189,12 @@ impl ReadCache {
         })
     }
 
+    /// First sector and length of the window that the head is reading into: a read that begins
+    /// there goes on with what is under way.
+    pub(crate) fn streamed(&self) -> (u64, u64) {
+        self.active.map_or(NOTHING, |index| self.windows[index])
+    }
+
     /// A segment that holds or will hold the sector `start`.
     fn window_at(&self, start: u64) -> Option<usize> {
         let mut found = None;

@@ -24,7 +24,7 @@ impl Drive {
             return self.destage(at);
         }
         self.destage_turn = true;
-        match self.queue.take(at, &self.mechanism) {
+        match self.queue.take(at, &self.mechanism, &self.reads) {
             Some(waiting) if waiting.write => self.write(at, &waiting),
             Some(waiting) => self.read(at, &waiting),
             None => self.destage(at),

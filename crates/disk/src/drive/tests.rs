@@ -80,6 +80,29 @@ fn large_reads_one_by_one_come_close_to_the_media_rate() {
     }
 }
 
+/// However the stream is cut into requests and however many wait, the drive reads them in order:
+/// the next is no revolution away, although its first sector is under the head already.
+#[test]
+fn a_stream_keeps_its_rate_whatever_waits_in_the_queue() {
+    for (name, media_mb_s) in [("cheetah-15k5", 134.5), ("exos-x20", 285.0)] {
+        for (sectors, waiting) in [(256, 4), (1024, 2), (1024, 8), (2048, 4)] {
+            let (mut drive, mut now) = (drive(name, |_| ()), Time(0));
+            let (mut submitted, mut completed, reads) = (0, 0, 400_000 / sectors);
+            while completed < reads {
+                while submitted < (completed + waiting).min(reads) {
+                    drive.submit(now, read(submitted, submitted * sectors, sectors)).unwrap();
+                    submitted += 1;
+                }
+                now = drive.next_event().unwrap();
+                drive.advance(now, &mut |_| completed += 1);
+            }
+            let mb_s = (reads * sectors * 512) as f64 / 1e6 / (now.0 as f64 / 1e9);
+            let what = format!("{name}, {waiting} x {sectors}: {mb_s:.1} MB/s");
+            assert!(mb_s > 0.97 * media_mb_s, "{what}");
+        }
+    }
+}
+
 #[test]
 fn the_queue_refuses_more_than_its_depth() {
     let mut drive = drive("cheetah-15k5", |options| options.depth = 2);
