@@ -3,7 +3,8 @@
 
 report.py RESULTS PLOT_DIRECTORY
 
-Of several runs of the same kind the last that is not void counts. Bandwidth is given as a share of
+Of several runs of the same kind the last that is not void counts, of the stream alone the fastest.
+Bandwidth is given as a share of
 what the stream alone gets from the raw drive on the same file system.
 """
 import json
@@ -32,8 +33,13 @@ class Runs:
         with open(path, encoding="ascii") as lines:
             for line in lines:
                 run = json.loads(line)
-                if not run["void"]:
-                    self.found[self.key(**run)] = run
+                key = self.key(**run)
+                before = self.found.get(key)
+                # The stream alone is measured twice: what it can get is what counts.
+                better = (run["beside"] != "none" or not before
+                          or run["stream_mb_per_s"] > before["stream_mb_per_s"])
+                if not run["void"] and better:
+                    self.found[key] = run
         if not self.found:
             sys.exit(f"report.py: {path} has no run that counts")
 

@@ -15,12 +15,13 @@
 #   DRIVES        emulated drives: cheetah-15k5 exos-x20 (cheetah-15k5)
 #   SYSTEMS       file systems: ext4-ordered ext4-journal xfs (ext4-ordered); ext4 has a journal of
 #                 1 GiB, or of 5 GiB as in the paper with -5g at the end
+#   DEVICES       what the file system is on: raw volume
 #   KINDS         what the stream does: read write (read)
 #   RATES         40 80 160 320 (320)
 #   RUN_SECONDS   of each run: 12 (6)
-#   SIZE          of the image, which is the drive's whole span however small: 12G
 #   OUT           where the results go: out/effect.jsonl, one object for each run; appended to
-#   PLACE         where the image is made (a new directory in /dev/shm); about 4 GiB are written
+#   PLACE         where the image is made (a new directory in /dev/shm), sparse and of the drive's
+#                 size, so with the real distances; about 5 GiB of it are written
 #
 # A run in which the drive was late (p99 above 0.5 ms) is void and repeated, at most twice. Needs
 # root, loop devices and FUSE.
@@ -34,10 +35,10 @@ by_speed() { if [ "$fast" ]; then echo "$2"; else echo "$1"; fi; }
 manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
 drives=${DRIVES:-$(by_speed 'cheetah-15k5 exos-x20' cheetah-15k5)}
 systems=${SYSTEMS:-$(by_speed 'ext4-ordered ext4-journal xfs' ext4-ordered)}
+devices=${DEVICES:-raw volume}
 kinds=${KINDS:-$(by_speed 'read write' read)}
 rates=${RATES:-$(by_speed '40 80 160 320' 320)}
 seconds=${RUN_SECONDS:-$(by_speed 12 6)}
-size=${SIZE:-12G}
 out=${OUT:-out/effect.jsonl}
 clients=16 # of MongoDB's engine, as in the paper
 attempts=3
@@ -53,6 +54,19 @@ die() {
     say "$*" >&2
     [ ! -s "${log:-}" ] || tail -n 20 "$log" >&2
     exit 1
+}
+
+# The threads of the kernel that carry requests between the file system and the server get the
+# same priority: at 0 they would wait for other work on the machine, and the stream for them.
+prefer_carriers() {
+    local pids
+    mapfile -t pids < <(pgrep '^kworker/u|^ksoftirqd')
+    renice -n "$1" -p "${pids[@]}" >/dev/null 2>&1 || true
+}
+
+leave_place() {
+    prefer_carriers 0
+    clean_up
 }
 
 measured() { timeout --foreground "$((seconds * 10 + 60))" "$@"; }
@@ -74,36 +88,38 @@ put() {
 emulate() {
     local raw=()
     [ "$1" = volume ] || raw=(--raw)
-    stop_server && serve --loop "${raw[@]}" --emulate "$2"
+    stop_server && serve --loop "${raw[@]}" --emulate "$2" --no-fit
 }
 
-# Everything that is written lies on a new file system, the 20 files all over the disk.
+# Nothing is left to be initialised, or moved, while it is measured.
 make_system() {
     case $1 in
     ext4-*)
         local journal_mib=1024
         case $1 in *-5g) journal_mib=5120 ;; esac
-        type=ext4 options=(-o "data=$(echo "$1" | cut -d- -f2)")
-        # The journal of a new image is zero, and what is initialised later would be measured.
-        make_fs ext4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=1 -J "size=$journal_mib"
+        type=ext4 options=(-o "noinit_itable,no_prefetch_block_bitmaps,data=$(echo "$1" | cut -d- -f2)")
+        # Directories below the root go to groups by a hash of their names: to the same each time.
+        local extended=nodiscard,lazy_itable_init=1,lazy_journal_init=1
+        extended+=,hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70
+        make_fs ext4 -E "$extended" -J "size=$journal_mib" -i 16777216
         ;;
     xfs)
         type=xfs options=()
-        make_fs xfs -K
+        # Directories go to one allocation group after another.
+        make_fs xfs -K -d agcount=20 -l size=1g
         ;;
     *) die "no file system is called $1: ext4-ordered, ext4-journal, xfs, or ext4-... with -5g" ;;
     esac
     mount_fs "$type" "${options[@]}"
 }
 
+# The stream's file lies at the beginning of the drive, the small ones all over it.
 make_files() {
     quietly dd if=/dev/urandom of="$mnt/big" bs=1M count=2048 oflag=direct || return 1
-    local between i
-    between=$(($(df --output=avail -B1M "$mnt" | tail -n 1) * 8 / 10 / 20))
+    local i
     for i in $(seq 20); do
-        quietly fallocate -l "${between}M" "$mnt/space$i" || return 1
-        # Synced one by one, or all of them would be given their place together.
-        quietly dd if=/dev/zero of="$mnt/small$i" bs=1M count=4 conv=fsync || return 1
+        mkdir "$mnt/$i" || return 1
+        quietly dd if=/dev/zero of="$mnt/$i/small" bs=1M count=4 conv=fsync || return 1
     done
 }
 
@@ -121,6 +137,7 @@ run() {
 run_once() {
     local stream='' code=0
     sync -f "$mnt"
+    prefer_carriers -10
     "$manylogs" status "$image" --json --forget-lateness >"$work/before.json"
     rm -f "$work/stream.json" "$work/beside.json"
     if [ "$1" != none ]; then
@@ -158,6 +175,8 @@ small() {
         for rate in $rates; do
             run "$kind" small "$rate"
         done
+        # Once more, as it counts for all others.
+        run "$kind" none
     done
 }
 
@@ -165,6 +184,7 @@ databases() {
     local store
     # Of a database in use the disk sees the writes.
     find "$mnt/pg" "$mnt/wt" -type f -exec cat {} + >/dev/null
+    run read none
     run read none
     start_postgres || die "PostgreSQL does not start"
     run none pg
@@ -202,12 +222,17 @@ on() {
     stop_server || die "the server does not end"
 }
 
+# A number of the drive's profile.
+drive_number() {
+    sed -n "s/^$1 = \([0-9_]*\)$/\1/p" "profiles/$drive.toml" | tr -d _ | grep .
+}
+
 need() { has "$1" || die "$1 is missing: apt-get install $2"; }
 
 [ "$(id -u)" = 0 ] || die "needs root: loop devices and mounts"
 [ -x "$manylogs" ] || die "there is no program $manylogs: cargo build --release"
 make_place "${PLACE:-$(mktemp -d /dev/shm/manylogs-effect.XXXXXX)}"
-trap clean_up EXIT
+trap leave_place EXIT
 trap 'exit 130' INT TERM
 [ $# -gt 0 ] || set -- small databases
 parts=("$@")
@@ -235,12 +260,14 @@ case " ${parts[*]} " in *' databases '*)
 esac
 void=0
 for drive in $drives; do
-    physical=512
-    case $drive in exos*) physical=4096 ;; esac
+    sectors=$(drive_number capacity_sectors) && physical=$(drive_number physical_sector_bytes) ||
+        die "there is no drive $drive"
+    size=$((sectors * 512))
     for system in $systems; do
         for each in "${parts[@]}"; do
-            on "$each" raw
-            on "$each" volume
+            for device_kind in $devices; do
+                on "$each" "$device_kind"
+            done
         done
     done
 done

@@ -3,7 +3,7 @@
 
 small-writer.py DIRECTORY WRITES_A_SECOND SECONDS
 
-The files are DIRECTORY/small1 to small20. A round that takes longer than its share of a second
+The files are DIRECTORY/1/small to 20/small. A round that takes longer than its share of a second
 delays the next: no more than one is ever due. Prints JSON: the rate reached, latency of the syncs.
 """
 import ctypes
@@ -19,7 +19,7 @@ FILES = 20
 def main():
     directory, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
     libc = ctypes.CDLL(None, use_errno=True)
-    files = [os.open(f"{directory}/small{i}", os.O_RDWR) for i in range(1, FILES + 1)]
+    files = [os.open(f"{directory}/{i}/small", os.O_RDWR) for i in range(1, FILES + 1)]
     blocks = [os.fstat(file).st_size // 4096 for file in files]
     draw, content, latencies = random.Random(1), os.urandom(4096), []
     began = due = time.monotonic()

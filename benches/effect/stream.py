@@ -21,7 +21,7 @@ def main():
     path, kind, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     writes = kind == "write"
     file = os.open(path, (os.O_WRONLY if writes else os.O_RDONLY) | os.O_DIRECT)
-    size = os.fstat(file).st_size // REQUEST * REQUEST
+    size = os.lseek(file, 0, os.SEEK_END) // REQUEST * REQUEST
     buffer = mmap.mmap(-1, REQUEST)
     buffer.write(os.urandom(REQUEST))
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
