@@ -69,7 +69,11 @@ impl Listener {
                 Ok(accepted) => {
                     // Only TCP has it, and only speed depends on both.
                     let _ = sockopt::set_tcp_nodelay(&accepted, true);
-                    let _ = sockopt::set_socket_send_buffer_size(&accepted, SEND_BUFFER_BYTES);
+                    let _ =
+                        sockopt::set_socket_send_buffer_size_force(&accepted, SEND_BUFFER_BYTES)
+                            .or_else(|_| {
+                                sockopt::set_socket_send_buffer_size(&accepted, SEND_BUFFER_BYTES)
+                            });
                     return Ok(Stream(Socket::new(accepted, Rc::clone(&self.0.driver))));
                 }
                 Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
