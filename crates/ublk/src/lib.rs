@@ -17,9 +17,11 @@
 
 #[cfg(feature = "driver")]
 mod device;
+#[cfg(any(feature = "driver", test))]
 mod limits;
 #[cfg(feature = "driver")]
 mod queue;
+#[cfg(any(feature = "driver", test))]
 mod translate;
 #[cfg(not(feature = "driver"))]
 mod without_driver;

@@ -24,7 +24,7 @@ pub(super) struct FrontEnd {
 enum Shown {
     File(FuseFile),
     Loop { device: LoopDevice, file: FuseFile },
-    Ublk(UblkDevice),
+    Ublk(Box<UblkDevice>),
     Nbd(NbdExport),
 }
 
@@ -114,7 +114,7 @@ impl Shown {
                 let message = format!("{} goes on: its server was killed", device.path().display());
                 line(Level::Info, Some(at), &message, &[]);
             }
-            return Ok(Self::Ublk(device));
+            return Ok(Self::Ublk(Box::new(device)));
         }
         if args.emulate.is_some() {
             // Whoever carries the drive's requests must not be late either, and inherits this. If
