@@ -28,6 +28,13 @@ tools() {
     [ ${#need[@]} = 0 ] || sh tools/install.sh "${need[@]}"
 }
 
+# Everything that the guests and the preparation take, at once: each of it alone would have its
+# libraries built anew.
+build() {
+    cargo build -q --release --locked --features manylogs-cli/ublk --lib --bins --example copy_in \
+        --package manylogs-cli --package manylogs-nbdkit --package manylogs-storage
+}
+
 # A cloud kernel of Debian, unpacked and not installed: the newest that META_PACKAGE names, in
 # DIRECTORY. Sets $kernel.
 kernel() {

@@ -66,8 +66,7 @@ boot() {
 tools dmsetup=dmsetup
 kernel linux-image-cloud-amd64 "${MANYLOGS_GUEST_KERNEL:-$out/kernel}" ||
     die "no package linux-image-cloud-amd64: run apt-get update"
-cargo build -q --release --locked --package manylogs-cli
-cargo build -q --release --locked --package manylogs-storage --example copy_in
+build
 file_system
 "$manylogs" format "$work/disk.img" --size 512M --sparse
 "$copy_in" "$work/plain.img" "$work/disk.img" "$seed"

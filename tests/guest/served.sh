@@ -39,8 +39,7 @@ kernel linux-image-6.12-cloud-amd64 "${MANYLOGS_UBLK_KERNEL:-$out/kernel-ublk}" 
     say "skipped: no package linux-image-6.12-cloud-amd64 (offline? run apt-get update)"
     exit 0
 }
-cargo build -q --release --locked --package manylogs-cli --package manylogs-nbdkit \
-    --features manylogs-cli/ublk
+build
 "$manylogs" format "$work/disk.img" --size 512M --sparse
 initramfs "$@"
 boot_guest "${MANYLOGS_GUEST_SECONDS:-900}" 768 ""

@@ -25,6 +25,8 @@ fresh
 refused 5 "is in use" manylogs stop $disk
 (written 1 150 sync && : >/keep/all-written) &
 writer=$!
+# A signal that is refused does not disturb.
+kill -TERM $server
 for round in 1 2 3; do
     files=$(wc -l </keep/sums)
     sleep 2
@@ -62,6 +64,23 @@ clean
 stopped
 [ -b "$first" ] && failed "$first is still there"
 ls /run/manylogs/*.ublk 2>/dev/null && failed "the note of the device is still there"
+
+# By force the device ends under its users.
+serve --ublk
+fresh
+written 1 5 sync
+manylogs stop --force $disk >/keep/stopped 2>&1 || { cat /keep/stopped; failed "stop --force"; }
+wait $server || failed "the server's exit code after stop --force"
+dd if=/dev/urandom of=/data/lost bs=4096 count=1 conv=fsync 2>/dev/null &&
+    failed "a file is written without a server"
+umount /data || failed "umount of a device that is gone"
+sleep 0.5
+[ -b "$device" ] && failed "$device stays behind its last user"
+serve --ublk
+mount -t ext4 "$device" /data || failed "mount after stop --force"
+verified "stopped by force under a mount"
+clean
+stopped
 
 # Without a next server the users of the device are released.
 serve --ublk
