@@ -310,7 +310,8 @@ fn bad_input_gets_a_clear_message() {
         place.run(&ublk, 1, "modprobe ublk_drv");
     }
     place.run(&["serve", place.image(), "--ublk", "--loop"], 2, "cannot be used with");
-    place.run(&["serve", place.image(), "--loop", "--write-back"], 2, "--ublk");
+    place.run(&["serve", place.image(), "--loop", "--write-back"], 2, "cannot be used with");
+    place.run(&["serve", place.image(), "--write-back"], 2, "--ublk");
     place.run(&["stop", place.image()], 2, "no server has");
     place.run(&["top", place.image()], 2, "no server has");
     place.run(&["stop", "/nowhere.img"], 1, "No such file");

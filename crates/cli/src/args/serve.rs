@@ -24,7 +24,7 @@ pub(crate) struct ServeArgs {
     pub(crate) ublk: bool,
     /// With --ublk: acknowledge writes before they are durable, as a disk with a write cache does;
     /// the device then ends with a server that is killed.
-    #[arg(long, requires = "ublk")]
+    #[arg(long, requires = "ublk", conflicts_with_all = ["as_loop", "file", "nbd"])]
     pub(crate) write_back: bool,
     /// The device as it is, without a volume on it: the other side of a comparison.
     #[arg(long, conflicts_with_all = ["table", "give_up_table"])]
