@@ -18,8 +18,8 @@ pub(crate) struct ServeArgs {
     /// As a file exported through FUSE, without a loop device. Prints its path.
     #[arg(long, conflicts_with = "as_loop")]
     pub(crate) file: bool,
-    /// As a device of the kernel's ublk driver, which outlives a server that is killed: the next one
-    /// goes on with it. Writes are durable when acknowledged. Prints /dev/ublkbN.
+    /// As a device of the kernel's ublk driver, which outlives a server that is killed: the next
+    /// one goes on with it. Writes are durable when acknowledged. Prints /dev/ublkbN.
     #[arg(long, conflicts_with_all = ["as_loop", "file", "nbd"])]
     pub(crate) ublk: bool,
     /// With --ublk: acknowledge writes before they are durable, as a disk with a write cache does;
@@ -39,8 +39,8 @@ pub(crate) struct ServeArgs {
     /// The write cache of the emulated drive.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
-    /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a slash, its
-    /// name is the volume's id.
+    /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a
+    /// slash, its name is the volume's id.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "nbd"])]
     pub(crate) link: Option<PathBuf>,
     /// Tell metrics to Prometheus at http://HOST:PORT/metrics; without HOST, on this machine only.
@@ -80,8 +80,8 @@ pub(crate) enum OnOff {
 pub(crate) struct StopArgs {
     /// The disk, partition or image that is served.
     pub(crate) device: PathBuf,
-    /// Also while it is mounted: its users see I/O errors. Also removes the ublk device that a server
-    /// left which was killed.
+    /// Also while it is mounted: its users see I/O errors. Also removes the ublk device that a
+    /// killed server left.
     #[arg(long)]
     pub(crate) force: bool,
 }
