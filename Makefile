@@ -18,6 +18,7 @@
 #               FAST=1 for some minutes)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
+#   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
 SAMPLE := traces/pgbench-beside-reader.trace.zst
@@ -26,7 +27,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: run test build install uninstall lint bench cost planted campaign coverage programs \
-	short-programs effect guest tools nbd-tools ublk-tools
+	short-programs effect guest guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -125,6 +126,9 @@ effect: tools
 
 guest: tools nbd-tools ublk-tools
 	tests/guest/run.sh
+
+guest-systemd: tools ublk-tools
+	tests/guest/systemd.sh
 
 lint: tools ublk-tools
 	$(CARGO) fmt --all --check

@@ -3,7 +3,10 @@
 set -euo pipefail
 target=${CARGO_TARGET_DIR:-target}
 out=$target/guest
-manylogs=$target/release/manylogs
+# Where everything is built already, if somebody says so.
+built=${BUILT:-$target/release}
+manylogs=$built/manylogs
+copy_in=$built/examples/copy_in
 PATH=$PATH:/usr/sbin:/sbin
 mkdir -p "$out"
 work=$(mktemp -d "$out/run.XXXXXX")
@@ -31,6 +34,7 @@ tools() {
 # Everything that the guests and the preparation take, at once: each of it alone would have its
 # libraries built anew.
 build() {
+    [ -z "${BUILT:-}" ] || return 0
     cargo build -q --release --locked --features manylogs-cli/ublk --lib --bins --example copy_in \
         --package manylogs-cli --package manylogs-nbdkit --package manylogs-storage
 }
@@ -83,12 +87,50 @@ root_with_modules() {
 
 pack() { (cd "$1" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initramfs"; }
 
-# Boots the guest from the initramfs, with the disk as /dev/vda: SECONDS MEGABYTES DRIVE_OPTIONS. What
-# it says is in $work/console. KVM is not used: a machine that runs tests is often a guest itself.
+# Files of many sizes in an ext4 image of so many bytes, and their checksums: what $seed makes.
+file_system() {
+    local files=$work/files n=0 size image_bytes=$1
+    mkdir "$files"
+    for size in $(seq 1 260) $(seq 1000 777 90000) $(seq 300000 500000 6000000) 10000000; do
+        n=$((n + 1))
+        mkdir -p "$files/dir$((n % 17))"
+        random_text "$n" "$size" >"$files/dir$((n % 17))/file$n"
+    done
+    (cd "$files" && find . -type f | sort | xargs sha256sum) >"$work/sums"
+    truncate -s "$image_bytes" "$work/plain.img"
+    mke2fs -q -t ext4 -L drained -d "$files" "$work/plain.img"
+    echo "$(sha256sum <"$work/plain.img" | cut -d ' ' -f 1) $((image_bytes >> 20))" >"$work/whole"
+    say "ext4 of $((image_bytes >> 20)) MiB: $n files, $(du -sm "$files" | cut -f 1) MB"
+}
+
+# Repeatable bytes: as many as asked for of a generator that the seed and a number start.
+random_text() {
+    awk -v seed="$seed$1" -v size="$2" 'BEGIN {
+        srand(seed)
+        while (size > 0) {
+            line = sprintf("%.12f%.12f%.12f%.12f\n", rand(), rand(), rand(), rand())
+            printf "%s", substr(line, 1, size)
+            size -= length(line)
+        }
+    }'
+}
+
+# Boots the guest from the initramfs until it turns itself off: SECONDS MEGABYTES COMMAND_LINE DISK...,
+# the disks as QEMU's -drive has them. What it says is in $work/console, and of the last guest in
+# $out/console. KVM is not used: a machine that runs tests is often a guest itself.
 boot_guest() {
-    timeout "$1" qemu-system-x86_64 -accel tcg -m "$2" -smp 2 -nographic -no-reboot \
+    local seconds=$1 megabytes=$2 line=$3 disk drives=()
+    shift 3
+    for disk; do drives+=(-drive "$disk,format=raw,if=virtio"); done
+    timeout "$seconds" qemu-system-x86_64 -accel tcg -m "$megabytes" -smp 2 -nographic -no-reboot \
         -kernel "$kernel"/boot/vmlinuz-* -initrd "$work/initramfs" \
-        -append 'console=ttyS0 quiet panic=-1' \
-        -drive "file=$work/disk.img,format=raw,if=virtio$3" </dev/null \
+        -append "console=ttyS0 quiet panic=-1 $line" "${drives[@]}" </dev/null \
         >"$work/console" 2>&1 || die "the guest did not end: $(tail -n 20 "$work/console")"
+}
+
+# verdict WHO WANTED: prints what the guest has seen, and fails if it says something else than WANTED.
+verdict() {
+    tr -d '\r' <"$work/console" >"$out/console"
+    { grep -aoE '(SEEN|VERDICT:) .*' "$out/console" || true; } | sed "s/^SEEN //; s/^/$1: /"
+    grep -aq "VERDICT: $2" "$out/console" || die "$(tail -n 40 "$out/console")"
 }
