@@ -22,6 +22,7 @@ use manylogs_storage::Shelf;
 use rustix::fs::FallocateFlags;
 use thiserror::Error;
 
+use crate::loop_device::LoopDevice;
 use crate::port::{Port, content};
 use crate::range::{sectors_around, sectors_exactly};
 use crate::runtime_dir::is_dead;
@@ -116,6 +117,8 @@ impl Drop for FuseFile {
 /// An empty file to mount on.
 fn make_mount_point(path: &Path) -> io::Result<()> {
     if is_dead(path) {
+        // Whoever still uses it has seen errors since then.
+        LoopDevice::detach_from(path);
         rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?;
     }
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)

@@ -63,6 +63,17 @@ impl LoopDevice {
         losetup(&["--detach"], &self.path).map(drop)
     }
 
+    /// Detaches what is attached to `file`, as far as that can be found out: what a killed server has
+    /// left. The kernel keeps a device that is in use until its last user has closed it.
+    pub(crate) fn detach_from(file: &Path) {
+        for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
+            if backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == file) {
+                let _ = Self { path: Path::new("/dev").join(entry.file_name()) }.detach();
+            }
+        }
+    }
+
     fn sysfs(&self, file: &str) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default();
         Path::new("/sys/block").join(name).join(file)

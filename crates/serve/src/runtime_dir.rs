@@ -54,7 +54,8 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
             continue;
         }
         if extension == Some(EXPORT) && is_dead(&path) {
-            // Not by force: a loop device may hold the file, and a file system that.
+            // Not by force: a loop device may hold the file, and a file system that. Its own next
+            // server takes both away.
             let _ = unmount(&path, UnmountFlags::empty());
         }
         // A file that is mounted on cannot be removed, and need not.
