@@ -3,19 +3,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::served::{MANYLOGS, build_plugin, ok, text};
 use manylogs_serve::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
 /// Debian's bindings are Debian's Python's.
 const PYTHON: &str = "/usr/bin/python3";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,30 +62,6 @@ fn have(tools: &[&str]) -> bool {
 
 fn works(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
-}
-
-/// Puts the plugin beside the program: cargo does not build it for the tests of another package.
-fn build_plugin() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        ok(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
-    });
-}
-
-/// Runs a program that must succeed; returns what it said.
-fn ok(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?} said: {}", text(&output));
-    text(&output)
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// A volume of 64 MiB in a file, and a place for a socket.

@@ -2,134 +2,52 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::served::{Image, MANYLOGS, Server, build_plugin, can_serve, manylogs, root, run, says};
 use tempfile::TempDir;
 
-const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
 const NOBODY: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn root() -> bool {
-    rustix::process::geteuid().is_root()
+fn formatted() -> Image {
+    Image::formatted(&["--size", "256M", "--sparse", "--label", "a label"])
 }
 
-/// What a file over FUSE, or a loop device over that, needs; a test without it is skipped.
-fn possible(loop_device: bool) -> bool {
-    let losetup = Command::new("losetup").arg("--version").output().is_ok();
-    let looped = losetup && Path::new("/dev/loop-control").exists();
-    let possible = root() && Path::new("/dev/fuse").exists() && (looped || !loop_device);
-    if !possible {
-        eprintln!("skipped: needs root, /dev/fuse, loop devices and losetup");
-    }
-    possible
+fn id_of(image: &Image) -> String {
+    let text = run(&["probe", image.path()], 0, "ID_FS_TYPE=manylogs\n");
+    let id = text.lines().find_map(|line| line.strip_prefix("ID_FS_UUID="));
+    id.unwrap().to_owned()
 }
 
-fn manylogs(args: &[&str]) -> Output {
-    Command::new(MANYLOGS).args(args).output().unwrap()
-}
-
-fn says(output: &Output, code: i32, what: &str) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(text.contains(what), "{text:?} does not say {what:?}");
-    text
-}
-
-struct Place {
-    dir: TempDir,
-    image: String,
-}
-
-impl Place {
-    fn formatted() -> Self {
-        let dir = TempDir::new().unwrap();
-        let image = dir.path().join("disk.img").to_str().unwrap().to_owned();
-        let label = ["--label", "a label"];
-        let output =
-            manylogs(&["format", &image, "--size", "256M", "--sparse", label[0], label[1]]);
-        says(&output, 0, "for data");
-        Self { dir, image }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn id(&self) -> String {
-        let text = says(&manylogs(&["probe", &self.image]), 0, "ID_FS_TYPE=manylogs\n");
-        let id = text.lines().find_map(|line| line.strip_prefix("ID_FS_UUID="));
-        id.unwrap().to_owned()
-    }
-}
-
-/// A server in a process of its own; ended when dropped.
-struct Server {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-    image: String,
-    /// What it serves.
-    path: String,
-}
-
-impl Server {
-    fn start(place: &Place, options: &[&str], notify: Option<&Path>) -> Self {
-        let mut command = Command::new(MANYLOGS);
-        command.args(["serve", &place.image]).args(options);
-        if let Some(notify) = notify {
-            command.env("NOTIFY_SOCKET", notify);
-        }
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut path = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut path).unwrap();
-        if path.is_empty() {
-            let mut said = String::new();
-            stderr.read_to_string(&mut said).unwrap();
-            panic!("the server did not start: {said}");
-        }
-        Self { child, stderr, image: place.image.clone(), path: path.trim().to_owned() }
-    }
-
-    /// The value of `key` in the first of its messages that has it.
-    fn field(&mut self, key: &str) -> String {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "nobody says {key}");
-            let fields: serde_json::Value = serde_json::from_str(&line).unwrap();
-            if let Some(found) = fields[key].as_str() {
-                return found.to_owned();
-            }
+/// The value of `key` in the first of the server's messages that has it.
+fn field(server: &mut Server, key: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert_ne!(server.stderr.read_line(&mut line).unwrap(), 0, "nobody says {key}");
+        let fields: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if let Some(found) = fields[key].as_str() {
+            return found.to_owned();
         }
     }
-
-    /// Ends it in order; what it said meanwhile.
-    fn stop(mut self) -> String {
-        says(&manylogs(&["stop", &self.image]), 0, "closed");
-        assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).unwrap();
-        said
-    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = manylogs(&["stop", &self.image, "--force"]);
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
+/// Ends the server of `image` in order; what it said meanwhile.
+fn stop(image: &Image, server: Server) -> String {
+    run(&["stop", image.path()], 0, "closed");
+    let (status, said) = server.wait();
+    assert!(status.success(), "{said}");
+    said
 }
 
 /// Sends `request` and returns all of the answer.
@@ -197,23 +115,23 @@ fn check_http(address: &str) {
 
 #[test]
 fn metrics_are_told_by_the_command_and_over_http() {
-    if !possible(false) {
+    if !can_serve(false) {
         return;
     }
-    let place = Place::formatted();
-    says(&manylogs(&["metrics", &place.image]), 2, "no server has");
+    let image = formatted();
+    run(&["metrics", image.path()], 2, "no server has");
     let options = ["--file", "--metrics", "0", "--log-format", "json"];
-    let mut server = Server::start(&place, &options, None);
-    let url = server.field("url");
+    let mut server = Server::start(&mut image.serve(&options));
+    let url = field(&mut server, "url");
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     let file = File::options().write(true).open(&server.path).unwrap();
     file.write_all_at(&[7; 4096], 8192).unwrap();
     file.sync_all().unwrap();
     drop(file);
-    let text = says(&manylogs(&["metrics", &place.image]), 0, "");
+    let text = run(&["metrics", image.path()], 0, "");
     check_exposition(&text);
-    let of = format!("device=\"{}\",volume=\"{}\"", place.image, place.id());
+    let of = format!("device=\"{}\",volume=\"{}\"", image.path(), id_of(&image));
     for name in [
         format!("manylogs_health{{{of},state=\"good\"}} 1\n"),
         format!("manylogs_at_risk_bytes{{{of}}} 4096\n"),
@@ -225,11 +143,11 @@ fn metrics_are_told_by_the_command_and_over_http() {
         assert!(text.contains(&name), "{name} is not in {text}");
     }
     check_http(address);
-    let other = Place::formatted();
-    let taken = manylogs(&["serve", &other.image, "--file", "--metrics", address]);
+    let other = formatted();
+    let taken = manylogs(&["serve", other.path(), "--file", "--metrics", address]);
     says(&taken, 5, &format!("cannot listen at 127.0.0.1 port {}", &address[10..]));
-    says(&manylogs(&["checkpoint", &place.image]), 0, "written home");
-    let said = server.stop();
+    run(&["checkpoint", image.path()], 0, "written home");
+    let said = stop(&image, server);
     for line in said.lines() {
         let fields: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(fields["level"].is_string() && fields["msg"].is_string(), "{line}");
@@ -240,50 +158,50 @@ fn metrics_are_told_by_the_command_and_over_http() {
 
 #[test]
 fn a_port_in_use_is_told_before_anything_is_opened() {
-    let place = Place::formatted();
+    let image = formatted();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = manylogs(&["serve", &place.image, "--file", "--metrics", &port]);
+    let output = manylogs(&["serve", image.path(), "--file", "--metrics", &port]);
     says(&output, 5, &format!("cannot listen at 127.0.0.1 port {port}"));
-    let logfmt = ["serve", &place.image, "--file", "--metrics", &port, "--log-format", "logfmt"];
-    says(&manylogs(&logfmt), 5, "level=error msg=\"cannot listen at");
-    says(&manylogs(&["serve", &place.image, "--file", "--metrics", "host"]), 2, "[HOST:]PORT");
+    let logfmt = ["serve", image.path(), "--file", "--metrics", &port, "--log-format", "logfmt"];
+    run(&logfmt, 5, "level=error msg=\"cannot listen at");
+    run(&["serve", image.path(), "--file", "--metrics", "host"], 2, "[HOST:]PORT");
 }
 
 #[test]
 fn the_service_manager_hears_of_it_and_the_link_is_there_as_long_as_the_device() {
-    if !possible(true) {
+    if !can_serve(true) {
         return;
     }
-    let place = Place::formatted();
-    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    let image = formatted();
+    let socket = UnixDatagram::bind(image.beside("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let told = || {
         let mut text = [0; 100];
         let len = socket.recv(&mut text).unwrap();
         String::from_utf8_lossy(&text[..len]).into_owned()
     };
-    let dir = format!("{}/by-id/", place.dir.path().display());
+    let dir = format!("{}/by-id/", image.dir().display());
     let options = ["--loop", "--link", &dir, "--log-format", "logfmt"];
-    let server = Server::start(&place, &options, Some(&place.path("notify")));
+    let server = Server::start(image.serve(&options).env("NOTIFY_SOCKET", image.beside("notify")));
     assert_eq!(told(), "READY=1");
-    let link = Path::new(&dir).join(place.id());
+    let link = Path::new(&dir).join(id_of(&image));
     assert_eq!(fs::read_link(&link).unwrap(), Path::new(&server.path));
-    let said = server.stop();
+    let said = stop(&image, server);
     assert!(said.contains("level=info msg=\"volume "), "{said}");
     assert_eq!(told(), "STOPPING=1");
     assert!(fs::symlink_metadata(&link).is_err());
 
-    let file = place.path("file");
+    let file = image.beside("file");
     fs::write(&file, "data").unwrap();
-    let refused = ["serve", &place.image, "--loop", "--link", file.to_str().unwrap()];
-    says(&manylogs(&refused), 5, "exists and is no link");
+    let refused = ["serve", image.path(), "--loop", "--link", file.to_str().unwrap()];
+    run(&refused, 5, "exists and is no link");
     assert_eq!(fs::read_to_string(&file).unwrap(), "data");
     // Nothing of it is left: the volume can be served.
-    let name = place.path("name");
-    let server = Server::start(&place, &["--loop", "--link", name.to_str().unwrap()], None);
+    let name = image.beside("name");
+    let server = Server::start(&mut image.serve(&["--loop", "--link", name.to_str().unwrap()]));
     assert_eq!(fs::read_link(&name).unwrap(), Path::new(&server.path));
-    server.stop();
+    stop(&image, server);
 }
 
 #[test]
@@ -292,50 +210,46 @@ fn metrics_and_readiness_of_an_nbd_server() {
         eprintln!("skipped: needs root and nbdkit");
         return;
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-    let place = Place::formatted();
-    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    build_plugin();
+    let image = formatted();
+    let socket = UnixDatagram::bind(image.beside("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let nbd = format!("unix:{}", place.path("nbd").display());
+    let nbd = format!("unix:{}", image.beside("nbd").display());
     let options = ["--nbd", &nbd, "--metrics", "0", "--log-format", "json"];
-    let mut server = Server::start(&place, &options, Some(&place.path("notify")));
+    let mut server =
+        Server::start(image.serve(&options).env("NOTIFY_SOCKET", image.beside("notify")));
     let mut text = [0; 100];
     let len = socket.recv(&mut text).unwrap();
     assert_eq!(&text[..len], b"READY=1");
-    let url = server.field("url");
+    let url = field(&mut server, "url");
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
     check_http(address);
-    says(&manylogs(&["checkpoint", &place.image]), 0, "written home");
+    run(&["checkpoint", image.path()], 0, "written home");
     // The plugin writes in the same format.
-    while !server.field("msg").contains("order: checkpoint: done") {}
-    server.stop();
+    while !field(&mut server, "msg").contains("order: checkpoint: done") {}
+    stop(&image, server);
 }
 
 #[test]
 fn probe_finds_volumes_and_nothing_else() {
-    let place = Place::formatted();
-    let text = says(&manylogs(&["probe", &place.image]), 0, "ID_FS_LABEL=a_label\n");
+    let image = formatted();
+    let text = run(&["probe", image.path()], 0, "ID_FS_LABEL=a_label\n");
     assert!(text.contains("ID_FS_LABEL_ENC=a\\x20label\n"), "{text}");
-    assert!(text.contains(&format!("MANYLOGS_ID={}\n", place.id().replace('-', ""))), "{text}");
-    let status = says(&manylogs(&["status", &place.image]), 0, "");
-    assert!(status.contains(&place.id()), "{status}");
-    let zeroes = place.path("zeroes");
+    assert!(text.contains(&format!("MANYLOGS_ID={}\n", id_of(&image).replace('-', ""))), "{text}");
+    let status = run(&["status", image.path()], 0, "");
+    assert!(status.contains(&id_of(&image)), "{status}");
+    let zeroes = image.beside("zeroes");
     for len in [0, 100, 1 << 20] {
         File::create(&zeroes).unwrap().set_len(len).unwrap();
-        says(&manylogs(&["probe", zeroes.to_str().unwrap()]), 1, "no Manylogs volume");
+        run(&["probe", zeroes.to_str().unwrap()], 1, "no Manylogs volume");
     }
-    says(&manylogs(&["probe", "/nowhere"]), 2, "No such file");
-    let image = File::options().write(true).open(&place.image).unwrap();
-    image.write_all_at(&[9], 12).unwrap();
-    says(&manylogs(&["probe", &place.image]), 7, "format version 9");
-    image.write_all_at(&[2], 12).unwrap();
-    image.write_all_at(b"x", 130).unwrap();
-    says(&manylogs(&["probe", &place.image]), 4, "superblock");
+    run(&["probe", "/nowhere"], 2, "No such file");
+    let file = File::options().write(true).open(image.path()).unwrap();
+    file.write_all_at(&[9], 12).unwrap();
+    run(&["probe", image.path()], 7, "format version 9");
+    file.write_all_at(&[2], 12).unwrap();
+    file.write_all_at(b"x", 130).unwrap();
+    run(&["probe", image.path()], 4, "superblock");
 }
 
 #[test]
@@ -344,20 +258,20 @@ fn probe_without_permission_says_so() {
         eprintln!("skipped: needs root, to become nobody");
         return;
     }
-    let place = Place::formatted();
+    let image = formatted();
     // Where nobody can execute it.
-    let program = place.path("manylogs");
+    let program = image.beside("manylogs");
     fs::copy(MANYLOGS, &program).unwrap();
     let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
-    fs::set_permissions(place.dir.path(), mode(0o755)).unwrap();
-    fs::set_permissions(&place.image, mode(0o600)).unwrap();
-    let output = Command::new(&program).args(["probe", &place.image]).uid(NOBODY).output();
+    fs::set_permissions(image.dir(), mode(0o755)).unwrap();
+    fs::set_permissions(image.path(), mode(0o600)).unwrap();
+    let output = Command::new(&program).args(["probe", image.path()]).uid(NOBODY).output();
     says(&output.unwrap(), 6, "Permission denied");
 }
 
 /// The commands that `--help` lists.
 fn commands() -> Vec<String> {
-    let help = says(&manylogs(&["--help"]), 0, "Commands:");
+    let help = run(&["--help"], 0, "Commands:");
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = list.take_while(|line| !line.is_empty());
     let names = names.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
@@ -368,7 +282,7 @@ fn commands() -> Vec<String> {
 fn man_pages_and_completions_are_there_for_every_command() {
     let dir = TempDir::new().unwrap();
     let man = dir.path().join("share/man1");
-    says(&manylogs(&["man", man.to_str().unwrap()]), 0, "");
+    run(&["man", man.to_str().unwrap()], 0, "");
     let commands: Vec<String> = commands().into_iter().filter(|name| name != "help").collect();
     assert!(commands.len() > 15, "{commands:?}");
     for name in &commands {
@@ -377,13 +291,13 @@ fn man_pages_and_completions_are_there_for_every_command() {
     }
     assert!(man.join("manylogs.1").exists() && man.join("manylogs-trace-stat.1").exists());
     for shell in ["bash", "zsh", "fish"] {
-        let script = says(&manylogs(&["completions", shell]), 0, "");
+        let script = run(&["completions", shell], 0, "");
         for name in &commands {
             assert!(script.contains(name), "{shell}: {name}");
         }
     }
-    says(&manylogs(&["completions", "csh"]), 2, "possible values");
-    says(&manylogs(&["man", "/proc/nowhere"]), 2, "cannot write man pages");
+    run(&["completions", "csh"], 2, "possible values");
+    run(&["man", "/proc/nowhere"], 2, "cannot write man pages");
 }
 
 #[test]
@@ -391,15 +305,15 @@ fn the_unit_and_the_rule_use_what_is_there() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let unit = fs::read_to_string(packaging.join("systemd/manylogs@.service")).unwrap();
     let start = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
-    let help = says(&manylogs(&["serve", "--help"]), 0, "");
+    let help = run(&["serve", "--help"], 0, "");
     let options: Vec<_> = start.split(' ').filter(|word| word.starts_with("--")).collect();
     assert!(options.len() >= 3, "{start}");
     for option in options {
         assert!(help.contains(option), "{option}");
     }
     let rule = fs::read_to_string(packaging.join("udev/60-manylogs.rules")).unwrap();
-    let place = Place::formatted();
-    let probed = says(&manylogs(&["probe", &place.image]), 0, "");
+    let image = formatted();
+    let probed = run(&["probe", image.path()], 0, "");
     for name in ["ID_FS_TYPE", "MANYLOGS_ID"] {
         assert!(rule.contains(&format!("ENV{{{name}}}")), "{name}");
         assert!(probed.contains(&format!("{name}=")), "{name}");

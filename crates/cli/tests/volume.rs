@@ -2,18 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::fs::{File, OpenOptions};
+mod common;
+
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 
+use common::served::{Image, MANYLOGS, Server, can_serve, root, run, text};
 use manylogs::{Health, Volume};
 use manylogs_block::{BlockDevice, Extent, Hint, Payload, Request};
 use manylogs_storage::{FileDevice, OpenMode, Reactor, VolumeLock};
 use tempfile::TempDir;
 
-const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
 const CLOSED: i32 = 0;
 const INPUT: i32 = 2;
 const DAMAGE: i32 = 3;
@@ -22,67 +24,31 @@ const BUSY: i32 = 5;
 const PERMISSION: i32 = 6;
 const VERSION: i32 = 7;
 
-/// Runs the program and checks its exit code and what it says.
-fn run(args: &[&str], code: i32, says: &str) -> String {
-    let output = Command::new(MANYLOGS).args(args).output().unwrap();
-    let text = text(&output);
-    assert_eq!(output.status.code(), Some(code), "manylogs {args:?} said: {text}");
-    assert!(text.contains(says), "manylogs {args:?} said {text:?}, not {says:?}");
-    assert!(!text.contains("panicked"), "{text}");
-    text
+/// An image of 64 MiB with a volume on it.
+fn formatted() -> Image {
+    Image::formatted(&["--size", "64M"])
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-struct Image {
-    _dir: TempDir,
-    path: PathBuf,
-}
-
-impl Image {
-    /// An image of 64 MiB with a volume on it.
-    fn formatted() -> Self {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("disk.img");
-        run(&["format", path.to_str().unwrap(), "--size", "64M"], CLOSED, "for data");
-        Self { _dir: dir, path }
-    }
-
-    fn path(&self) -> &str {
-        self.path.to_str().unwrap()
-    }
-
-    fn file(&self) -> File {
-        OpenOptions::new().read(true).write(true).open(&self.path).unwrap()
-    }
-
-    /// Logs small durable writes and then leaves the volume as a crash does; returns where the
-    /// records are on the device.
-    fn logged(&self, writes: u64) -> u64 {
-        let reactor = Reactor::new().unwrap();
-        let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
-        let device = FileDevice::open(&reactor, &self.path, &options).unwrap();
-        let (runtime, device) = (reactor.handle(), Rc::new(device));
-        reactor.block_on(async move {
-            let options = manylogs::OpenOptions::default();
-            let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
-            for i in 0..writes {
-                let extent = Extent::new(1000 + 64 * i, 8);
-                let payload = Payload::bytes(vec![0x5a; 4096]);
-                let write = Request::Write { extent, payload, fua: true, hint: Hint::None };
-                volume.submit(write).await.unwrap();
-            }
-            let used = volume.log_occupancy();
-            let log = used.iter().find(|log| log.used.0 > 0).unwrap();
-            log.region.start.0
-        })
-    }
-}
-
-fn root() -> bool {
-    rustix::process::geteuid().is_root()
+/// Logs small durable writes and then leaves the volume as a crash does; returns where the
+/// records are on the device.
+fn logged(image: &Image, writes: u64) -> u64 {
+    let reactor = Reactor::new().unwrap();
+    let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
+    let device = FileDevice::open(&reactor, Path::new(image.path()), &options).unwrap();
+    let (runtime, device) = (reactor.handle(), Rc::new(device));
+    reactor.block_on(async move {
+        let options = manylogs::OpenOptions::default();
+        let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
+        for i in 0..writes {
+            let extent = Extent::new(1000 + 64 * i, 8);
+            let payload = Payload::bytes(vec![0x5a; 4096]);
+            let write = Request::Write { extent, payload, fua: true, hint: Hint::None };
+            volume.submit(write).await.unwrap();
+        }
+        let used = volume.log_occupancy();
+        let log = used.iter().find(|log| log.used.0 > 0).unwrap();
+        log.region.start.0
+    })
 }
 
 fn skip(what: &str) {
@@ -91,11 +57,11 @@ fn skip(what: &str) {
 
 #[test]
 fn a_volume_from_format_to_the_linear_table() {
-    let image = Image::formatted();
+    let image = formatted();
     let path = image.path();
     run(&["status", path], CLOSED, "state           closed");
     run(&["check", path], CLOSED, "nothing is wrong");
-    image.logged(5);
+    logged(&image, 5);
     run(&["status", path], CLOSED, "20.0 KiB in 5 extents");
     run(&["status", path, "--json"], CLOSED, "\"at_risk_bytes\": 20480");
     run(&["check", path], CLOSED, "not closed in order");
@@ -109,7 +75,7 @@ fn a_volume_from_format_to_the_linear_table() {
     run(&["scrub", path], CLOSED, "5 logged extents read");
     run(&["table", path, "--dm"], INPUT, "not drained");
     run(&["checkpoint", path], CLOSED, "written home in 5 writes");
-    image.logged(3);
+    logged(&image, 3);
     run(&["drain", path, "--wipe"], CLOSED, "3 extents");
     run(&["status", path], CLOSED, "drained");
     let table = run(&["table", path, "--dm"], CLOSED, "linear");
@@ -130,7 +96,7 @@ fn check_table(table: &str, image: &Image) {
 
 #[test]
 fn format_overwrites_nothing_by_accident() {
-    let image = Image::formatted();
+    let image = formatted();
     run(&["format", image.path()], BUSY, "holds a Manylogs volume");
     run(&["format", image.path(), "--size", "64M"], INPUT, "exists already");
     run(&["format", image.path(), "--force", "--label", "x"], CLOSED, "for data");
@@ -175,7 +141,7 @@ fn what_is_no_volume_is_said_to_be_none() {
 
 #[test]
 fn settings_are_kept_and_mistakes_change_nothing() {
-    let image = Image::formatted();
+    let image = formatted();
     let path = image.path();
     let before = run(&["set", path], CLOSED, "logging=on\nthreshold=");
     assert!(before.contains("\ncheckpoint=22:00-06:00\n"), "{before}");
@@ -191,7 +157,7 @@ fn settings_are_kept_and_mistakes_change_nothing() {
         run(&["set", path, "appends=3", pair], INPUT, says);
     }
     assert_eq!(run(&["set", path], CLOSED, ""), before);
-    image.logged(2);
+    logged(&image, 2);
     let change = ["set", path, "threshold=16K", "checkpoint=01:00-05:30", "checkpoint-rate=20M"];
     run(&[&change[..], &["logging=off"]].concat(), CLOSED, "logging=off\nthreshold=16K\n");
     run(&["set", path], CLOSED, "checkpoint=01:00-05:30\ncheckpoint-rate=20M\n");
@@ -211,8 +177,8 @@ fn settings_are_kept_and_mistakes_change_nothing() {
 
 #[test]
 fn a_damaged_first_superblock_is_said_and_repaired() {
-    let image = Image::formatted();
-    image.logged(4);
+    let image = formatted();
+    logged(&image, 4);
     image.file().write_all_at(&[9; 512], 0).unwrap();
     run(&["check", image.path()], DAMAGE, "first superblock is damaged");
     run(&["checkpoint", image.path()], CLOSED, "the copy at the end was used");
@@ -226,8 +192,8 @@ fn a_damaged_first_superblock_is_said_and_repaired() {
 
 #[test]
 fn damage_to_logged_data_is_a_loss_that_repair_marks() {
-    let image = Image::formatted();
-    let log = image.logged(4);
+    let image = formatted();
+    let log = logged(&image, 4);
     // A record is a header sector and eight of payload: damage the payload of the second.
     image.file().write_all_at(&[9; 512], (log + 9 + 3) * 512).unwrap();
     run(&["check", image.path()], LOSS, "payload is damaged");
@@ -235,8 +201,15 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
     run(&["check", image.path(), "--repair"], LOSS, "1 extents lost");
     run(&["status", image.path()], CLOSED, "lost            1 extents");
     run(&["drain", image.path()], LOSS, "overwrite or discard them");
-    let image = Image::formatted();
-    let log = image.logged(4);
+    run(&["checkpoint", image.path()], LOSS, "1 extents are lost");
+    if can_serve(false) {
+        let server = Server::start(&mut image.serve(&["--file"]));
+        run(&["checkpoint", image.path()], LOSS, "1 extents are lost");
+        run(&["stop", image.path()], CLOSED, "closed");
+        assert!(server.wait().0.success());
+    }
+    let image = formatted();
+    let log = logged(&image, 4);
     image.file().write_all_at(&[9; 512], (log + 9) * 512).unwrap();
     run(&["checkpoint", image.path()], LOSS, "check --repair");
     run(&["check", image.path(), "--repair"], LOSS, "1 damaged records given up");
@@ -246,7 +219,7 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
 #[test]
 fn another_version_and_unknown_features_are_refused() {
     for (at, says) in [(12, "format version 9"), (48, "features")] {
-        let image = Image::formatted();
+        let image = formatted();
         let (file, end) = (image.file(), image.file().metadata().unwrap().len());
         for copy in [0, end - 4096] {
             let mut head = [0; 4096];
@@ -264,17 +237,17 @@ fn another_version_and_unknown_features_are_refused() {
 
 #[test]
 fn a_volume_in_use_is_refused() {
-    let image = Image::formatted();
+    let image = formatted();
     let file = image.file();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
     run(&["checkpoint", image.path()], BUSY, "locked by another process");
     run(&["status", image.path()], BUSY, "locked by another process");
     drop(file);
-    let copy = image.path.with_extension("copy");
-    std::fs::copy(&image.path, &copy).unwrap();
+    let copy = image.beside("disk.copy");
+    std::fs::copy(image.path(), &copy).unwrap();
     let mut id = [0; 16];
     image.file().read_exact_at(&mut id, 16).unwrap();
-    let _lock = VolumeLock::take(id, &image.path).unwrap();
+    let _lock = VolumeLock::take(id, Path::new(image.path())).unwrap();
     run(&["checkpoint", copy.to_str().unwrap()], BUSY, "is open already on");
     run(&["drain", copy.to_str().unwrap(), "--new-id"], CLOSED, "volume ");
     run(&["checkpoint", copy.to_str().unwrap()], CLOSED, "written home");
@@ -291,7 +264,7 @@ fn a_mounted_device_and_a_lack_of_permission_are_refused() {
         Some(disk) => drop(run(&["format", &disk], BUSY, "")),
         None => skip("no disk is mounted here"),
     }
-    let image = Image::formatted();
+    let image = formatted();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", MANYLOGS, "check"])
         .arg(image.path())
@@ -307,8 +280,8 @@ fn a_mounted_device_and_a_lack_of_permission_are_refused() {
 
 #[test]
 fn a_grown_image_is_taken_and_a_shrunk_one_refused() {
-    let image = Image::formatted();
-    image.logged(4);
+    let image = formatted();
+    logged(&image, 4);
     image.file().set_len(1 << 27).unwrap();
     run(&["grow", image.path()], CLOSED, "was 5");
     run(&["check", image.path()], CLOSED, "4 extents logged");
@@ -436,7 +409,7 @@ fn a_table_in_non_volatile_ram_goes_with_its_volume() {
     let given_up = ["checkpoint", &image, "--table", &place, "--give-up-table"];
     run(&given_up, CLOSED, "written home");
     run(&["checkpoint", &image, "--table", &place], CLOSED, "written home");
-    let volume = Image::formatted();
-    let plain = volume.path.to_str().unwrap();
+    let volume = formatted();
+    let plain = volume.path();
     run(&["checkpoint", plain, "--table", &place], INPUT, "open it without --table");
 }

@@ -34,8 +34,8 @@ impl LoopDevice {
     /// # Errors
     /// See [`LoopError`].
     pub fn attach(file: &Path, rotational: bool) -> Result<Self, LoopError> {
-        // The device gets the length that the kernel knows of the file. Linux 6.1 does not ask for it,
-        // and the file of a new mount has none until somebody does.
+        // The device gets the length that the kernel knows of the file. Linux 6.1 does not ask for
+        // it, and the file of a new mount has none until somebody does.
         fs::metadata(file)?;
         let arguments = ["--find", "--show", "--direct-io=on", "--sector-size=512"];
         let output = losetup(&arguments, file)?;
@@ -63,8 +63,8 @@ impl LoopDevice {
         losetup(&["--detach"], &self.path).map(drop)
     }
 
-    /// Detaches what is attached to `file`, as far as that can be found out: what a killed server has
-    /// left. The kernel keeps a device that is in use until its last user has closed it.
+    /// Detaches what is attached to `file`, as far as that can be found out: what a killed server
+    /// has left. The kernel keeps a device that is in use until its last user has closed it.
     pub(crate) fn detach_from(file: &Path) {
         for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
             let backing = fs::read_to_string(entry.path().join("loop/backing_file"));

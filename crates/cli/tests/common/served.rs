@@ -1,0 +1,168 @@
+//! Volumes in images, and servers of them in processes of their own.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+pub(crate) const MANYLOGS: &str = env!("CARGO_BIN_EXE_manylogs");
+
+pub(crate) fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a file over FUSE, or a loop device over that, can be had; else says that the test is
+/// skipped.
+pub(crate) fn can_serve(loop_device: bool) -> bool {
+    let losetup = Command::new("losetup").arg("--version").output().is_ok();
+    let looped = losetup && Path::new("/dev/loop-control").exists();
+    let can = root() && Path::new("/dev/fuse").exists() && (looped || !loop_device);
+    if !can {
+        eprintln!("skipped: needs root, /dev/fuse, loop devices and losetup");
+    }
+    can
+}
+
+/// Puts the plugin beside the program: cargo does not build it for the tests of another package.
+pub(crate) fn build_plugin() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        ok(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
+    });
+}
+
+/// All that a program said.
+pub(crate) fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs a program that must succeed; returns what it said.
+pub(crate) fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?} said: {}", text(&output));
+    text(&output)
+}
+
+/// Checks an exit code and what was said, and returns this.
+pub(crate) fn says(output: &Output, code: i32, what: &str) -> String {
+    let text = text(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.contains(what), "{text:?} does not say {what:?}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+pub(crate) fn manylogs(args: &[&str]) -> Output {
+    Command::new(MANYLOGS).args(args).output().unwrap()
+}
+
+/// Runs manylogs and checks its exit code and what it says.
+pub(crate) fn run(args: &[&str], code: i32, what: &str) -> String {
+    eprintln!("manylogs {args:?}");
+    says(&manylogs(args), code, what)
+}
+
+/// An image with a volume on it, in a directory of its own.
+pub(crate) struct Image {
+    dir: TempDir,
+    path: PathBuf,
+}
+
+impl Image {
+    /// Formatted with `options`.
+    pub(crate) fn formatted(options: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("disk.img");
+        run(&[&["format", super::text(&path)], options].concat(), 0, "for data");
+        Self { dir, path }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        super::text(&self.path)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The path of something in the same directory.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn file(&self) -> File {
+        File::options().read(true).write(true).open(&self.path).unwrap()
+    }
+
+    /// The command that serves it.
+    pub(crate) fn serve(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(MANYLOGS);
+        command.arg("serve").arg(&self.path).args(options);
+        command
+    }
+}
+
+/// A server; killed if the test fails.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) stderr: BufReader<ChildStderr>,
+    /// What it serves: a device, a file, or an address.
+    pub(crate) path: String,
+}
+
+impl Server {
+    /// Runs `command` until it says where.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut path = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut path).unwrap();
+        if path.is_empty() {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            panic!("the server did not start: {said}");
+        }
+        Self { child, stderr, path: path.trim().to_owned() }
+    }
+
+    pub(crate) fn file(&self) -> File {
+        File::options().read(true).write(true).open(&self.path).unwrap()
+    }
+
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end; what it said meanwhile.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+
+    /// Kills it, and takes away what the kernel keeps of it.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            if self.path.starts_with("/dev") {
+                let _ = Command::new("losetup").args(["--detach", &self.path]).status();
+            }
+        }
+    }
+}
