@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::served::{MANYLOGS, build_plugin, ok, text};
+use common::served::{MANYLOGS, build_plugin, ok, says, text};
 use manylogs_serve::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -502,10 +502,6 @@ fn cannot_start(by: By) {
         let named = more.contains(&"--nbdkit-plugin");
         let mut command = if named { command } else { place.with_server(command) };
         command.output().unwrap()
-    };
-    let says = |output: &Output, code: i32, what: &str| {
-        assert_eq!(output.status.code(), Some(code), "{}", text(output));
-        assert!(text(output).contains(what), "{}", text(output));
     };
     says(&serve("/run/m.sock", &[]), INPUT, "expected unix:PATH");
     says(&serve("tcp:127.0.0.1:1", &[]), INPUT, "--nbd-insecure");
