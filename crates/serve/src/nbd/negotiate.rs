@@ -265,9 +265,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let said = |option, data: &[u8]| {
-            kinds(&replies(option, data, &EXPORT, &mut Terms::default()).0)
-        };
+        let said =
+            |option, data: &[u8]| kinds(&replies(option, data, &EXPORT, &mut Terms::default()).0);
         assert_eq!(said(option::STARTTLS, &[]), [answer::POLICY]);
         assert_eq!(said(99, &[1, 2, 3]), [answer::UNSUPPORTED]);
         assert_eq!(said(option::LIST, &[1]), [answer::INVALID]);
