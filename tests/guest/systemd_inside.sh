@@ -30,7 +30,7 @@ until_true() {
 property() { systemctl show "$unit" --property "$1" --value; }
 active() { systemctl -q is-active "$unit"; }
 mounted() { mountpoint -q /srv/backup; }
-said() { journalctl -b -o cat --unit "$unit" | grep -q "$1"; }
+said() { journalctl -b -o cat --unit "$unit" | grep "$1" >/dev/null; }
 files_are_right() {
     (cd /srv/backup && cat /test/sums /test/more | sha256sum --quiet -c)
 }
@@ -83,7 +83,8 @@ stopped() {
     said '^level=info msg="closed, ' || failed "no orderly end in the log"
     [ -z "$(losetup --noheadings --list)" ] || failed "$(losetup --list)"
     [ ! -e "$link" ] || failed "$link is still there"
-    manylogs status "$disk" | grep -q '^state  *closed$' || failed "not closed"
+    manylogs status "$disk" >/tmp/status
+    grep -q '^state  *closed$' /tmp/status || failed "$(cat /tmp/status)"
     seen "systemctl stop: unmounted and closed in order; left in /run/manylogs:" \
         "$(find /run/manylogs -type f -o -type l -o -type s | tr '\n' ' ')"
     # The mount asks for the server.
