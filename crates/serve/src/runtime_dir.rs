@@ -1,12 +1,13 @@
 //! Where servers keep their sockets and mount points: private to the user.
 
-use std::fs::{DirBuilder, metadata, read_dir, remove_file};
+use std::fs::{DirBuilder, read_dir, remove_file};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use manylogs_storage::{Turn, VolumeLock};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -70,10 +71,11 @@ fn is_heard(socket: &Path) -> bool {
     !matches!(UnixStream::connect(socket), Err(error) if gone.contains(&error.kind()))
 }
 
-/// Whether the server of what is mounted at `path` is no more.
+/// Whether the server of what is mounted at `path` is no more. The kernel remembers the file's
+/// attributes for long: it is the server that is asked.
 pub(crate) fn is_dead(path: &Path) -> bool {
-    let errno = Errno::NOTCONN.raw_os_error();
-    matches!(metadata(path), Err(error) if error.raw_os_error() == Some(errno))
+    let asked = statx(CWD, path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
+    asked.err() == Some(Errno::NOTCONN)
 }
 
 /// Where the server of the device at `path` notes which ublk device it serves: one that was killed
