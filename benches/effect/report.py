@@ -4,8 +4,8 @@
 report.py RESULTS PLOT_DIRECTORY
 
 Of several runs of the same kind the last that is not void counts, of the stream alone the fastest.
-Bandwidth is given as a share of
-what the stream alone gets from the raw drive on the same file system.
+Bandwidth is given as a share of what the stream alone gets from the raw drive on the same file
+system.
 """
 import json
 import os
@@ -15,12 +15,14 @@ import svg
 
 SYSTEM_NAMES = {
     "ext4-ordered": "ext4 ordered", "ext4-journal": "ext4 journal", "xfs": "XFS",
+    "ext4-journal-async": "ext4 journal, journal_async_commit",
     "ext4-ordered-5g": "ext4 ordered, 5 GiB journal",
     "ext4-journal-5g": "ext4 journal, 5 GiB journal",
 }
 BESIDE_NAMES = {
     "pg": "PostgreSQL", "wt-33": "MongoDB's engine, 33 ms", "wt-1": "MongoDB's engine, 1 ms",
 }
+STREAM_NAMES = {"read": "reader", "write": "writer"}
 COLOURS = {"ext4-ordered": "#4477aa", "ext4-journal": "#cc6677", "xfs": "#228833"}
 DEVICES = ["raw", "volume"]
 
@@ -111,7 +113,7 @@ def pair(runs, raw, volume):
 def small_tables(runs, drive):
     is_small = lambda key: key[0] == "small" and key[1] == drive and key[5] == "small"
     for stream in runs.values(4, is_small):
-        print(f"**{drive}, {stream}er beside small synced writes**\n")
+        print(f"**{drive}, {STREAM_NAMES[stream]} beside small synced writes**\n")
         rows = []
         for system in runs.values(2, lambda key: is_small(key) and key[4] == stream):
             alone = [runs.alone("small", drive, system, on, stream) for on in DEVICES]
@@ -165,7 +167,7 @@ def small_plot(runs, drive, directory):
     ]
     panels = [
         svg.Panel(
-            title=f"{stream}er: {title}" if row == 0 else title,
+            title=f"{STREAM_NAMES[stream]}: {title}" if row == 0 else title,
             groups=[str(rate) for rate in rates],
             bars=[[value(runs.get("small", drive, system, on, stream, "small", rate))
                    for system, on in series] for rate in rates],

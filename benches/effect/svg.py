@@ -3,8 +3,8 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 460, 230  # of a panel
-LEFT, RIGHT, ABOVE, BELOW = 52, 12, 30, 44  # of its axes
+WIDTH, HEIGHT = 460, 240  # of a panel
+LEFT, RIGHT, ABOVE, BELOW = 52, 12, 42, 44  # of its axes
 LEGEND = 26
 FONT = 'font-family="sans-serif" font-size="11" fill="#222"'
 
