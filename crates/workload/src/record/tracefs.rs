@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::RecordError;
 use super::device::Device;
@@ -16,6 +18,9 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const TRACEFS_IN_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 /// Instances of ours begin with this, then the process id.
 const PREFIX: &str = "manylogs-";
+/// How often, and after what pauses, the removal of a busy instance is tried.
+const REMOVAL_TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 /// O_NONBLOCK on the architectures Rust's standard library supports on Linux, but MIPS and SPARC.
 const O_NONBLOCK: i32 = 0o4000;
 
@@ -94,7 +99,13 @@ impl Drop for Instance {
         let _ = self.set("tracing_on", "0");
         let _ = self.set("events/enable", "0");
         self.pipe = None;
-        let _ = fs::remove_dir(&self.path);
+        // A process that is just being started has the pipe open too, until it is its own program.
+        for _ in 0..REMOVAL_TRIES {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(PAUSE),
+                _ => return,
+            }
+        }
     }
 }
 
