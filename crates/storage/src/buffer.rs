@@ -21,7 +21,8 @@ const SHELF_PAGES: usize = (32 << 20) / PAGE_BYTES;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// Page-aligned memory of a request, to be filled and then shared. The heap block stays where it is when the buffer moves.
+/// Page-aligned memory of a request, to be filled and then shared. The heap block stays where it is
+/// when the buffer moves.
 pub struct Buffer {
     pages: Vec<Page>,
     len: usize,
