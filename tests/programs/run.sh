@@ -32,10 +32,17 @@
 # needs a program that is not there is skipped, and counted. Needs root and loop devices.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+say() { echo "programs: $*"; }
+if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+    [ "$*" = short ] && say "0 passed, 0 failed, 1 skipped: no root, FUSE or loop devices" && exit
+    say "needs root, FUSE and loop devices"
+    exit 1
+fi
 here=$PWD/tests/programs
 fast=${FAST:-0}
 [ "$fast" = 1 ] || fast=
 manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
+[ -x "$manylogs" ] || { say "there is no program $manylogs (MANYLOGS)" && exit 1; }
 rounds=${ROUNDS:-$([ "$fast" ] && echo 20 || echo 200)}
 pg_rounds=${PG_ROUNDS:-$([ "$fast" ] && echo 3 || echo 10)}
 fsx_ops=${FSX_OPS:-$([ "$fast" ] && echo 50000 || echo 1000000)}
@@ -51,7 +58,6 @@ done
 make_place "${PLACE:-$(mktemp -d /var/tmp/manylogs-programs.XXXXXX)}"
 passed=0 failed=0 skipped=0
 
-say() { echo "programs: $*"; }
 pass() { passed=$((passed + 1)) && say "pass  $*"; }
 skip() { skipped=$((skipped + 1)) && say "skip  $*"; }
 
@@ -90,12 +96,6 @@ kill_rounds() {
     return "$code"
 }
 
-if [ "$(id -u)" != 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
-    [ "$*" = short ] && say "0 passed, 0 failed, 1 skipped: no root, FUSE or loop devices" && exit
-    say "needs root, FUSE and loop devices"
-    exit 1
-fi
-[ -x "$manylogs" ] || { say "there is no program $manylogs (MANYLOGS)" && exit 1; }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 [ $# -gt 0 ] || set -- raw ext4 xfs pg kills nbd
