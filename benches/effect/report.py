@@ -24,6 +24,7 @@ BESIDE_NAMES = {
 }
 STREAM_NAMES = {"read": "reader", "write": "writer"}
 COLOURS = {"ext4-ordered": "#4477aa", "ext4-journal": "#cc6677", "xfs": "#228833"}
+PARTS = ["small", "databases"]
 DEVICES = ["raw", "volume"]
 
 
@@ -60,15 +61,16 @@ class Runs:
         """Drives and file systems on which there were databases."""
         return list(dict.fromkeys(key[1:3] for key in self.found if key[0] == "databases"))
 
-    def alone(self, part, drive, system, on, stream):
-        run = self.get(part, drive, system, on, stream, "none")
-        return run and run["stream_mb_per_s"]
+    def alone(self, drive, system, on, stream):
+        """The best that the stream got by itself, in either part: its file is in the same place."""
+        runs = [self.get(part, drive, system, on, stream, "none") for part in PARTS]
+        return max((run["stream_mb_per_s"] for run in runs if run), default=None)
 
     def kept(self, run):
         """The share of the raw drive's own bandwidth that the stream keeps, in per cent."""
         if not run or not run["stream_mb_per_s"]:
             return None
-        alone = self.alone(run["part"], run["drive"], run["system"], "raw", run["stream"])
+        alone = self.alone(run["drive"], run["system"], "raw", run["stream"])
         return alone and 100 * run["stream_mb_per_s"] / alone
 
 
@@ -116,7 +118,7 @@ def small_tables(runs, drive):
         print(f"**{drive}, {STREAM_NAMES[stream]} beside small synced writes**\n")
         rows = []
         for system in runs.values(2, lambda key: is_small(key) and key[4] == stream):
-            alone = [runs.alone("small", drive, system, on, stream) for on in DEVICES]
+            alone = [runs.alone(drive, system, on, stream) for on in DEVICES]
             rows.append([SYSTEM_NAMES.get(system, system), "none"] + [
                 cell for mb_per_s in alone for cell in [number(mb_per_s, 1), "", ""]
             ] + [ratio(*reversed(alone)), ""])
@@ -132,7 +134,7 @@ def small_tables(runs, drive):
 def database_table(runs):
     rows = []
     for drive, system in runs.places():
-        alone = [runs.alone("databases", drive, system, on, "read") for on in DEVICES]
+        alone = [runs.alone(drive, system, on, "read") for on in DEVICES]
         rows.append([f"{drive}, {SYSTEM_NAMES.get(system, system)}", "the stream alone"] + [
             cell for mb_per_s in alone for cell in [number(mb_per_s, 1), "", ""]
         ] + [ratio(*reversed(alone)), ""])

@@ -78,7 +78,7 @@ def draw(panel, x, y, legend):
             out.append(f'<rect x="{begin + place * width + 0.7:.1f}" y="{below - height:.1f}" '
                        f'width="{width - 1.4:.1f}" height="{height:.1f}" {fill(colour, hollow)}>'
                        f"<title>{escape(what)}, {escape(name)}: {value:.1f}</title></rect>")
-            if width > 18:
+            if width > 24:
                 out.append(text(begin + (place + 0.5) * width, below - height - 3,
                                 f"{value:.0f}" if value >= 10 else f"{value:.1f}"))
     out.append(f'<line x1="{left}" x2="{right}" y1="{below}" y2="{below}" stroke="#222"/>')
