@@ -141,7 +141,7 @@ impl Service {
     /// Gives up the whole sectors; nothing is promised of parts.
     async fn trim(&self, header: &Header) -> Result<Answer, Refusal> {
         let end = header.offset + u64::from(header.len);
-        let start = header.offset.next_multiple_of(SECTOR_BYTES) / SECTOR_BYTES;
+        let start = header.offset.div_ceil(SECTOR_BYTES);
         let len = (end / SECTOR_BYTES).saturating_sub(start);
         if len > 0 {
             self.change(Request::Discard { extent: Extent::new(start, len) }).await?;
