@@ -102,9 +102,11 @@ def pair(runs, raw, volume):
     cells = []
     for run in [raw, volume]:
         cells += [
-            f"{number(run and run['stream_mb_per_s'], 1)} ({number(runs.kept(run))} %)",
+            f"{run['stream_mb_per_s']:.1f} ({number(runs.kept(run))} %)"
+            if run and run["stream_mb_per_s"] else "-",
             number(figure(run, "per_s")),
-            f"{latency(figure(run, 'mean_ms'))} / {latency(figure(run, 'p99_ms'))}",
+            f"{latency(figure(run, 'mean_ms'))} / {latency(figure(run, 'p99_ms'))}"
+            if run else "-",
         ]
     return cells + [
         ratio(volume and volume["stream_mb_per_s"], raw and raw["stream_mb_per_s"]),
