@@ -77,7 +77,7 @@ put() {
     if [ "$1" = volume ]; then
         # Never at night only: a checkpoint in a run would be in the run's figures.
         volume "$size" --physical-sector "$physical" &&
-            quietly "$manylogs" set "$image" checkpoint=full && serve
+            quietly "$manylogs" set "$image" checkpoint=full checkpoint-rate=none && serve
     else
         unserve
         image=$work/volume.img
@@ -212,13 +212,14 @@ on() {
     : >"$log"
     put "$what" && make_system "$system" && make_files || die "cannot make $system on $what"
     [ "$part" = small ] || make_databases || die "cannot make the databases"
+    # As after a night: what was made is home, and not in the logs.
+    [ "$what" = raw ] || quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
     quietly umount "$mnt" && emulate "$what" "$drive" && mount_fs "$type" "${options[@]}" ||
         die "cannot emulate $drive"
     "$part"
     quietly umount "$mnt" || die "cannot unmount"
     if [ "$what" = volume ]; then
         local began=$EPOCHREALTIME
-        quietly "$manylogs" set "$image" checkpoint-rate=none
         quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
         say "the logs were emptied in $(echo "$EPOCHREALTIME $began" | awk '{ print $1 - $2 }') s"
     fi

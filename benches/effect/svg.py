@@ -27,9 +27,9 @@ def text(x, y, content, anchor="middle", more=""):
 
 
 def nice(value):
-    """The next of 1, 2, 5, 10, ... that is not below."""
+    """The next of 1, 2, 2.5, 5, 10, ... that is not below."""
     power = 10 ** math.floor(math.log10(value))
-    return next(step * power for step in [1, 2, 5, 10] if step * power >= value * 0.999)
+    return next(step * power for step in [1, 2, 2.5, 5, 10] if step * power >= value * 0.999)
 
 
 class Scale:
@@ -78,7 +78,7 @@ def draw(panel, x, y, legend):
             out.append(f'<rect x="{begin + place * width + 0.7:.1f}" y="{below - height:.1f}" '
                        f'width="{width - 1.4:.1f}" height="{height:.1f}" {fill(colour, hollow)}>'
                        f"<title>{escape(what)}, {escape(name)}: {value:.1f}</title></rect>")
-            if width > 24:
+            if width > 19:
                 out.append(text(begin + (place + 0.5) * width, below - height - 3,
                                 f"{value:.0f}" if value >= 10 else f"{value:.1f}"))
     out.append(f'<line x1="{left}" x2="{right}" y1="{below}" y2="{below}" stroke="#222"/>')
