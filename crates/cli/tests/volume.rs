@@ -356,7 +356,12 @@ fn a_sparse_image_that_runs_out_of_space_loses_nothing_acknowledged() {
     run(&["format", path.to_str().unwrap(), "--size", "256M", "--sparse"], CLOSED, "for data");
     let opened = |path: &Path| {
         let reactor = Reactor::new().unwrap();
-        let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
+        // Programs that other tests start have the last reactor's file open for a moment.
+        let patience = std::time::Duration::from_secs(10);
+        let options = manylogs_storage::OpenOptions {
+            patience,
+            ..manylogs_storage::OpenOptions::new(OpenMode::Exclusive)
+        };
         let device = Rc::new(FileDevice::open(&reactor, path, &options).unwrap());
         let runtime = reactor.handle();
         let volume = reactor.block_on(async move {
