@@ -446,6 +446,11 @@ fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
             assert_eq!(client.ask(0, READ, 0, 4096, &[]), 0);
         }
         assert_ne!(client.ask(0, WRITE, 0, 65 << 20, &vec![1; 65 << 20]), 0);
+        // Fast zeroes, but not of parts of sectors.
+        assert_eq!(client.ask(16, ZERO, 512, 512, &[]), 0);
+        if place.by == By::Us {
+            assert_eq!(client.ask(16, ZERO, 700, 512, &[]), 95);
+        }
         // Parts of sectors are legal, if slow.
         assert_eq!(client.ask(1, WRITE, 1000, 100, &[9; 100]), 0);
         assert_eq!(client.ask(0, READ, 999, 3, &[]), 0);

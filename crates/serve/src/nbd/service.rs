@@ -87,8 +87,8 @@ impl Service {
             _ if moves && header.len > REQUEST_BYTES_MAX => {
                 Err(Refusal::new(OVERFLOW, "more than 32 MiB"))
             }
-            Command::WriteZeroes if header.has(flag::FAST_ZERO) && !self.export.has_volume => {
-                Err(Refusal::new(UNSUPPORTED, "zeroes are written here"))
+            Command::WriteZeroes if header.has(flag::FAST_ZERO) && !self.notes_zeroes(header) => {
+                Err(Refusal::new(UNSUPPORTED, "these zeroes would be written"))
             }
             _ => Ok(()),
         }
@@ -190,6 +190,11 @@ impl Service {
         let (payload, fua) = (Payload::bytes(new.freeze()), header.has(flag::FUA));
         let write = Request::Write { extent, payload, fua, hint: Hint::None };
         done(self.server.perform(write).await)
+    }
+
+    /// Whether zeroing is a note in the table.
+    fn notes_zeroes(&self, header: &Header) -> bool {
+        self.export.has_volume && self.exactly(header).is_some()
     }
 
     fn exactly(&self, header: &Header) -> Option<Extent> {
