@@ -150,7 +150,7 @@ impl Server {
     fn kill(mut self) {
         kill_process(self.pid, Signal::KILL).unwrap();
         let status = self.child.wait().unwrap();
-        let of_child = i64::from(self.child.id()) == i64::from(self.pid.as_raw_nonzero().get());
+        let of_child = self.pid == Pid::from_child(&self.child);
         assert_eq!(status.code(), (!of_child).then_some(FAILED));
     }
 
@@ -161,8 +161,7 @@ impl Server {
     }
 
     fn terminate(&self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        let _ = kill_process(pid, Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 }
 

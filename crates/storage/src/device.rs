@@ -281,7 +281,6 @@ mod tests {
                     (format!("write {at}+{} {how}", from.bytes().len()), from.into_buffer())
                 }
                 Op::Sync => ("sync".to_owned(), None),
-                Op::Ready(_) => unreachable!("devices do not wait for readiness"),
                 Op::Call(_) => ("call".to_owned(), None),
             };
             self.0.asked.borrow_mut().push(asked);

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::PollFlags;
+
 use crate::buffer::{Buffer, Shelf};
 use crate::engine::{Callback, Done, Engine, Op};
 use crate::event::Event;
@@ -63,22 +65,31 @@ impl Driver {
         Ok(())
     }
 
-    pub(crate) fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
+    fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
         let key = self.callbacks.borrow_mut().insert(then);
         let mut ring = self.ring.borrow_mut();
-        match (ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))), op) {
-            (Some(ring), op) => {
+        match ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))) {
+            Some(ring) => {
                 ring.start(key, Arc::clone(file), op);
                 self.queued.set(true);
             }
-            (None, Op::Ready(direction)) => {
-                self.polled.borrow_mut().add(key, Arc::clone(file), direction);
-            }
-            (None, op) => {
+            None => {
                 let mut pool = self.pool.borrow_mut();
                 let pool = pool.get_or_insert_with(|| Pool::new(Arc::clone(&self.event)));
                 pool.start(key, Arc::clone(file), op);
             }
+        }
+    }
+
+    /// Calls `then` once one of `events` of the descriptor has come, or its other end is gone.
+    pub(crate) fn watch(&self, file: &Arc<File>, events: PollFlags, then: Callback) {
+        let key = self.callbacks.borrow_mut().insert(then);
+        match self.ring.borrow_mut().as_mut() {
+            Some(ring) => {
+                ring.watch(key, Arc::clone(file), events);
+                self.queued.set(true);
+            }
+            None => self.polled.borrow_mut().add(key, Arc::clone(file), events),
         }
     }
 
@@ -142,7 +153,8 @@ impl Driver {
                 self.queued.set(false);
                 if ring.wait(timeout).is_err() {
                     self.queued.set(true);
-                    self.event.wait(Some(timeout.unwrap_or(RETRY).min(RETRY)));
+                    let timeout = Some(timeout.unwrap_or(RETRY).min(RETRY));
+                    self.polled.borrow().wait(&self.event, timeout);
                 }
             }
             None => self.polled.borrow().wait(&self.event, timeout),
@@ -172,7 +184,7 @@ fn is_short(op: &Op) -> bool {
         Op::Read { into, .. } => into.bytes().len() <= SHORT_BYTES,
         Op::Write { from, .. } => from.bytes().len() <= SHORT_BYTES,
         Op::Sync => true,
-        Op::Ready(_) | Op::Call(_) => false,
+        Op::Call(_) => false,
     }
 }
 

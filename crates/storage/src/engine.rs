@@ -19,16 +19,8 @@ pub(crate) enum Op {
         durable: bool,
     },
     Sync,
-    /// Waits until the descriptor can be read or written, or its other end is gone.
-    Ready(Direction),
     /// Something that may block and has no form of its own.
     Call(Call),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Direction {
-    In,
-    Out,
 }
 
 pub(crate) type Call = Box<dyn FnOnce(&File) -> Result<(), Errno> + Send>;

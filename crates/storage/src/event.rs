@@ -2,9 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::EventfdFlags;
 
 /// Remembers that it was notified until somebody looks.
 pub(crate) struct Event(OwnedFd);
@@ -25,15 +24,6 @@ impl Event {
     pub(crate) fn clear(&self) {
         // This fails only when there were none.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
-    /// Waits until notified or for `timeout`, and forgets the notification.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) {
-        let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
-        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
-        // An interrupted wait is a short one, and the caller looks again anyway.
-        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
-        self.clear();
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::engine::Direction;
 use crate::event::Event;
 
 /// What is waited for until it can be read or written, or its other end is gone.
@@ -16,12 +15,12 @@ pub(crate) struct Polled(Vec<Waiting>);
 struct Waiting {
     key: usize,
     file: Arc<File>,
-    direction: Direction,
+    events: PollFlags,
 }
 
 impl Polled {
-    pub(crate) fn add(&mut self, key: usize, file: Arc<File>, direction: Direction) {
-        self.0.push(Waiting { key, file, direction });
+    pub(crate) fn add(&mut self, key: usize, file: Arc<File>, events: PollFlags) {
+        self.0.push(Waiting { key, file, events });
     }
 
     /// The keys of what is ready now; they are waited for no longer.
@@ -57,10 +56,6 @@ impl Polled {
 
 impl Waiting {
     fn descriptor(&self) -> PollFd<'_> {
-        let events = match self.direction {
-            Direction::In => PollFlags::IN,
-            Direction::Out => PollFlags::OUT,
-        };
-        PollFd::new(&self.file, events)
+        PollFd::new(&self.file, self.events)
     }
 }

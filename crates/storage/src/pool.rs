@@ -154,7 +154,6 @@ pub(crate) fn carry_out(file: &File, op: Op) -> Done {
             Done { result, buffer: from.into_buffer() }
         }
         Op::Sync => without_buffer(rustix::fs::fdatasync(file)),
-        Op::Ready(_) => unreachable!("waits are the driver's"),
         Op::Call(call) => without_buffer(call(file)),
     }
 }

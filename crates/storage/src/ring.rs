@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::event::PollFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{Buffer, Source};
-use crate::engine::{Direction, Done, Op};
+use crate::engine::{Done, Op};
 use crate::event::Event;
 use crate::slab::Slab;
 
@@ -118,8 +119,7 @@ impl Ring {
     /// Queues `op`; it starts with the next [`Ring::submit`] or wait, which follows soon.
     pub(crate) fn start(&mut self, key: usize, file: Arc<File>, op: Op) {
         let fd = Fd(file.as_raw_fd());
-        let in_flight = InFlight { key, memory: None, _file: file };
-        let slot = self.in_flight.insert(in_flight);
+        let slot = self.in_flight.insert(InFlight { key, memory: None, _file: file });
         let entry = match op {
             Op::Read { at, mut into } => {
                 // The one place that asks for memory to be written: before anybody shares it.
@@ -129,15 +129,19 @@ impl Ring {
             }
             Op::Write { at, from, durable } => write_entry(fd, at, durable, self.keep(slot, from)),
             Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-            Op::Ready(direction) => {
-                let events = match direction {
-                    Direction::In => libc::POLLIN,
-                    Direction::Out => libc::POLLOUT,
-                };
-                opcode::PollAdd::new(fd, u32::from(events.unsigned_abs())).build()
-            }
             Op::Call(_) => unreachable!("calls go to the threads"),
         };
+        self.queue(slot, entry);
+    }
+
+    /// Queues a wait for one of `events` of the descriptor, or for its other end to be gone.
+    pub(crate) fn watch(&mut self, key: usize, file: Arc<File>, events: PollFlags) {
+        let entry = opcode::PollAdd::new(Fd(file.as_raw_fd()), events.bits().into()).build();
+        let slot = self.in_flight.insert(InFlight { key, memory: None, _file: file });
+        self.queue(slot, entry);
+    }
+
+    fn queue(&mut self, slot: usize, entry: squeue::Entry) {
         if let Err(error) = self.push(&entry.user_data(slot as u64)) {
             self.end(slot, Err(errno(&error)));
         }
@@ -193,7 +197,7 @@ impl Ring {
         self.notified = false;
         self.collect();
         if !self.event_armed {
-            let events = u32::from(libc::POLLIN.unsigned_abs());
+            let events = PollFlags::IN.bits().into();
             let entry = opcode::PollAdd::new(Fd(self.event.as_raw_fd()), events).build();
             self.push(&entry.user_data(EVENT_KEY))?;
             self.event_armed = true;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs_block::Signal;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, accept_with, recv, sendmsg,
@@ -16,7 +17,6 @@ use rustix::net::{
 };
 
 use crate::driver::Driver;
-use crate::engine::{Direction, Op};
 use crate::reactor::Reactor;
 
 /// What the kernel holds of an answer that its reader has not fetched, if it allows that much: a
@@ -76,7 +76,7 @@ impl Listener {
                             });
                     return Ok(Stream(Socket::new(accepted, Rc::clone(&self.0.driver))));
                 }
-                Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
+                Err(Errno::AGAIN) => self.0.ready(PollFlags::IN).await,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -97,7 +97,7 @@ impl Stream {
     /// As recv(2)'s.
     pub async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         if self.0.drained.take() {
-            self.0.ready(Direction::In).await;
+            self.0.ready(PollFlags::IN).await;
         }
         loop {
             match recv(&*self.0.file, &mut *into, RecvFlags::empty()) {
@@ -106,7 +106,7 @@ impl Stream {
                     self.0.drained.set(0 < read && read < into.len());
                     return Ok(read);
                 }
-                Err(Errno::AGAIN) => self.0.ready(Direction::In).await,
+                Err(Errno::AGAIN) => self.0.ready(PollFlags::IN).await,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -122,7 +122,7 @@ impl Stream {
             let mut none = SendAncillaryBuffer::default();
             match sendmsg(&*self.0.file, from, &mut none, SendFlags::NOSIGNAL) {
                 Ok(written) => return Ok(written),
-                Err(Errno::AGAIN) => self.0.ready(Direction::Out).await,
+                Err(Errno::AGAIN) => self.0.ready(PollFlags::OUT).await,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -145,12 +145,11 @@ impl Socket {
         }
     }
 
-    async fn ready(&self, direction: Direction) {
+    async fn ready(&self, events: PollFlags) {
         let signal = Signal::default();
         let heard = signal.wait();
-        let op = Op::Ready(direction);
         // An error shows in the call that is tried again.
-        self.driver.start(true, &self.file, op, Box::new(move |_| signal.notify()));
+        self.driver.watch(&self.file, events, Box::new(move |_| signal.notify()));
         heard.await;
     }
 

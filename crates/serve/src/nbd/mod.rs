@@ -100,9 +100,9 @@ impl NbdServer {
         self.listener.shut_down();
     }
 
-    /// Ends all connections once their clients have fetched what was answered.
+    /// After [`NbdServer::refuse`], ends all connections once their clients have fetched what was
+    /// answered.
     pub(crate) async fn close(&self) {
-        self.refuse();
         let runtime = &self.service.server.runtime;
         let (changed, timer) = (self.changed.clone(), runtime.clone());
         runtime.spawn(async move {
