@@ -99,10 +99,17 @@ pub enum IoError {
         /// Size of the device.
         capacity: Sectors,
     },
-    /// The medium could not be read or written there.
+    /// The device says that its medium cannot be read or written there.
     #[error("medium error at {extent}")]
     Medium {
         /// Where.
+        extent: Extent,
+    },
+    /// The request failed, and the device did not say that its medium is bad: a cable, a path, a
+    /// time-out or a lack of memory. The same request may succeed later.
+    #[error("I/O error at {extent}: the device does not say that its medium is bad there")]
+    Transient {
+        /// What was asked for.
         extent: Extent,
     },
     /// What was read is not what was written: its checksum is wrong.
@@ -140,6 +147,14 @@ pub enum IoError {
     /// The device is gone, or its server stopped.
     #[error("device is gone")]
     Gone,
+}
+
+impl IoError {
+    /// Whether the error concerns these sectors only: requests for others may succeed.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::Medium { .. } | Self::Transient { .. })
+    }
 }
 
 /// A block device or a layer over one; single-threaded.

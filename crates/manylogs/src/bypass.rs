@@ -8,10 +8,10 @@ use manylogs_logstore::{DataSequence, Entry, EntryKind};
 use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
 use crate::place::Displaced;
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
     /// Sends a large write home. Durable in this order: home, the supersede entry if older

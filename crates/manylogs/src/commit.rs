@@ -9,9 +9,9 @@ use manylogs_logstore::{
 
 use crate::nvram::NvTable;
 use crate::phase::Phase;
-use crate::plant::{self, Bug};
 use crate::slots::{InFlightRecord, SlotId};
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);
@@ -303,7 +303,7 @@ impl Inner {
         }
         match error {
             // One log's sectors: others will do. The root is told in the background.
-            IoError::Medium { .. } => self.log_wanted.notify(),
+            error if error.is_local() => self.log_wanted.notify(),
             error => state.fail_for(error, "records cannot be written"),
         }
         if let Some(reason) = state.read_only {

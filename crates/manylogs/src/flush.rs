@@ -5,9 +5,9 @@ use std::rc::Rc;
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
 use crate::phase::Phase;
-use crate::plant::{self, Bug};
 use crate::slots::Ticket;
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
     /// Entry point of client flushes.

@@ -27,7 +27,6 @@ mod open;
 mod outlook;
 mod phase;
 mod place;
-pub mod plant;
 mod policy;
 mod probe;
 mod read;

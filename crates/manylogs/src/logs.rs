@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{Log, LogId, RecordShape};
 
-use crate::plant::{self, Bug};
+use manylogs_plant::{self as plant, Bug};
 
 /// Logs to either side that are looked at first.
 const NEIGHBOURS: u32 = 16;

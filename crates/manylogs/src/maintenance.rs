@@ -9,8 +9,8 @@ use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
 use crate::nvram::NvTable;
 use crate::phase::Phase;
-use crate::plant::{self, Bug};
 use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
 
 const DAY_S: u64 = 86_400;
 /// A swap that found no place, or was interrupted, is tried again after this.

@@ -13,12 +13,12 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root, write_root};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::plant::{self, Bug};
 use crate::recover::{self, Structures};
 use crate::room::largest_record;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::volume::Volume;
+use manylogs_plant::{self as plant, Bug};
 
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]

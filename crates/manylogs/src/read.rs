@@ -6,8 +6,8 @@ use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, co
 use manylogs_logstore::{EntryKind, LogId};
 
 use crate::place::Place;
-use crate::plant::{self, Bug};
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
 /// between them costs less than a command of its own.

@@ -13,10 +13,10 @@ use crate::ondisk::layout::{Layout, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superbloc
 use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
-use crate::plant::{self, Bug};
 use crate::snapshot;
 use crate::state::State;
 use crate::versions::Versions;
+use manylogs_plant::{self as plant, Bug};
 
 /// Starts of logs that are read together.
 const LOOKS: usize = 32;

@@ -12,8 +12,8 @@ use crate::ondisk::root::SnapshotRef;
 use crate::ondisk::snapshot::{Snapshot, decode, encode};
 use crate::ondisk::touched::{OPENED_TOGETHER, Touched};
 use crate::phase::{Below, Phase};
-use crate::plant::{self, Bug};
 use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
 
 /// Longest write or read of a snapshot.
 const CHUNK: Sectors = Sectors(2048);

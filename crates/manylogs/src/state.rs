@@ -23,10 +23,10 @@ use crate::ondisk::root::Root;
 use crate::ondisk::touched::Touched;
 use crate::phase::Below;
 use crate::place::{Displaced, Place};
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::slots::{InFlightRecord, Origin, Slot, SlotId, Slots, Ticket, Tickets};
 use crate::stats::Counters;
+use manylogs_plant::{self as plant, Bug};
 
 /// What every part of the engine shares.
 pub(crate) struct Inner {

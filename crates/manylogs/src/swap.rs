@@ -8,10 +8,10 @@ use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supers
 
 use crate::phase::Phase;
 use crate::place::Place;
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 /// Sectors that one read of the source takes.
 const CHUNK: u64 = 2048;

@@ -8,7 +8,7 @@ use manylogs_logstore::{
 use crate::logs::Logs;
 use crate::ondisk::snapshot::Snapshot;
 use crate::place::Place;
-use crate::plant::{self, Bug};
+use manylogs_plant::{self as plant, Bug};
 
 /// A version that recovery found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use crate::home_lock::HomeLocks;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
 use crate::place::Place;
-use crate::plant::{self, Bug};
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]

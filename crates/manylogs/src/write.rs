@@ -7,10 +7,10 @@ use manylogs_logstore::{Entry, EntryKind, Mapped};
 
 use crate::config::EngineConfig;
 use crate::place::{Displaced, Place};
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::slots::Origin;
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
     /// Entry point of client writes.

@@ -87,7 +87,7 @@ impl Core {
         // the page cache a lack of space shows before anything is flushed.
         let flush_is_blameless = match error {
             IoError::NoSpace { .. } => self.direct,
-            IoError::Medium { .. } | IoError::Gone => false,
+            IoError::Medium { .. } | IoError::Transient { .. } | IoError::Gone => false,
             _ => true,
         };
         if durable && !flush_is_blameless {
@@ -371,8 +371,10 @@ mod tests {
     fn a_failed_durable_write_spoils_flushes_unless_there_was_merely_no_room() {
         let extent = Extent::new(8, 2);
         for (direct, fua, errno, error, spoilt) in [
-            (true, true, Errno::IO, IoError::Medium { extent }, true),
-            (true, false, Errno::IO, IoError::Medium { extent }, false),
+            (true, true, Errno::IO, IoError::Transient { extent }, true),
+            (true, false, Errno::IO, IoError::Transient { extent }, false),
+            (true, true, Errno::TIMEDOUT, IoError::Transient { extent }, true),
+            (true, true, Errno::NODATA, IoError::Medium { extent }, true),
             (true, true, Errno::ILSEQ, IoError::Medium { extent }, true),
             (true, true, Errno::NODEV, IoError::Gone, true),
             (true, true, Errno::NOSPC, IoError::NoSpace { extent }, false),
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(stuck.answer(read), Err(IoError::Shrunk { extent: Extent::new(9, 1) }));
         let interrupted = bench(true, [Err(Errno::INTR); 100]);
         let extent = Extent::new(8, 2);
-        assert_eq!(interrupted.answer(write(false)), Err(IoError::Medium { extent }));
+        assert_eq!(interrupted.answer(write(false)), Err(IoError::Transient { extent }));
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub(crate) fn io_error(errno: Errno, extent: Extent) -> IoError {
         Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::BADF => {
             IoError::ReadOnly { reason: "the system refuses writes to it" }
         }
-        _ => IoError::Medium { extent },
+        // What the block layer makes of "medium error" and "protection error", and file systems of
+        // content whose checksum is wrong. No other number speaks of the medium: EIO may be a
+        // cable as well.
+        Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN | Errno::BADMSG => IoError::Medium { extent },
+        _ => IoError::Transient { extent },
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use manylogs::plant::{BUGS, Bug, NVRAM_BUGS, plant};
+use manylogs_plant::{Bug, NVRAM, VOLUME, plant};
 use manylogs_torture::{Plan, run_plan};
 
 /// Histories after which a bug counts as missed.
@@ -17,12 +17,12 @@ const FIRST: u64 = 5000;
 type Case = (Bug, fn(u64) -> Plan);
 
 fn cases() -> Vec<Case> {
-    let of_any = |bug| match bug {
-        Bug::RootHalfWritten => (bug, troubled as fn(u64) -> Plan),
-        _ => (bug, Plan::of_seed as fn(u64) -> Plan),
+    let of_any = |bug: &Bug| match *bug {
+        Bug::RootHalfWritten => (*bug, troubled as fn(u64) -> Plan),
+        _ => (*bug, Plan::of_seed as fn(u64) -> Plan),
     };
-    let of_nvram = |bug| (bug, in_nvram as fn(u64) -> Plan);
-    BUGS.map(of_any).into_iter().chain(NVRAM_BUGS.map(of_nvram)).collect()
+    let of_nvram = |bug: &Bug| (*bug, in_nvram as fn(u64) -> Plan);
+    VOLUME.iter().map(of_any).chain(NVRAM.iter().map(of_nvram)).collect()
 }
 
 fn in_nvram(seed: u64) -> Plan {

@@ -9,8 +9,8 @@ use super::CheckpointReport;
 use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
 use crate::place::Place;
-use crate::plant::{self, Bug};
 use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
 
 /// Longest home write.
 const WRITE_SECTORS: u64 = 2048;
@@ -106,7 +106,7 @@ impl Inner {
         };
         match result {
             Ok(()) => Ok(()),
-            Err(IoError::Medium { .. } | IoError::NoSpace { .. }) => {
+            Err(IoError::Medium { .. } | IoError::Transient { .. } | IoError::NoSpace { .. }) => {
                 for run in group.runs {
                     report.kept_extents += 1;
                     let zeroes = matches!(run.place, Place::Zeroes { .. });

@@ -11,8 +11,8 @@ use manylogs_logstore::{DataSequence, LogId};
 use crate::error::VolumeError;
 use crate::phase::Phase;
 use crate::place::Place;
-use crate::plant::{self, Bug};
 use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;

@@ -12,9 +12,9 @@ use crate::ondisk::nvram::{Entry, entry_len};
 use crate::ondisk::root::Root;
 use crate::ondisk::snapshot::encode;
 use crate::phase::Phase;
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 impl State {
     /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.

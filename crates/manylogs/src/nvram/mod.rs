@@ -18,9 +18,9 @@ use crate::ondisk::nvram::{
     Entry, Journal, Selector, encode_entry, half_len, read_selector, selector_at, size_for,
 };
 use crate::ondisk::snapshot::{decode, encode};
-use crate::plant::{self, Bug};
 use crate::room::Room;
 use crate::versions::Versions;
+use manylogs_plant::{self as plant, Bug};
 
 /// A byte of the journal adds at most this many to the next snapshot: an entry of 32 bytes with its
 /// share of the record becomes an extent, splits another and moves a third one's differences.

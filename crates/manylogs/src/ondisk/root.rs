@@ -13,8 +13,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::ondisk::layout::{Layout, ROOT_SECTORS};
 use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
 use crate::phase::{Below, Phase};
-use crate::plant::{self, Bug};
 use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
 
 const MAGIC: [u8; 8] = *b"MLOGROOT";
 /// Logs that may be out of use; a drive with more bad places should be replaced.
@@ -128,7 +128,7 @@ impl Inner {
     async fn write_root_slot(&self, phase: Phase, root: &Root, slot: usize) -> Result<(), IoError> {
         let write = || write_root(&self.device, phase, root, self.volume, &self.layout, slot);
         match write().await {
-            Err(IoError::Medium { .. }) => write().await,
+            Err(error) if error.is_local() => write().await,
             result => result,
         }
     }

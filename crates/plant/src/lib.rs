@@ -1,0 +1,134 @@
+//! Deliberate bugs for mutation testing. Each breaks one promise of `docs/semantics.md`, and a test
+//! must notice each: else the tests prove nothing. Without the feature `plant`, [`is`] answers
+//! "no" at compile time and costs nothing.
+//!
+//! A bug is planted in one thread by [`plant`], for tests that run a volume in their own process,
+//! or in a whole process by the environment variable `MANYLOGS_PLANT`, for servers that a test
+//! starts.
+
+macro_rules! bugs {
+    ($($(#[$group_doc:meta])* $group:ident { $($(#[$doc:meta])* $bug:ident,)+ })+) => {
+        /// A promise to break.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Bug {
+            $($($(#[$doc])* $bug,)+)+
+        }
+
+        $($(#[$group_doc])* pub const $group: &[Bug] = &[$(Bug::$bug,)+];)+
+    };
+}
+
+bugs! {
+    /// Bugs of the volume that its crash histories show.
+    VOLUME {
+        /// A small FUA write is acknowledged before its record is durable.
+        AckBeforeRecord,
+        /// A record is acknowledged although one before it in its log is not durable.
+        AckPastHole,
+        /// The supersede entry of a large write is appended before the write is home.
+        SupersedeBeforeHome,
+        /// A large write over logged blocks appends no supersede entry.
+        NoSupersede,
+        /// A large FUA write is acknowledged before its supersede entry is durable.
+        SupersedeNotDurable,
+        /// A large FUA write relies on an earlier supersede entry that is not durable.
+        TrustUnsettledSupersede,
+        /// A version counts as dead as soon as it is overwritten in memory.
+        DeadBeforeSuccessorDurable,
+        /// The table forgets checkpointed versions before the floor is durable.
+        ForgetBeforeFloor,
+        /// The floor rises although versions below it are still on their way into records.
+        NoBarrierBeforePass,
+        /// The floor rises before the home copies are flushed.
+        FloorBeforeHomeDurable,
+        /// The checkpoint writes home without locking clients out.
+        CheckpointWithoutLock,
+        /// A moved version gets a fresh data sequence.
+        SwapFreshSequence,
+        /// A moved log leaves its supersede entries behind.
+        SwapDropsSupersedes,
+        /// A log is reset while a read points into it.
+        ResetUnderRead,
+        /// A log is used before it is marked in the root.
+        OpenedSetLate,
+        /// A snapshot is published although versions it lacks are not durable.
+        SnapshotWithoutBarrier,
+        /// A volume is opened under its last incarnation.
+        NoNewIncarnation,
+        /// Recovery believes what is only in the drive's cache.
+        NoFlushAtOpen,
+        /// Recovery takes the version it reads last, not the newest.
+        RecoveryTakesLast,
+        /// A flush leaves buffered writes where they are.
+        FlushSkipsBuffer,
+        /// A flush is not passed on to the device.
+        FlushSkipsDevice,
+        /// A discard changes only the table in memory.
+        DiscardNotLogged,
+        /// A log is reset although it holds supersede entries that recovery needs.
+        ResetDropsSupersedes,
+        /// Recovery believes a snapshot about logs that were opened, or reset, since.
+        SnapshotAcrossReset,
+        /// Records do not fill physical sectors: one shares its last with the next.
+        RecordsShareSectors,
+        /// The partial edge sectors of a large write go home with the rest.
+        EdgesNotLogged,
+        /// After one slot of the root could not be written the volume goes on under the old root.
+        RootHalfWritten,
+    }
+    /// Bugs that show only on a volume with its table in non-volatile RAM.
+    NVRAM {
+        /// A record's header is in non-volatile RAM before its payload is in the log.
+        NvramBeforePayload,
+        /// Non-volatile RAM is not persisted before a record is acknowledged.
+        NvramNotPersisted,
+        /// Both selectors may be torn together.
+        NvramTornSelector,
+        /// A half is selected before its snapshot is durable.
+        NvramSelectorFirst,
+        /// Recovery believes stores that are not persisted.
+        NvramNotPersistedAtOpen,
+        /// A new snapshot leaves the supersede entries behind.
+        NvramDropsSupersedes,
+        /// A checkpoint forgets the table although the floor is not durable.
+        NvramFloorNotKept,
+    }
+}
+
+#[cfg(feature = "plant")]
+mod planted {
+    use std::cell::Cell;
+    use std::sync::LazyLock;
+
+    use super::Bug;
+
+    thread_local! {
+        static IN_THREAD: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    static IN_PROCESS: LazyLock<Option<String>> =
+        LazyLock::new(|| std::env::var("MANYLOGS_PLANT").ok());
+
+    /// Plants a bug in this thread, or none.
+    pub fn plant(bug: Option<Bug>) {
+        IN_THREAD.set(bug);
+    }
+
+    /// Whether the bug is planted here.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        IN_THREAD.get() == Some(bug)
+            || IN_PROCESS.as_ref().is_some_and(|name| *name == format!("{bug:?}"))
+    }
+}
+
+#[cfg(feature = "plant")]
+pub use planted::{is, plant};
+
+/// Whether the bug is planted here.
+#[cfg(not(feature = "plant"))]
+#[must_use]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}
