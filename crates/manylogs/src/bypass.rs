@@ -145,7 +145,7 @@ impl Inner {
         let state = &mut *state;
         state.reserved -= reserved;
         state.dirty_home |= !fua && self.below.volatile_cache;
-        let mut displaced = Displaced::default();
+        let mut displaced = Displaced::of(self.shape);
         state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in
         // the map meanwhile: that one may not be durable yet.

@@ -76,6 +76,8 @@ impl Inner {
     /// New requests fail from here on; resolves when the last one has ended.
     async fn refuse_requests(&self) {
         self.state.borrow_mut().closing = true;
+        // A checkpoint that waits looks whether it should end.
+        self.wanted.notify();
         while Rc::strong_count(&self.activity) > 1 {
             self.runtime.sleep(LOOK).await;
         }
@@ -98,17 +100,22 @@ impl Inner {
 
     async fn drain(self: &Rc<Self>, options: &DrainOptions) -> Result<DrainReport, VolumeError> {
         let mut report = DrainReport::default();
+        let mut kept = 0;
         for _ in 0..PASSES {
             let extents = self.state.borrow().map.len() as u64;
             if extents == 0 {
                 break;
             }
             report.extents += extents;
-            let pass = Pass { pace: Pace::Urgent, materialise: true };
-            let done = self.checkpoint(pass).await?;
+            let pass = Pass { materialise: true, ..Pass::at(Pace::Urgent) };
+            let done = self.checkpoint_all(pass).await?;
             report.home_bytes += done.home_write_sectors.bytes();
+            kept = done.kept_extents;
         }
         let left = self.state.borrow().map.len() as u64;
+        if kept > 0 {
+            return Err(VolumeError::NotHome { extents: kept });
+        }
         if left > 0 {
             return Err(VolumeError::Lost { extents: left });
         }

@@ -119,6 +119,24 @@ pub enum VolumeError {
         /// How many.
         extents: u64,
     },
+    /// Homes cannot be written, so that the volume cannot be emptied.
+    #[error(
+        "{extents} extents cannot be written to their homes: nothing is lost, they stay logged; \
+         copy the volume's content to another device"
+    )]
+    NotHome {
+        /// How many.
+        extents: u64,
+    },
+    /// Logged copies could not be read, and the device does not say that they are gone.
+    #[error(
+        "{extents} logged extents cannot be read now, and the device does not say that they are \
+         lost: nothing is lost, mend the device and try again"
+    )]
+    Unread {
+        /// How many.
+        extents: u64,
+    },
     /// The logs still hold what counts.
     #[error("the volume is not drained: drain it first")]
     NotDrained,

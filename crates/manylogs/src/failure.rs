@@ -12,6 +12,14 @@ impl State {
     /// [`IoError::ReadOnly`] if the volume takes no writes any more.
     pub(crate) fn admit_write(&mut self, now: Time) -> Result<(), IoError> {
         self.last_activity = now;
+        self.writable()
+    }
+
+    /// Whether the volume takes writes.
+    ///
+    /// # Errors
+    /// [`IoError::ReadOnly`] with the reason if it does not.
+    pub(crate) fn writable(&self) -> Result<(), IoError> {
         self.read_only.map_or(Ok(()), |reason| Err(IoError::ReadOnly { reason }))
     }
 

@@ -7,7 +7,6 @@ use manylogs_block::{Nanos, Signal, Time};
 
 use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
-use crate::nvram::NvTable;
 use crate::phase::Phase;
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
@@ -43,6 +42,11 @@ impl Turn {
         }
         TurnGuard(self.clone())
     }
+
+    /// Whether a task waits while another has the turn.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.asked.get() > self.0.served.get() + 1
+    }
 }
 
 impl Drop for TurnGuard {
@@ -73,14 +77,8 @@ impl Inner {
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
                 // An error is in the volume's state; the next round tries again.
-                let report = self.checkpoint(Pass { pace, materialise: false }).await;
+                let _ = self.checkpoint(Pass::at(pace)).await;
                 agenda.last_checkpoint = self.runtime.now();
-                let moved = report.is_ok_and(|report| report.home_write_sectors.0 > 0);
-                if !moved && self.checkpoint_due(&agenda).is_some() {
-                    // Logs that only hold marks of lost blocks stay full. In non-volatile RAM such
-                    // a pass takes no time at all, and wakes this task again.
-                    self.runtime.sleep(LOOK_LEAST).await;
-                }
             } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {
@@ -96,7 +94,7 @@ impl Inner {
     }
 
     /// Waits until somebody needs something, or for a while.
-    async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
+    pub(crate) async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
         let mut sleep = self.runtime.sleep(span);
         std::future::poll_fn(|cx| {
             let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
@@ -110,13 +108,17 @@ impl Inner {
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.runtime.now();
         let state = self.state.borrow();
+        let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
+        let starved = state.starved > 0;
+        let paused = !state.futility.allows(now, starved);
         let waits_for_idle = (!state.hot.is_empty() && agenda.swap_again)
-            || state.starved > 0
-            || (self.config().checkpoint == CheckpointPolicy::Idle && !state.map.is_empty());
+            || (!paused && starved)
+            || (!paused
+                && self.config().checkpoint == CheckpointPolicy::Idle
+                && !state.map.is_empty());
         if waits_for_idle {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
-        let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
         let snapshot = (self.config().snapshot.0 > 0 && state.nvram.is_none())
             .then(|| until(agenda.last_snapshot + self.config().snapshot));
         let checkpoint = match self.config().checkpoint {
@@ -125,18 +127,22 @@ impl Inner {
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
         };
         let swap = (!state.hot.is_empty()).then_some(SWAP_RETRY);
-        snapshot.into_iter().chain(checkpoint).chain(swap).min()
+        let retry = paused.then(|| until(state.futility.not_before()));
+        snapshot.into_iter().chain(checkpoint).chain(swap).chain(retry).min()
     }
 
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
         let now = self.runtime.now();
         let state = self.state.borrow();
-        if state.read_only.is_some() {
+        if state.read_only.is_some() || !state.futility.allows(now, state.starved > 0) {
             return None;
         }
-        let crowded = state.nvram.as_ref().is_some_and(NvTable::is_crowded);
-        if state.starved > 0 || crowded || state.logs.occupancy() >= self.config().watermark {
+        if state.is_pressed(self.config().watermark) {
             return Some(Pace::Urgent);
+        }
+        if state.futility.has_failed() && !state.suspects.is_empty() {
+            // What could not be read is tried again soon, whatever the policy says.
+            return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);
         let due = !state.map.is_empty()

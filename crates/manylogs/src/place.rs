@@ -1,7 +1,7 @@
 //! Where versions are, and which ones a new version displaces.
 
 use manylogs_block::{Extent, Sectors};
-use manylogs_logstore::{LogId, LogOffset, MapValue, Mapped};
+use manylogs_logstore::{Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use smallvec::SmallVec;
 
 use crate::slots::SlotId;
@@ -25,6 +25,15 @@ impl Place {
         match self {
             Self::Log { log, .. } | Self::Zeroes { log } | Self::Lost { log } => Some(log),
             Self::Buffered { .. } => None,
+        }
+    }
+
+    /// The log that must not begin a new epoch while this version counts. Where the headers of
+    /// records are kept apart, a version without payload needs nothing of its log.
+    pub(crate) const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
+        match (self, shape.headers) {
+            (Self::Zeroes { .. } | Self::Lost { .. }, Headers::Apart) => None,
+            _ => self.log(),
         }
     }
 }
@@ -105,27 +114,34 @@ impl Place {
 }
 
 /// A version that a new one displaced: what must not be forgotten before the new one is durable.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Displaced {
+    shape: RecordShape,
+    any: bool,
     pub(crate) logged: SmallVec<[(LogId, u64); 2]>,
     pub(crate) buffered: SmallVec<[(SlotId, u64); 2]>,
 }
 
 impl Displaced {
+    /// Nothing yet, of records of this shape.
+    pub(crate) fn of(shape: RecordShape) -> Self {
+        Self { shape, any: false, logged: SmallVec::new(), buffered: SmallVec::new() }
+    }
+
     pub(crate) fn add(&mut self, part: Extent, old: Mapped<Place>) {
-        match old.value {
-            Place::Log { log, .. } | Place::Zeroes { log } | Place::Lost { log } => {
-                match self.logged.last_mut() {
-                    Some((last, sectors)) if *last == log => *sectors += part.len.0,
-                    _ => self.logged.push((log, part.len.0)),
-                }
-            }
-            Place::Buffered { slot, .. } => self.buffered.push((slot, part.len.0)),
+        self.any = true;
+        if let Place::Buffered { slot, .. } = old.value {
+            return self.buffered.push((slot, part.len.0));
+        }
+        let Some(log) = old.value.kept_by(self.shape) else { return };
+        match self.logged.last_mut() {
+            Some((last, sectors)) if *last == log => *sectors += part.len.0,
+            _ => self.logged.push((log, part.len.0)),
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.logged.is_empty() && self.buffered.is_empty()
+    pub(crate) const fn is_empty(&self) -> bool {
+        !self.any
     }
 }
 

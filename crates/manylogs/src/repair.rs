@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle};
 
-use crate::checkpoint::CheckpointReport;
+use crate::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::open::{OpenOptions, RecoveryReport, write_superblock};
 use crate::phase::{Below, PhaseProbe};
@@ -59,7 +59,8 @@ impl Volume {
         recovery.from_backup_superblock = found.from_backup_superblock;
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;
         // The floor rises above all that is damaged: it does not count any more.
-        let checkpoint = volume.checkpoint().await?;
+        let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
+        let checkpoint = volume.shared().checkpoint_all(pass).await?;
         volume.close().await?;
         Ok(RepairReport { recovery, checkpoint, superblock_rewritten: rewrite })
     }

@@ -13,6 +13,7 @@ use manylogs_logstore::{
 };
 use smallvec::SmallVec;
 
+use crate::checkpoint::{Futility, Suspects};
 use crate::config::EngineConfig;
 use crate::home_lock::HomeLocks;
 use crate::logs::Logs;
@@ -112,8 +113,10 @@ pub(crate) struct State {
     pub(crate) read_only: Option<&'static str>,
     /// Log that placement would like to use but may not before it is marked in the root.
     pub(crate) unopened: Option<LogId>,
-    /// Checkpoints in a row that made no room for writes that wait for it.
-    pub(crate) passes_in_vain: u32,
+    /// Whether checkpoints come to anything.
+    pub(crate) futility: Futility,
+    /// Logged copies that the last checkpoints could not read.
+    pub(crate) suspects: Suspects,
     /// How far the checkpoint under way has come.
     pub(crate) pass_at: Lba,
     /// Requests that wait for room in the logs.
@@ -247,15 +250,17 @@ impl State {
         if slot.entry.kind == EntryKind::Supersede {
             self.unsettled_supersedes.retain(|(unsettled, _)| *unsettled != id);
         }
-        let moved = self.map_durable(id, &slot, log, offset);
-        let mut live = moved;
+        let mapped = self.map_durable(id, &slot, log, offset);
+        let keeps = place_of(slot.entry.kind, log, offset)
+            .is_some_and(|place| place.kept_by(self.logs.shape()).is_some());
+        let mut live = if keeps { mapped } else { 0 };
         if let Origin::Swap(from) = slot.origin {
-            self.sub_live(from, moved);
+            self.sub_live(from, live);
         }
         for (heir, ticket, sectors) in slot.heirs {
             // A newer version displaced this one in memory. Until that is durable, this is what a
             // crash falls back to.
-            if !self.tickets.is_done(ticket) {
+            if keeps && !self.tickets.is_done(ticket) {
                 live += sectors;
                 self.slots.get_mut(heir).displaced.push((log, sectors));
             }
@@ -279,12 +284,7 @@ impl State {
     /// Points the map at the durable copy; returns how many sectors now have it as their newest.
     fn map_durable(&mut self, id: SlotId, slot: &Slot, log: LogId, offset: LogOffset) -> u64 {
         let entry = slot.entry;
-        let target = match entry.kind {
-            EntryKind::Supersede => return 0,
-            EntryKind::Data => Place::Log { log, offset },
-            EntryKind::Zeroes => Place::Zeroes { log },
-            EntryKind::Lost => Place::Lost { log },
-        };
+        let Some(target) = place_of(entry.kind, log, offset) else { return 0 };
         let mut sectors = 0;
         self.map.update(entry.extent, |part, mapped| {
             let ours = mapped.sequence == entry.data_sequence
@@ -331,6 +331,16 @@ impl State {
     }
 }
 
+/// Where a durable entry says that its blocks are; a supersede entry says nothing of that.
+const fn place_of(kind: EntryKind, log: LogId, offset: LogOffset) -> Option<Place> {
+    match kind {
+        EntryKind::Supersede => None,
+        EntryKind::Data => Some(Place::Log { log, offset }),
+        EntryKind::Zeroes => Some(Place::Zeroes { log }),
+        EntryKind::Lost => Some(Place::Lost { log }),
+    }
+}
+
 impl State {
     /// A volume on which nothing is logged yet.
     pub(crate) fn new(logs: Logs, root: Root, root_slot: usize, now: Time) -> Self {
@@ -365,7 +375,8 @@ impl State {
             flushes: Vec::new(),
             read_only: None,
             unopened: None,
-            passes_in_vain: 0,
+            futility: Futility::default(),
+            suspects: Suspects::default(),
             pass_at: Lba(0),
             starved: 0,
             hot: BTreeSet::new(),

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) table_bytes_max: u64,
     pub(crate) kept_extents: u64,
     pub(crate) lost_extents: u64,
+    /// Of the last checkpoint only.
+    pub(crate) unread_extents: u64,
     pub(crate) failed_checkpoints: u64,
 }
 
@@ -76,6 +78,9 @@ pub struct VolumeStats {
     pub kept_extents: u64,
     /// Extents whose logged copy was found damaged.
     pub lost_extents: u64,
+    /// Extents whose logged copy the last checkpoint could not read: they stay logged, and the
+    /// next one tries again.
+    pub unread_extents: u64,
     /// Checkpoints that ended with an error.
     pub failed_checkpoints: u64,
     /// The exported address that the pass under way has come to; zero if none is.
@@ -95,7 +100,7 @@ pub enum Health {
     /// Nothing is wrong.
     Good,
     /// Something failed, and the volume copes: logs are out of use, homes cannot be written, or
-    /// logged copies are lost. See [`VolumeStats`].
+    /// logged copies are lost or cannot be read. See [`VolumeStats`].
     Degraded,
     /// Writes are refused, for this reason; reads are served. What was acknowledged is still there.
     ReadOnly(&'static str),
@@ -142,6 +147,7 @@ impl Volume {
             retired_logs: state.logs.iter().filter(|log| log.is_retired()).count() as u64,
             kept_extents: counters.kept_extents,
             lost_extents: counters.lost_extents,
+            unread_extents: counters.unread_extents,
             failed_checkpoints: counters.failed_checkpoints,
             checkpoint_at: state.pass_at.0,
             nvram_bytes: state.nvram.as_ref().map_or(0, NvTable::half_len),
@@ -155,7 +161,8 @@ impl Volume {
     pub fn health(&self) -> Health {
         let stats = self.stats();
         let read_only = self.inner().state.borrow().read_only;
-        let troubles = stats.retired_logs + stats.kept_extents + stats.lost_extents;
+        let extents = stats.kept_extents + stats.lost_extents + stats.unread_extents;
+        let troubles = stats.retired_logs + extents;
         match read_only {
             Some(reason) => Health::ReadOnly(reason),
             None if troubles + stats.failed_checkpoints > 0 => Health::Degraded,

@@ -135,7 +135,8 @@ impl Inner {
     fn live_by_table(&self, log: LogId) -> Vec<Live> {
         let state = self.state.borrow();
         let all = state.map.iter().map(|(extent, mapped)| Live { extent, mapped });
-        let mut live: Vec<Live> = all.filter(|live| live.mapped.value.log() == Some(log)).collect();
+        let mut live: Vec<Live> =
+            all.filter(|live| live.mapped.value.kept_by(self.shape) == Some(log)).collect();
         live.sort_by_key(|live| (position(live), live.extent.start));
         live
     }

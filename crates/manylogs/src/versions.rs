@@ -103,9 +103,10 @@ impl Versions {
 
     /// The logs learn what of them is live, and drop the supersedes that nothing needs.
     pub(crate) fn book_live(&mut self, floor: DataSequence) {
+        let shape = self.logs.shape();
         let live: Vec<(LogId, u64)> = self
             .logged(floor)
-            .filter_map(|(extent, mapped)| Some((mapped.value.log()?, extent.len.0)))
+            .filter_map(|(extent, mapped)| Some((mapped.value.kept_by(shape)?, extent.len.0)))
             .collect();
         for (log, sectors) in live {
             self.logs.adjust(log, |log| log.add_live(sectors));

@@ -124,7 +124,7 @@ impl Volume {
     /// # Errors
     /// If the device fails. What was not moved stays logged.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, VolumeError> {
-        self.0.checkpoint(Pass { pace: Pace::Urgent, materialise: false }).await
+        self.0.checkpoint(Pass::at(Pace::Urgent)).await
     }
 
     /// Writes a table snapshot; false if it does not fit its slot.

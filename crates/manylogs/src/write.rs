@@ -38,7 +38,7 @@ impl Inner {
 
     /// The part of `extent` that consists of whole physical sectors: the medium writes the others
     /// together with neighbours, and a torn write would damage those.
-    fn whole_physical(&self, extent: Extent) -> Extent {
+    pub(crate) fn whole_physical(&self, extent: Extent) -> Extent {
         let all = plant::is(Bug::EdgesNotLogged);
         let physical = if all { 1 } else { self.below.physical_sector.0 };
         let start = extent.start.0.next_multiple_of(physical).min(extent.end().0);
@@ -209,7 +209,7 @@ impl Inner {
         }
         let reserved = self.record_room(kind, extent);
         let id = state.queue(entry, payload, waiter, reserved, Origin::Client);
-        let mut displaced = Displaced::default();
+        let mut displaced = Displaced::of(self.shape);
         let mapped =
             Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
         if state.map.is_empty() {

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use common::{DEVICE, Faulty, Stopping, bytes, config, in_virtual_time, read, write};
 use manylogs::{DrainOptions, Health, OpenOptions, Volume, VolumeError};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, IoError, MemoryDevice, Payload, Request, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, IoError, MemoryDevice, Nanos, Payload, Request,
+    Sectors,
 };
 
 /// What a plain reader of the disk finds through the linear table.
@@ -80,7 +81,7 @@ fn a_home_that_cannot_be_written_keeps_its_version_logged() {
         assert_eq!(volume.health(), Health::Degraded);
         assert_eq!(volume.table().len(), 1, "the other one went home");
         let drained = volume.drain(&DrainOptions::default()).await;
-        assert_eq!(drained, Err(VolumeError::Lost { extents: 1 }), "it cannot be drained");
+        assert_eq!(drained, Err(VolumeError::NotHome { extents: 1 }), "it cannot be drained");
         device.bad.borrow_mut().clear();
         let options = OpenOptions::default();
         let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
@@ -104,7 +105,11 @@ fn a_damaged_logged_copy_becomes_a_lost_extent_until_it_is_overwritten() {
         device.below.submit(write(record.end().0 - 3, &bytes(99, 1), true)).await.unwrap();
         let report = volume.scrub(|_, _| ()).await.unwrap();
         assert_eq!((report.extents, report.damaged.len()), (3, 1));
-        assert_eq!(volume.checkpoint().await.unwrap().lost_extents, 1);
+        let first = volume.checkpoint().await.unwrap();
+        assert_eq!((first.unread_extents, first.lost_extents), (1, 0), "not at the first look");
+        runtime.sleep(Nanos::from_secs(150)).await;
+        let stats = volume.stats();
+        assert_eq!((stats.unread_extents, stats.lost_extents), (0, 1), "it is still damaged");
         let lost = |result| matches!(result, Err(IoError::Checksum { .. }));
         assert!(lost(volume.submit(read(50, 8)).await));
         volume.close().await.unwrap();

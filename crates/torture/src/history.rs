@@ -12,8 +12,8 @@ use crate::incarnation::{Device, End, Incarnation, Watch};
 use crate::machine::{Images, Machine};
 use crate::plan::Plan;
 
-/// An incarnation that takes longer hangs.
-const PATIENCE_NS: u64 = 20_000_000_000;
+/// An incarnation that takes longer hangs: longer than a write waits for room at most.
+const PATIENCE_NS: u64 = 300_000_000_000;
 /// So does one that keeps the disk busier: it tries the same thing again and again.
 const EVENTS_MOST: u64 = 5000;
 

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Request, Sectors};
-use manylogs_logstore::{DataSequence, EntryKind, LogId, MapValue, Mapped};
+use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors};
+use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
-use super::CheckpointReport;
+use super::{CheckpointReport, Progress, ZEROES_COPIED};
 use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
 use crate::place::Place;
@@ -13,20 +13,27 @@ use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
 
 /// Longest home write.
-const WRITE_SECTORS: u64 = 2048;
-/// Log reads are joined across gaps up to this: record headers lie between.
-const READ_GAP: u64 = 64;
-/// Zeroed extents up to this are written out; larger ones stay in the table.
-const ZEROES_WRITTEN: u64 = 2048;
-/// Longest request for zeroes when everything must go home.
-const ZEROES_REQUEST: u64 = 1 << 19;
+pub(super) const WRITE_SECTORS: u64 = 2048;
 
 /// A version on its way home.
 #[derive(Clone, Debug)]
-struct Run {
-    extent: Extent,
-    place: Place,
-    content: Payload,
+pub(super) struct Run {
+    pub(super) extent: Extent,
+    pub(super) sequence: DataSequence,
+    pub(super) place: Place,
+    pub(super) content: Payload,
+}
+
+impl Run {
+    /// The part of `len` sectors that begins behind the first `skip`.
+    pub(super) fn part(&self, skip: Sectors, len: Sectors) -> Self {
+        Self {
+            extent: Extent { start: self.extent.start + skip, len },
+            sequence: self.sequence,
+            place: self.place.advance(skip),
+            content: self.content.slice(skip, len),
+        }
+    }
 }
 
 /// Runs that go home in one write, gaps between them filled with what is home.
@@ -41,9 +48,7 @@ impl Inner {
     pub(super) async fn copy_home(
         self: &Rc<Self>,
         extents: &[Extent],
-        floor: DataSequence,
-        materialise: bool,
-        report: &mut CheckpointReport,
+        progress: &mut Progress,
     ) -> Result<(), IoError> {
         let mut guards: Vec<HomeGuard> = Vec::new();
         for extent in extents {
@@ -54,19 +59,16 @@ impl Inner {
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
         // What is mapped may have changed while waiting for the locks.
-        let mut runs = self.runs(extents, floor, materialise).await?;
+        let mut runs = self.runs(extents, progress)?;
         let read_from = self.runtime.now();
-        let lost = self.read_logged(&mut runs, report).await?;
-        for run in &lost {
-            report.lost_extents += 1;
-            self.renew(EntryKind::Lost, run.extent, None, floor)?;
-        }
+        self.read_logged(&mut runs, progress).await?;
         let groups = self.groups(runs);
         let mut contents = Vec::with_capacity(groups.len());
         for group in &groups {
             contents.push(self.content_of(group).await);
         }
         let written_from = self.runtime.now();
+        let report = &mut progress.report;
         let mut writes: Vec<(Group, Result<Vec<Completion>, IoError>)> = Vec::new();
         for (group, content) in groups.into_iter().zip(contents) {
             let started = content.map(|content| {
@@ -77,7 +79,7 @@ impl Inner {
             writes.push((group, started));
         }
         for (group, started) in writes {
-            self.finish_group(group, started, floor, report).await?;
+            self.finish_group(group, started, progress.floor, report).await?;
         }
         report.log_read_time += written_from.since(read_from);
         report.home_write_time += self.runtime.now().since(written_from);
@@ -120,52 +122,49 @@ impl Inner {
         }
     }
 
-    fn widen_to_physical(&self, extent: Extent) -> Extent {
+    pub(super) fn widen_to_physical(&self, extent: Extent) -> Extent {
         let physical = self.below.physical_sector.0;
         let start = extent.start.0 / physical * physical;
         let end = extent.end().0.next_multiple_of(physical).min(self.layout.capacity().0);
         Extent::between(Lba(start), Lba(end))
     }
 
-    /// What is mapped in `extents` and must be copied. Long zeroed extents are renewed in the table
-    /// instead, or, to materialise them, zeroed on the device; lost ones are renewed.
-    async fn runs(
+    /// What is mapped in `extents` and must be copied. Lost extents are renewed in the table, and
+    /// so are long zeroed ones; where the logs have no room for these, or nothing may stay logged,
+    /// they are listed in `progress`, to be zeroed at home.
+    fn runs(
         self: &Rc<Self>,
         extents: &[Extent],
-        floor: DataSequence,
-        materialise: bool,
+        progress: &mut Progress,
     ) -> Result<Vec<Run>, IoError> {
-        let mapped: Vec<(Extent, Mapped<Place>)> = {
-            let state = self.state.borrow();
-            let all = extents.iter().flat_map(|extent| state.map.lookup(*extent));
-            all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped))).collect()
-        };
         let mut runs = Vec::new();
-        for (extent, Mapped { sequence, value: mut place }) in mapped {
-            if sequence >= floor {
-                continue;
-            }
+        for (extent, Mapped { sequence, value: mut place }) in self.mapped_below(extents, progress)
+        {
             match place {
                 Place::Buffered { .. } => continue,
                 Place::Lost { .. } => {
-                    self.renew(EntryKind::Lost, extent, None, floor)?;
+                    self.renew(EntryKind::Lost, extent, None, progress.floor)?;
                     continue;
                 }
-                Place::Zeroes { .. } if extent.len.0 > ZEROES_WRITTEN => {
-                    if materialise {
-                        self.zero_home(extent).await?;
-                        continue;
+                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => {
+                    let renewed = !progress.pass.materialise
+                        && self.renew(EntryKind::Zeroes, extent, None, progress.floor).is_ok();
+                    if !renewed {
+                        progress.zeroed.push(extent);
                     }
-                    if self.renew(EntryKind::Zeroes, extent, None, floor).is_ok() {
-                        continue;
-                    }
+                    continue;
                 }
                 Place::Zeroes { .. } | Place::Log { .. } => {}
             }
             let mut rest = extent;
             while !rest.is_empty() {
                 let part = Extent { start: rest.start, len: rest.len.min(Sectors(WRITE_SECTORS)) };
-                runs.push(Run { extent: part, place, content: Payload::zeroes(part.len) });
+                runs.push(Run {
+                    extent: part,
+                    sequence,
+                    place,
+                    content: Payload::zeroes(part.len),
+                });
                 rest = Extent { start: rest.start + part.len, len: rest.len - part.len };
                 place = place.advance(part.len);
             }
@@ -173,22 +172,22 @@ impl Inner {
         Ok(runs)
     }
 
-    /// Zeroes the home of a long extent.
-    async fn zero_home(&self, extent: Extent) -> Result<(), IoError> {
-        for home in self.layout.home(extent) {
-            for start in home.range().step_by(manylogs_block::to_usize(ZEROES_REQUEST)) {
-                let len = ZEROES_REQUEST.min(home.end().0 - start);
-                let request = Request::WriteZeroes { extent: Extent::new(start, len), fua: false };
-                self.device.submit(Phase::Drain, request).await?;
-            }
-        }
-        Ok(())
+    /// The versions in `extents` that are to go home.
+    fn mapped_below(
+        &self,
+        extents: &[Extent],
+        progress: &Progress,
+    ) -> Vec<(Extent, Mapped<Place>)> {
+        let state = self.state.borrow();
+        let all = extents.iter().flat_map(|extent| state.map.lookup(*extent));
+        let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
+        mapped.filter(|(_, mapped)| mapped.sequence < progress.floor).collect()
     }
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
     /// holds the lock on the extent, so no client's write with an older sequence can be under way
     /// to it, which the new version would hide. What was overwritten meanwhile stays as it is.
-    fn renew(
+    pub(super) fn renew(
         self: &Rc<Self>,
         kind: EntryKind,
         extent: Extent,
@@ -197,7 +196,9 @@ impl Inner {
     ) -> Result<(), IoError> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let old = |mapped: Mapped<Place>| mapped.sequence < floor && mapped.value.log().is_some();
+        let old = |mapped: Mapped<Place>| {
+            mapped.sequence < floor && !matches!(mapped.value, Place::Buffered { .. })
+        };
         let lookup = state.map.lookup(extent);
         let parts: Vec<Extent> =
             lookup.filter(|(_, m)| m.is_some_and(old)).map(|(part, _)| part).collect();
@@ -262,104 +263,4 @@ impl Inner {
         }
         Ok(content)
     }
-
-    /// Fills in the content of the logged runs, reading in the order of the logs. Takes out and
-    /// returns those whose logged copy is damaged.
-    async fn read_logged(
-        &self,
-        runs: &mut Vec<Run>,
-        report: &mut CheckpointReport,
-    ) -> Result<Vec<Run>, IoError> {
-        let mut wanted: Vec<(LogId, Extent, usize)> = Vec::new();
-        for (index, run) in runs.iter().enumerate() {
-            if let Place::Log { log, offset } = run.place {
-                wanted.push((log, Extent::new(offset.0.into(), run.extent.len.0), index));
-            }
-        }
-        wanted.sort_by_key(|(log, within, _)| (*log, within.start));
-        let mut reads = Vec::new();
-        for members in joined(&wanted) {
-            let (log, first, _) = members[0];
-            let end = members.iter().map(|(_, within, _)| within.end()).max();
-            let span = Extent::between(first.start, end.unwrap_or(first.end()));
-            report.log_reads += 1;
-            report.log_read_sectors += span.len;
-            let read = self.read_log(&mut self.state.borrow_mut(), log, span);
-            reads.push((log, read, members));
-        }
-        let mut lost = Vec::new();
-        for (log, (within, _, read), members) in reads {
-            let home = runs[members[0].2].extent;
-            match self.check_logged(log, within, read.await, home) {
-                Ok(payload) => {
-                    for (_, part, index) in members {
-                        let skip = Sectors(part.start.0 - within.start.0);
-                        runs[*index].content = payload.slice(skip, part.len);
-                    }
-                }
-                Err(IoError::Checksum { .. } | IoError::Medium { .. }) => {
-                    // Perhaps one of them only.
-                    for (_, part, index) in members {
-                        match self.read_one(log, *part, runs[*index].extent).await {
-                            Ok(payload) => runs[*index].content = payload,
-                            Err(IoError::Checksum { .. } | IoError::Medium { .. }) => {
-                                lost.push(*index);
-                            }
-                            Err(error) => return Err(error),
-                        }
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        lost.sort_unstable();
-        Ok(lost.into_iter().rev().map(|index| runs.remove(index)).collect())
-    }
-
-    /// Reads one logged run, once more if it fails.
-    pub(crate) async fn read_one(
-        &self,
-        log: LogId,
-        part: Extent,
-        home: Extent,
-    ) -> Result<Payload, IoError> {
-        let mut result = Err(IoError::Gone);
-        for _ in 0..2 {
-            let (within, skip, read) = self.read_log(&mut self.state.borrow_mut(), log, part);
-            result = self
-                .check_logged(log, within, read.await, home)
-                .map(|payload| payload.slice(skip, part.len));
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
-    }
-}
-
-/// Splits reads, sorted by log and place, into those that one read covers well.
-fn joined(wanted: &[(LogId, Extent, usize)]) -> Vec<&[(LogId, Extent, usize)]> {
-    let mut out = Vec::new();
-    let mut rest = wanted;
-    while let Some((log, first, _)) = rest.first().copied() {
-        let mut span = first;
-        let count = rest
-            .iter()
-            .take_while(|(other, within, _)| {
-                let end = span.end().0.max(within.end().0);
-                let near = *other == log
-                    && within.start.0 <= span.end().0 + READ_GAP
-                    && end - span.start.0 <= WRITE_SECTORS;
-                if near {
-                    span = Extent::between(span.start, Lba(end));
-                }
-                near
-            })
-            .count()
-            .max(1);
-        let (members, others) = rest.split_at(count);
-        out.push(members);
-        rest = others;
-    }
-    out
 }

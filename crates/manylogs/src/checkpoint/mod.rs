@@ -2,6 +2,13 @@
 //! declares everything older dead at once.
 
 mod copy;
+mod pace;
+mod read;
+mod suspect;
+mod zeroes;
+
+pub(crate) use pace::Futility;
+pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE, Suspects};
 
 use std::rc::Rc;
 
@@ -17,8 +24,8 @@ use manylogs_plant::{self as plant, Bug};
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
-/// Passes that fail while writes wait for room, before these are refused.
-const PATIENCE: u32 = 3;
+/// Zeroed extents up to this go home like data; longer ones stay in the table.
+const ZEROES_COPIED: Sectors = Sectors(2048);
 
 /// How much a checkpoint yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +64,9 @@ pub struct CheckpointReport {
     pub kept_extents: u64,
     /// Extents whose logged copy is damaged: reads of them fail until they are overwritten.
     pub lost_extents: u64,
+    /// Extents whose logged copy could not be read this time: they stay logged, and the next pass
+    /// tries again.
+    pub unread_extents: u64,
 }
 
 /// What a pass is for.
@@ -66,6 +76,28 @@ pub(crate) struct Pass {
     pub(crate) pace: Pace,
     /// Whether long zeroed extents are written out too, so that nothing is left in the logs.
     pub(crate) materialise: bool,
+    /// A medium error counts as a loss when it is there for this long.
+    pub(crate) confirm_after: Nanos,
+}
+
+impl Pass {
+    /// A pass of the engine's own, at this pace.
+    pub(crate) const fn at(pace: Pace) -> Self {
+        Self { pace, materialise: false, confirm_after: CONFIRM_AFTER }
+    }
+}
+
+/// A pass under way.
+#[derive(Debug)]
+struct Progress {
+    pass: Pass,
+    /// Versions below are to go home.
+    floor: DataSequence,
+    /// The oldest version that stays in a log unread: the floor may not rise above it.
+    held_back: Option<DataSequence>,
+    /// Long zeroed extents that must be written out.
+    zeroed: Vec<Extent>,
+    report: CheckpointReport,
 }
 
 impl Inner {
@@ -73,78 +105,123 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
+        let resets = self.state.borrow().counters.log_resets;
         let result = self.run_pass(pass).await;
-        self.note_pass(&result);
+        self.note_pass(&result, resets);
         result
     }
 
+    /// Repeats passes until every logged copy is read, or is lost for good.
+    ///
+    /// # Errors
+    /// If the device fails, or does not say for what reason copies cannot be read
+    /// ([`VolumeError::Unread`]): these stay logged.
+    pub(crate) async fn checkpoint_all(
+        self: &Rc<Self>,
+        pass: Pass,
+    ) -> Result<CheckpointReport, VolumeError> {
+        let started = self.runtime.now();
+        loop {
+            let report = self.checkpoint(pass).await?;
+            if report.unread_extents == 0 {
+                return Ok(report);
+            }
+            // A medium error is decided by now; what is left has other reasons.
+            if self.runtime.now().since(started).0 > 2 * pass.confirm_after.0 {
+                return Err(VolumeError::Unread { extents: report.unread_extents });
+            }
+            self.runtime.sleep(Nanos(pass.confirm_after.0 / 4)).await;
+        }
+    }
+
     /// Counts what went wrong. Writes that wait for room must not wait for ever for passes that
-    /// make none.
-    fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>) {
+    /// make none. `resets` is how often logs had begun anew before it.
+    fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
+        let largest = self.largest_record();
         let mut state = self.state.borrow_mut();
         state.pass_at = Lba(0);
-        let made_room = match result {
+        let mut reason = "the logs are full and what they hold cannot be written home";
+        let useful = match result {
             Ok(report) => {
                 state.counters.kept_extents += report.kept_extents;
                 state.counters.lost_extents += report.lost_extents;
-                report.kept_extents == 0
+                state.counters.unread_extents = report.unread_extents;
+                if report.unread_extents > 0 {
+                    reason = "the logs are full and what they hold cannot be read";
+                }
+                let left = report.kept_extents + report.unread_extents;
+                let moved = report.home_write_sectors.0 > 0;
+                left == 0 && (moved || state.counters.log_resets > resets)
             }
-            Err(VolumeError::Closed) => true,
+            Err(VolumeError::Closed) => return,
             Err(_) => {
                 state.counters.failed_checkpoints += 1;
                 false
             }
         };
-        let in_vain = state.starved > 0 && !made_room;
-        state.passes_in_vain = if in_vain { state.passes_in_vain + 1 } else { 0 };
-        if state.passes_in_vain >= PATIENCE {
-            state.fail("the logs are full and what they hold cannot be written home");
-            drop(state);
+        let starved = state.starved > 0 && !state.fits(largest);
+        let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
+        if enough {
+            state.fail(reason);
+        }
+        drop(state);
+        if enough {
             self.notify_progress();
         }
+        // Maintenance tries again in time what this pass left.
+        self.wanted.notify();
     }
 
     async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
-        let pace = pass.pace;
         let _turn = self.turn.take().await;
+        self.may_go_on(pass)?;
         let started = self.runtime.now();
-        let (floor, mut report) = {
-            let state = self.state.borrow();
-            let report = CheckpointReport {
-                logged_writes: state.counters.logged_since_checkpoint,
-                logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
-                ..CheckpointReport::default()
-            };
-            (state.next_data, report)
-        };
+        let mut progress = self.begin_pass(pass);
         // From here on no version below the floor is on its way into a record.
         if !plant::is(Bug::NoBarrierBeforePass) {
             self.make_durable(Phase::Checkpoint).await?;
         }
         let mut cursor = Lba(0);
-        while let Some(extents) = self.next_batch(&mut cursor, floor) {
+        while let Some(extents) = self.next_batch(&mut cursor, progress.floor) {
             self.state.borrow_mut().pass_at = cursor;
-            self.keep_pace(pace).await;
-            if self.state.borrow().closing && !pass.materialise {
-                return Err(VolumeError::Closed);
-            }
-            let before = report.home_write_sectors;
-            self.copy_home(&extents, floor, pass.materialise, &mut report).await?;
-            self.limit_rate(pace, report.home_write_sectors - before).await;
+            self.yield_to_clients(pass).await?;
+            let (began, before) = (self.runtime.now(), progress.report.home_write_sectors);
+            self.copy_home(&extents, &mut progress).await?;
+            self.write_zeroes_home(&mut progress).await?;
+            let moved = progress.report.home_write_sectors - before;
+            self.limit_rate(pass, began, moved).await?;
         }
+        self.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass came to them were not copied: what
         // overwrote them must be durable before they may die, and so must the copies.
         self.state.borrow_mut().dirty_home |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
+        // What could not be read stays where it is, and with it everything newer.
+        let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        self.raise_floor(Phase::Checkpoint, floor).await?;
-        self.forget_below(floor);
-        report.duration = self.runtime.now().since(started);
+        if floor > self.state.borrow().root.floor {
+            self.raise_floor(Phase::Checkpoint, floor).await?;
+            self.forget_below(floor);
+        }
+        let report =
+            CheckpointReport { duration: self.runtime.now().since(started), ..progress.report };
         Ok(report)
+    }
+
+    fn begin_pass(&self, pass: Pass) -> Progress {
+        let mut state = self.state.borrow_mut();
+        state.suspects.begin();
+        let report = CheckpointReport {
+            logged_writes: state.counters.logged_since_checkpoint,
+            logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
+            ..CheckpointReport::default()
+        };
+        let floor = state.next_data;
+        Progress { pass, floor, held_back: None, zeroed: Vec::new(), report }
     }
 
     /// The next extents with versions below the floor, in order of address.
@@ -160,6 +237,7 @@ impl Inner {
             if mapped.sequence < floor {
                 let copied = match mapped.value {
                     Place::Log { .. } => extent.len.0,
+                    Place::Zeroes { .. } if extent.len <= ZEROES_COPIED => extent.len.0,
                     Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
                 };
                 sectors += copied;
@@ -167,19 +245,6 @@ impl Inner {
             }
         }
         (!extents.is_empty()).then_some(extents)
-    }
-
-    async fn keep_pace(&self, pace: Pace) {
-        while pace == Pace::Gentle && !self.is_idle() && self.state.borrow().starved == 0 {
-            self.runtime.sleep(self.config().idle).await;
-        }
-    }
-
-    async fn limit_rate(&self, pace: Pace, moved: Sectors) {
-        if pace != Pace::Urgent && self.config().checkpoint_rate > 0 {
-            let seconds = moved.bytes() as f64 / self.config().checkpoint_rate as f64;
-            self.runtime.sleep(Nanos::from_secs_f64(seconds)).await;
-        }
     }
 
     /// Everything below the durable floor is home: the table forgets it, and logs that held
@@ -194,7 +259,7 @@ impl Inner {
                 if mapped.sequence >= floor {
                     return true;
                 }
-                if let Some(log) = mapped.value.log() {
+                if let Some(log) = mapped.value.kept_by(self.shape) {
                     match gone.last_mut() {
                         Some((last, sectors)) if *last == log => *sectors += extent.len.0,
                         _ => gone.push((log, extent.len.0)),

@@ -1,0 +1,185 @@
+//! The content of logged versions, read for a checkpoint in the order of the logs.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
+use manylogs_logstore::{EntryKind, LogId, units_of};
+
+use super::Progress;
+use super::copy::{Run, WRITE_SECTORS};
+use super::suspect::Verdict;
+use crate::place::Place;
+use crate::state::Inner;
+
+/// Log reads are joined across gaps up to this: record headers lie between.
+const READ_GAP: u64 = 64;
+
+/// A run that cannot be read, and why.
+type Unread = (Run, IoError);
+
+impl Inner {
+    /// Fills in the content of the logged runs. Takes out what cannot be read: it stays logged, or
+    /// is marked as lost.
+    pub(super) async fn read_logged(
+        self: &Rc<Self>,
+        runs: &mut Vec<Run>,
+        progress: &mut Progress,
+    ) -> Result<(), IoError> {
+        let mut wanted: Vec<(LogId, Extent, usize)> = Vec::new();
+        for (index, run) in runs.iter().enumerate() {
+            if let Place::Log { log, offset } = run.place {
+                wanted.push((log, Extent::new(offset.0.into(), run.extent.len.0), index));
+            }
+        }
+        wanted.sort_by_key(|(log, within, _)| (*log, within.start));
+        let mut reads = Vec::new();
+        for members in joined(&wanted) {
+            let (log, first, _) = members[0];
+            let end = members.iter().map(|(_, within, _)| within.end()).max();
+            let span = Extent::between(first.start, end.unwrap_or(first.end()));
+            progress.report.log_reads += 1;
+            progress.report.log_read_sectors += span.len;
+            let read = self.read_log(&mut self.state.borrow_mut(), log, span);
+            reads.push((log, read, members));
+        }
+        let mut failed = Vec::new();
+        for (log, (within, _, read), members) in reads {
+            let home = runs[members[0].2].extent;
+            match self.check_logged(log, within, read.await, home) {
+                Ok(payload) => {
+                    for (_, part, index) in members {
+                        let skip = Sectors(part.start.0 - within.start.0);
+                        runs[*index].content = payload.slice(skip, part.len);
+                    }
+                }
+                // Perhaps one of them only.
+                Err(error) if is_of_the_copy(&error) => {
+                    failed.extend(members.iter().map(|(_, _, index)| *index));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.read_one_by_one(runs, failed, progress).await
+    }
+
+    /// Reads the runs that could not be read together with others, in parts as small as a checksum
+    /// covers.
+    async fn read_one_by_one(
+        self: &Rc<Self>,
+        runs: &mut Vec<Run>,
+        mut failed: Vec<usize>,
+        progress: &mut Progress,
+    ) -> Result<(), IoError> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        failed.sort_unstable();
+        let mut apart: Vec<Run> = Vec::new();
+        for index in failed.into_iter().rev() {
+            apart.push(runs.remove(index));
+        }
+        for run in apart {
+            let (read, unread) = self.read_parts_of(run).await?;
+            runs.extend(read);
+            for (run, error) in unread {
+                self.give_up_or_wait(&run, &error, progress)?;
+            }
+        }
+        runs.sort_by_key(|run| run.extent.start);
+        Ok(())
+    }
+
+    async fn read_parts_of(&self, run: Run) -> Result<(Vec<Run>, Vec<Unread>), IoError> {
+        let (mut read, mut unread) = (Vec::new(), Vec::new());
+        let Place::Log { log, offset } = run.place else { return Ok((vec![run], unread)) };
+        for (skip, len) in units_of(run.extent.len) {
+            let mut part = run.part(skip, len);
+            let within = Extent::new(u64::from(offset.0) + skip.0, len.0);
+            match self.read_one(log, within, part.extent).await {
+                Ok(content) => {
+                    part.content = content;
+                    read.push(part);
+                }
+                Err(error) if is_of_the_copy(&error) => unread.push((part, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((read, unread))
+    }
+
+    fn give_up_or_wait(
+        self: &Rc<Self>,
+        run: &Run,
+        error: &IoError,
+        progress: &mut Progress,
+    ) -> Result<(), IoError> {
+        let (which, confirm_after) =
+            ((run.extent.start, run.sequence), progress.pass.confirm_after);
+        let now = self.runtime.now();
+        let verdict = self.state.borrow_mut().suspects.judge(which, error, now, confirm_after);
+        match verdict {
+            Verdict::Wait => {
+                progress.report.unread_extents += 1;
+                let oldest = progress.held_back.map_or(run.sequence, |old| old.min(run.sequence));
+                progress.held_back = Some(oldest);
+                Ok(())
+            }
+            Verdict::Lost => {
+                progress.report.lost_extents += 1;
+                self.renew(EntryKind::Lost, run.extent, None, progress.floor)
+            }
+        }
+    }
+
+    /// Reads one logged run, once more if it fails.
+    pub(crate) async fn read_one(
+        &self,
+        log: LogId,
+        part: Extent,
+        home: Extent,
+    ) -> Result<Payload, IoError> {
+        let mut result = Err(IoError::Gone);
+        for _ in 0..2 {
+            let (within, skip, read) = self.read_log(&mut self.state.borrow_mut(), log, part);
+            result = self
+                .check_logged(log, within, read.await, home)
+                .map(|payload| payload.slice(skip, part.len));
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+}
+
+/// Whether the error speaks of this copy only.
+const fn is_of_the_copy(error: &IoError) -> bool {
+    matches!(error, IoError::Checksum { .. }) || error.is_local()
+}
+
+/// Splits reads, sorted by log and place, into those that one read covers well.
+fn joined(wanted: &[(LogId, Extent, usize)]) -> Vec<&[(LogId, Extent, usize)]> {
+    let mut out = Vec::new();
+    let mut rest = wanted;
+    while let Some((log, first, _)) = rest.first().copied() {
+        let mut span = first;
+        let count = rest
+            .iter()
+            .take_while(|(other, within, _)| {
+                let end = span.end().0.max(within.end().0);
+                let near = *other == log
+                    && within.start.0 <= span.end().0 + READ_GAP
+                    && end - span.start.0 <= WRITE_SECTORS;
+                if near {
+                    span = Extent::between(span.start, Lba(end));
+                }
+                near
+            })
+            .count()
+            .max(1);
+        let (members, others) = rest.split_at(count);
+        out.push(members);
+        rest = others;
+    }
+    out
+}
