@@ -158,6 +158,18 @@ impl Tasks {
         Self { woken: Arc::new(woken), ..Self::default() }
     }
 
+    /// Tasks that have not ended.
+    #[must_use]
+    pub fn alive(&self) -> usize {
+        self.slots.borrow().iter().filter(|slot| slot.alive).count()
+    }
+
+    /// Timers that are set, those included whose tasks do not wait for them any more.
+    #[must_use]
+    pub fn timers(&self) -> usize {
+        self.timers.borrow().len()
+    }
+
     /// Adds a task and makes it ready. The tasks of a group can be ended together.
     pub fn spawn(&self, group: u32, task: LocalTask) {
         let mut slots = self.slots.borrow_mut();

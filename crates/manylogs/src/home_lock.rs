@@ -33,6 +33,11 @@ pub(crate) struct HomeGuard {
 }
 
 impl HomeLocks {
+    /// Extents that are locked.
+    pub(crate) fn len(&self) -> usize {
+        self.0.held.borrow().len()
+    }
+
     /// Locks `extent`, or says that the other side holds some of it.
     pub(crate) fn try_lock(&self, writer: Writer, extent: Extent) -> Option<HomeGuard> {
         let mut held = self.0.held.borrow_mut();

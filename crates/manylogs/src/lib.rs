@@ -5,6 +5,7 @@
 //! is in `docs/semantics.md`, the bytes on the disk in `docs/format.md`, the reasons in
 //! `docs/design.md`.
 
+mod backlog;
 mod bypass;
 mod checkpoint;
 mod close;
@@ -44,6 +45,7 @@ mod versions;
 mod volume;
 mod write;
 
+pub use backlog::Backlog;
 pub use checkpoint::CheckpointReport;
 pub use close::{DrainOptions, DrainReport};
 pub use config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};

@@ -72,6 +72,11 @@ impl Slots {
         SlotId(index)
     }
 
+    /// Slots in use.
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn get(&self, id: SlotId) -> &Slot {
         match &self.slots[id.0 as usize] {
             Some(slot) => slot,
@@ -105,6 +110,11 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
+    /// Tickets that are not done, and those that were done before an older one.
+    pub(crate) fn len(&self) -> usize {
+        self.done.len()
+    }
+
     pub(crate) fn take(&mut self) -> Ticket {
         self.done.push_back(false);
         Ticket(self.first + self.done.len() as u64 - 1)

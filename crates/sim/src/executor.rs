@@ -77,6 +77,12 @@ impl Sim {
         self.shared.now.get()
     }
 
+    /// Tasks that have not ended, and timers that are set.
+    #[must_use]
+    pub fn tasks_and_timers(&self) -> (usize, usize) {
+        (self.shared.tasks.alive(), self.shared.tasks.timers())
+    }
+
     /// Ends every task of `node` where it stands, as `kill -9` or a power cut does.
     pub fn kill(&self, node: NodeId) {
         self.shared.tasks.kill(node.0);
