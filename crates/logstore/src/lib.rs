@@ -22,7 +22,9 @@ pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
     VolumeId,
 };
-pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, Scanned, scan};
-pub use sequence::{DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence};
+pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
+pub use sequence::{
+    DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,
+};
 pub use shape::{Headers, RecordShape, header_bytes, units_in};
 pub use units::{Unit, UnitTable, units_of};

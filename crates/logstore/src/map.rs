@@ -335,7 +335,7 @@ mod tests {
         })
     }
 
-    /// Ascends with `n`, through several incarnations.
+    /// Ascends with `n`, through several openings.
     fn sequence(n: u64) -> DataSequence {
         DataSequence(((n / 8) << 44) + n)
     }

@@ -19,6 +19,9 @@ pub const HEADER_BYTES: usize = 96;
 pub const ENTRY_BYTES: usize = 32;
 /// Entries a record has at most.
 pub const MAX_ENTRIES: usize = 1024;
+/// A header that is in a log is never longer: [`MAX_ENTRIES`] with the longest payload need 80
+/// sectors.
+pub(crate) const HEADER_SECTORS_MAX: Sectors = Sectors(128);
 
 /// Identifies a volume: random, given at format.
 pub type VolumeId = [u8; 16];
@@ -130,6 +133,9 @@ pub enum RecordError {
     /// There is no record.
     #[error("no record header")]
     NoHeader,
+    /// The medium does not give back what is there.
+    #[error("the medium cannot be read where a record may begin")]
+    Unreadable,
     /// A record of another volume, log, epoch or place, or one that does not follow.
     #[error("a record of another place: {0} differs")]
     Misplaced(&'static str),
@@ -249,7 +255,7 @@ impl Record {
         let (entries, units) = (usize::from(raw.entry_count.get()), raw.unit_count.get() as usize);
         let least = header_bytes(entries, units);
         let len = Sectors(raw.header_sectors.get().into());
-        let most = Sectors::from_bytes_ceil(least as u64) + Sectors(255);
+        let most = HEADER_SECTORS_MAX;
         if entries > MAX_ENTRIES || len.bytes() < least as u64 || len > most {
             return Err(RecordError::Impossible("header length"));
         }

@@ -1,11 +1,17 @@
 //! The numbers that order versions and records, never reused in the life of a volume.
 
-/// Low bits of a sequence that count within one incarnation; the rest is the incarnation.
+/// Numbers of one opening, by programs that counted so.
 const COUNTER_BITS: u32 = 44;
 
-/// One opening of a volume. Durable before anything is appended under it.
+/// The number of an opening of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u32);
+
+/// The end of the sequences that a volume has set aside. Every data and record sequence that it
+/// ever used, or that a crash took away, is below; and it is durable before one below it is taken.
+/// An opening begins with it and sets more aside, and so does a volume in use that runs out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SequenceLimit(pub u64);
 
 /// Orders the versions of a block. Zero is older than every write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,20 +34,36 @@ pub struct LogId(pub u32);
 pub struct LogOffset(pub u32);
 
 impl Incarnation {
-    /// The largest incarnation whose sequences can be told apart.
-    pub const MAX: Self = Self((1 << (u64::BITS - COUNTER_BITS)) - 1);
+    /// The last one that may be opened.
+    pub const MAX: Self = Self(u32::MAX - 1);
+}
 
-    /// The smallest sequence number of this incarnation: larger than any of an earlier one, used
-    /// or lost in a crash.
+impl SequenceLimit {
+    /// How many are set aside at a time: at one opening a minute they last for 8,000 years, at a
+    /// million records a second, in use all the time, for half a million years.
+    pub const STEP: u64 = 1 << 32;
+    /// Steps at the end that only a drain may take, so that a volume can always be left.
+    pub const LAST_STEPS: u64 = 1 << 8;
+    /// Of a new volume: no sequence was used, and zero is none.
+    pub const NONE_USED: Self = Self(1);
+
+    /// What a root says that knows the number of the opening only: each had 2^44 sequences.
     #[must_use]
-    pub const fn first_sequence(self) -> u64 {
-        ((self.0 as u64) << COUNTER_BITS) + 1
+    pub const fn of_openings(incarnation: Incarnation) -> Self {
+        let end = (incarnation.0 as u128 + 1) << COUNTER_BITS;
+        Self(if end < u64::MAX as u128 { end as u64 + 1 } else { u64::MAX })
     }
 
-    /// The incarnation that took `sequence`.
+    /// The limit with one step more; `None` if the sequences are used up.
     #[must_use]
-    pub const fn of(sequence: u64) -> Self {
-        Self((sequence >> COUNTER_BITS) as u32)
+    pub fn extended(self) -> Option<Self> {
+        self.0.checked_add(Self::STEP).map(Self)
+    }
+
+    /// How many steps are left.
+    #[must_use]
+    pub const fn steps_left(self) -> u64 {
+        (u64::MAX - self.0) / Self::STEP
     }
 }
 
@@ -77,10 +99,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_incarnation_outranks_every_sequence_of_the_last() {
-        let first = Incarnation(7).first_sequence();
-        assert!(Incarnation(8).first_sequence() > first + (1 << 43));
-        assert_eq!(Incarnation::of(first + 12_345), Incarnation(7));
-        assert_eq!(Incarnation::of(Incarnation::MAX.first_sequence()), Incarnation::MAX);
+    fn each_step_outranks_every_sequence_before() {
+        let first = SequenceLimit::NONE_USED;
+        let second = first.extended().unwrap();
+        assert_eq!(second.0 - first.0, SequenceLimit::STEP);
+        assert_eq!(SequenceLimit(u64::MAX - 5).extended(), None);
+        assert!(first.steps_left() > 4_000_000_000);
+    }
+
+    #[test]
+    fn what_an_older_root_allowed_is_below_its_limit() {
+        let last_of_opening_7 = (8 << COUNTER_BITS) - 1;
+        assert!(SequenceLimit::of_openings(Incarnation(7)).0 > last_of_opening_7);
+        let worn = SequenceLimit::of_openings(Incarnation((1 << 20) - 1));
+        assert_eq!((worn.0, worn.steps_left()), (u64::MAX, 0));
     }
 }

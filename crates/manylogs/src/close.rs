@@ -2,20 +2,19 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Nanos, Request};
+use manylogs_block::Nanos;
 
 use crate::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::root::Left;
 use crate::ondisk::touched::Touched;
+use crate::open::zero;
 use crate::phase::Phase;
 use crate::state::Inner;
 use crate::volume::Volume;
 
 /// How often it is looked whether the last request has ended.
 const LOOK: Nanos = Nanos::from_millis(1);
-/// Longest request for zeroes when the logs are wiped.
-const WIPE_SECTORS: u64 = 1 << 16;
 /// Passes that a drain makes: the first may have to wait for versions on their way into a log.
 const PASSES: u32 = 4;
 
@@ -90,7 +89,10 @@ impl Inner {
     }
 
     fn end_tasks(&self) {
-        self.state.borrow_mut().closed = true;
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        state.sequences_low.notify();
+        drop(state);
         self.commit.notify();
         self.flush_asked.notify();
         self.wanted.notify();
@@ -145,18 +147,8 @@ impl Inner {
     /// Overwrites logs and snapshots. The root says that nothing in them counts.
     async fn wipe(&self) -> Result<u64, VolumeError> {
         self.update_root(Phase::Drain, |root| root.snapshot = None).await?;
-        let mut bytes = 0;
         let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());
-        for place in places {
-            for start in place.range().step_by(manylogs_block::to_usize(WIPE_SECTORS)) {
-                let len = WIPE_SECTORS.min(place.end().0 - start);
-                let extent = Extent::new(start, len);
-                let zeroes = Request::WriteZeroes { extent, fua: false };
-                self.device.submit(Phase::Drain, zeroes).await?;
-                bytes += extent.len.bytes();
-            }
-        }
-        self.device.submit(Phase::Drain, Request::Flush).await?;
+        let bytes = zero(&self.device, Phase::Drain, places).await?;
         let none = Touched::none(self.layout.regions().len());
         self.update_root(Phase::Drain, |root| root.used = none).await?;
         Ok(bytes)

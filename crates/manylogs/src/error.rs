@@ -1,6 +1,6 @@
 //! What can go wrong with a volume as a whole.
 
-use manylogs_block::{IoError, Sectors};
+use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset};
 use thiserror::Error;
 
@@ -89,10 +89,21 @@ pub enum VolumeError {
         /// Of the volume.
         volume: Sectors,
     },
+    /// A part of the device could not be read, and the device does not say that its medium is bad
+    /// there. What is there may be whole, so nothing older is taken for it.
+    #[error(
+        "{extent} cannot be read, and the device does not say that its medium is bad there: the \
+         data may be whole, so the volume is not opened without it; look at cables, power and \
+         the kernel's log, then try again (`check --repair` gives up what cannot be read)"
+    )]
+    NotRead {
+        /// Where, on the device.
+        extent: Extent,
+    },
     /// A log holds damaged records of which nobody knows what they were.
     #[error(
-        "log {}: {} sectors from sector {} of it were durable and are damaged, so acknowledged \
-         writes are lost; `check` tells more, and `check --repair` gives them up",
+        "log {}: {} sectors from sector {} of it are damaged or cannot be read, and may have held \
+         acknowledged writes; `check` tells more, and `check --repair` gives them up",
         log.0, sectors.0, offset.0
     )]
     Damaged {
@@ -143,9 +154,22 @@ pub enum VolumeError {
     /// The volume was closed before the work was done.
     #[error("the volume was closed meanwhile")]
     Closed,
-    /// The volume was opened more often than incarnations can count.
-    #[error("volume was opened 2^20 times: drain it and format it anew")]
+    /// The volume has used up its sequences but for those that drain it.
+    #[error(
+        "the volume has no sequence numbers left for another opening: `drain --new-id` makes \
+         everything readable at home and begins to count anew"
+    )]
     Worn,
+}
+
+impl VolumeError {
+    /// Why an opening ends that could not read.
+    pub(crate) const fn of_opening(error: IoError) -> Self {
+        match error {
+            IoError::Transient { extent } => Self::NotRead { extent },
+            error => Self::Io(error),
+        }
+    }
 }
 
 /// What is wrong with the non-volatile RAM that holds a volume's table.

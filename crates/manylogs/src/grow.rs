@@ -2,15 +2,17 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 
 use crate::error::VolumeError;
+use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Root, write_root};
 use crate::ondisk::superblock::Superblock;
-use crate::open::{RecoveryReport, write_superblock};
+use crate::open::{RecoveryReport, finish_change, write_superblock_copy, zero};
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::recover::{Structures, read_structures};
+use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
+use manylogs_plant::{self as plant, Bug};
 
 /// What growing did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,11 @@ impl Volume {
     /// as before in the new space.
     ///
     /// A crash leaves the old volume or the new one: the roots are written first, to where the new
-    /// layout has them, then the last copy of the superblock, which decides, then the first.
+    /// layout has them, then the last copy of the superblock, which decides. Then zeroes replace
+    /// what the volume kept at its old end, which is for data now, and the first copy follows. The
+    /// next opening finishes what a crash interrupted.
+    ///
+    /// New blocks read as what the device holds there, until they are written.
     ///
     /// # Errors
     /// If there is no volume, the device is not larger, or it fails.
@@ -38,10 +44,13 @@ impl Volume {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let mut report = RecoveryReport::default();
-        let Structures { superblock, root, .. } =
+        let Structures { superblock, older, root, .. } =
             read_structures(device.device(), &mut report).await?;
         let old = &superblock.layout;
         let new = old.grown(device.capabilities().capacity)?;
+        if let Some(older) = older {
+            finish_change(&device, &superblock, &older).await?;
+        }
         let root = Root {
             generation: root.generation + 1,
             touched: root.touched.resized(new.regions().len()),
@@ -54,12 +63,34 @@ impl Volume {
             logs_before: old.regions().len(),
             logs_after: new.regions().len(),
         };
-        let volume = superblock.volume;
+        let (volume, generation) = (superblock.volume, superblock.generation + 1);
+        let grown = Superblock { generation, layout: new.clone(), ..superblock.clone() };
+        if plant::is(Bug::SuperblockBeforeRoots) {
+            write_superblock_copy(&device, &grown, 1).await?;
+        }
         write_root(&device, Phase::Open, &root, volume, &new, 1).await?;
         write_root(&device, Phase::Open, &root, volume, &new, 0).await?;
-        let generation = superblock.generation + 1;
-        let grown = Superblock { generation, layout: new, ..superblock };
-        write_superblock(&device, &grown).await?;
+        write_superblock_copy(&device, &grown, 1).await?;
+        hide_old_end(&device, old, &new).await?;
+        write_superblock_copy(&device, &grown, 0).await?;
         Ok(outcome)
     }
+}
+
+/// Writes zeroes to what the volume kept at its old end, a root and a superblock, where the new
+/// layout has data.
+pub(crate) async fn hide_old_end(
+    device: &Below,
+    old: &Layout,
+    new: &Layout,
+) -> Result<(), IoError> {
+    let end = Extent::between(old.as_plan().space.end(), old.superblocks()[1].end());
+    if end.end() > new.as_plan().space.end() || plant::is(Bug::OldEndExposed) {
+        return Ok(());
+    }
+    let parts = new.homes().iter().filter_map(|(_, home)| {
+        let (from, to) = (home.start.max(end.start), home.end().min(end.end()));
+        (from < to).then(|| Extent::between(from, to))
+    });
+    zero(device, Phase::Open, parts).await.map(drop)
 }

@@ -8,9 +8,9 @@ use manylogs_logstore::VolumeId;
 use crate::error::VolumeError;
 use crate::ondisk::root::{Left, Root, write_root};
 use crate::ondisk::superblock::Superblock;
-use crate::open::{RecoveryReport, new_volume_id, write_superblock};
+use crate::open::{RecoveryReport, finish_change, new_volume_id, write_superblock};
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::recover::{Structures, read_structures};
+use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
 
 impl Volume {
@@ -28,14 +28,25 @@ impl Volume {
     ) -> Result<VolumeId, VolumeError> {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
-        let Structures { superblock, root, .. } =
+        let Structures { superblock, older, root, .. } =
             read_structures(device.device(), &mut RecoveryReport::default()).await?;
         if root.left != Left::Drained {
             return Err(VolumeError::NotDrained);
         }
         let id = new_volume_id(&runtime);
         let layout = superblock.layout.clone();
-        let root = Root { generation: root.generation + 1, snapshot: None, ..root };
+        if let Some(older) = older {
+            finish_change(&device, &superblock, &older).await?;
+        }
+        // No record of the new id has a sequence: they are counted anew.
+        let first = Root::first(layout.regions().len());
+        let root = Root {
+            generation: root.generation + 1,
+            incarnation: root.incarnation,
+            retired: root.retired,
+            left: root.left,
+            ..first
+        };
         write_root(&device, Phase::Open, &root, id, &layout, 1).await?;
         let generation = superblock.generation + 1;
         let renewed = Superblock { volume: id, generation, ..superblock };

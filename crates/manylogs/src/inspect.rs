@@ -13,9 +13,10 @@ use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
 use crate::outlook::drain_estimate;
-use crate::recover::{self, Structures};
+use crate::recover;
 use crate::room::largest_record;
 use crate::state::State;
+use crate::structures::{Structures, read_structures};
 use crate::volume::{MappedExtent, table_of};
 
 /// How a volume was left.
@@ -128,7 +129,7 @@ pub struct Identity {
 /// As [`inspect`].
 pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeError> {
     let Structures { superblock, root, .. } =
-        recover::read_structures(device, &mut RecoveryReport::default()).await?;
+        read_structures(device, &mut RecoveryReport::default()).await?;
     let config = superblock.config();
     let Superblock { volume, label, layout, .. } = superblock;
     Ok(Identity { volume, label, left: root.left.into(), config, layout })
@@ -165,8 +166,8 @@ pub async fn inspect_with(
     options: &OpenOptions,
 ) -> Result<Inspection, VolumeError> {
     let mut report = RecoveryReport::default();
-    let Structures { superblock, root, root_slot } =
-        recover::read_structures(device, &mut report).await?;
+    let Structures { superblock, root, root_slot, .. } =
+        read_structures(device, &mut report).await?;
     let config = superblock.config();
     let layout = superblock.layout.clone();
     let largest = largest_record(&config, superblock.shape());
@@ -214,7 +215,7 @@ pub async fn inspect_with(
 /// If the volume has no such log ([`VolumeError::NoSuchLog`]), or as [`inspect`].
 pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Scanned, VolumeError> {
     let Structures { superblock, root, .. } =
-        recover::read_structures(device, &mut RecoveryReport::default()).await?;
+        read_structures(device, &mut RecoveryReport::default()).await?;
     if superblock.nvram {
         return Err(NvramError::Apart.into());
     }
@@ -222,7 +223,8 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
     if log.0 as usize >= logs {
         return Err(VolumeError::NoSuchLog { log, logs });
     }
-    Ok(scan(device, superblock.scan_of(log, root.floor), Payload::default()).await?)
+    let scanned = scan(device, superblock.scan_of(log, root.floor), Payload::default()).await;
+    scanned.map_err(VolumeError::of_opening)
 }
 
 /// How bad a finding is.
@@ -322,6 +324,10 @@ fn structure_findings(found: &Inspection) -> Vec<Finding> {
         let problem = "the table snapshot is damaged; the logs have the same";
         add(Severity::Redundancy, found.layout.snapshots()[0], problem, "write a new one");
     }
+    if recovery.superblock_change_unfinished {
+        let problem = "a crash interrupted a change of the superblock";
+        add(Severity::Note, first, problem, "finish it, as the next opening does");
+    }
     if found.left == LeftAs::Open {
         let problem = "the volume was not closed in order; the next opening recovers it";
         add(Severity::Note, Extent::default(), problem, "recover and close it");
@@ -338,7 +344,10 @@ fn log_finding(layout: &Layout, found: &LogDamage) -> Finding {
             "mark those blocks as lost: reads of them fail",
         )
     } else {
-        ("the header of a record is damaged", "give up what it held; older versions appear")
+        (
+            "where a record begins is damaged or cannot be read",
+            "give up what it held; older versions appear",
+        )
     };
     Finding {
         severity: Severity::Loss,

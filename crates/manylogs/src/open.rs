@@ -2,23 +2,33 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Payload, Request};
-use manylogs_logstore::{Incarnation, LogId, VolumeId};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, Nanos, Nvram, Payload, Request, to_usize,
+};
+use manylogs_logstore::{
+    DataSequence, Incarnation, LogId, RecordSequence, SequenceLimit, VolumeId,
+};
 
 use crate::config::{EngineConfig, TablePlace};
 use crate::error::VolumeError;
 use crate::logs::Logs;
+use crate::grow::hide_old_end;
 use crate::nvram;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root, write_root};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::recover::{self, Structures};
+use crate::patience::PatientReads;
+use crate::recover;
 use crate::room::largest_record;
 use crate::settings::Settings;
 use crate::state::State;
+use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
+
+/// Longest request for zeroes.
+const ZERO_SECTORS: u64 = 1 << 16;
 
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +38,11 @@ pub struct OpenOptions {
     pub config: Option<EngineConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
-    /// Open although records are damaged of which nobody knows what they were: acknowledged writes
-    /// are given up. The report lists where.
+    /// Open although records are damaged, or cannot be read, of which nobody knows what they were:
+    /// acknowledged writes are given up. The report lists where.
     pub accept_damage: bool,
+    /// Open to drain: also a volume that has sequences left for nothing else.
+    pub to_drain: bool,
     /// Where the table is, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
@@ -51,6 +63,10 @@ pub struct CreateOptions {
     pub layout: Option<Layout>,
     /// Keep the mapping table there rather than in the logs. What it held is lost.
     pub nvram: Option<Rc<dyn Nvram>>,
+    /// Write zeroes to all that is for data: blocks read as zeroes until they are written, rather
+    /// than as what the device held before. This writes the whole device where it cannot zero
+    /// faster.
+    pub zero: bool,
     /// Told what the engine writes for.
     pub probe: PhaseProbe,
 }
@@ -79,6 +95,8 @@ pub struct RecoveryReport {
     pub from_backup_superblock: bool,
     /// Whether the last superblock is damaged.
     pub backup_superblock_damaged: bool,
+    /// Whether a crash interrupted a change of the superblock, which an opening finishes.
+    pub superblock_change_unfinished: bool,
     /// Root slots that are damaged. One may be after a crash, and is rewritten.
     pub roots_damaged: u32,
     /// Logs that were read.
@@ -89,6 +107,8 @@ pub struct RecoveryReport {
     pub read_bytes: u64,
     /// What was durable in the logs once and is damaged.
     pub damage: Vec<LogDamage>,
+    /// Sectors of the logs that the medium does not give back, whether anything was there or not.
+    pub unreadable: Vec<Extent>,
     /// Extents in the rebuilt table.
     pub mapped_extents: u64,
     /// Time it took.
@@ -146,6 +166,9 @@ impl Volume {
             }
             None => None,
         };
+        if options.zero {
+            zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
+        }
         // The roots first: a superblock makes it a volume, and by then they must be whole. The
         // last copy before the first: a device with the first one is formatted.
         write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
@@ -163,7 +186,8 @@ impl Volume {
     /// Opens a volume, after an orderly close or any crash.
     ///
     /// # Errors
-    /// If there is no volume, it is too new or too damaged, or the device fails.
+    /// If there is no volume, it is too new or too damaged, or the device fails. Reads that the
+    /// device fails for a while are tried again: see [`PatientReads`].
     pub async fn open(
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
@@ -176,13 +200,17 @@ impl Volume {
         if !plant::is(Bug::NoFlushAtOpen) {
             device.submit(Phase::Recovery, Request::Flush).await?;
         }
-        let Structures { superblock, mut root, root_slot } =
-            recover::read_structures(device.device(), &mut report).await?;
+        let reads: Rc<dyn BlockDevice> = if options.accept_damage {
+            PatientReads::giving_up(Rc::clone(device.device()), runtime.clone())
+        } else {
+            PatientReads::new(Rc::clone(device.device()), runtime.clone())
+        };
+        let Structures { superblock, older, mut root, root_slot } =
+            read_structures(&reads, &mut report).await?;
         let mut below = device.capabilities();
         below.physical_sector = superblock.physical;
-        if root.incarnation >= Incarnation::MAX {
-            return Err(VolumeError::Worn);
-        }
+        let on_disk = root.clone();
+        let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
             EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
@@ -190,19 +218,18 @@ impl Volume {
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
-        let state = State::new(logs, root.clone(), root_slot, runtime.now());
+        let state = State::new(logs, on_disk, root_slot, runtime.now());
         if let Some(memory) = &options.nvram {
             nvram::settle(&**memory)?;
         }
-        let found = recover::rebuild(device.device(), &superblock, options, state, &mut report);
+        let found = recover::rebuild(&reads, &superblock, options, state, &mut report);
         let mut state = found.await?;
+        if let Some(older) = older {
+            finish_change(&device, &superblock, &older).await?;
+        }
         root.floor = state.root.floor;
         root.left = Left::Open;
-        if !plant::is(Bug::NoNewIncarnation) {
-            root.incarnation = Incarnation(root.incarnation.0 + 1);
-        }
-        state.next_data = first_data(&root);
-        state.next_record = first_record(&root);
+        (state.next_data, state.next_record) = (DataSequence(first), RecordSequence(first));
         if superblock.nvram {
             let memory = options.nvram.clone();
             root.floor = state.begin_nvram(memory, superblock.volume, largest, &root)?;
@@ -218,25 +245,78 @@ impl Volume {
     }
 }
 
-fn first_data(root: &Root) -> manylogs_logstore::DataSequence {
-    manylogs_logstore::DataSequence(root.incarnation.first_sequence())
+/// Counts the opening and sets sequences aside for it. Returns the first one.
+fn set_sequences_aside(root: &mut Root, to_drain: bool) -> Result<u64, VolumeError> {
+    let first = root.sequence_limit;
+    if plant::is(Bug::NoNewIncarnation) {
+        return Ok(first.0 - SequenceLimit::STEP);
+    }
+    let reserve = if to_drain { 0 } else { SequenceLimit::LAST_STEPS };
+    if root.incarnation >= Incarnation::MAX || first.steps_left() <= reserve {
+        return Err(VolumeError::Worn);
+    }
+    root.sequence_limit = first.extended().ok_or(VolumeError::Worn)?;
+    root.incarnation = Incarnation(root.incarnation.0 + 1);
+    Ok(first.0)
 }
 
-fn first_record(root: &Root) -> manylogs_logstore::RecordSequence {
-    manylogs_logstore::RecordSequence(root.incarnation.first_sequence())
-}
-
-/// Writes both copies, the last first: one of them is always whole.
+/// Writes both copies, the last first: one of them is always whole, and the first is the older one
+/// until the change is durable.
 pub(crate) async fn write_superblock(
     device: &Below,
     superblock: &Superblock,
 ) -> Result<(), VolumeError> {
-    let bytes = superblock.encode();
-    for place in superblock.layout.superblocks().into_iter().rev() {
-        let write = Request::write_fua(place, Payload::bytes(bytes.clone()));
-        device.submit(Phase::Open, write).await?;
+    let mut copies = [1, 0];
+    if plant::is(Bug::FirstSuperblockFirst) {
+        copies.reverse();
+    }
+    for copy in copies {
+        write_superblock_copy(device, superblock, copy).await?;
     }
     Ok(())
+}
+
+/// Writes the first copy (0) or the last (1).
+pub(crate) async fn write_superblock_copy(
+    device: &Below,
+    superblock: &Superblock,
+    copy: usize,
+) -> Result<(), IoError> {
+    let place = superblock.layout.superblocks()[copy];
+    let write = Request::write_fua(place, Payload::bytes(superblock.encode()));
+    device.submit(Phase::Open, write).await.map(drop)
+}
+
+/// Finishes a change of the superblock that a crash interrupted: before anything is written that
+/// relies on it, as the copy that is newer may be lost one day.
+pub(crate) async fn finish_change(
+    device: &Below,
+    superblock: &Superblock,
+    older: &Superblock,
+) -> Result<(), VolumeError> {
+    if plant::is(Bug::ChangeLeftUnfinished) {
+        return Ok(());
+    }
+    hide_old_end(device, &older.layout, &superblock.layout).await?;
+    write_superblock(device, superblock).await
+}
+
+/// Writes zeroes, durable when this returns.
+pub(crate) async fn zero(
+    device: &Below,
+    phase: Phase,
+    places: impl IntoIterator<Item = Extent>,
+) -> Result<u64, IoError> {
+    let mut bytes = 0;
+    for place in places {
+        for start in place.range().step_by(to_usize(ZERO_SECTORS)) {
+            let extent = Extent::new(start, ZERO_SECTORS.min(place.end().0 - start));
+            device.submit(phase, Request::WriteZeroes { extent, fua: false }).await?;
+            bytes += extent.len.bytes();
+        }
+    }
+    device.submit(phase, Request::Flush).await?;
+    Ok(bytes)
 }
 
 pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {

@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors, to_usize};
 
 use crate::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
-use crate::open::{OpenOptions, RecoveryReport, write_superblock};
-use crate::phase::{Below, PhaseProbe};
-use crate::recover::{Structures, read_structures};
+use crate::open::{OpenOptions, RecoveryReport, finish_change, write_superblock};
+use crate::patience::PatientReads;
+use crate::phase::{Below, Phase};
+use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
 
 /// What a repair did.
@@ -21,6 +22,8 @@ pub struct RepairReport {
     pub checkpoint: CheckpointReport,
     /// Whether a copy of the superblock was written anew.
     pub superblock_rewritten: bool,
+    /// Sectors of logs that could not be read to the end and were overwritten.
+    pub overwritten: Sectors,
 }
 
 impl Volume {
@@ -28,6 +31,8 @@ impl Volume {
     /// snapshot are written anew; blocks whose logged copy is damaged are marked as lost;
     /// everything else that is logged goes home. Records of which nobody knows what they held are
     /// given up: older versions of their blocks appear, which [`crate::check`] says beforehand.
+    /// What cannot be read for whatever reason is given up likewise, and sectors of the logs that
+    /// still cannot be read in the end are overwritten, so that the drive replaces them.
     ///
     /// # Errors
     /// If no superblock or no root is whole, or the device fails.
@@ -48,10 +53,15 @@ impl Volume {
         options: &OpenOptions,
     ) -> Result<RepairReport, VolumeError> {
         let mut found = RecoveryReport::default();
-        let Structures { superblock, .. } = read_structures(&device, &mut found).await?;
-        let rewrite = found.from_backup_superblock || found.backup_superblock_damaged;
-        if rewrite {
-            let below = Below::new(Rc::clone(&device), PhaseProbe::default());
+        let below = Below::new(Rc::clone(&device), options.probe.clone());
+        below.submit(Phase::Open, Request::Flush).await?;
+        let reads: Rc<dyn BlockDevice> =
+            PatientReads::giving_up(Rc::clone(&device), runtime.clone());
+        let Structures { superblock, older, .. } = read_structures(&reads, &mut found).await?;
+        let damaged = found.from_backup_superblock || found.backup_superblock_damaged;
+        if let Some(older) = older {
+            finish_change(&below, &superblock, &older).await?;
+        } else if damaged {
             write_superblock(&below, &superblock).await?;
         }
         let options = OpenOptions { accept_damage: true, ..options.clone() };
@@ -62,6 +72,30 @@ impl Volume {
         let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
         let checkpoint = volume.shared().checkpoint_all(pass).await?;
         volume.close().await?;
-        Ok(RepairReport { recovery, checkpoint, superblock_rewritten: rewrite })
+        let overwritten =
+            overwrite_unreadable(&reads, &below, &recovery.unreadable, superblock.physical).await?;
+        Ok(RepairReport { recovery, checkpoint, superblock_rewritten: damaged, overwritten })
     }
+}
+
+/// Writes zeroes to the physical sectors in `places` that can still not be read. Nothing in them
+/// counts any more; what was written since can be read. Returns how many sectors that were.
+async fn overwrite_unreadable(
+    reads: &Rc<dyn BlockDevice>,
+    below: &Below,
+    places: &[Extent],
+    physical: Sectors,
+) -> Result<Sectors, VolumeError> {
+    let mut overwritten = Sectors(0);
+    for place in places {
+        for start in place.range().step_by(to_usize(physical.0)) {
+            let extent = Extent::new(start, physical.0);
+            let Err(IoError::Medium { .. }) = reads.submit(Request::Read { extent }).await else {
+                continue;
+            };
+            below.submit(Phase::Open, Request::WriteZeroes { extent, fua: true }).await?;
+            overwritten += physical;
+        }
+    }
+    Ok(overwritten)
 }

@@ -125,7 +125,10 @@ async fn write_chunks(device: &Below, place: Extent, bytes: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Reads the snapshot that the root names; `None` if it is not whole.
+/// Reads the snapshot that the root names; `None` if it is not whole, or cannot be read.
+///
+/// # Errors
+/// If the device fails as a whole.
 pub(crate) async fn load(
     device: &Rc<dyn BlockDevice>,
     layout: &Layout,
@@ -139,7 +142,12 @@ pub(crate) async fn load(
     let (mut at, mut left) = (place.start, named.bytes.div_ceil(SECTOR_BYTES));
     while left > 0 {
         let len = Sectors(left.min(CHUNK.0));
-        let payload = device.submit(Request::Read { extent: Extent { start: at, len } }).await?;
+        let payload = match device.submit(Request::Read { extent: Extent { start: at, len } }).await {
+            Ok(payload) => payload,
+            // The logs say the same.
+            Err(error) if error.is_local() && !plant::is(Bug::SnapshotNeeded) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let Some(chunk) = payload.to_bytes() else { return Ok(None) };
         bytes.extend_from_slice(&chunk);
         (at, left) = (at + len, left - len.0);

@@ -89,6 +89,8 @@ pub(crate) struct State {
     pub(crate) stagger_armed: bool,
     pub(crate) next_data: DataSequence,
     pub(crate) next_record: RecordSequence,
+    /// More sequences must be set aside.
+    pub(crate) sequences_low: Signal,
     /// The root as it is on the disk.
     pub(crate) root: Root,
     /// The newest generation that was ever sent to the disk.
@@ -138,6 +140,7 @@ impl State {
     pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
         let sequence = self.next_data;
         self.next_data = sequence.next();
+        self.note_sequences();
         sequence
     }
 
@@ -235,6 +238,7 @@ impl State {
     /// The entries of a durable record take effect; answers their waiters.
     pub(crate) fn settle_record(&mut self, sequence: RecordSequence) {
         let Some(record) = self.records.remove(&sequence) else { return };
+        self.note_sequences();
         let mut offsets = record.offsets.into_iter();
         for id in record.slots {
             let offset = match self.slots.get(id).entry.kind {
@@ -344,7 +348,7 @@ const fn place_of(kind: EntryKind, log: LogId, offset: LogOffset) -> Option<Plac
 impl State {
     /// A volume on which nothing is logged yet.
     pub(crate) fn new(logs: Logs, root: Root, root_slot: usize, now: Time) -> Self {
-        let first = root.incarnation.first_sequence();
+        let first = manylogs_logstore::SequenceLimit::NONE_USED.0;
         Self {
             map: ExtentMap::new(),
             logs,
@@ -362,6 +366,7 @@ impl State {
             stagger_armed: false,
             next_data: DataSequence(first),
             next_record: RecordSequence(first),
+            sequences_low: Signal::default(),
             root_generation: root.generation,
             root,
             root_slot,

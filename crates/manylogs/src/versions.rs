@@ -70,8 +70,15 @@ impl Versions {
         }
     }
 
-    /// Of a record the entries count that are not below `floor`.
-    pub(crate) fn take_record(&mut self, log: LogId, record: &Record, floor: DataSequence) {
+    /// Of a record the entries count that are not below `floor`. One that is not `whole` is the
+    /// worse of two copies of a version: what it was moved from may still be there.
+    pub(crate) fn take_record(
+        &mut self,
+        log: LogId,
+        record: &Record,
+        floor: DataSequence,
+        whole: bool,
+    ) {
         let offsets = self.logs.with(log, |log| log.take_up(record));
         let mut offsets = offsets.into_iter();
         for entry in &record.entries {
@@ -83,7 +90,12 @@ impl Versions {
                 EntryKind::Lost => Some(Place::Lost { log }),
                 EntryKind::Supersede => None,
             };
-            let found = Found { place, record: record.header.record_sequence.0 };
+            let rank = if whole || plant::is(Bug::DamagedCopyPreferred) {
+                record.header.record_sequence.0
+            } else {
+                0
+            };
+            let found = Found { place, record: rank };
             if entry.data_sequence >= floor {
                 self.add(entry.extent, entry.data_sequence, found);
             }

@@ -75,6 +75,7 @@ impl Volume {
         runtime.spawn(Rc::clone(&self.0).run_flusher());
         runtime.spawn(Rc::clone(&self.0).run_maintenance());
         runtime.spawn(Rc::clone(&self.0).run_opener());
+        runtime.spawn(Rc::clone(&self.0).run_reserver());
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -77,6 +77,47 @@ bugs! {
         /// After one slot of the root could not be written the volume goes on under the old root.
         RootHalfWritten,
     }
+    /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
+    RECOVERY {
+        /// The first copy of the superblock is written before the last.
+        FirstSuperblockFirst,
+        /// A growing volume writes its superblock before its roots.
+        SuperblockBeforeRoots,
+        /// A growing volume leaves its old root and superblock where data is now.
+        OldEndExposed,
+        /// An opening leaves a change of the superblock unfinished that a crash interrupted.
+        ChangeLeftUnfinished,
+        /// A copy of a structure that was not read, for whatever reason, counts as damaged.
+        UnreadCopyIsDamaged,
+        /// Of two whole roots the older one counts.
+        OlderRootCounts,
+        /// A root that is older than records in the logs is believed.
+        StaleRootBelieved,
+        /// An opening forgets which logs are out of use.
+        RetiredForgotten,
+        /// The logs of a drained volume are scanned, and their damage counts.
+        DrainedLogsScanned,
+        /// A snapshot that cannot be read makes the volume unopenable.
+        SnapshotNeeded,
+        /// A damaged copy of a version is preferred to a whole one.
+        DamagedCopyPreferred,
+        /// A set of logs forgets all beyond 32,768.
+        LogSetTruncated,
+        /// Every record says that nothing of its log was durable.
+        NoDurableTail,
+        /// A record counts whatever it says of its predecessor.
+        PredecessorIgnored,
+        /// A log ends where it cannot be read.
+        UnreadableIsTheEnd,
+        /// A record counts as never written if a part of its payload cannot be read.
+        UnreadablePayloadIsTorn,
+        /// A scan takes any read error for a bad medium.
+        AnyErrorIsTheMedium,
+        /// A look-ahead begins anew at each place.
+        LookAheadForgets,
+        /// Sequences go on beyond those that were set aside.
+        SequencesNotSetAside,
+    }
     /// Bugs that show only on a volume with its table in non-volatile RAM.
     NVRAM {
         /// A record's header is in non-volatile RAM before its payload is in the log.

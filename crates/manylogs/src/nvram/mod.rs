@@ -164,7 +164,7 @@ fn replay(selector: &Selector, half: &[u8], logs: Logs) -> Result<Replayed, Nvra
                 }
                 replayed.floor = replayed.floor.max(record.header.floor);
                 let (log, floor) = (record.header.log, replayed.floor);
-                replayed.versions.take_record(log, &record, floor);
+                replayed.versions.take_record(log, &record, floor, true);
                 replayed.records += 1;
             }
         }

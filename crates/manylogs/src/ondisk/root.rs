@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use manylogs_block::{IoError, Payload, Request, to_usize};
-use manylogs_logstore::{DataSequence, Incarnation, LogId, VolumeId};
+use manylogs_logstore::{DataSequence, Incarnation, LogId, SequenceLimit, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -39,7 +39,8 @@ struct Raw {
     logs_per_bit: U32,
     flags: U32,
     retired_count: U32,
-    reserved: [u8; 52],
+    sequence_limit: U64,
+    reserved: [u8; 44],
     touched: [u8; TOUCHED_BYTES],
     used: [u8; TOUCHED_BYTES],
     retired: [U32; RETIRED_MAX],
@@ -75,6 +76,8 @@ pub(crate) enum Left {
 pub(crate) struct Root {
     pub(crate) generation: u64,
     pub(crate) incarnation: Incarnation,
+    /// Every sequence that was ever used is below.
+    pub(crate) sequence_limit: SequenceLimit,
     /// Entries with smaller data sequences are dead, wherever they are found.
     pub(crate) floor: DataSequence,
     pub(crate) snapshot: Option<SnapshotRef>,
@@ -152,6 +155,7 @@ impl Root {
         Self {
             generation: 1,
             incarnation: Incarnation(1),
+            sequence_limit: SequenceLimit(SequenceLimit::NONE_USED.0 + SequenceLimit::STEP),
             floor: DataSequence(0),
             snapshot: None,
             touched: Touched::none(logs),
@@ -193,7 +197,8 @@ impl Root {
             logs_per_bit: U32::new(self.touched.logs_per_bit()),
             flags: U32::new(flags),
             retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
-            reserved: [0; 52],
+            sequence_limit: U64::new(self.sequence_limit.0),
+            reserved: [0; 44],
             touched: *self.touched.bits(),
             used: *self.used.bits(),
             retired: [U32::ZERO; RETIRED_MAX],
@@ -223,11 +228,14 @@ impl Root {
             bytes: raw.snapshot_bytes.get(),
             checksum: raw.snapshot_checksum.get(),
         });
-        // What no opening can have reached would leave no number for the next.
         let incarnation = Incarnation(raw.incarnation.get());
+        let sequence_limit = match raw.sequence_limit.get() {
+            0 => SequenceLimit::of_openings(incarnation),
+            limit => SequenceLimit(limit),
+        };
         if raw.generation.get() > GENERATION_MAX
             || incarnation > Incarnation::MAX
-            || Incarnation::of(raw.floor.get()) > incarnation
+            || raw.floor.get() > sequence_limit.0
         {
             return None;
         }
@@ -240,6 +248,7 @@ impl Root {
         Some(Self {
             generation: raw.generation.get(),
             incarnation,
+            sequence_limit,
             floor: DataSequence(raw.floor.get()),
             snapshot,
             touched: Touched::from_raw(raw.logs_per_bit.get(), raw.touched)?,
@@ -261,6 +270,7 @@ mod tests {
         let root = Root {
             generation: 9,
             incarnation: Incarnation(4),
+            sequence_limit: SequenceLimit(1 << 50),
             floor: DataSequence(77),
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
             used: touched.clone(),

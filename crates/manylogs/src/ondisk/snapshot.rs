@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::{Buf, BufMut};
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{
-    DataSequence, Epoch, Incarnation, Log, LogContent, LogId, LogOffset, Mapped, Supersede, Unit,
+    DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, SequenceLimit, Supersede, Unit,
     UnitTable,
 };
 
@@ -35,11 +35,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether it can be one of a volume with this layout that was opened `newest` times: a right
-    /// checksum does not show it.
-    pub(crate) fn fits(&self, layout: &Layout, physical: Sectors, newest: Incarnation) -> bool {
+    /// Whether it can be one of a volume with this layout that has used the sequences below
+    /// `limit`: a right checksum does not show it.
+    pub(crate) fn fits(&self, layout: &Layout, physical: Sectors, limit: SequenceLimit) -> bool {
         let exported = |extent: Extent| extent.end().0 <= layout.capacity().0;
-        let known = |sequence: DataSequence| Incarnation::of(sequence.0) <= newest;
+        let known = |sequence: DataSequence| sequence.0 <= limit.0;
         let region = |log: LogId| layout.regions().get(log.0 as usize);
         let tails: BTreeMap<LogId, Sectors> =
             self.logs.iter().map(|log| (log.id, log.tail)).collect();
@@ -48,7 +48,7 @@ impl Snapshot {
             let mut supersedes = log.content.supersedes.iter();
             fits && log.tail.0.is_multiple_of(physical.0)
                 && known(log.content.bound)
-                && Incarnation::of(log.epoch.0) <= newest
+                && log.epoch.0 <= limit.0
                 && supersedes.all(|found| exported(found.extent) && known(found.data_sequence))
         });
         // Each log once.

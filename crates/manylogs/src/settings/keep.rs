@@ -7,9 +7,9 @@ use manylogs_block::{BlockDevice, IoError, Request};
 use super::Settings;
 use crate::error::VolumeError;
 use crate::ondisk::superblock::Superblock;
-use crate::open::{RecoveryReport, write_superblock};
+use crate::open::{RecoveryReport, finish_change, write_superblock};
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::recover::read_superblock;
+use crate::structures::read_superblock;
 use crate::volume::Volume;
 
 impl Volume {
@@ -42,7 +42,7 @@ impl Volume {
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());
         }
-        let superblock = changed(inner.device.device(), settings).await?;
+        let (superblock, _) = changed(inner.device.device(), settings).await?;
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
@@ -63,20 +63,24 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
-        let superblock = changed(device.device(), settings).await?;
-        write_superblock(&device, &superblock).await
+        let (superblock, older) = changed(device.device(), settings).await?;
+        match older {
+            Some(older) => finish_change(&device, &superblock, &older).await,
+            None => write_superblock(&device, &superblock).await,
+        }
     }
 }
 
-/// The superblock that is on the disk, with other settings and the next generation. It is read
-/// anew each time: a write that failed may have left a newer generation in one of the copies.
+/// The superblock that is on the disk, with other settings and the next generation, and its other
+/// copy if that is older. They are read anew each time: a write that failed may have left a newer
+/// generation in one of the copies.
 async fn changed(
     device: &Rc<dyn BlockDevice>,
     settings: &Settings,
-) -> Result<Superblock, VolumeError> {
-    let found = read_superblock(device, &mut RecoveryReport::default()).await?;
+) -> Result<(Superblock, Option<Superblock>), VolumeError> {
+    let (found, older) = read_superblock(device, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
     let changed = Superblock { generation, settings: *settings, ..found };
     changed.config().validate().map_err(VolumeError::Config)?;
-    Ok(changed)
+    Ok((changed, older))
 }

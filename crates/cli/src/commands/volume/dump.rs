@@ -32,9 +32,10 @@ fn print_json(value: &Value) -> Result<(), Failure> {
     print(&(serde_json::to_string_pretty(value).unwrap_or_default() + "\n"))
 }
 
-/// A sequence as incarnation and count.
+/// A sequence as the step that it was set aside with, and its place in that.
 fn sequence(number: u64) -> String {
-    format!("{}.{}", number >> 44, number & ((1 << 44) - 1))
+    let number = number.saturating_sub(SequenceLimit::NONE_USED.0);
+    format!("{}.{}", number / SequenceLimit::STEP, number % SequenceLimit::STEP + 1)
 }
 
 fn kind(entry: &Entry) -> &'static str {

@@ -1,0 +1,160 @@
+//! What lies behind a place of a log where no record follows: later records show whether that
+//! place was durable once.
+
+use std::collections::VecDeque;
+
+use manylogs_block::{IoError, Sectors};
+
+use super::window::Window;
+use super::{LOOK_AHEAD_MAX, RECORD_SECTORS_MAX};
+use crate::{DataSequence, Epoch, Record, RecordSequence};
+
+/// What lies behind a place in a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind {
+    /// Where the first record behind it begins.
+    pub(super) next: u64,
+    /// Whether a record says that the place was durable.
+    pub(super) proven: bool,
+    /// Whether all that was there is below the floor.
+    pub(super) dead: bool,
+    /// Whether it is of a later epoch than what was found before.
+    pub(super) renewed: bool,
+    /// What the record at `next` says of its predecessor.
+    previous_checksum: u32,
+}
+
+impl Behind {
+    /// Whether what follows follows on `record`. A write that was lost uncovers what was there
+    /// before: the header of a record, never acknowledged, of an earlier opening perhaps, which
+    /// tells neither what is missing nor where the next record is.
+    pub(super) fn is_behind(&self, record: &Record, offset: u64) -> bool {
+        !self.renewed
+            && self.next == offset + record.record_sectors.0
+            && self.previous_checksum == record.checksum
+    }
+}
+
+/// A record that was found behind such a place.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    at: u64,
+    sequence: RecordSequence,
+    bound: DataSequence,
+    previous_checksum: u32,
+}
+
+/// A record and up to where it says that its log was durable.
+#[derive(Clone, Copy, Debug)]
+struct Prover {
+    at: u64,
+    sequence: RecordSequence,
+    durable_tail: u64,
+}
+
+/// Decodes each sector of a log at most once, whatever the log holds: what was found behind one
+/// place is kept for the next.
+pub(super) struct LookAhead<'a> {
+    pub(super) window: Window<'a>,
+    /// Of the records below.
+    epoch: Option<Epoch>,
+    /// Up to here everything was looked at.
+    at: u64,
+    /// Up to here the next record may begin.
+    end: u64,
+    candidates: VecDeque<Candidate>,
+    /// In one epoch a later record knows at least as much to be durable, so one is enough.
+    prover: Option<Prover>,
+}
+
+impl<'a> LookAhead<'a> {
+    pub(super) fn new(window: Window<'a>, offset: u64) -> Self {
+        let (candidates, prover) = (VecDeque::new(), None);
+        Self { window, epoch: None, at: offset, end: 0, candidates, prover }
+    }
+
+    /// What lies behind `offset`, where the record after `last` of `epoch` belongs. After a crash
+    /// records behind a hole are normal: they were in flight together. But they say so themselves:
+    /// none was written when what came before the hole was all that was durable.
+    pub(super) async fn behind(
+        &mut self,
+        offset: u64,
+        epoch: Option<Epoch>,
+        last: Option<RecordSequence>,
+    ) -> Result<Option<Behind>, IoError> {
+        let known = epoch.is_none() || self.epoch.is_none() || epoch == self.epoch;
+        if self.at < offset || !known {
+            (self.at, self.epoch, self.prover) = (self.at.max(offset), None, None);
+            self.candidates.clear();
+        }
+        self.epoch = self.epoch.or(epoch);
+        self.forget(offset, last);
+        self.end = self.end.max(offset + RECORD_SECTORS_MAX.0);
+        let limit = (offset + LOOK_AHEAD_MAX.0).min(self.window.of.region.len.0);
+        let mut renewed = false;
+        loop {
+            let missing = if renewed { 0 } else { offset };
+            let proven = self.prover.is_some_and(|prover| prover.durable_tail > missing);
+            if proven || self.at >= self.end.min(limit) {
+                return Ok(self.candidates.front().map(|first| Behind {
+                    next: first.at,
+                    proven,
+                    dead: first.bound <= self.window.of.floor,
+                    renewed,
+                    previous_checksum: first.previous_checksum,
+                }));
+            }
+            let here = self.at;
+            self.at += self.window.of.physical.0;
+            let Ok(record) = self.window.header(here).await? else { continue };
+            let header = &record.header;
+            let newer = self.epoch.is_some_and(|epoch| header.epoch > epoch);
+            let ended = self.epoch.is_some_and(|epoch| header.epoch < epoch);
+            let later = last.is_none_or(|last| header.record_sequence > last);
+            // What begins at the place in question is what did not follow.
+            if !later || ended || (here == offset && !newer) {
+                continue;
+            }
+            if newer {
+                renewed = true;
+                self.candidates.clear();
+                self.prover = None;
+            }
+            self.epoch = Some(header.epoch);
+            self.take(here, &record);
+        }
+    }
+
+    /// What is not behind the place any more.
+    fn forget(&mut self, offset: u64, last: Option<RecordSequence>) {
+        let passed = |at: u64, sequence: RecordSequence| {
+            at <= offset || last.is_some_and(|last| sequence <= last)
+        };
+        while self.candidates.front().is_some_and(|first| passed(first.at, first.sequence)) {
+            self.candidates.pop_front();
+        }
+        self.prover = self.prover.filter(|prover| !passed(prover.at, prover.sequence));
+    }
+
+    fn take(&mut self, at: u64, record: &Record) {
+        let header = &record.header;
+        let sequence = header.record_sequence;
+        self.candidates.push_back(Candidate {
+            at,
+            sequence,
+            // What is missing came before this record.
+            bound: header.next_data,
+            previous_checksum: header.previous_checksum,
+        });
+        if self.prover.is_none_or(|prover| prover.sequence < sequence) {
+            let durable_tail = header.durable_tail.0.into();
+            self.prover = Some(Prover { at, sequence, durable_tail });
+        }
+        self.end = self.end.max(at + record.record_sectors.0 + RECORD_SECTORS_MAX.0);
+    }
+
+    /// Sectors of a header that is looked at.
+    pub(super) const fn work(&self) -> (u64, Sectors) {
+        (self.window.work.headers, self.window.work.read)
+    }
+}

@@ -1,0 +1,338 @@
+//! The recovery scan: which records does a log hold, beyond doubt, and what of it is damaged?
+//!
+//! The work is linear in the length of the log, whatever the log holds: see [`ScanWork`].
+
+mod look_ahead;
+mod window;
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Sectors};
+
+use self::look_ahead::LookAhead;
+use self::window::{Window, same};
+use crate::{
+    DataSequence, Entry, Epoch, LogId, LogOffset, Record, RecordError, RecordSequence, VolumeId,
+    units_of,
+};
+
+/// A log that begins with so many zeroes was never used, or has lost a first record as long: to
+/// look further behind each such log would take minutes on a large disk.
+pub const BLANK: Sectors = Sectors(512);
+/// Longest payload of a record.
+pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
+/// A record with its header is never longer: so far behind a damaged one the next must begin.
+pub(crate) const RECORD_SECTORS_MAX: Sectors =
+    Sectors(RECORD_PAYLOAD_MAX.0 + crate::record::HEADER_SECTORS_MAX.0);
+/// Records that are in flight together at most, with the one behind them: so many follow on a
+/// record before one of them knows that it is durable.
+const PROVEN_WITHIN: u64 = 65;
+/// So far behind a place is looked for a record that proves it.
+const LOOK_AHEAD_MAX: Sectors = Sectors(PROVEN_WITHIN * RECORD_SECTORS_MAX.0);
+/// Payload is checked at most this many times the length of the log. Records of a volume do not
+/// overlap, so that each is checked once, or twice behind a place that is damaged.
+const CHECKED_TIMES: u64 = 4;
+
+/// The records of one log from its start to the first place where none follows.
+#[derive(Clone, Debug, Default)]
+pub struct Scanned {
+    /// Records in order. Of one that `damage` names the header is whole, and some payload is not.
+    pub records: Vec<Record>,
+    /// Why the scan ended; `None` when the log is full.
+    pub end: Option<RecordError>,
+    /// What was durable once, or may have been, and is not whole any more.
+    pub damage: Vec<Damage>,
+    /// Sectors that the scan came by and that the medium does not give back.
+    pub unreadable: Vec<LogOffset>,
+    /// What it cost.
+    pub work: ScanWork,
+}
+
+/// What a scan cost. For a log of `n` sectors, of which `p` are a physical sector: at most `3 * n /
+/// p` headers, `4 * n` sectors checked and one record more; and of an intact device at most `3 * n`
+/// sectors read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanWork {
+    /// Places where a record header was looked for.
+    pub headers: u64,
+    /// Payload whose checksums were compared.
+    pub checked: Sectors,
+    /// What was read in chunks. Each sector of a chunk that fails is then read once more.
+    pub read: Sectors,
+}
+
+/// A place in a log that is damaged now and was durable once: a later record proves it, or the
+/// medium does not give back what was written there, so that nothing shows the contrary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins.
+    pub offset: LogOffset,
+    /// How far it reaches.
+    pub sectors: Sectors,
+    /// Whether the header is whole: then it is known what is lost, and reads will tell. Else
+    /// nobody knows what was there.
+    pub known: bool,
+}
+
+/// Which log is scanned.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The log.
+    pub log: LogId,
+    /// Where it is on the device.
+    pub region: Extent,
+    /// Records begin at multiples of this.
+    pub physical: Sectors,
+    /// Entries below are dead: damage to them is none.
+    pub floor: DataSequence,
+    /// Sectors that the volume exports: no entry reaches beyond.
+    pub capacity: Sectors,
+}
+
+/// What is at one place of a log.
+enum Found {
+    /// A record, whole.
+    Whole(Record),
+    /// A record whose payload is not.
+    Damaged {
+        record: Record,
+        /// Whether all of it that can be read is right: the medium is at fault, and not a crash
+        /// while the record was written.
+        unreadable: bool,
+    },
+    /// None that belongs there.
+    Nothing(RecordError),
+}
+
+impl Found {
+    /// The same, if the record follows on what was found before.
+    fn if_follows(self, last: Option<&Record>, chained: bool) -> Self {
+        let follows = match &self {
+            Self::Whole(record) | Self::Damaged { record, .. } => follows(record, last, chained),
+            Self::Nothing(_) => Ok(()),
+        };
+        follows.map_or_else(Self::Nothing, |()| self)
+    }
+}
+
+/// Reads the log from its start and proves record after record: volume, log, place, epoch, the
+/// predecessor's checksum, header and payload.
+///
+/// `start` is what the caller has read of the log's first sectors already, if anything; it has
+/// seen that they are not [`BLANK`]. And it has flushed the device: what a killed process left in a
+/// volatile cache must be durable before it is believed.
+///
+/// Only [`IoError::Medium`] counts as damage: it is the device that says so, of the chunk and then
+/// of the sector. Where a record may begin that cannot be read, the log may go on, and nobody knows
+/// with what: that is damage, too, whatever lies behind.
+///
+/// # Errors
+/// If the device fails in another way: what could not be read may be whole. A record that is torn
+/// is no error but the end.
+pub async fn scan(
+    device: &Rc<dyn BlockDevice>,
+    of: ScanOf,
+    start: Payload,
+) -> Result<Scanned, IoError> {
+    let mut scan =
+        Scan { window: Window::new(device, of, start), ahead: None, out: Scanned::default() };
+    scan.run().await?;
+    Ok(scan.finish())
+}
+
+struct Scan<'a> {
+    window: Window<'a>,
+    ahead: Option<LookAhead<'a>>,
+    out: Scanned,
+}
+
+impl Scan<'_> {
+    async fn run(&mut self) -> Result<(), IoError> {
+        let (mut offset, mut chained) = (0, true);
+        while offset < self.window.of.region.len.0 {
+            let found = self.find(offset).await?.if_follows(self.out.records.last(), chained);
+            if let Found::Whole(record) = found {
+                offset += record.record_sectors.0;
+                chained = true;
+                self.out.records.push(record);
+                continue;
+            }
+            match self.pass(offset, found).await? {
+                Some((next, known)) => (offset, chained) = (next, known),
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on behind `offset`, where no whole record follows. Returns where, and whether the
+    /// predecessor's checksum is known there; `None` if the log ends here.
+    async fn pass(&mut self, offset: u64, found: Found) -> Result<Option<(u64, bool)>, IoError> {
+        let here = match &found {
+            Found::Damaged { record, .. } => Some(record),
+            Found::Whole(_) | Found::Nothing(_) => None,
+        };
+        let last = here.or(self.out.records.last()).map(|record| record.header.record_sequence);
+        let epoch = self.out.records.first().or(here).map(|record| record.header.epoch);
+        let behind = self.look_ahead(offset, epoch, last).await?;
+        let mut proof = behind.filter(|behind| behind.proven);
+        // The medium does not tell what was there: it may have been durable.
+        let unreadable = matches!(found, Found::Nothing(RecordError::Unreadable));
+        if unreadable {
+            proof = proof.or(behind.filter(|behind| !behind.renewed));
+        }
+        let Some(proof) = proof else {
+            return Ok(self.pass_unproven(offset, found));
+        };
+        // Behind the lost start of a log may be what is left of an earlier epoch.
+        let dead = proof.dead && !(unreadable && (offset == 0 || !proof.proven));
+        let start = if proof.renewed { 0 } else { offset };
+        if proof.renewed {
+            // What was found is of an epoch that has ended, uncovered by the loss of the next
+            // one's first record.
+            self.out.records.clear();
+            self.out.damage.clear();
+        }
+        let (next, known) = match found {
+            Found::Damaged { record, .. } if proof.is_behind(&record, offset) => {
+                let next = offset + record.record_sectors.0;
+                self.out.records.push(record);
+                (next, true)
+            }
+            _ => (proof.next, false),
+        };
+        if !dead {
+            self.damaged(start, next, known);
+        }
+        Ok(Some((next, known)))
+    }
+
+    /// What no later record proves is the end of the log, a record that a crash tore: but where
+    /// the medium is at fault.
+    fn pass_unproven(&mut self, offset: u64, found: Found) -> Option<(u64, bool)> {
+        match found {
+            Found::Damaged { record, unreadable: true } => {
+                let next = offset + record.record_sectors.0;
+                self.out.records.push(record);
+                self.damaged(offset, next, true);
+                Some((next, true))
+            }
+            Found::Nothing(error) => {
+                if error == RecordError::Unreadable {
+                    self.damaged(offset, self.window.end_of_unreadable(offset), false);
+                }
+                self.out.end = Some(error);
+                None
+            }
+            Found::Whole(_) | Found::Damaged { .. } => {
+                self.out.end = Some(RecordError::PayloadChecksum);
+                None
+            }
+        }
+    }
+
+    fn damaged(&mut self, from: u64, to: u64, known: bool) {
+        let (offset, sectors) = (offset_of(from), Sectors(to - from));
+        self.out.damage.push(Damage { offset, sectors, known });
+    }
+
+    async fn look_ahead(
+        &mut self,
+        offset: u64,
+        epoch: Option<Epoch>,
+        last: Option<RecordSequence>,
+    ) -> Result<Option<look_ahead::Behind>, IoError> {
+        let window = &mut self.window;
+        let ahead = self.ahead.get_or_insert_with(|| LookAhead::new(window.split(), offset));
+        ahead.behind(offset, epoch, last).await
+    }
+
+    async fn find(&mut self, offset: u64) -> Result<Found, IoError> {
+        let record = match self.window.header(offset).await? {
+            Ok(record) => record,
+            Err(error) => return Ok(Found::Nothing(error)),
+        };
+        let start = offset + record.header_sectors.0;
+        let len = record.record_sectors - record.header_sectors;
+        if len.0 == 0 {
+            return Ok(Found::Whole(record));
+        }
+        self.window.work.checked += len;
+        let checked_max = CHECKED_TIMES * self.window.of.region.len.0 + RECORD_SECTORS_MAX.0;
+        if self.window.work.checked.0 > checked_max {
+            return Ok(Found::Nothing(RecordError::Impossible("overlap")));
+        }
+        let payload = self.window.get(start, len).await?;
+        let excused = |at: Sectors, len: Sectors| {
+            self.window.first_unreadable(start + at.0, len).is_some()
+        };
+        let right = payload_is_right(&record, &payload, excused);
+        let lost = self.window.first_unreadable(start, payload_len(&record)).is_some();
+        Ok(if right && !lost {
+            Found::Whole(record)
+        } else {
+            Found::Damaged { record, unreadable: right }
+        })
+    }
+
+    fn finish(self) -> Scanned {
+        let mut work = self.window.work;
+        let mut unreadable = self.window.unreadable().clone();
+        if let Some(ahead) = &self.ahead {
+            let (headers, read) = ahead.work();
+            work.headers += headers;
+            work.read += read;
+            unreadable.extend(ahead.window.unreadable());
+        }
+        let unreadable = unreadable.into_iter().map(offset_of).collect();
+        Scanned { unreadable, work, ..self.out }
+    }
+}
+
+fn payload_len(record: &Record) -> Sectors {
+    Sectors(record.entries.iter().map(|entry| entry.payload_sectors().0).sum())
+}
+
+/// Whether every unit has the checksum that the header says, but those that are `excused`.
+fn payload_is_right(
+    record: &Record,
+    payload: &Payload,
+    excused: impl Fn(Sectors, Sectors) -> bool,
+) -> bool {
+    let mut at = Sectors(0);
+    let mut checksums = record.unit_checksums.iter();
+    for len in record.entries.iter().map(Entry::payload_sectors) {
+        for ((start, unit), expected) in units_of(len).zip(&mut checksums) {
+            let unit_at = at + start;
+            if !payload.verifies(unit_at, unit, *expected) && !excused(unit_at, unit) {
+                return false;
+            }
+        }
+        at += len;
+    }
+    true
+}
+
+/// Whether `record` is the one behind `last`. Behind a damaged header nobody knows the
+/// predecessor's checksum.
+fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), RecordError> {
+    let header = &record.header;
+    match last {
+        None if chained => {
+            same(header.epoch == header.record_sequence.epoch(), "epoch")?;
+            same(header.previous_checksum == 0, "predecessor")
+        }
+        None => Ok(()),
+        Some(last) => {
+            same(header.epoch == last.header.epoch, "epoch")?;
+            same(!chained || header.previous_checksum == last.checksum, "predecessor")?;
+            same(header.record_sequence > last.header.record_sequence, "record sequence")
+        }
+    }
+}
+
+fn offset_of(offset: u64) -> LogOffset {
+    LogOffset(u32::try_from(offset).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,194 @@
+//! The part of a log that a scan has in memory, and what of it the medium gave back.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
+
+use super::{RECORD_SECTORS_MAX, ScanOf, ScanWork, offset_of};
+use crate::{Entry, Record, RecordError};
+
+/// What is read at a time.
+const CHUNK: Sectors = Sectors(512);
+
+/// Reads a log chunk by chunk, the next one while the last is looked at. It only moves forward.
+pub(super) struct Window<'a> {
+    device: &'a Rc<dyn BlockDevice>,
+    pub(super) of: ScanOf,
+    start: u64,
+    /// What was read. Sectors that the medium does not give back are zeroes here.
+    content: Payload,
+    /// The read of what follows.
+    ahead: Option<Completion>,
+    /// Sectors that the medium does not give back.
+    unreadable: BTreeSet<u64>,
+    pub(super) work: ScanWork,
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn new(device: &'a Rc<dyn BlockDevice>, of: ScanOf, content: Payload) -> Self {
+        Self {
+            device,
+            of,
+            start: 0,
+            content,
+            ahead: None,
+            unreadable: BTreeSet::new(),
+            work: ScanWork::default(),
+        }
+    }
+
+    /// A second window at the same place. The read that is under way goes to the second.
+    pub(super) fn split(&mut self) -> Self {
+        Self {
+            device: self.device,
+            of: self.of,
+            start: self.start,
+            content: self.content.clone(),
+            ahead: self.ahead.take(),
+            unreadable: self.unreadable.clone(),
+            work: ScanWork::default(),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.content.len().0
+    }
+
+    /// The `len` sectors from `offset` of the log, or those up to its end.
+    pub(super) async fn get(&mut self, offset: u64, len: Sectors) -> Result<Payload, IoError> {
+        let end = (offset + len.0).min(self.of.region.len.0);
+        if offset < self.start || offset > self.end() {
+            (self.start, self.content, self.ahead) = (offset, Payload::default(), None);
+        }
+        while self.end() < end {
+            self.extend(offset).await?;
+        }
+        Ok(self.content.slice(Sectors(offset - self.start), Sectors(end - offset)))
+    }
+
+    /// The first of the `len` sectors from `offset` that the medium did not give back.
+    pub(super) fn first_unreadable(&self, offset: u64, len: Sectors) -> Option<u64> {
+        self.unreadable.range(offset..offset + len.0).next().copied()
+    }
+
+    /// Where the sectors end that the medium does not give back from `offset` on.
+    pub(super) fn end_of_unreadable(&self, offset: u64) -> u64 {
+        let mut end = offset;
+        while self.unreadable.contains(&end) {
+            end += 1;
+        }
+        end.max(offset + 1).next_multiple_of(self.of.physical.0).min(self.of.region.len.0)
+    }
+
+    /// Every sector seen so far that the medium does not give back.
+    pub(super) const fn unreadable(&self) -> &BTreeSet<u64> {
+        &self.unreadable
+    }
+
+    /// Adds the next chunk, and lets go of what is before `offset`.
+    async fn extend(&mut self, offset: u64) -> Result<(), IoError> {
+        let keep = Sectors(self.end() - offset);
+        self.content = self.content.slice(Sectors(offset - self.start), keep);
+        self.start = offset;
+        let from = self.end();
+        let len = self.chunk(from);
+        let read = self.ahead.take().unwrap_or_else(|| self.read(from, len));
+        self.work.read += len;
+        let chunk = match read.await {
+            Ok(chunk) => chunk,
+            Err(IoError::Medium { .. }) => self.read_what_can_be(from, len).await?,
+            Err(error) => return Err(error),
+        };
+        self.content.append(chunk);
+        let next = self.end();
+        // The first chunk may show that there is no more to read.
+        if from > 0 && next < self.of.region.len.0 {
+            self.ahead = Some(self.read(next, self.chunk(next)));
+        }
+        Ok(())
+    }
+
+    fn chunk(&self, from: u64) -> Sectors {
+        Sectors(CHUNK.0.min(self.of.region.len.0 - from))
+    }
+
+    /// Reads each physical sector by itself. This also confirms what the device said of the chunk.
+    async fn read_what_can_be(&mut self, from: u64, len: Sectors) -> Result<Payload, IoError> {
+        let mut content = Payload::default();
+        let (mut at, end) = (from, from + len.0);
+        while at < end {
+            let next = (at + 1).next_multiple_of(self.of.physical.0).min(end);
+            let part = Sectors(next - at);
+            match self.read(at, part).await {
+                Ok(payload) => content.append(payload),
+                Err(IoError::Medium { .. }) => {
+                    self.unreadable.extend(at..next);
+                    content.append(Payload::zeroes(part));
+                }
+                Err(error) => return Err(error),
+            }
+            at = next;
+        }
+        Ok(content)
+    }
+
+    fn read(&self, offset: u64, len: Sectors) -> Completion {
+        let extent = Extent { start: self.of.region.start + Sectors(offset), len };
+        self.device.submit(Request::Read { extent })
+    }
+
+    /// The record header at `offset`, if one is there that belongs there.
+    pub(super) async fn header(
+        &mut self,
+        offset: u64,
+    ) -> Result<Result<Record, RecordError>, IoError> {
+        self.work.headers += 1;
+        let first = self.get(offset, Sectors(1)).await?;
+        if self.first_unreadable(offset, Sectors(1)).is_some() {
+            return Ok(Err(RecordError::Unreadable));
+        }
+        let Some(first) = first.to_bytes() else { return Ok(Err(RecordError::NoHeader)) };
+        let len = match Record::announced_header(&first) {
+            Ok(len) => len,
+            Err(error) => return Ok(Err(error)),
+        };
+        let header = self.get(offset, len).await?;
+        if self.first_unreadable(offset, len).is_some() {
+            return Ok(Err(RecordError::Unreadable));
+        }
+        let header = header.to_bytes().ok_or(RecordError::HeaderChecksum);
+        let record = header.and_then(|bytes| Record::decode(&bytes));
+        Ok(record.and_then(|record| self.in_place(&record, offset).map(|()| record)))
+    }
+
+    fn in_place(&self, record: &Record, offset: u64) -> Result<(), RecordError> {
+        let header = &record.header;
+        same(header.volume == self.of.volume, "volume")?;
+        same(header.log == self.of.log, "log")?;
+        same(header.offset == offset_of(offset), "offset")?;
+        let lengths = [record.header_sectors.0, record.record_sectors.0];
+        let whole = lengths.iter().all(|len| len.is_multiple_of(self.of.physical.0));
+        let room = RECORD_SECTORS_MAX.0.min(self.of.region.len.0 - offset);
+        if !whole || record.record_sectors.0 > room {
+            return Err(RecordError::Impossible("record length"));
+        }
+        self.sane(record)
+    }
+
+    /// Whether it says what a volume could have written: a right checksum does not show it.
+    fn sane(&self, record: &Record) -> Result<(), RecordError> {
+        let header = &record.header;
+        if header.floor > header.next_data {
+            return Err(RecordError::Impossible("sequence"));
+        }
+        let sane = |entry: &Entry| {
+            entry.extent.end().0 <= self.of.capacity.0 && entry.data_sequence < header.next_data
+        };
+        if record.entries.iter().all(sane) { Ok(()) } else { Err(RecordError::Impossible("entry")) }
+    }
+}
+
+pub(super) fn same(same: bool, what: &'static str) -> Result<(), RecordError> {
+    if same { Ok(()) } else { Err(RecordError::Misplaced(what)) }
+}

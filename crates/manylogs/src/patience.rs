@@ -1,0 +1,110 @@
+//! Reads that wait for a device that fails for a while.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Handle, IoError, IoResult, Nanos, Request, completion,
+};
+
+/// Before a read is tried the second time; then twice as long each time.
+const FIRST_WAIT: Nanos = Nanos::from_millis(100);
+/// How often a read is tried: 6.3 s lie between the first time and the last.
+const TRIES: u32 = 7;
+/// What all reads together may wait: then none is tried again.
+const WAIT_IN_ALL: Nanos = Nanos::from_secs(60);
+
+/// A device whose reads are tried again while they end with [`IoError::Transient`]: up to seven
+/// times within 6.3 s, and all reads together wait at most a minute. Everything else passes as it
+/// is. Recovery reads through it: what cannot be read for a moment must not count as lost.
+pub struct PatientReads {
+    device: Rc<dyn BlockDevice>,
+    runtime: Handle,
+    left: Rc<Cell<Nanos>>,
+    /// What an error is called that does not pass.
+    last_word: fn(IoError) -> IoError,
+}
+
+impl PatientReads {
+    /// A read that fails to the end fails as it did.
+    #[must_use]
+    pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Rc<Self> {
+        Self::with(device, runtime, |error| error)
+    }
+
+    /// A read that fails to the end counts as a medium error: for an owner who gives up what
+    /// cannot be read.
+    #[must_use]
+    pub fn giving_up(device: Rc<dyn BlockDevice>, runtime: Handle) -> Rc<Self> {
+        Self::with(device, runtime, |error| match error {
+            IoError::Transient { extent } => IoError::Medium { extent },
+            error => error,
+        })
+    }
+
+    fn with(
+        device: Rc<dyn BlockDevice>,
+        runtime: Handle,
+        last_word: fn(IoError) -> IoError,
+    ) -> Rc<Self> {
+        let left = Rc::new(Cell::new(WAIT_IN_ALL));
+        Rc::new(Self { device, runtime, left, last_word })
+    }
+
+    /// Takes `span` from what is left to wait; false if there is not as much.
+    fn may_wait(left: &Cell<Nanos>, span: Nanos) -> bool {
+        let enough = left.get() >= span;
+        if enough {
+            left.set(Nanos(left.get().0 - span.0));
+        }
+        enough
+    }
+}
+
+async fn read_again(
+    device: Rc<dyn BlockDevice>,
+    runtime: Handle,
+    left: Rc<Cell<Nanos>>,
+    request: Request,
+    first: Completion,
+) -> IoResult {
+    let mut result = first.await;
+    let mut wait = FIRST_WAIT;
+    for _ in 1..TRIES {
+        if !matches!(result, Err(IoError::Transient { .. })) || !PatientReads::may_wait(&left, wait)
+        {
+            break;
+        }
+        runtime.sleep(wait).await;
+        wait = Nanos(2 * wait.0);
+        result = device.submit(request.clone()).await;
+    }
+    result
+}
+
+impl BlockDevice for PatientReads {
+    fn capabilities(&self) -> Capabilities {
+        self.device.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let first = self.device.submit(request.clone());
+        if !matches!(request, Request::Read { .. }) {
+            return first;
+        }
+        let (completer, answer) = completion();
+        let (device, runtime) = (Rc::clone(&self.device), self.runtime.clone());
+        let (left, last_word) = (Rc::clone(&self.left), self.last_word);
+        self.runtime.spawn(async move {
+            let result = read_again(device, runtime, left, request, first).await;
+            completer.complete(result.map_err(last_word));
+        });
+        answer
+    }
+}
+
+impl std::fmt::Debug for PatientReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PatientReads").field("left", &self.left).finish_non_exhaustive()
+    }
+}
