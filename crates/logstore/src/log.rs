@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use manylogs_block::{Extent, Lba, Payload, Sectors};
+use manylogs_plant::{self as plant, Bug};
 
 use crate::{
     AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset, Record,
@@ -235,6 +236,8 @@ impl Log {
         if self.fresh {
             self.epoch = of.sequence.epoch();
         }
+        let durable = self.in_flight.front().map_or(self.tail, |first| first.start);
+        let durable = if plant::is(Bug::NoDurableTail) { Sectors(0) } else { durable };
         let header = RecordHeader {
             volume: of.volume,
             log: self.id,
@@ -243,7 +246,7 @@ impl Log {
             record_sequence: of.sequence,
             floor: of.floor,
             previous_checksum: self.last_checksum,
-            durable_tail: offset_of(self.in_flight.front().map_or(self.tail, |r| r.start)),
+            durable_tail: offset_of(durable),
             next_data: of.next_data,
         };
         let record = Record::build(header, entries, &payloads, self.shape);

@@ -3,22 +3,53 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use manylogs_block::{BlockDevice, Extent, Hint, MemoryDevice, Payload, Request, Sectors};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Hint, IoError, MemoryDevice, Payload, Request,
+    Sectors,
+};
 use manylogs_logstore::{
-    AppendOf, AppendSlot, Damage, DataSequence, Entry, EntryKind, Log, LogId,
-    LogOffset, RecordSequence, RecordShape, ScanOf, Scanned, scan,
+    AppendOf, AppendSlot, Damage, DataSequence, Entry, EntryKind, Log, LogId, LogOffset,
+    RecordError, RecordSequence, RecordShape, ScanOf, Scanned, scan,
 };
 
 const REGION: Extent = Extent { start: manylogs_block::Lba(64), len: Sectors(256) };
 const VOLUME: [u8; 16] = [7; 16];
 
+/// Memory of which some sectors cannot be read.
+struct Worn {
+    below: MemoryDevice,
+    bad: RefCell<BTreeMap<u64, fn(Extent) -> IoError>>,
+}
+
+const MEDIUM: fn(Extent) -> IoError = |extent| IoError::Medium { extent };
+const TRANSIENT: fn(Extent) -> IoError = |extent| IoError::Transient { extent };
+
+impl BlockDevice for Worn {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let extent = request.extent().unwrap_or_default();
+        if matches!(request, Request::Read { .. })
+            && let Some((_, error)) = self.bad.borrow().range(extent.range()).next()
+        {
+            return Completion::ready(Err(error(extent)));
+        }
+        self.below.submit(request)
+    }
+}
+
 /// A log on a device, written record by record.
 struct World {
+    worn: Rc<Worn>,
     device: Rc<dyn BlockDevice>,
     log: Log,
     next: u64,
@@ -28,8 +59,23 @@ struct World {
 impl World {
     fn new() -> Self {
         let log = Log::new(LogId(3), REGION, RecordShape::in_log(Sectors(1)));
-        let device = Rc::new(MemoryDevice::new(Sectors(1024)));
-        Self { device, log, next: 1, floor: 0 }
+        let below = MemoryDevice::new(Sectors(1024));
+        let worn = Rc::new(Worn { below, bad: RefCell::default() });
+        Self { device: worn.clone(), worn, log, next: 1, floor: 0 }
+    }
+
+    /// Appends records of these lengths, one after the other, and makes each durable.
+    fn written<const N: usize>(&mut self, lens: [u64; N]) -> [AppendSlot; N] {
+        lens.map(|len| {
+            let slot = self.append(len);
+            self.write(&slot);
+            slot
+        })
+    }
+
+    /// Lets reads of a sector of the device fail from now on.
+    fn fail(&self, sector: u64, error: fn(Extent) -> IoError) {
+        self.worn.bad.borrow_mut().insert(sector, error);
     }
 
     /// Appends a record of `len` sectors of data, not yet written.
@@ -62,16 +108,23 @@ impl World {
         ready(self.device.submit(Request::Read { extent })).unwrap()
     }
 
-    fn scan(&self) -> Scanned {
-        let of = ScanOf {
+    fn of(&self) -> ScanOf {
+        ScanOf {
             volume: VOLUME,
             log: LogId(3),
             region: REGION,
             physical: Sectors(1),
             floor: DataSequence(self.floor),
             capacity: Sectors(512),
-        };
+        }
+    }
+
+    fn scan(&self) -> Scanned {
+        let of = self.of();
         let alone = ready(scan(&self.device, of, Payload::default())).unwrap();
+        if !self.worn.bad.borrow().is_empty() {
+            return alone;
+        }
         // What was read of the start before changes nothing.
         let start = self.read(Extent { len: Sectors(100), ..REGION });
         let led = ready(scan(&self.device, of, start)).unwrap();
@@ -182,11 +235,180 @@ fn the_header_of_an_older_record_is_not_taken_for_the_one_that_was_lost() {
     assert_eq!(offsets(&found), [0, 12, 15]);
 }
 
+#[test]
+fn a_record_of_another_past_does_not_follow() {
+    let mut world = World::new();
+    let [first] = world.written([3]);
+    let mut other = World::new();
+    (other.log, other.next, world.next) = (world.log_after(&first), 50, 100);
+    let [second, _third] = world.written([5, 2]);
+    let [unlike] = other.written([5]);
+    assert_eq!(second.target, unlike.target);
+    // The write of the second record was lost: what was there before is whole, and older than the
+    // third, but that follows on another.
+    world.put(unlike.target, unlike.payload.clone());
+    assert_eq!(offsets(&world.scan()), [0, 4]);
+}
+
+#[test]
+fn a_header_without_its_payload_is_not_the_record_that_was_lost() {
+    let mut world = World::new();
+    let [first] = world.written([3]);
+    // In flight when the process was killed: of the same length as what was written there later.
+    let stale = world.append(5);
+    (world.log, world.next) = (world.log_after(&first), 1 << 32);
+    let [lost, _behind] = world.written([5, 2]);
+    assert_eq!(stale.target, lost.target);
+    world.put(lost.target, Payload::zeroes(lost.target.len));
+    let header = Extent { len: Sectors(1), ..stale.target };
+    world.put(header, stale.payload.slice(Sectors(0), Sectors(1)));
+    let found = world.scan();
+    assert_eq!(found.damage, damage(4, 6, false), "what the old header says was never acknowledged");
+    assert_eq!(offsets(&found), [0, 10]);
+}
+
+#[test]
+fn where_a_record_may_begin_that_cannot_be_read_the_log_may_go_on() {
+    let mut world = World::new();
+    let [_, _, last] = world.written([3, 4, 5]);
+    // The header of the last record: nothing behind proves that it was there.
+    world.fail(last.target.start.0, MEDIUM);
+    let found = world.scan();
+    assert_eq!(offsets(&found), [0, 4]);
+    assert_eq!(found.damage, damage(9, 1, false));
+    assert_eq!(found.end, Some(RecordError::Unreadable));
+    assert_eq!(found.unreadable, [LogOffset(9)]);
+    // The first sector, of records that are all below the floor: another epoch may have begun.
+    let mut world = World::new();
+    let [first, ..] = world.written([3, 4, 5]);
+    world.floor = world.next;
+    world.fail(first.target.start.0, MEDIUM);
+    let found = world.scan();
+    assert_eq!(found.damage, damage(0, 4, false));
+    assert_eq!(offsets(&found), [4, 9]);
+    // In the middle of them a record behind shows that nothing is missed.
+    world.worn.bad.borrow_mut().clear();
+    world.fail(first.target.end().0, MEDIUM);
+    assert_eq!(world.scan().damage, []);
+}
+
+#[test]
+fn a_record_with_a_payload_that_cannot_be_read_keeps_its_entries() {
+    let mut world = World::new();
+    let [_, middle, last] = world.written([3, 20, 20]);
+    for (slot, at) in [(&middle, 4), (&last, 25)] {
+        world.fail(slot.target.start.0 + 3, MEDIUM);
+        let found = world.scan();
+        assert_eq!(offsets(&found), [0, 4, 25]);
+        assert_eq!(found.damage, damage(at, 21, true));
+        world.worn.bad.borrow_mut().clear();
+    }
+    // What can be read is not what the header says: a crash tore the record.
+    let first_unit = Extent::new(last.target.start.0 + 2, 1);
+    world.put(first_unit, Payload::zeroes(Sectors(1)));
+    world.fail(last.target.start.0 + 19, MEDIUM);
+    let found = world.scan();
+    assert_eq!(offsets(&found), [0, 4]);
+    assert_eq!(found.damage, []);
+}
+
+#[test]
+fn what_the_medium_is_not_to_blame_for_ends_the_scan() {
+    let mut world = World::new();
+    let [_, last] = world.written([3, 4]);
+    for sector in last.target.range() {
+        world.fail(sector, TRANSIENT);
+        let found = ready(scan(&world.device, world.of(), Payload::default()));
+        assert!(matches!(found, Err(IoError::Transient { .. })), "sector {sector}: {found:?}");
+        world.worn.bad.borrow_mut().clear();
+    }
+}
+
+/// A log of `region` sectors full of records that all lost their payload, and that only the last
+/// ones say were ever durable: each as little as it can.
+fn hostile(region: u64) -> Scanned {
+    let device: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(region)));
+    let region = Extent::new(0, region);
+    let mut log = Log::new(LogId(3), region, RecordShape::in_log(Sectors(1)));
+    let (mut slots, mut durable) = (Vec::new(), 0);
+    while log.free().0 >= 2 {
+        if log.used().0 * 2 >= region.len.0 {
+            // Each record knows of one more that is durable.
+            let done: &AppendSlot = &slots[durable];
+            let _ = log.finish_append(done.record.header.record_sequence);
+            durable += 1;
+        }
+        let sequence = slots.len() as u64 + 1;
+        let of = AppendOf {
+            volume: VOLUME,
+            sequence: RecordSequence(sequence),
+            floor: DataSequence(0),
+            next_data: DataSequence(sequence + 1),
+        };
+        let data_sequence = DataSequence(sequence);
+        let entry = Entry { extent: Extent::new(7, 1), data_sequence, kind: EntryKind::Data };
+        slots.push(log.append(&of, vec![entry], vec![Payload::tags(sequence, Sectors(1))]));
+    }
+    for slot in &slots {
+        let extent = Extent { len: Sectors(1), ..slot.target };
+        let payload = slot.payload.slice(Sectors(0), Sectors(1));
+        ready(device.submit(Request::write_fua(extent, payload))).unwrap();
+    }
+    let of = ScanOf {
+        volume: VOLUME,
+        log: LogId(3),
+        region,
+        physical: Sectors(1),
+        floor: DataSequence(0),
+        capacity: Sectors(512),
+    };
+    ready(scan(&device, of, Payload::default())).unwrap()
+}
+
+#[test]
+fn a_hostile_log_costs_no_more_than_its_length_allows() {
+    for sectors in [2_000, 8_000] {
+        let found = hostile(sectors);
+        assert!(found.damage.len() as u64 > sectors / 8, "{} places", found.damage.len());
+        let work = found.work;
+        assert!(work.headers <= 3 * sectors, "{work:?} in {sectors} sectors");
+        assert!(work.read.0 <= 3 * sectors, "{work:?} in {sectors} sectors");
+        assert!(work.checked.0 <= 4 * sectors + 4300, "{work:?} in {sectors} sectors");
+    }
+}
+
 impl World {
     /// The log as a recovery finds it when `first` is its only record.
     fn log_after(&self, first: &AppendSlot) -> Log {
         let mut log = Log::new(LogId(3), REGION, RecordShape::in_log(Sectors(1)));
         log.take_up(&first.record);
         log
+    }
+}
+
+/// Each of these bugs makes one of the tests above fail.
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::{Bug, plant};
+    let cases: [(Bug, fn()); 7] = [
+        (Bug::NoDurableTail, a_record_that_was_durable_and_is_gone_is_damage),
+        (Bug::PredecessorIgnored, a_record_of_another_past_does_not_follow),
+        (Bug::PredecessorIgnored, a_header_without_its_payload_is_not_the_record_that_was_lost),
+        (Bug::UnreadableIsTheEnd, where_a_record_may_begin_that_cannot_be_read_the_log_may_go_on),
+        (
+            Bug::UnreadablePayloadIsTorn,
+            a_record_with_a_payload_that_cannot_be_read_keeps_its_entries,
+        ),
+        (Bug::AnyErrorIsTheMedium, what_the_medium_is_not_to_blame_for_ends_the_scan),
+        (Bug::LookAheadForgets, a_hostile_log_costs_no_more_than_its_length_allows),
+    ];
+    for (bug, test) in cases {
+        plant(Some(bug));
+        let noticed = std::panic::catch_unwind(test).is_err();
+        plant(None);
+        test();
+        assert!(noticed, "{bug:?} is not noticed");
+        println!("{bug:?}: noticed");
     }
 }

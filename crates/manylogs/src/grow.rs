@@ -70,9 +70,10 @@ impl Volume {
         }
         write_root(&device, Phase::Open, &root, volume, &new, 1).await?;
         write_root(&device, Phase::Open, &root, volume, &new, 0).await?;
-        write_superblock_copy(&device, &grown, 1).await?;
+        let [decides, follows] = if plant::is(Bug::FirstSuperblockFirst) { [0, 1] } else { [1, 0] };
+        write_superblock_copy(&device, &grown, decides).await?;
         hide_old_end(&device, old, &new).await?;
-        write_superblock_copy(&device, &grown, 0).await?;
+        write_superblock_copy(&device, &grown, follows).await?;
         Ok(outcome)
     }
 }

@@ -266,11 +266,7 @@ pub(crate) async fn write_superblock(
     device: &Below,
     superblock: &Superblock,
 ) -> Result<(), VolumeError> {
-    let mut copies = [1, 0];
-    if plant::is(Bug::FirstSuperblockFirst) {
-        copies.reverse();
-    }
-    for copy in copies {
+    for copy in [1, 0] {
         write_superblock_copy(device, superblock, copy).await?;
     }
     Ok(())

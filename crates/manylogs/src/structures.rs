@@ -168,8 +168,7 @@ async fn read_root(
             report.roots_damaged += 1;
             continue;
         };
-        let newer = |best: &Root| root.generation > best.generation;
-        if newest.as_ref().is_none_or(|(best, _)| newer(best) != plant::is(Bug::OlderRootCounts)) {
+        if newest.as_ref().is_none_or(|(best, _)| root.generation > best.generation) {
             newest = Some((root, slot));
         }
     }

@@ -40,8 +40,8 @@ fn marked(seed: u8, sectors: u64) -> Payload {
     Payload::bytes(content)
 }
 
-fn path(physical: Sectors) -> PathBuf {
-    let name = format!("volume-{}.txt", physical.bytes());
+fn path(kind: &str, physical: Sectors) -> PathBuf {
+    let name = format!("{kind}-{}.txt", physical.bytes());
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
@@ -117,14 +117,17 @@ fn compare(physical: Sectors) {
         fill(runtime.clone(), Rc::clone(&device)).await;
         let written = text_of(&*device).await;
         if std::env::var_os("MANYLOGS_BLESS").is_some() {
-            std::fs::write(path(physical), &written).unwrap();
+            std::fs::write(path("volume", physical), &written).unwrap();
         }
-        let golden = std::fs::read_to_string(path(physical)).unwrap();
+        let golden = std::fs::read_to_string(path("volume", physical)).unwrap();
         for (number, (now, then)) in (1..).zip(written.lines().zip(golden.lines())) {
-            assert_eq!(now, then, "line {number} of {}", path(physical).display());
+            assert_eq!(now, then, "line {number} of {}", path("volume", physical).display());
         }
         assert_eq!(written.lines().count(), golden.lines().count());
-        verify(runtime, device_of(&golden, physical).await).await;
+        verify(runtime.clone(), device_of(&golden, physical).await).await;
+        // As programs wrote it that counted sequences by opening, 2^44 for each.
+        let openings = std::fs::read_to_string(path("openings", physical)).unwrap();
+        verify(runtime, device_of(&openings, physical).await).await;
     });
 }
 

@@ -89,8 +89,8 @@ bugs! {
         ChangeLeftUnfinished,
         /// A copy of a structure that was not read, for whatever reason, counts as damaged.
         UnreadCopyIsDamaged,
-        /// Of two whole roots the older one counts.
-        OlderRootCounts,
+        /// A read that fails for a moment is not tried again.
+        ReadsNotTriedAgain,
         /// A root that is older than records in the logs is believed.
         StaleRootBelieved,
         /// An opening forgets which logs are out of use.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use manylogs_block::{IoError, Sectors};
+use manylogs_plant::{self as plant, Bug};
 
 use super::window::Window;
 use super::{LOOK_AHEAD_MAX, RECORD_SECTORS_MAX};
@@ -31,7 +32,7 @@ impl Behind {
     pub(super) fn is_behind(&self, record: &Record, offset: u64) -> bool {
         !self.renewed
             && self.next == offset + record.record_sectors.0
-            && self.previous_checksum == record.checksum
+            && (self.previous_checksum == record.checksum || plant::is(Bug::PredecessorIgnored))
     }
 }
 
@@ -85,6 +86,10 @@ impl<'a> LookAhead<'a> {
         let known = epoch.is_none() || self.epoch.is_none() || epoch == self.epoch;
         if self.at < offset || !known {
             (self.at, self.epoch, self.prover) = (self.at.max(offset), None, None);
+            self.candidates.clear();
+        }
+        if plant::is(Bug::LookAheadForgets) {
+            (self.at, self.prover) = (offset, None);
             self.candidates.clear();
         }
         self.epoch = self.epoch.or(epoch);

@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, IoError, Payload, Sectors};
 
+use manylogs_plant::{self as plant, Bug};
+
 use self::look_ahead::LookAhead;
 use self::window::{Window, same};
 use crate::{
@@ -24,9 +26,9 @@ pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
 /// A record with its header is never longer: so far behind a damaged one the next must begin.
 pub(crate) const RECORD_SECTORS_MAX: Sectors =
     Sectors(RECORD_PAYLOAD_MAX.0 + crate::record::HEADER_SECTORS_MAX.0);
-/// Records that are in flight together at most, with the one behind them: so many follow on a
-/// record before one of them knows that it is durable.
-const PROVEN_WITHIN: u64 = 65;
+/// At most 64 records of clients are in flight together, and as many of moved content: so many
+/// follow on a record before the next one knows that it is durable.
+const PROVEN_WITHIN: u64 = 2 * 64 + 1;
 /// So far behind a place is looked for a record that proves it.
 const LOOK_AHEAD_MAX: Sectors = Sectors(PROVEN_WITHIN * RECORD_SECTORS_MAX.0);
 /// Payload is checked at most this many times the length of the log. Records of a volume do not
@@ -179,7 +181,7 @@ impl Scan<'_> {
         let behind = self.look_ahead(offset, epoch, last).await?;
         let mut proof = behind.filter(|behind| behind.proven);
         // The medium does not tell what was there: it may have been durable.
-        let unreadable = matches!(found, Found::Nothing(RecordError::Unreadable));
+        let unreadable = is_unreadable(&found);
         if unreadable {
             proof = proof.or(behind.filter(|behind| !behind.renewed));
         }
@@ -220,7 +222,7 @@ impl Scan<'_> {
                 Some((next, true))
             }
             Found::Nothing(error) => {
-                if error == RecordError::Unreadable {
+                if is_unreadable(&found) {
                     self.damaged(offset, self.window.end_of_unreadable(offset), false);
                 }
                 self.out.end = Some(error);
@@ -273,7 +275,8 @@ impl Scan<'_> {
         Ok(if right && !lost {
             Found::Whole(record)
         } else {
-            Found::Damaged { record, unreadable: right }
+            let torn = plant::is(Bug::UnreadablePayloadIsTorn);
+            Found::Damaged { record, unreadable: right && !torn }
         })
     }
 
@@ -289,6 +292,12 @@ impl Scan<'_> {
         let unreadable = unreadable.into_iter().map(offset_of).collect();
         Scanned { unreadable, work, ..self.out }
     }
+}
+
+/// Whether the medium does not tell what is there.
+fn is_unreadable(found: &Found) -> bool {
+    matches!(found, Found::Nothing(RecordError::Unreadable))
+        && !plant::is(Bug::UnreadableIsTheEnd)
 }
 
 fn payload_len(record: &Record) -> Sectors {
@@ -327,7 +336,8 @@ fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), 
         None => Ok(()),
         Some(last) => {
             same(header.epoch == last.header.epoch, "epoch")?;
-            same(!chained || header.previous_checksum == last.checksum, "predecessor")?;
+            let ignored = !chained || plant::is(Bug::PredecessorIgnored);
+            same(ignored || header.previous_checksum == last.checksum, "predecessor")?;
             same(header.record_sequence > last.header.record_sequence, "record sequence")
         }
     }

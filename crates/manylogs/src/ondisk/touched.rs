@@ -1,6 +1,7 @@
 //! The set of logs that may have changed since the snapshot.
 
 use manylogs_logstore::LogId;
+use manylogs_plant::{self as plant, Bug};
 
 /// Bytes of the set.
 pub(crate) const TOUCHED_BYTES: usize = 4096;
@@ -23,7 +24,9 @@ pub(crate) struct Touched {
 impl Touched {
     pub(crate) fn none(logs: usize) -> Self {
         let logs = u32::try_from(logs).unwrap_or(u32::MAX);
-        Self { logs_per_bit: logs.div_ceil(BITS).max(1), bits: Box::new([0; TOUCHED_BYTES]) }
+        let logs_per_bit =
+            if plant::is(Bug::LogSetTruncated) { 1 } else { logs.div_ceil(BITS).max(1) };
+        Self { logs_per_bit, bits: Box::new([0; TOUCHED_BYTES]) }
     }
 
     /// As read from a root; `None` if it makes no sense.
