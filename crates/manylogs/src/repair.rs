@@ -65,7 +65,8 @@ impl Volume {
             write_superblock(&below, &superblock).await?;
         }
         let options = OpenOptions { accept_damage: true, ..options.clone() };
-        let (volume, mut recovery) = Self::open(runtime, device, &options).await?;
+        // The engine gives up what cannot be read, too: it marks it as lost.
+        let (volume, mut recovery) = Self::open(runtime, Rc::clone(&reads), &options).await?;
         recovery.from_backup_superblock = found.from_backup_superblock;
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;
         // The floor rises above all that is damaged: it does not count any more.

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 
@@ -121,5 +121,93 @@ impl BlockDevice for Stopping {
             }
         }
         self.0.submit(request)
+    }
+}
+
+/// How reads of a sector fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadFault {
+    /// The device says that the medium is bad, until the sector is written.
+    Medium,
+    /// So many reads fail in another way.
+    Passing(u32),
+}
+
+/// A device whose reads of some sectors fail, and which may be gone after so many changes.
+pub(crate) struct Unreliable {
+    pub(crate) below: Rc<dyn BlockDevice>,
+    faults: RefCell<BTreeMap<u64, ReadFault>>,
+    /// Reads that failed.
+    pub(crate) failed: Cell<u32>,
+    /// What may still change.
+    pub(crate) changes_left: Cell<u32>,
+    pub(crate) writes: RefCell<Vec<Extent>>,
+}
+
+impl Unreliable {
+    pub(crate) fn over(below: Rc<dyn BlockDevice>) -> Rc<Self> {
+        Rc::new(Self {
+            below,
+            faults: RefCell::default(),
+            failed: Cell::new(0),
+            changes_left: Cell::new(u32::MAX),
+            writes: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn new() -> Rc<Self> {
+        Self::over(Rc::new(MemoryDevice::new(DEVICE)))
+    }
+
+    pub(crate) fn fail(&self, extent: Extent, fault: ReadFault) {
+        self.faults.borrow_mut().extend(extent.range().map(|sector| (sector, fault)));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.faults.borrow_mut().clear();
+    }
+
+    fn read_fault(&self, extent: Extent) -> Option<IoError> {
+        let mut faults = self.faults.borrow_mut();
+        for (_, fault) in faults.range_mut(extent.range()) {
+            match fault {
+                ReadFault::Medium => return Some(IoError::Medium { extent }),
+                ReadFault::Passing(0) => {}
+                ReadFault::Passing(left) => {
+                    *left -= 1;
+                    return Some(IoError::Transient { extent });
+                }
+            }
+        }
+        None
+    }
+}
+
+impl BlockDevice for Unreliable {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        match &request {
+            Request::Read { extent } => {
+                if let Some(error) = self.read_fault(*extent) {
+                    self.failed.set(self.failed.get() + 1);
+                    return Completion::ready(Err(error));
+                }
+            }
+            Request::Flush => {}
+            Request::Write { extent, .. }
+            | Request::WriteZeroes { extent, .. }
+            | Request::Discard { extent } => {
+                let Some(left) = self.changes_left.get().checked_sub(1) else {
+                    return Completion::ready(Err(IoError::Gone));
+                };
+                self.changes_left.set(left);
+                self.writes.borrow_mut().push(*extent);
+                self.faults.borrow_mut().retain(|sector, _| !extent.range().contains(sector));
+            }
+        }
+        self.below.submit(request)
     }
 }

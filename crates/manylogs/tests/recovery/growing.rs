@@ -1,0 +1,128 @@
+//! Growing, and crashes while a volume grows.
+
+use std::rc::Rc;
+
+use manylogs::{EngineConfig, Volume};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Handle, MemoryDevice, Payload, Request, Sectors,
+};
+
+use crate::common::{
+    DEVICE, ReadFault, Unreliable, bytes, config, in_virtual_time, read, write,
+};
+use crate::logs::{assert_holds, open};
+use crate::structures::many_logs;
+
+/// The start of a larger device.
+struct Part(Rc<MemoryDevice>, Sectors);
+
+impl BlockDevice for Part {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { capacity: self.1, ..self.0.capabilities() }
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.0.submit(request)
+    }
+}
+
+/// A volume with a block in a log and one in the last of its homes, on the start of a device.
+async fn small(runtime: &Handle, config: &EngineConfig, sizes: [u64; 2]) -> Rc<Unreliable> {
+    let disk = Rc::new(MemoryDevice::new(Sectors(sizes[1])));
+    let part = Rc::new(Part(disk.clone(), Sectors(sizes[0])));
+    let volume = Volume::create(runtime.clone(), part, config).await.unwrap();
+    volume.submit(write(72, &bytes(1, 8), true)).await.unwrap();
+    let last = volume.layout().capacity().0 - 64;
+    volume.submit(write(last, &bytes(2, 64), true)).await.unwrap();
+    Unreliable::over(disk)
+}
+
+/// Nothing of the volume's own shows where data is.
+async fn assert_nothing_shows(volume: &Volume, from: u64) {
+    let len = volume.layout().capacity().0 - from;
+    let found = volume.submit(read(from, len.min(3000))).await.unwrap();
+    assert!(found.is_zero(), "something shows behind {from}");
+    for magic in [&b"MLOGROOT"[..], b"MANYLOGS"] {
+        let bytes = found.to_bytes().unwrap();
+        assert!(!bytes.windows(8).any(|window| window == magic));
+    }
+}
+
+#[test]
+pub(crate) fn nothing_of_the_old_end_shows_in_a_volume_that_grew() {
+    for changes in 0..8 {
+        in_virtual_time(move |runtime| async move {
+            let disk = small(&runtime, &config(), [DEVICE.0, 2 * DEVICE.0]).await;
+            let part = Rc::new(Part(Rc::new(MemoryDevice::new(DEVICE)), DEVICE));
+            let before = Volume::create(runtime.clone(), part, &config()).await.unwrap();
+            let before = before.layout().capacity();
+            disk.changes_left.set(changes);
+            let grown = Volume::grow(disk.clone()).await;
+            disk.changes_left.set(u32::MAX);
+            assert_eq!(grown.is_ok(), changes >= 5, "{changes} changes: {grown:?}");
+            let (volume, _) = open(&runtime, &disk).await.unwrap();
+            assert_holds(&volume, 72, 1).await;
+            let last = volume.submit(read(before.0 - 64, 64)).await.unwrap();
+            assert_eq!(last.to_bytes(), bytes(2, 64).to_bytes());
+            if volume.layout().capacity() > before {
+                assert_nothing_shows(&volume, before.0).await;
+            } else {
+                assert!(changes < 3, "{changes} changes");
+            }
+        });
+    }
+}
+
+#[test]
+pub(crate) fn growth_that_was_used_is_not_forgotten_with_one_copy() {
+    in_virtual_time(|runtime| async move {
+        for changes in 3..6 {
+            let disk = small(&runtime, &config(), [DEVICE.0, 2 * DEVICE.0]).await;
+            disk.changes_left.set(changes);
+            let _ = Volume::grow(disk.clone()).await;
+            disk.changes_left.set(u32::MAX);
+            let (volume, _) = open(&runtime, &disk).await.unwrap();
+            let far = volume.layout().capacity().0 - 8;
+            volume.submit(write(far, &bytes(3, 8), true)).await.unwrap();
+            for copy in volume.layout().superblocks() {
+                disk.fail(copy, ReadFault::Medium);
+                let (volume, _) = open(&runtime, &disk).await.unwrap();
+                assert_holds(&volume, far, 3).await;
+                disk.heal();
+            }
+        }
+    });
+}
+
+#[test]
+pub(crate) fn a_root_that_gets_coarser_sets_is_there_before_the_superblock() {
+    for changes in 0..6 {
+        in_virtual_time(move |runtime| async move {
+            let sizes = [64 * 32_000, 64 * 34_000];
+            let disk = small(&runtime, &many_logs(), sizes).await;
+            disk.changes_left.set(changes);
+            let _ = Volume::grow(disk.clone()).await;
+            disk.changes_left.set(u32::MAX);
+            let (volume, _) = open(&runtime, &disk).await.unwrap();
+            assert_holds(&volume, 72, 1).await;
+            volume.submit(write(72, &bytes(4, 8), true)).await.unwrap();
+            let (volume, _) = open(&runtime, &disk).await.unwrap();
+            assert_holds(&volume, 72, 4).await;
+        });
+    }
+}
+
+#[test]
+fn what_the_device_holds_behind_its_old_end_stays() {
+    in_virtual_time(|runtime| async move {
+        let disk = small(&runtime, &config(), [DEVICE.0, 2 * DEVICE.0]).await;
+        let held = bytes(5, 64);
+        disk.submit(write(DEVICE.0, &held, true)).await.unwrap();
+        let grown = Volume::grow(disk.clone()).await.unwrap();
+        let (volume, _) = open(&runtime, &disk).await.unwrap();
+        let behind = volume.submit(read(grown.before.0, 32)).await.unwrap();
+        assert_eq!(behind, Payload::zeroes(Sectors(32)), "root and superblock were there");
+        let found = volume.submit(read(grown.before.0 + 32, 64)).await.unwrap();
+        assert_eq!(found.to_bytes(), held.to_bytes());
+    });
+}
