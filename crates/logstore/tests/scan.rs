@@ -263,7 +263,11 @@ fn a_header_without_its_payload_is_not_the_record_that_was_lost() {
     let header = Extent { len: Sectors(1), ..stale.target };
     world.put(header, stale.payload.slice(Sectors(0), Sectors(1)));
     let found = world.scan();
-    assert_eq!(found.damage, damage(4, 6, false), "what the old header says was never acknowledged");
+    assert_eq!(
+        found.damage,
+        damage(4, 6, false),
+        "what the old header says was never acknowledged"
+    );
     assert_eq!(offsets(&found), [0, 10]);
 }
 

@@ -11,14 +11,14 @@ use manylogs_logstore::{
 
 use crate::config::{EngineConfig, TablePlace};
 use crate::error::VolumeError;
-use crate::logs::Logs;
 use crate::grow::hide_old_end;
+use crate::logs::Logs;
 use crate::nvram;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root, write_root};
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase, PhaseProbe};
 use crate::patience::PatientReads;
+use crate::phase::{Below, Phase, PhaseProbe};
 use crate::recover;
 use crate::room::largest_record;
 use crate::settings::Settings;

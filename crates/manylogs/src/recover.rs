@@ -35,7 +35,8 @@ pub(crate) async fn rebuild(
 ) -> Result<State, VolumeError> {
     report.was_closed = state.root.left != Left::Open;
     for id in state.root.retired.clone() {
-        if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten) {
+        if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
+        {
             state.logs.with(id, manylogs_logstore::Log::retire);
         }
     }

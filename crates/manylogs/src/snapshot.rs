@@ -142,7 +142,8 @@ pub(crate) async fn load(
     let (mut at, mut left) = (place.start, named.bytes.div_ceil(SECTOR_BYTES));
     while left > 0 {
         let len = Sectors(left.min(CHUNK.0));
-        let payload = match device.submit(Request::Read { extent: Extent { start: at, len } }).await {
+        let payload = match device.submit(Request::Read { extent: Extent { start: at, len } }).await
+        {
             Ok(payload) => payload,
             // The logs say the same.
             Err(error) if error.is_local() && !plant::is(Bug::SnapshotNeeded) => return Ok(None),

@@ -89,10 +89,7 @@ pub(crate) async fn read_superblock(
 ///
 /// # Errors
 /// If it cannot be read, and it is not the medium that is at fault.
-async fn superblock_at(
-    device: &Rc<dyn BlockDevice>,
-    place: Extent,
-) -> Result<Copy, VolumeError> {
+async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Copy, VolumeError> {
     let capacity = device.capabilities().capacity;
     let head = Extent { len: SUPERBLOCK_LEAST, ..place };
     let bytes = match read_copy(device, head).await? {

@@ -267,9 +267,8 @@ impl Scan<'_> {
             return Ok(Found::Nothing(RecordError::Impossible("overlap")));
         }
         let payload = self.window.get(start, len).await?;
-        let excused = |at: Sectors, len: Sectors| {
-            self.window.first_unreadable(start + at.0, len).is_some()
-        };
+        let excused =
+            |at: Sectors, len: Sectors| self.window.first_unreadable(start + at.0, len).is_some();
         let right = payload_is_right(&record, &payload, excused);
         let lost = self.window.first_unreadable(start, payload_len(&record)).is_some();
         Ok(if right && !lost {
@@ -296,8 +295,7 @@ impl Scan<'_> {
 
 /// Whether the medium does not tell what is there.
 fn is_unreadable(found: &Found) -> bool {
-    matches!(found, Found::Nothing(RecordError::Unreadable))
-        && !plant::is(Bug::UnreadableIsTheEnd)
+    matches!(found, Found::Nothing(RecordError::Unreadable)) && !plant::is(Bug::UnreadableIsTheEnd)
 }
 
 fn payload_len(record: &Record) -> Sectors {

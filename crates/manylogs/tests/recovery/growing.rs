@@ -7,9 +7,7 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Handle, MemoryDevice, Payload, Request, Sectors,
 };
 
-use crate::common::{
-    DEVICE, ReadFault, Unreliable, bytes, config, in_virtual_time, read, write,
-};
+use crate::common::{DEVICE, ReadFault, Unreliable, bytes, config, in_virtual_time, read, write};
 use crate::logs::{assert_holds, open};
 use crate::structures::many_logs;
 

@@ -30,7 +30,10 @@ fn planted_bugs_are_noticed() {
         (Bug::SnapshotNeeded, logs::a_snapshot_that_cannot_be_read_is_not_needed),
         (Bug::DamagedCopyPreferred, logs::of_a_moved_version_the_whole_copy_counts),
         (Bug::UnreadableIsTheEnd, logs::a_header_that_cannot_be_read_is_not_the_end_of_the_log),
-        (Bug::UnreadablePayloadIsTorn, logs::a_payload_that_cannot_be_read_is_lost_and_reads_say_so),
+        (
+            Bug::UnreadablePayloadIsTorn,
+            logs::a_payload_that_cannot_be_read_is_lost_and_reads_say_so,
+        ),
     ];
     // A panic is how a test fails.
     std::panic::set_hook(Box::new(|_| ()));

@@ -12,7 +12,8 @@ use crate::logs::{assert_holds, open};
 
 /// Both copies of superblock and root.
 fn copies(volume: &Volume) -> [Extent; 4] {
-    let ([first, last], [root, last_root]) = (volume.layout().superblocks(), volume.layout().roots());
+    let ([first, last], [root, last_root]) =
+        (volume.layout().superblocks(), volume.layout().roots());
     [first, root, last_root, last]
 }
 
