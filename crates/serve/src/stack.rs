@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use manylogs::{OpenOptions, RecoveryReport, Volume, VolumeError, identify};
+use manylogs::{OpenOptions, PatientReads, RecoveryReport, Volume, VolumeError, identify};
 use manylogs_block::{BlockDevice, Handle, Nvram, Sectors};
 use manylogs_storage::{
     Backend, FileDevice, OpenError, OpenMode, Reactor, VolumeLock, VolumeLockError,
@@ -75,6 +75,8 @@ pub struct Stack {
     pub reactor: Reactor,
     /// The device under the volume.
     pub device: Rc<dyn BlockDevice>,
+    /// The same device for looking at what is on it: see [`PatientReads`].
+    pub reads: Rc<dyn BlockDevice>,
     path: PathBuf,
     lock: Option<VolumeLock>,
 }
@@ -92,8 +94,15 @@ impl Stack {
             patience: options.patience,
             ..manylogs_storage::OpenOptions::new(options.mode)
         };
-        let device = FileDevice::open(&reactor, &options.path, &file)?;
-        Ok(Self { reactor, device: Rc::new(device), path: options.path.clone(), lock: None })
+        let device: Rc<dyn BlockDevice> =
+            Rc::new(FileDevice::open(&reactor, &options.path, &file)?);
+        let reads = PatientReads::new(Rc::clone(&device), reactor.handle());
+        Ok(Self { reactor, device, reads, path: options.path.clone(), lock: None })
+    }
+
+    /// From now on looks give up what the device does not give back, as a repair does.
+    pub fn give_up_unreadable(&mut self) {
+        self.reads = PatientReads::giving_up(Rc::clone(&self.device), self.runtime());
     }
 
     /// The runtime as layers see it.
@@ -119,7 +128,7 @@ impl Stack {
     /// # Errors
     /// If there is no volume, or it is open.
     pub fn lock(&mut self) -> Result<(), StackError> {
-        let device = Rc::clone(&self.device);
+        let device = Rc::clone(&self.reads);
         let identity = self.run(async move { identify(&device).await });
         let identity = identity.map_err(|error| self.volume_error(error))?;
         self.lock = Some(VolumeLock::take(identity.volume, &self.path)?);

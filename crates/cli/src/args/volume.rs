@@ -78,6 +78,10 @@ pub(crate) struct FormatArgs {
     /// Format although the device holds something, which is lost.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Write zeroes to all that is for data, else blocks read as what the device holds until they
+    /// are written. Takes hours on a disk that cannot zero faster than it writes.
+    #[arg(long)]
+    pub(crate) zero: bool,
     /// A name for people, up to 32 bytes.
     #[arg(long, default_value = "")]
     pub(crate) label: String,

@@ -15,7 +15,10 @@ use crate::output::print;
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mode = if args.repair { OpenMode::Exclusive } else { OpenMode::ReadOnly };
     let mut session = Session::open(&args.volume, mode)?;
-    let (device, options) = (Rc::clone(&session.device), session.options());
+    if args.repair {
+        session.give_up_unreadable();
+    }
+    let (device, options) = (session.reads(), session.options());
     let checked = session.run(async move { check_with(&device, &options).await });
     let (found, findings) = checked.map_err(|error| session.failure(&error))?;
     if args.json {
@@ -63,6 +66,10 @@ fn repair(session: &mut Session) -> Result<(), Failure> {
     let given_up = report.recovery.damage.iter().filter(|found| !found.damage.known).count();
     if given_up > 0 {
         let _ = write!(out, ", {given_up} damaged records given up");
+    }
+    if report.overwritten.0 > 0 {
+        let sectors = report.overwritten.0;
+        let _ = write!(out, ", {sectors} sectors of logs overwritten that could not be read");
     }
     print(&(out + "\n"))?;
     if report.checkpoint.lost_extents > 0 || given_up > 0 {

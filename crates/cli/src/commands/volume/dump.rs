@@ -1,10 +1,9 @@
 //! `manylogs dump`.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
 use manylogs::{Inspection, MappedExtent, OpenOptions, inspect_log, inspect_with};
-use manylogs_logstore::{Entry, EntryKind, LogId, Record, Scanned};
+use manylogs_logstore::{Entry, EntryKind, LogId, Record, Scanned, SequenceLimit};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ use crate::output::print;
 
 pub(crate) fn run(args: &DumpArgs) -> Result<(), Failure> {
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
-    let device = Rc::clone(&session.device);
+    let device = session.reads();
     if let Some(log) = args.log {
         let scanned = session.run(async move { inspect_log(&device, LogId(log)).await });
         let scanned = scanned.map_err(|error| session.failure(&error))?;
@@ -34,8 +33,7 @@ fn print_json(value: &Value) -> Result<(), Failure> {
 
 /// A sequence as the step that it was set aside with, and its place in that.
 fn sequence(number: u64) -> String {
-    let number = number.saturating_sub(SequenceLimit::NONE_USED.0);
-    format!("{}.{}", number / SequenceLimit::STEP, number % SequenceLimit::STEP + 1)
+    format!("{}.{}", number / SequenceLimit::STEP, number % SequenceLimit::STEP)
 }
 
 fn kind(entry: &Entry) -> &'static str {

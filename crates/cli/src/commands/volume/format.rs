@@ -85,7 +85,12 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         }
         None => None,
     };
-    let options = CreateOptions { label: args.label.clone(), nvram, ..CreateOptions::default() };
+    let options = CreateOptions {
+        label: args.label.clone(),
+        nvram,
+        zero: args.zero,
+        ..CreateOptions::default()
+    };
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
     let created = session.run(async move {
         let volume = Volume::create_with(runtime, device, &config, &options).await?;

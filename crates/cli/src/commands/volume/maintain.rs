@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::rc::Rc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use manylogs::{DrainOptions, RecoveryReport, Volume};
+use manylogs::{DrainOptions, OpenOptions, RecoveryReport, Volume};
 use manylogs_block::Nanos;
 use manylogs_storage::OpenMode;
 
@@ -92,14 +92,18 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
 pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
     // A copy that is to have an id of its own may be drained while the original is open.
-    let (volume, _) = if args.new_id { session.open_copy()? } else { session.open_volume()? };
+    if !args.new_id {
+        session.lock()?;
+    }
+    let opening = OpenOptions { to_drain: true, ..session.options() };
+    let (volume, _) = session.open_with_options(opening)?;
     let options = DrainOptions { wipe: args.wipe };
     let working = volume.clone();
     let done =
         with_progress(&session, &volume, "drain", async move { working.drain(&options).await });
     let report = done.map_err(|error| session.failure(&error))?;
     if args.new_id {
-        let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
+        let (runtime, device) = (session.runtime(), session.reads());
         let renewed = session.run(async move { Volume::renew_id(runtime, device).await });
         let id = renewed.map_err(|error| session.failure(&error))?;
         print(&format!("volume {}\n", id_text(&id)))?;
@@ -154,7 +158,7 @@ pub(crate) fn scrub(args: &CheckpointArgs) -> Result<(), Failure> {
 pub(crate) fn grow(args: &CheckpointArgs) -> Result<(), Failure> {
     let mut session = Session::open(&args.volume, OpenMode::Exclusive)?;
     session.lock()?;
-    let device = Rc::clone(&session.device);
+    let device = session.reads();
     let grown = session.run(async move { Volume::grow(device).await });
     let report = grown.map_err(|error| session.failure(&error))?;
     print(&format!(

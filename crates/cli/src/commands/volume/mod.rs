@@ -58,6 +58,16 @@ impl Session {
         self.stack.runtime()
     }
 
+    /// The device for those who only look.
+    pub(crate) fn reads(&self) -> Rc<dyn BlockDevice> {
+        Rc::clone(&self.stack.reads)
+    }
+
+    /// See [`Stack::give_up_unreadable`].
+    pub(crate) fn give_up_unreadable(&mut self) {
+        self.stack.give_up_unreadable();
+    }
+
     pub(crate) fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         self.stack.run(main)
     }
@@ -75,7 +85,15 @@ impl Session {
 
     /// As [`Session::open_volume`], although a volume of the same id may be open.
     pub(crate) fn open_copy(&mut self) -> Result<(Volume, RecoveryReport), Failure> {
-        let opened = self.stack.open_volume(self.options());
+        self.open_with_options(self.options())
+    }
+
+    /// As [`Session::open_copy`], in another way than usual.
+    pub(crate) fn open_with_options(
+        &self,
+        options: OpenOptions,
+    ) -> Result<(Volume, RecoveryReport), Failure> {
+        let opened = self.stack.open_volume(options);
         let (volume, report) = opened.map_err(stack_failure)?;
         if report.from_backup_superblock {
             eprintln!(
@@ -137,7 +155,9 @@ pub(crate) fn volume_failure(path: &Path, error: &VolumeError) -> Failure {
         | VolumeError::Superblock
         | VolumeError::NoRoot
         | VolumeError::StaleRoot => Failure::Loss(message),
-        VolumeError::Io(_) | VolumeError::Closed => Failure::Failed(message),
+        VolumeError::Io(_) | VolumeError::NotRead { .. } | VolumeError::Closed => {
+            Failure::Failed(message)
+        }
         _ => Failure::Input(message),
     }
 }

@@ -1,7 +1,5 @@
 //! `manylogs set`: the settings of a volume, served or closed.
 
-use std::rc::Rc;
-
 use manylogs::{Settings, Volume, identify};
 use manylogs_serve::control::Order;
 use manylogs_storage::OpenMode;
@@ -45,7 +43,7 @@ fn show(settings: &serde_json::Value, json: bool) -> Result<(), Failure> {
 }
 
 fn kept(session: &Session) -> Result<Settings, Failure> {
-    let device = Rc::clone(&session.device);
+    let device = session.reads();
     let identity = session.run(async move { identify(&device).await });
     let identity = identity.map_err(|error| session.failure(&error))?;
     Ok(Settings::of(&identity.config))
@@ -54,7 +52,7 @@ fn kept(session: &Session) -> Result<Settings, Failure> {
 fn change(session: &Session, changes: &[String]) -> Result<Settings, Failure> {
     let mut settings = kept(session)?;
     changes.iter().try_for_each(|pair| settings.assign(pair)).map_err(Failure::input)?;
-    let device = Rc::clone(&session.device);
+    let device = session.reads();
     let done = session.run(async move { Volume::set_closed(device, &settings).await });
     done.map_err(|error| session.failure(&error))?;
     Ok(settings)

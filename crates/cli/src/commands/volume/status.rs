@@ -1,7 +1,6 @@
 //! `manylogs status`, and `manylogs table`.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
 use manylogs::{Inspection, LeftAs, Settings, identify, inspect_with};
 use manylogs_storage::OpenMode;
@@ -33,7 +32,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         return Err(Failure::input(message));
     }
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
-    let (device, options) = (Rc::clone(&session.device), session.options());
+    let (device, options) = (session.reads(), session.options());
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
     if args.json {
@@ -118,7 +117,7 @@ fn as_json(found: &Inspection) -> serde_json::Value {
 
 pub(crate) fn table(args: &TableArgs) -> Result<(), Failure> {
     let session = Session::open(&args.volume, OpenMode::ReadOnly)?;
-    let device = Rc::clone(&session.device);
+    let device = session.reads();
     let identity = session.run(async move { identify(&device).await });
     let identity = identity.map_err(|error| session.failure(&error))?;
     if identity.left != LeftAs::Drained && !args.force {
