@@ -120,14 +120,16 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
-        let started = self.runtime.now();
+        let mut unread_since = None;
         loop {
             let report = self.checkpoint(pass).await?;
             if report.unread_extents == 0 {
                 return Ok(report);
             }
+            let now = self.runtime.now();
+            let unread_for = now.since(*unread_since.get_or_insert(now));
             // A medium error is decided by now; what is left has other reasons.
-            if self.runtime.now().since(started).0 > 2 * pass.confirm_after.0 {
+            if unread_for.0 > 2 * pass.confirm_after.0 {
                 return Err(VolumeError::Unread { extents: report.unread_extents });
             }
             self.runtime.sleep(Nanos(pass.confirm_after.0 / 4)).await;
