@@ -135,6 +135,51 @@ bugs! {
         /// A checkpoint forgets the table although the floor is not durable.
         NvramFloorNotKept,
     }
+    /// Bugs between a device's requests and the kernel.
+    STORAGE {
+        /// A durable write asks the ring for an ordinary one.
+        RingIgnoresFua,
+        /// A durable write asks the thread pool for an ordinary one.
+        PoolIgnoresFua,
+        /// A flush in the ring is answered at once.
+        RingSkipsSync,
+        /// A flush in the thread pool is answered at once.
+        PoolSkipsSync,
+        /// A durable write to a file in memory is an ordinary one.
+        MemoryIgnoresFua,
+        /// A flush of a file in memory is answered at once.
+        MemorySkipsSync,
+        /// The flush after durable zeroes is left out.
+        ZeroesNotFlushed,
+        /// Of long zeroes only the first piece is written.
+        ZeroesCutShort,
+        /// The failure of a flush is not passed on.
+        FlushFailureIgnored,
+        /// A flush after one that failed may succeed.
+        FlushFailureForgotten,
+        /// A flush may succeed after a durable write whose flush failed.
+        DurableWriteFailureForgotten,
+        /// What the page cache holds counts as durable, because the disk has no volatile cache.
+        CachedTakenForDurable,
+        /// A file counts as durable without a flush.
+        FileTakenForDurable,
+        /// A virtual disk counts as durable without a flush when it says that it has no cache.
+        VirtualDiskTakenForDurable,
+        /// A disk is opened for writing although the kernel drops its flushes.
+        DroppedFlushesAccepted,
+        /// The loop device over an export is used although the kernel drops its flushes.
+        ServedLoopDropsFlushes,
+        /// A write of which the kernel took a part counts as whole.
+        ShortWriteTakenForWhole,
+        /// A part of a logical sector is written with zeroes around it.
+        PartialWithoutNeighbours,
+        /// A part of a logical sector is written while others write to the same one.
+        PartialWithoutGate,
+        /// A discard gives up whole logical sectors of which only a part was named.
+        DiscardRoundedOutwards,
+        /// A failure that may pass counts as a medium that is bad.
+        TransientTakenForMedium,
+    }
 }
 
 #[cfg(feature = "plant")]

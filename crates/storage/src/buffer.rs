@@ -7,7 +7,7 @@ use bytes::Bytes;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment and granularity of every buffer: enough for any drive.
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// A read this long is handed on in the buffer it was read into, a shorter one is copied out: it
 /// may lie in a registered buffer, or in a page that is much longer than the content. A write this
 /// long is taken from where it lies, if direct I/O accepts that; registered memory is cheaper for

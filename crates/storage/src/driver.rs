@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use manylogs_plant::Bug;
 use rustix::event::PollFlags;
 
 use crate::buffer::{Buffer, Shelf};
@@ -67,6 +68,11 @@ impl Driver {
 
     fn start(&self, by_ring: bool, file: &Arc<File>, op: Op, then: Callback) {
         let key = self.callbacks.borrow_mut().insert(then);
+        let op = if by_ring {
+            op.planted(Bug::RingIgnoresFua, Bug::RingSkipsSync)
+        } else {
+            op.planted(Bug::PoolIgnoresFua, Bug::PoolSkipsSync)
+        };
         let mut ring = self.ring.borrow_mut();
         match ring.as_mut().filter(|_| by_ring && !matches!(op, Op::Call(_))) {
             Some(ring) => {
@@ -96,6 +102,7 @@ impl Driver {
     /// Carries `op` out in this thread; it is called back for with the next [`Driver::reap`].
     fn do_at_once(&self, file: &File, op: Op, then: Callback) {
         let key = self.callbacks.borrow_mut().insert(then);
+        let op = op.planted(Bug::MemoryIgnoresFua, Bug::MemorySkipsSync);
         let done = carry_out(file, op);
         self.at_once.borrow_mut().push((key, done));
     }

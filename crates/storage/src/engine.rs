@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use manylogs_plant::{self as plant, Bug};
 use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Source};
@@ -21,6 +22,19 @@ pub(crate) enum Op {
     Sync,
     /// Something that may block and has no form of its own.
     Call(Call),
+}
+
+impl Op {
+    /// The operation as it is carried out with one of these bugs planted.
+    pub(crate) fn planted(self, ignores_fua: Bug, skips_sync: Bug) -> Self {
+        match self {
+            Self::Write { at, from, .. } if plant::is(ignores_fua) => {
+                Self::Write { at, from, durable: false }
+            }
+            Self::Sync if plant::is(skips_sync) => Self::Call(Box::new(|_| Ok(()))),
+            op => op,
+        }
+    }
 }
 
 pub(crate) type Call = Box<dyn FnOnce(&File) -> Result<(), Errno> + Send>;

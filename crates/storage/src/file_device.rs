@@ -6,13 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES, Sectors, to_usize,
-};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES, Sectors};
+use manylogs_plant::{self as plant, Bug};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::buffer::Buffer;
+use crate::access::{Access, bypass_cache};
 use crate::device::{Core, Medium};
 use crate::driver::DeviceEngine;
 use crate::open::{self, OpenError, OpenMode};
@@ -88,10 +87,10 @@ impl FileDevice {
         let backend = choose(reactor, options.backend)?;
         let opened = open::open(path, options.mode, options.patience)?;
         let failed = |source: Errno| OpenError::io(path, source.into());
-        let direct =
-            bypass_cache(&opened.file, opened.disk.as_ref(), opened.size).map_err(failed)?;
+        let access =
+            bypass_cache(&opened.file, opened.disk.is_some(), opened.size).map_err(failed)?;
         let writable = options.mode == OpenMode::Exclusive;
-        let capabilities = capabilities(&opened, options, writable).map_err(failed)?;
+        let capabilities = capabilities(&opened, options, access).map_err(failed)?;
         let medium = match &opened.disk {
             Some(disk) => {
                 Medium::Disk { discards: options.discard && disk.limit("discard_max_bytes") > 0 }
@@ -107,7 +106,8 @@ impl FileDevice {
             capabilities,
             medium,
             writable,
-            direct,
+            access,
+            gate: Rc::default(),
             in_flight: 0.into(),
             flush_failed: false.into(),
         };
@@ -120,12 +120,18 @@ impl FileDevice {
         self.backend
     }
 
-    /// Whether I/O bypasses the page cache. It does not where the file system refuses, and where
-    /// direct I/O needs more than a sector's alignment: reading, changing and writing back the
-    /// sectors around a small write would race with writes to these, which the page cache settles.
+    /// Whether I/O bypasses the page cache. It does not where the file system refuses, and on a
+    /// file whose length is no multiple of the unit of its direct I/O.
     #[must_use]
     pub fn direct(&self) -> bool {
-        self.core.direct
+        self.core.access.is_direct()
+    }
+
+    /// The logical sector: what direct I/O reads and writes as a whole. A write of a part of it
+    /// reads the rest first.
+    #[must_use]
+    pub fn logical_sector(&self) -> Sectors {
+        self.core.access.unit()
     }
 
     /// Where it was opened.
@@ -162,7 +168,7 @@ impl std::fmt::Debug for FileDevice {
         f.debug_struct("FileDevice")
             .field("path", &self.path)
             .field("backend", &self.backend)
-            .field("direct", &self.core.direct)
+            .field("access", &self.core.access)
             .finish_non_exhaustive()
     }
 }
@@ -185,48 +191,13 @@ fn lies_in_memory(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(TMPFS_MAGIC))
 }
 
-/// Lets I/O bypass the page cache if single sectors can.
-fn bypass_cache(file: &File, disk: Option<&Disk>, size: u64) -> Result<bool, Errno> {
-    if !sectors_can_be_direct(file, disk)? {
-        return Ok(false);
-    }
-    let flags = rustix::fs::fcntl_getfl(file)?;
-    if rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
-        return Ok(false);
-    }
-    // File systems that do not tell their alignment show it.
-    let mut sector = Buffer::new(to_usize(SECTOR_BYTES));
-    let second = SECTOR_BYTES;
-    if size >= 2 * second
-        && let Err(Errno::INVAL) = rustix::io::pread(file, sector.bytes_mut(), second)
-    {
-        rustix::fs::fcntl_setfl(file, flags)?;
-        return Ok(false);
-    }
-    Ok(true)
-}
-
-fn sectors_can_be_direct(file: &File, disk: Option<&Disk>) -> Result<bool, Errno> {
-    if disk.is_some() {
-        return Ok(u64::from(rustix::fs::ioctl_blksszget(file)?) <= SECTOR_BYTES);
-    }
-    // Old kernels do not know the question.
-    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
-    let told = told
-        .filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN));
-    Ok(told.is_none_or(|told| {
-        let align = u64::from(told.stx_dio_offset_align);
-        align > 0 && align <= SECTOR_BYTES
-    }))
-}
-
 fn capabilities(
     opened: &open::Opened,
     options: &OpenOptions,
-    writable: bool,
+    access: Access,
 ) -> Result<Capabilities, Errno> {
     let capacity = Sectors(opened.size / SECTOR_BYTES);
-    let discard = options.discard && writable;
+    let discard = options.discard && options.mode == OpenMode::Exclusive;
     let told = match &opened.disk {
         Some(disk) => Capabilities {
             capacity,
@@ -234,7 +205,7 @@ fn capabilities(
                 rustix::fs::ioctl_blkpbszget(&opened.file)?.into(),
             ),
             rotational: disk.queue("rotational").is_none_or(|value| value != "0"),
-            volatile_cache: disk.queue("write_cache").is_none_or(|value| value != "write through"),
+            volatile_cache: is_volatile(Some(disk), access),
             native_fua: disk.queue("fua").is_some_and(|value| value == "1"),
             // A disk that discards without being able to zero promises nothing of the content.
             discard: discard
@@ -245,7 +216,7 @@ fn capabilities(
             capacity,
             physical_sector: Sectors(1),
             rotational: true,
-            volatile_cache: true,
+            volatile_cache: is_volatile(None, access),
             native_fua: false,
             discard: discard && punches_holes(opened),
         },
@@ -254,9 +225,65 @@ fn capabilities(
     Ok(Capabilities { physical_sector, ..told })
 }
 
+/// Whether what was written may be lost with the power until a flush. It may not if all of these
+/// hold: it was written past the page cache, to a disk that is hardware, and the kernel says that
+/// the disk has no volatile cache. What a virtual disk (loop, device mapper, array, network) says
+/// of itself is what its driver knows, not what its medium does.
+fn is_volatile(disk: Option<&Disk>, access: Access) -> bool {
+    let Some(disk) = disk else { return !plant::is(Bug::FileTakenForDurable) };
+    let cached = !access.is_direct() && !plant::is(Bug::CachedTakenForDurable);
+    let hardware = disk.is_hardware() || plant::is(Bug::VirtualDiskTakenForDurable);
+    cached || !hardware || !disk.drops_flushes()
+}
+
 /// Whether the file system can give up parts of the file: asked behind its end, where nothing is.
 fn punches_holes(opened: &open::Opened) -> bool {
     let behind = opened.size.next_multiple_of(1 << 20);
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&opened.file, flags, behind, 1 << 20).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A disk as the kernel shows it.
+    fn disk(dir: &Path, cache: Option<&str>, hardware: bool) -> Disk {
+        fs::create_dir_all(dir.join("queue")).unwrap();
+        fs::write(dir.join("dev"), "8:16\n").unwrap();
+        if let Some(cache) = cache {
+            fs::write(dir.join("queue/write_cache"), cache).unwrap();
+        }
+        if hardware {
+            fs::create_dir(dir.join("device")).unwrap();
+        }
+        Disk::in_dir(dir.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn only_direct_writes_to_hardware_without_a_cache_are_durable_without_a_flush() {
+        let direct = Access::Direct { unit: Sectors(8) };
+        for (access, cache, hardware, volatile) in [
+            (direct, Some("write through\n"), true, false),
+            (Access::Cached, Some("write through\n"), true, true),
+            (direct, Some("write back\n"), true, true),
+            (direct, Some("write through\n"), false, true),
+            (direct, Some("something new\n"), true, true),
+            (direct, None, true, true),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let disk = disk(dir.path(), cache, hardware);
+            assert_eq!(is_volatile(Some(&disk), access), volatile, "{access:?} {cache:?}");
+            let partition = dir.path().join("sdb1");
+            fs::create_dir(&partition).unwrap();
+            fs::write(partition.join("partition"), "1\n").unwrap();
+            fs::write(partition.join("dev"), "8:17\n").unwrap();
+            let partition = Disk::in_dir(partition).unwrap();
+            assert_eq!(is_volatile(Some(&partition), access), volatile, "{access:?} {cache:?}");
+        }
+        assert!(is_volatile(None, direct) && is_volatile(None, Access::Cached), "files are");
+    }
 }

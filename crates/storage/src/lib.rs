@@ -3,6 +3,7 @@
 //! [`Reactor`] is the runtime; it has one thread. A [`FileDevice`] is a disk, a partition or an
 //! ordinary file, and [`MappedNvram`] a mapped one.
 
+mod access;
 mod buffer;
 mod device;
 mod driver;
@@ -10,14 +11,19 @@ mod engine;
 mod event;
 mod failure;
 mod file_device;
+mod gate;
 mod image;
 mod in_use;
 mod ioctl;
 mod mapped_nvram;
 mod open;
+mod partial;
+#[cfg(all(test, feature = "plant"))]
+mod planted;
 mod polled;
 mod pool;
 mod priority;
+mod range;
 mod reactor;
 mod ring;
 mod signatures;
@@ -27,6 +33,8 @@ mod survey;
 mod sysfs;
 mod transfer;
 mod volume_lock;
+#[cfg(test)]
+mod witness;
 
 pub use buffer::{Buffer, Shelf};
 pub use file_device::{Backend, FileDevice, OpenOptions};

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use manylogs_plant::{self as plant, Bug};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -98,6 +99,15 @@ pub enum OpenError {
     ReadOnly {
         /// What was to be opened.
         path: PathBuf,
+    },
+    /// The kernel drops flushes, so that nothing on it would ever be durable.
+    #[error(
+        "{device} has lost its cache mode: the kernel drops flushes to it, and the file behind it \
+         would never be made durable: echo 'write back' > /sys/class/block/{device}/queue/write_cache"
+    )]
+    FlushesDropped {
+        /// Name of the loop device.
+        device: String,
     },
     /// The kernel has no ring for us.
     #[error("io_uring is not available here ({source}): use the threads backend")]
@@ -212,6 +222,17 @@ fn refuse_if_used(path: &Path, disk: Option<&Disk>) -> Result<(), OpenError> {
         Some(Use::Mounted { device, at }) => Err(OpenError::Mounted { device, mount_point: at }),
         Some(Use::Held { device, by }) => Err(OpenError::Held { device, by }),
         None if disk.is_read_only() => Err(OpenError::ReadOnly { path: path.to_owned() }),
+        None => refuse_if_flushes_are_dropped(disk),
+    }
+}
+
+/// A loop device has a volatile cache by its nature: the page cache of the file behind it, or that
+/// of the file's disk. If the kernel thinks otherwise, then somebody wrote so into `write_cache`,
+/// perhaps for another file long ago: the mode outlives detaching.
+fn refuse_if_flushes_are_dropped(disk: &Disk) -> Result<(), OpenError> {
+    let dropping = disk.loops_below().into_iter().find(Disk::drops_flushes);
+    match dropping.filter(|_| !plant::is(Bug::DroppedFlushesAccepted)) {
+        Some(loop_device) => Err(OpenError::FlushesDropped { device: loop_device.name() }),
         None => Ok(()),
     }
 }
@@ -236,4 +257,45 @@ fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
         Errno::WOULDBLOCK => OpenError::Locked { path: path.to_owned() },
         errno => OpenError::io(path, errno.into()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A disk as the kernel shows it.
+    fn disk(dir: &Path, name: &str, cache: &str) -> PathBuf {
+        let dir = dir.join(name);
+        fs::create_dir_all(dir.join("queue")).unwrap();
+        fs::create_dir_all(dir.join("slaves")).unwrap();
+        fs::write(dir.join("dev"), "7:3\n").unwrap();
+        fs::write(dir.join("queue/write_cache"), cache).unwrap();
+        dir
+    }
+
+    #[test]
+    fn loop_devices_that_drop_flushes_are_found() {
+        for (cache, refused) in [("write back\n", false), ("write through\n", true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let looped = disk(dir.path(), "loop3", cache);
+            fs::create_dir(looped.join("loop")).unwrap();
+            let partition = looped.join("loop3p1");
+            fs::create_dir(&partition).unwrap();
+            fs::write(partition.join("partition"), "1\n").unwrap();
+            fs::write(partition.join("dev"), "259:0\n").unwrap();
+            // A mapped device over the partition believes whatever it was told when it was made.
+            let mapped = disk(dir.path(), "dm-0", "write back\n");
+            std::os::unix::fs::symlink(&partition, mapped.join("slaves/loop3p1")).unwrap();
+            let other = disk(dir.path(), "sda", cache);
+            for (dir, refused) in
+                [(looped, refused), (partition, refused), (mapped, refused), (other, false)]
+            {
+                let disk = Disk::in_dir(dir.clone()).unwrap();
+                let answer = refuse_if_flushes_are_dropped(&disk);
+                assert_eq!(answer.is_err(), refused, "{}: {answer:?}", dir.display());
+            }
+        }
+    }
 }

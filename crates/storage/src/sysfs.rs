@@ -62,6 +62,42 @@ impl Disk {
         self.queue(name).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
+    /// The directory of the whole disk, of a partition too.
+    fn whole(&self) -> PathBuf {
+        if self.dir.join("partition").exists() { self.dir.join("..") } else { self.dir.clone() }
+    }
+
+    /// Whether there is a device behind it, not only a driver: loop devices, mapped devices,
+    /// arrays, compressed memory and network block devices have none.
+    pub(crate) fn is_hardware(&self) -> bool {
+        self.whole().join("device").exists()
+    }
+
+    /// Whether the kernel takes the disk for one without a volatile cache, and therefore ends
+    /// flushes without sending them.
+    pub(crate) fn drops_flushes(&self) -> bool {
+        self.queue("write_cache").is_some_and(|mode| mode == "write through")
+    }
+
+    /// The loop devices that it is or that it is made of.
+    pub(crate) fn loops_below(&self) -> Vec<Self> {
+        let whole = self.whole();
+        let below = fs::read_dir(whole.join("slaves")).into_iter().flatten().flatten();
+        let mut found: Vec<Self> = below
+            .filter_map(|entry| Self::in_dir(entry.path()))
+            .flat_map(|disk| disk.loops_below())
+            .collect();
+        if whole.join("loop").exists() {
+            found.extend(Self::in_dir(whole));
+        }
+        found
+    }
+
+    pub(crate) fn in_dir(dir: PathBuf) -> Option<Self> {
+        let number = DeviceNumber::parse(&fs::read_to_string(dir.join("dev")).ok()?)?;
+        Some(Self { number, dir })
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.attribute("ro").is_some_and(|value| value == "1")
     }
@@ -70,10 +106,8 @@ impl Disk {
     pub(crate) fn with_partitions(&self) -> Vec<Self> {
         let mut found = vec![self.clone()];
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        for dir in entries.map(|entry| entry.path()).filter(|dir| dir.join("partition").exists()) {
-            let number = fs::read_to_string(dir.join("dev")).ok();
-            found.extend(number.as_deref().and_then(DeviceNumber::parse).map(Self::new));
-        }
+        let dirs = entries.map(|entry| entry.path());
+        found.extend(dirs.filter(|dir| dir.join("partition").exists()).filter_map(Self::in_dir));
         found
     }
 

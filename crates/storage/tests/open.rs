@@ -91,6 +91,23 @@ fn a_file_behind_a_loop_device_is_refused_and_so_is_a_busy_or_read_only_disk() {
     open(disk.path(), OpenMode::ReadOnly).unwrap();
 }
 
+/// The cache mode outlives detaching: who attaches the next file to the device finds it.
+#[test]
+fn a_loop_device_to_which_the_kernel_drops_flushes_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 4096);
+    let Some(disk) = Loop::attach(&path, &[]) else { return };
+    disk.set_write_cache("write through");
+    let (error, words) = refused(disk.path());
+    assert!(matches!(error, OpenError::FlushesDropped { .. }), "{error:?}");
+    let name = disk.path().file_name().unwrap().to_str().unwrap();
+    let cure = format!("echo 'write back' > /sys/class/block/{name}/queue/write_cache");
+    assert!(words.contains(&cure), "{words}");
+    open(disk.path(), OpenMode::ReadOnly).unwrap();
+    disk.set_write_cache("write back");
+    open(disk.path(), OpenMode::Exclusive).unwrap();
+}
+
 #[test]
 fn a_mounted_disk_is_refused_and_the_error_names_the_mount_point() {
     let dir = tempfile::tempdir().unwrap();

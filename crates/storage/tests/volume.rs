@@ -7,7 +7,7 @@ mod common;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use common::{BACKENDS, bytes_of, image, open, pattern, read, write};
+use common::{BACKENDS, Loop, bytes_of, image, open, pattern, read, write};
 use manylogs::{EngineConfig, LogPlacement, OpenOptions, Volume};
 use manylogs_block::{BlockDevice, Request, Rng, Sectors};
 use manylogs_storage::{Backend, Contents, Reactor, survey};
@@ -75,6 +75,19 @@ fn a_volume_keeps_what_it_was_given() {
             assert_eq!(survey(&path).unwrap(), Contents::Known(vec!["a Manylogs volume"]));
             check(path.clone(), reader);
             check(path, writer);
+        }
+    }
+}
+
+#[test]
+fn a_volume_on_a_disk_with_large_logical_sectors_keeps_what_it_was_given() {
+    for (writer, reader) in BACKENDS.into_iter().zip(BACKENDS.into_iter().rev()) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = ["--sector-size", "4096", "--direct-io=on"];
+        let Some(disk) = Loop::attach(&image(dir.path(), SECTORS), &options) else { return };
+        if fill(disk.path().to_owned(), writer).is_some() {
+            check(disk.path().to_owned(), reader);
+            check(disk.path().to_owned(), writer);
         }
     }
 }

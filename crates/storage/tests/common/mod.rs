@@ -82,7 +82,23 @@ impl Loop {
         let mut arguments = vec!["--find", "--show"];
         arguments.extend_from_slice(options);
         arguments.push(image.to_str().unwrap());
-        try_run("losetup", &arguments).map(Self)
+        let device = Self(try_run("losetup", &arguments)?);
+        // What others wrote there outlives their files.
+        let mode = std::fs::read_to_string(device.write_cache()).unwrap();
+        if mode.trim() != "write back" && !options.contains(&"--read-only") {
+            device.set_write_cache("write back");
+        }
+        Some(device)
+    }
+
+    fn write_cache(&self) -> PathBuf {
+        let name = self.path().file_name().unwrap();
+        Path::new("/sys/block").join(name).join("queue/write_cache")
+    }
+
+    /// Lets the kernel believe that the device has this cache mode.
+    pub(crate) fn set_write_cache(&self, mode: &str) {
+        std::fs::write(self.write_cache(), mode).unwrap();
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -92,6 +108,8 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        // What a test wrote there would outlive the file too. A device that is read-only has none.
+        let _ = std::fs::write(self.write_cache(), "write back");
         run("losetup", &["--detach", &self.0]);
     }
 }

@@ -1,0 +1,144 @@
+//! Whether I/O bypasses the page cache, and in what units.
+
+use std::fs::File;
+
+use manylogs_block::{Extent, Lba, SECTOR_BYTES, Sectors, to_usize};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::buffer::{Buffer, PAGE_BYTES};
+
+/// The largest unit of direct I/O that is supported: the largest logical sector that Linux has.
+const UNIT_MAX: Sectors = Sectors((64 << 10) / SECTOR_BYTES);
+
+/// How I/O reaches the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Through the page cache, in any units. Nothing is durable before a flush.
+    Cached,
+    /// Past the page cache.
+    Direct {
+        /// The logical sector: addresses and lengths are multiples of it.
+        unit: Sectors,
+    },
+}
+
+impl Access {
+    pub(crate) const fn is_direct(self) -> bool {
+        matches!(self, Self::Direct { .. })
+    }
+
+    /// The unit of reads and writes.
+    pub(crate) const fn unit(self) -> Sectors {
+        match self {
+            Self::Cached => Sectors(1),
+            Self::Direct { unit } => unit,
+        }
+    }
+
+    /// The units that hold some of `extent`.
+    pub(crate) fn covering(self, extent: Extent) -> Extent {
+        let unit = self.unit().0;
+        let start = extent.start.0 - extent.start.0 % unit;
+        Extent::between(Lba(start), Lba(extent.end().0.next_multiple_of(unit)))
+    }
+
+    /// The units that lie in `extent` as a whole, with what is left before and behind them. If
+    /// there are none, all of it is before them.
+    pub(crate) fn split(self, extent: Extent) -> Split {
+        let unit = self.unit().0;
+        let start = Lba(extent.start.0.next_multiple_of(unit));
+        let end = Lba(extent.end().0 - extent.end().0 % unit);
+        if start >= end {
+            let nothing = Extent { len: Sectors(0), ..extent };
+            return Split { head: extent, whole: nothing, tail: nothing };
+        }
+        Split {
+            head: Extent::between(extent.start, start),
+            whole: Extent::between(start, end),
+            tail: Extent::between(end, extent.end()),
+        }
+    }
+}
+
+/// See [`Access::split`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Split {
+    pub(crate) head: Extent,
+    pub(crate) whole: Extent,
+    pub(crate) tail: Extent,
+}
+
+/// Lets I/O on a file or disk of `size` bytes bypass the page cache, if it can.
+pub(crate) fn bypass_cache(file: &File, is_disk: bool, size: u64) -> Result<Access, Errno> {
+    let Some(least) = told_unit(file, is_disk)? else { return Ok(Access::Cached) };
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    if rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
+        return Ok(Access::Cached);
+    }
+    match shown_unit(file, least, size) {
+        // A write of the last unit would make a file of another length longer.
+        Some(unit) if size.is_multiple_of(unit.bytes()) => Ok(Access::Direct { unit }),
+        _ => {
+            rustix::fs::fcntl_setfl(file, flags)?;
+            Ok(Access::Cached)
+        }
+    }
+}
+
+/// The unit of direct I/O that the kernel tells, one sector if it does not tell; `None` if there
+/// is no direct I/O.
+fn told_unit(file: &File, is_disk: bool) -> Result<Option<Sectors>, Errno> {
+    let unit = if is_disk {
+        rustix::fs::ioctl_blksszget(file)?
+    } else {
+        // Old kernels do not know the question.
+        let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+        let knows = StatxFlags::DIOALIGN.bits();
+        let Some(told) = told.filter(|told| told.stx_mask & knows != 0) else {
+            return Ok(Some(Sectors(1)));
+        };
+        if to_usize(told.stx_dio_mem_align.into()) > PAGE_BYTES {
+            return Ok(None);
+        }
+        told.stx_dio_offset_align
+    };
+    let usable = unit.is_power_of_two() && u64::from(unit) <= UNIT_MAX.bytes();
+    Ok(usable.then_some(Sectors::from_bytes_ceil(unit.into())))
+}
+
+/// The least unit of at least `least` that reads accept: file systems that do not tell theirs
+/// show it.
+fn shown_unit(file: &File, least: Sectors, size: u64) -> Option<Sectors> {
+    let units = std::iter::successors(Some(least), |unit| Some(Sectors(unit.0 * 2)));
+    let mut units = units.take_while(|unit| *unit <= UNIT_MAX && 2 * unit.bytes() <= size);
+    units.find(|unit| {
+        let mut buffer = Buffer::new(to_usize(unit.bytes()));
+        // The second one: the first is aligned to anything.
+        rustix::io::pread(file, buffer.bytes_mut(), unit.bytes()) != Err(Errno::INVAL)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_covered_and_split_at_units() {
+        let direct = Access::Direct { unit: Sectors(8) };
+        for (extent, covering, head, whole, tail) in [
+            ((8, 16), (8, 16), (8, 0), (8, 16), (24, 0)),
+            ((9, 15), (8, 16), (9, 7), (16, 8), (24, 0)),
+            ((7, 18), (0, 32), (7, 1), (8, 16), (24, 1)),
+            ((9, 2), (8, 8), (9, 2), (9, 0), (9, 0)),
+            ((15, 2), (8, 16), (15, 2), (15, 0), (15, 0)),
+        ] {
+            let [extent, covering, head, whole, tail] = [extent, covering, head, whole, tail]
+                .map(|(start, sectors)| Extent::new(start, sectors));
+            assert_eq!(direct.covering(extent), covering);
+            assert_eq!(direct.split(extent), Split { head, whole, tail }, "{extent}");
+            assert_eq!(Access::Cached.covering(extent), extent);
+            assert_eq!(Access::Cached.split(extent).whole, extent);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Reads and writes in sectors of 512 bytes on a device with larger logical sectors: reads are
+//! widened, and a write of a part of a logical sector reads the sector and writes all of it.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, IoResult, Payload, Sectors};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::device::Core;
+use crate::gate::Claim;
+use crate::transfer::{Transfer, Work};
+
+/// Reads `extent`.
+pub(crate) fn read(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
+    let covering = core.access.covering(extent);
+    let work = Work::Read(Payload::default());
+    if covering == extent {
+        return Transfer::start(core, extent, work, then);
+    }
+    let before = covering.start.distance(extent.start);
+    let cut = move |whole: IoResult| then(whole.map(|whole| whole.slice(before, extent.len)));
+    Transfer::start(core, covering, work, cut);
+}
+
+/// Calls `then` when nothing else changes the logical sectors of `extent`. Nothing else may, until
+/// the claim is dropped; there is none where each request is for whole logical sectors anyway.
+pub(crate) fn claim(core: &Core, extent: Extent, then: impl FnOnce(Option<Claim>) + 'static) {
+    if core.access.unit().0 == 1 || plant::is(Bug::PartialWithoutGate) {
+        return then(None);
+    }
+    core.gate.claim(core.access.covering(extent), move |claim| then(Some(claim)));
+}
+
+/// Writes `payload` to `extent`, whose logical sectors the caller has claimed. A failure to read
+/// the rest of a logical sector fails the write: the drive could not write it either.
+pub(crate) fn write(
+    core: Rc<Core>,
+    extent: Extent,
+    payload: Payload,
+    durable: bool,
+    then: impl FnOnce(IoResult) + 'static,
+) {
+    let covering = core.access.covering(extent);
+    if covering == extent {
+        return Transfer::start(core, extent, Work::Write { payload, durable }, then);
+    }
+    read_around(Rc::clone(&core), extent, move |around| match around {
+        Ok((mut content, behind)) => {
+            content.append(payload);
+            content.append(behind);
+            let work = Work::Write { payload: content, durable };
+            Transfer::start(core, covering, work, then);
+        }
+        Err(error) => then(Err(error)),
+    });
+}
+
+/// What lies before and behind `extent` in its first and its last logical sector.
+fn read_around(
+    core: Rc<Core>,
+    extent: Extent,
+    then: impl FnOnce(Result<(Payload, Payload), IoError>) + 'static,
+) {
+    let covering = core.access.covering(extent);
+    let before = Extent::between(covering.start, extent.start);
+    let behind = Extent::between(extent.end(), covering.end());
+    if plant::is(Bug::PartialWithoutNeighbours) {
+        return then(Ok((Payload::zeroes(before.len), Payload::zeroes(behind.len))));
+    }
+    if covering.len == core.access.unit() {
+        return read(core, covering, move |whole| {
+            let to_behind = covering.start.distance(behind.start);
+            then(whole.map(|whole| {
+                let first = whole.slice(Sectors(0), before.len);
+                (first, whole.slice(to_behind, behind.len))
+            }));
+        });
+    }
+    read_some(Rc::clone(&core), before, move |first| match first {
+        Ok(first) => read_some(core, behind, move |last| then(last.map(|last| (first, last)))),
+        Err(error) => then(Err(error)),
+    });
+}
+
+/// Reads `extent`, if there is anything in it.
+fn read_some(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
+    if extent.is_empty() {
+        return then(Ok(Payload::default()));
+    }
+    read(core, extent, then);
+}

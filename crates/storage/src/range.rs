@@ -1,0 +1,191 @@
+//! Zeroing and discarding, of any length.
+
+use std::fs::File;
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoResult, Payload, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_plant::{self as plant, Bug};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::access::Split;
+use crate::buffer::Buffer;
+use crate::device::{Core, Medium};
+use crate::engine::Op;
+use crate::failure::{TRIES, is_passing, is_unsupported};
+use crate::{ioctl, partial};
+
+/// Zeroes up to this long are written as data, beside other writes; longer ones are calls that
+/// may take their time.
+const ZEROES_WRITTEN: Sectors = Sectors((128 << 10) / SECTOR_BYTES);
+/// Longest range of one call. A call keeps a thread for as long as a disk takes to write so much,
+/// about a second; other requests have their turn between two calls of a longer range.
+const CALL_MAX: Sectors = Sectors((128 << 20) / SECTOR_BYTES);
+/// Zeroes written at a time where the system has no call for them: what a call needs in memory.
+const ZEROES_AT_A_TIME: u64 = 1 << 20;
+
+/// Something done to a range of bytes of a file: start and length.
+type Call = fn(&File, u64, u64) -> Result<(), Errno>;
+
+/// Zeroes `extent`, durably if asked to.
+pub(crate) fn zero(
+    core: Rc<Core>,
+    extent: Extent,
+    durable: bool,
+    then: impl FnOnce(IoResult) + 'static,
+) {
+    let this = Rc::clone(&core);
+    partial::claim(&core, extent, move |claim| {
+        let then = move |result| {
+            drop(claim);
+            then(result);
+        };
+        if extent.len <= ZEROES_WRITTEN {
+            return partial::write(this, extent, Payload::zeroes(extent.len), durable, then);
+        }
+        zero_claimed(Rc::clone(&this), extent, zero_range, move |result| match result {
+            Ok(_) if durable && !plant::is(Bug::ZeroesNotFlushed) => this.flush(then),
+            other => then(other),
+        });
+    });
+}
+
+/// Gives `extent` up, as far as the device does that.
+pub(crate) fn discard(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
+    if core.capabilities.discard {
+        let this = Rc::clone(&core);
+        return partial::claim(&core, extent, move |claim| {
+            zero_claimed(this, extent, punch, move |result| {
+                drop(claim);
+                then(result);
+            });
+        });
+    }
+    if core.medium == (Medium::Disk { discards: true }) {
+        let whole = core.access.split(extent).whole;
+        let whole = if plant::is(Bug::DiscardRoundedOutwards) {
+            core.access.covering(extent)
+        } else {
+            whole
+        };
+        let this = Rc::clone(&core);
+        return partial::claim(&core, extent, move |claim| {
+            call(this, whole, advise, move |result| {
+                drop(claim);
+                then(result);
+            });
+        });
+    }
+    then(Ok(Payload::default()));
+}
+
+/// Lets `zeroing` zero the whole logical sectors of `extent`, which the caller has claimed, and
+/// writes zeroes to the parts of others.
+fn zero_claimed(
+    core: Rc<Core>,
+    extent: Extent,
+    zeroing: Call,
+    then: impl FnOnce(IoResult) + 'static,
+) {
+    let Split { head, whole, tail } = core.access.split(extent);
+    if plant::is(Bug::DiscardRoundedOutwards) {
+        return call(Rc::clone(&core), core.access.covering(extent), zeroing, then);
+    }
+    zero_part(Rc::clone(&core), head, move |result| {
+        if result.is_err() {
+            return then(result);
+        }
+        zero_part(Rc::clone(&core), tail, move |result| {
+            if result.is_err() {
+                return then(result);
+            }
+            call(core, whole, zeroing, then);
+        });
+    });
+}
+
+/// Writes zeroes to `extent`, if there is anything in it.
+fn zero_part(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
+    if extent.is_empty() {
+        return then(Ok(Payload::default()));
+    }
+    partial::write(core, extent, Payload::zeroes(extent.len), false, then);
+}
+
+/// Lets a thread call `call` for the extent in bytes, one piece after the other.
+fn call(core: Rc<Core>, extent: Extent, call: Call, then: impl FnOnce(IoResult) + 'static) {
+    if extent.is_empty() {
+        return then(Ok(Payload::default()));
+    }
+    Pieces { core, rest: extent, tries: 0, call, then }.step();
+}
+
+/// A range that is worked through.
+struct Pieces<T> {
+    core: Rc<Core>,
+    rest: Extent,
+    tries: u32,
+    call: Call,
+    then: T,
+}
+
+impl<T: FnOnce(IoResult) + 'static> Pieces<T> {
+    fn step(mut self) {
+        let piece = Extent { len: self.rest.len.min(CALL_MAX), ..self.rest };
+        let (call, at, len) = (self.call, piece.start.0 * SECTOR_BYTES, piece.len.bytes());
+        let op = Op::Call(Box::new(move |file| call(file, at, len)));
+        Rc::clone(&self.core).start(op, move |done| {
+            match done.result {
+                Ok(_) => self.rest = Extent::between(piece.end(), self.rest.end()),
+                Err(errno) if is_passing(errno) && self.tries < TRIES => self.tries += 1,
+                Err(errno) => return (self.then)(Err(self.core.failure(errno, piece, false))),
+            }
+            if self.rest.is_empty() || plant::is(Bug::ZeroesCutShort) {
+                return (self.then)(Ok(Payload::default()));
+            }
+            self.step();
+        });
+    }
+}
+
+/// Zeroes a range and keeps its space.
+fn zero_range(file: &File, at: u64, len: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, at, len) {
+        Err(errno) if is_unsupported(errno) => write_zeroes(file, at, len),
+        other => other,
+    }
+}
+
+/// Zeroes a range and gives its space up.
+fn punch(file: &File, at: u64, len: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, at, len) {
+        Err(errno) if is_unsupported(errno) => zero_range(file, at, len),
+        other => other,
+    }
+}
+
+/// Tells a disk that a range is no longer needed. Advice that it does not take is no failure.
+fn advise(file: &File, at: u64, len: u64) -> Result<(), Errno> {
+    match ioctl::discard(file, at, len) {
+        Err(errno) if is_unsupported(errno) => Ok(()),
+        other => other,
+    }
+}
+
+fn write_zeroes(file: &File, at: u64, len: u64) -> Result<(), Errno> {
+    let zeroes = Buffer::new(to_usize(len.min(ZEROES_AT_A_TIME)));
+    let end = at + len;
+    let mut at = at;
+    while at < end {
+        let part = to_usize((end - at).min(ZEROES_AT_A_TIME));
+        match rustix::io::pwrite(file, &zeroes.bytes()[..part], at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => at += written as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
