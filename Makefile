@@ -85,6 +85,8 @@ uninstall:
 
 planted: tools
 	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
+	$(CARGO) test --locked --package manylogs-storage --features plant --lib planted -- --nocapture
+	$(CARGO) test --locked --package manylogs-serve --features plant --lib loop_device
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli

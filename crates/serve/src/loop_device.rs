@@ -5,7 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use manylogs_plant::{self as plant, Bug};
 use thiserror::Error;
+
+/// The cache mode of a device that has to be flushed.
+const VOLATILE: &str = "write back";
 
 /// Why there is no loop device.
 #[derive(Debug, Error)]
@@ -17,6 +21,18 @@ pub enum LoopError {
     /// It failed.
     #[error("losetup: {0}")]
     Failed(String),
+    /// The kernel may end flushes without sending them.
+    #[error(
+        "the kernel may drop flushes to {device}: {} does not say 'write back', and does not take \
+         it: serve over NBD instead",
+        path.display()
+    )]
+    DropsFlushes {
+        /// The loop device.
+        device: String,
+        /// Where its cache mode is kept.
+        path: PathBuf,
+    },
     /// It did not start.
     #[error("cannot run losetup: {0}")]
     Io(#[from] io::Error),
@@ -41,12 +57,34 @@ impl LoopDevice {
         let output = losetup(&arguments, file)?;
         let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         let device = Self { path };
+        if let Err(error) = device.make_cache_volatile() {
+            // The reason says more than a failure to tidy up.
+            let _ = device.detach();
+            return Err(error);
+        }
         if rotational {
             // Schedulers and file systems should see a disk. A kernel that does not take it serves
             // all the same.
             let _ = fs::write(device.sysfs("queue/rotational"), "1");
         }
         Ok(device)
+    }
+
+    /// Lets the kernel take the device for one with a volatile cache, which the volume's buffer is.
+    /// Each new device is, unless somebody once wrote another mode into its `write_cache`: this
+    /// outlives detaching, and flushes then end in the kernel.
+    fn make_cache_volatile(&self) -> Result<(), LoopError> {
+        let path = self.sysfs("queue/write_cache");
+        let is_volatile = || fs::read_to_string(&path).is_ok_and(|mode| mode.trim() == VOLATILE);
+        if !is_volatile() && !plant::is(Bug::ServedLoopDropsFlushes) {
+            // What came of it is read back.
+            let _ = fs::write(&path, VOLATILE);
+            if !is_volatile() {
+                let device = self.path.display().to_string();
+                return Err(LoopError::DropsFlushes { device, path });
+            }
+        }
+        Ok(())
     }
 
     /// The block device.
@@ -90,4 +128,68 @@ fn losetup(arguments: &[&str], path: &Path) -> Result<Output, LoopError> {
     }
     let message = String::from_utf8_lossy(&output.stderr);
     Err(LoopError::Failed(message.trim().trim_start_matches("losetup: ").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Devices that have to be tried until one number comes back.
+    const TRIES: u32 = 100;
+
+    fn attached(file: &Path) -> Option<LoopDevice> {
+        match LoopDevice::attach(file, false) {
+            Ok(device) => Some(device),
+            Err(error) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// The mode of a device whose last user had another one.
+    fn mode_after_another_user() -> Option<String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        for _ in 0..TRIES {
+            let first = attached(file.path())?;
+            let mode = first.sysfs("queue/write_cache");
+            fs::write(&mode, "write through").unwrap();
+            first.detach().unwrap();
+            let second = attached(file.path())?;
+            let found = fs::read_to_string(&mode);
+            // What others find there.
+            fs::write(&mode, VOLATILE).unwrap();
+            second.detach().unwrap();
+            if second.path == first.path {
+                return Some(found.unwrap().trim().to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("no loop device was free again after {TRIES} tries");
+    }
+
+    #[test]
+    fn a_device_is_flushed_whatever_its_last_user_said_of_its_cache() {
+        let Some(mode) = mode_after_another_user() else { return };
+        assert_eq!(mode, VOLATILE);
+    }
+
+    #[cfg(feature = "plant")]
+    #[test]
+    fn a_device_that_is_taken_as_it_is_found_is_noticed() {
+        plant::plant(Some(Bug::ServedLoopDropsFlushes));
+        let mode = mode_after_another_user();
+        plant::plant(None);
+        assert!(mode.is_none_or(|mode| mode != VOLATILE), "the bug was not noticed");
+    }
+
+    #[test]
+    fn a_device_whose_cache_mode_cannot_be_seen_is_refused() {
+        let device = LoopDevice { path: PathBuf::from("/dev/there-is-no-such-device") };
+        let error = device.make_cache_volatile().unwrap_err().to_string();
+        assert!(error.contains("/dev/there-is-no-such-device") && error.contains("NBD"), "{error}");
+    }
 }

@@ -17,9 +17,13 @@ use manylogs_workload::{
 /// The tests of this file, which may run side by side.
 const TESTS: usize = 4;
 
-/// A loop device over a temporary file, detached when dropped.
+/// A loop device over a temporary file, detached when dropped. The kernel sends it flushes: it
+/// ends those to a device with another cache mode by itself, and the mode that the last user of the
+/// device gave it outlives detaching.
 struct Loop {
     device: PathBuf,
+    /// What the device has when it is dropped.
+    found_mode: String,
     _file: tempfile::NamedTempFile,
 }
 
@@ -29,13 +33,25 @@ impl Loop {
         file.as_file().set_len(bytes).ok()?;
         let output =
             Command::new("losetup").args(["-f", "--show"]).arg(file.path()).output().ok()?;
+        if !output.status.success() {
+            return None;
+        }
         let device = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-        output.status.success().then_some(Self { device, _file: file })
+        let mut attached = Self { device, found_mode: String::new(), _file: file };
+        attached.found_mode = std::fs::read_to_string(attached.cache_mode()).unwrap();
+        std::fs::write(attached.cache_mode(), "write back").unwrap();
+        Some(attached)
+    }
+
+    fn cache_mode(&self) -> PathBuf {
+        let name = self.device.file_name().unwrap();
+        Path::new("/sys/block").join(name).join("queue/write_cache")
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        let _ = std::fs::write(self.cache_mode(), self.found_mode.trim());
         let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
     }
 }

@@ -74,18 +74,18 @@ pub(crate) fn try_run(program: &str, arguments: &[&str]) -> Option<String> {
     result
 }
 
-/// A loop device, detached when dropped.
-pub(crate) struct Loop(pub(crate) String);
+/// A loop device that is flushed, whatever cache mode its last user gave it: the mode outlives
+/// detaching. Detached when dropped, with the mode that it had.
+pub(crate) struct Loop(pub(crate) String, Option<String>);
 
 impl Loop {
     pub(crate) fn attach(image: &Path, options: &[&str]) -> Option<Self> {
         let mut arguments = vec!["--find", "--show"];
         arguments.extend_from_slice(options);
         arguments.push(image.to_str().unwrap());
-        let device = Self(try_run("losetup", &arguments)?);
-        // What others wrote there outlives their files.
-        let mode = std::fs::read_to_string(device.write_cache()).unwrap();
-        if mode.trim() != "write back" && !options.contains(&"--read-only") {
+        let mut device = Self(try_run("losetup", &arguments)?, None);
+        if !options.contains(&"--read-only") {
+            device.1 = std::fs::read_to_string(device.write_cache()).ok();
             device.set_write_cache("write back");
         }
         Some(device)
@@ -108,8 +108,9 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // What a test wrote there would outlive the file too. A device that is read-only has none.
-        let _ = std::fs::write(self.write_cache(), "write back");
+        if let Some(found) = &self.1 {
+            let _ = std::fs::write(self.write_cache(), found.trim());
+        }
         run("losetup", &["--detach", &self.0]);
     }
 }
