@@ -18,10 +18,14 @@ use crate::open::{self, OpenError, OpenMode};
 use crate::reactor::Reactor;
 use crate::sysfs::Disk;
 
+/// The kernel's numbers of the file system that has no disk, and of the one that has a server.
+const TMPFS: u64 = 0x0102_1994;
+const FUSE: u64 = 0x6573_5546;
+
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// Through `io_uring`, or threads where the system forbids it.
+    /// Through `io_uring`; by threads where the system forbids that, and on a file of FUSE.
     #[default]
     Auto,
     /// Through `io_uring`.
@@ -97,8 +101,13 @@ impl FileDevice {
             }
             None => Medium::File,
         };
+        let automatic = options.backend == Backend::Auto;
+        // When a server of FUSE takes a part of a write, the kernel's ring writes the rest to the
+        // start of the range again, and says that all of it is written (seen with Linux 6.18).
+        let backend =
+            if automatic && lies_in(&opened.file, FUSE) { Backend::Threads } else { backend };
         let by_ring = backend == Backend::Uring;
-        let in_memory = options.backend == Backend::Auto && lies_in_memory(&opened.file);
+        let in_memory = automatic && lies_in(&opened.file, TMPFS);
         let engine = DeviceEngine { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let core = Core {
             file: Arc::new(opened.file),
@@ -185,10 +194,9 @@ fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
     }
 }
 
-/// Whether the file lies in a file system that has no disk.
-fn lies_in_memory(file: &File) -> bool {
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(TMPFS_MAGIC))
+/// Whether the file lies in a file system of this kind.
+fn lies_in(file: &File, magic: u64) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(magic))
 }
 
 fn capabilities(

@@ -161,3 +161,38 @@ pub(crate) fn carry_out(file: &File, op: Op) -> Done {
 fn without_buffer(result: Result<(), Errno>) -> Done {
     Done { result: result.map(|()| 0), buffer: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn threads_are_few_however_much_there_is_to_do() {
+        let event = Arc::new(Event::new().unwrap());
+        let mut pool = Pool::new(event);
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        // All threads have to be at work for one of these to end.
+        let together = Arc::new(Barrier::new(THREADS_MAX));
+        let jobs = 10 * THREADS_MAX;
+        for key in 0..jobs {
+            let together = Arc::clone(&together);
+            let call = move |_: &File| {
+                together.wait();
+                Ok(())
+            };
+            pool.start(key, Arc::clone(&file), Op::Call(Box::new(call)));
+        }
+        assert_eq!(pool.threads.len(), THREADS_MAX);
+        let mut done = Vec::new();
+        while done.len() < jobs {
+            done.extend(pool.take_done().into_iter().map(|(key, _)| key));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        done.sort_unstable();
+        assert_eq!(done, (0..jobs).collect::<Vec<_>>());
+        assert_eq!(pool.threads.len(), THREADS_MAX);
+    }
+}
