@@ -143,13 +143,7 @@ impl Core {
         match request {
             Request::Read { extent } => partial::read(core, extent, then),
             Request::Write { extent, payload, fua, .. } => {
-                let this = Rc::clone(self);
-                partial::claim(self, extent, move |claim| {
-                    partial::write(this, extent, payload, fua, move |result| {
-                        drop(claim);
-                        then(result);
-                    });
-                });
+                partial::write(core, extent, payload, fua, then);
             }
             Request::Flush => core.flush(then),
             Request::Discard { extent } => range::discard(core, extent, then),

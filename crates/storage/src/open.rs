@@ -102,8 +102,8 @@ pub enum OpenError {
     },
     /// The kernel drops flushes, so that nothing on it would ever be durable.
     #[error(
-        "{device} has lost its cache mode: the kernel drops flushes to it, and the file behind it \
-         would never be made durable: echo 'write back' > /sys/class/block/{device}/queue/write_cache"
+        "the kernel drops flushes to {device}, so that nothing would be durable in the file behind \
+         it: echo 'write back' > /sys/class/block/{device}/queue/write_cache"
     )]
     FlushesDropped {
         /// Name of the loop device.

@@ -31,9 +31,25 @@ pub(crate) fn claim(core: &Core, extent: Extent, then: impl FnOnce(Option<Claim>
     core.gate.claim(core.access.covering(extent), move |claim| then(Some(claim)));
 }
 
-/// Writes `payload` to `extent`, whose logical sectors the caller has claimed. A failure to read
-/// the rest of a logical sector fails the write: the drive could not write it either.
+/// Writes `payload` to `extent` when nothing else changes its logical sectors. A failure to read the
+/// rest of a logical sector fails the write: the drive could not write the sector either.
 pub(crate) fn write(
+    core: Rc<Core>,
+    extent: Extent,
+    payload: Payload,
+    durable: bool,
+    then: impl FnOnce(IoResult) + 'static,
+) {
+    let this = Rc::clone(&core);
+    claim(&core, extent, move |claim| {
+        write_claimed(this, extent, payload, durable, move |result| {
+            drop(claim);
+            then(result);
+        });
+    });
+}
+
+fn write_claimed(
     core: Rc<Core>,
     extent: Extent,
     payload: Payload,

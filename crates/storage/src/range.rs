@@ -34,63 +34,32 @@ pub(crate) fn zero(
     durable: bool,
     then: impl FnOnce(IoResult) + 'static,
 ) {
+    if extent.len <= ZEROES_WRITTEN {
+        return partial::write(core, extent, Payload::zeroes(extent.len), durable, then);
+    }
     let this = Rc::clone(&core);
-    partial::claim(&core, extent, move |claim| {
-        let then = move |result| {
-            drop(claim);
-            then(result);
-        };
-        if extent.len <= ZEROES_WRITTEN {
-            return partial::write(this, extent, Payload::zeroes(extent.len), durable, then);
-        }
-        zero_claimed(Rc::clone(&this), extent, zero_range, move |result| match result {
-            Ok(_) if durable && !plant::is(Bug::ZeroesNotFlushed) => this.flush(then),
-            other => then(other),
-        });
+    zero_by(core, extent, zero_range, move |result| match result {
+        Ok(_) if durable && !plant::is(Bug::ZeroesNotFlushed) => this.flush(then),
+        other => then(other),
     });
 }
 
 /// Gives `extent` up, as far as the device does that.
 pub(crate) fn discard(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
     if core.capabilities.discard {
-        let this = Rc::clone(&core);
-        return partial::claim(&core, extent, move |claim| {
-            zero_claimed(this, extent, punch, move |result| {
-                drop(claim);
-                then(result);
-            });
-        });
+        return zero_by(core, extent, punch, then);
     }
     if core.medium == (Medium::Disk { discards: true }) {
-        let whole = core.access.split(extent).whole;
-        let whole = if plant::is(Bug::DiscardRoundedOutwards) {
-            core.access.covering(extent)
-        } else {
-            whole
-        };
-        let this = Rc::clone(&core);
-        return partial::claim(&core, extent, move |claim| {
-            call(this, whole, advise, move |result| {
-                drop(claim);
-                then(result);
-            });
-        });
+        let whole = split(&core, extent).whole;
+        return call(core, whole, advise, then);
     }
     then(Ok(Payload::default()));
 }
 
-/// Lets `zeroing` zero the whole logical sectors of `extent`, which the caller has claimed, and
-/// writes zeroes to the parts of others.
-fn zero_claimed(
-    core: Rc<Core>,
-    extent: Extent,
-    zeroing: Call,
-    then: impl FnOnce(IoResult) + 'static,
-) {
-    let Split { head, whole, tail } = core.access.split(extent);
-    if plant::is(Bug::DiscardRoundedOutwards) {
-        return call(Rc::clone(&core), core.access.covering(extent), zeroing, then);
-    }
+/// Lets `zeroing` zero the whole logical sectors of `extent`, and writes zeroes to the parts of
+/// others.
+fn zero_by(core: Rc<Core>, extent: Extent, zeroing: Call, then: impl FnOnce(IoResult) + 'static) {
+    let Split { head, whole, tail } = split(&core, extent);
     zero_part(Rc::clone(&core), head, move |result| {
         if result.is_err() {
             return then(result);
@@ -102,6 +71,14 @@ fn zero_claimed(
             call(core, whole, zeroing, then);
         });
     });
+}
+
+fn split(core: &Core, extent: Extent) -> Split {
+    if plant::is(Bug::DiscardRoundedOutwards) {
+        let nothing = Extent::default();
+        return Split { head: nothing, whole: core.access.covering(extent), tail: nothing };
+    }
+    core.access.split(extent)
 }
 
 /// Writes zeroes to `extent`, if there is anything in it.
@@ -130,21 +107,30 @@ struct Pieces<T> {
 }
 
 impl<T: FnOnce(IoResult) + 'static> Pieces<T> {
-    fn step(mut self) {
+    fn step(self) {
         let piece = Extent { len: self.rest.len.min(CALL_MAX), ..self.rest };
-        let (call, at, len) = (self.call, piece.start.0 * SECTOR_BYTES, piece.len.bytes());
-        let op = Op::Call(Box::new(move |file| call(file, at, len)));
-        Rc::clone(&self.core).start(op, move |done| {
-            match done.result {
-                Ok(_) => self.rest = Extent::between(piece.end(), self.rest.end()),
-                Err(errno) if is_passing(errno) && self.tries < TRIES => self.tries += 1,
-                Err(errno) => return (self.then)(Err(self.core.failure(errno, piece, false))),
-            }
-            if self.rest.is_empty() || plant::is(Bug::ZeroesCutShort) {
-                return (self.then)(Ok(Payload::default()));
-            }
-            self.step();
+        let core = Rc::clone(&self.core);
+        // Each piece for itself: writes to the others need not wait for the whole range.
+        partial::claim(&Rc::clone(&core), piece, move |claim| {
+            let (call, at, len) = (self.call, piece.start.0 * SECTOR_BYTES, piece.len.bytes());
+            let op = Op::Call(Box::new(move |file| call(file, at, len)));
+            core.start(op, move |done| {
+                drop(claim);
+                self.ended(piece, done.result);
+            });
         });
+    }
+
+    fn ended(mut self, piece: Extent, result: Result<usize, Errno>) {
+        match result {
+            Ok(_) => self.rest = Extent::between(piece.end(), self.rest.end()),
+            Err(errno) if is_passing(errno) && self.tries < TRIES => self.tries += 1,
+            Err(errno) => return (self.then)(Err(self.core.failure(errno, piece, false))),
+        }
+        if self.rest.is_empty() || plant::is(Bug::ZeroesCutShort) {
+            return (self.then)(Ok(Payload::default()));
+        }
+        self.step();
     }
 }
 
