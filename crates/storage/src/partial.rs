@@ -31,8 +31,8 @@ pub(crate) fn claim(core: &Core, extent: Extent, then: impl FnOnce(Option<Claim>
     core.gate.claim(core.access.covering(extent), move |claim| then(Some(claim)));
 }
 
-/// Writes `payload` to `extent` when nothing else changes its logical sectors. A failure to read the
-/// rest of a logical sector fails the write: the drive could not write the sector either.
+/// Writes `payload` to `extent` when nothing else changes its logical sectors. A failure to read
+/// the rest of a logical sector fails the write: the drive could not write the sector either.
 pub(crate) fn write(
     core: Rc<Core>,
     extent: Extent,
