@@ -4,7 +4,7 @@
 //!
 //! A bug is planted in one thread by [`plant`], for tests that run a volume in their own process,
 //! or in a whole process by the environment variable `MANYLOGS_PLANT`, for servers that a test
-//! starts.
+//! starts: the name of a bug, or several with commas between.
 
 macro_rules! bugs {
     ($($(#[$group_doc:meta])* $group:ident { $($(#[$doc:meta])* $bug:ident,)+ })+) => {
@@ -179,6 +179,64 @@ bugs! {
         DiscardRoundedOutwards,
         /// A failure that may pass counts as a medium that is bad.
         TransientTakenForMedium,
+    /// Bugs between the clients of a server and its volume.
+    SERVE {
+        /// A flush over NBD is answered without flushing.
+        NbdFlushSkipped,
+        /// A flush over NBD covers only the writes of its own connection.
+        NbdFlushOwnConnection,
+        /// FUA of a write of whole sectors over NBD is ignored.
+        NbdFuaIgnored,
+        /// FUA of a write of parts of sectors over NBD is ignored.
+        NbdPartsFuaIgnored,
+        /// FUA of zeroing over NBD is ignored.
+        NbdZeroFuaIgnored,
+        /// FUA of a trim over NBD is ignored.
+        NbdTrimFuaIgnored,
+        /// A trim over NBD also gives up the sectors that it covers in part.
+        NbdTrimRoundedOutwards,
+        /// Parts of sectors are read, changed and written while others change the same sectors.
+        NbdPartsWithoutGate,
+        /// A disconnecting NBD client loses the requests that it sent before.
+        NbdDisconnectDropsRequests,
+        /// An answer that an NBD client has not fetched does not count towards its limit.
+        NbdUnsentAnswersUncounted,
+        /// Any number of NBD clients are let in.
+        NbdConnectionsUnlimited,
+        /// `fsync` of the exported file is answered without flushing.
+        FuseFsyncSkipped,
+        /// Writes with O_DSYNC or O_SYNC to the exported file are as others.
+        FuseDsyncIgnored,
+        /// Holes punched with O_DSYNC or O_SYNC into the exported file are as others.
+        FuseDsyncPunchIgnored,
+        /// A hole punched into the exported file also zeroes sectors that it covers in part.
+        FusePunchRoundedOutwards,
+        /// A server that stops makes nothing durable.
+        StopWithoutClose,
+        /// A server that stops does not wait for the requests under way.
+        StopDropsRequests,
+        /// After a panic the process of a server lives on.
+        PanicOutlived,
+    }
+    /// Bugs between the kernel's ublk driver and the volume.
+    UBLK {
+        /// FUA of a write is ignored.
+        UblkFuaIgnored,
+        /// FUA of zeroing is ignored.
+        UblkZeroFuaIgnored,
+        /// A write-through device acknowledges writes that are not durable.
+        UblkThroughNotDurable,
+        /// A discard of a write-through device is acknowledged before it is durable.
+        UblkDiscardNotDurable,
+        /// A flush is taken for a read.
+        UblkFlushIsRead,
+    }
+    /// Faults rather than bugs: what tests need to happen.
+    FAULTS {
+        /// The thread of the engine panics when it is asked to take a snapshot.
+        EnginePanics,
+        /// A thread of the front end panics when it is asked to zero a range.
+        FrontEndPanics,
     }
 }
 
@@ -201,16 +259,23 @@ mod planted {
         IN_THREAD.set(bug);
     }
 
+    /// What is planted in this thread, for another thread of the same test.
+    #[must_use]
+    pub fn planted() -> Option<Bug> {
+        IN_THREAD.get()
+    }
+
     /// Whether the bug is planted here.
     #[must_use]
     pub fn is(bug: Bug) -> bool {
+        let is_it = |name: &str| name == format!("{bug:?}");
         IN_THREAD.get() == Some(bug)
-            || IN_PROCESS.as_ref().is_some_and(|name| *name == format!("{bug:?}"))
+            || IN_PROCESS.as_ref().is_some_and(|names| names.split(',').any(is_it))
     }
 }
 
 #[cfg(feature = "plant")]
-pub use planted::{is, plant};
+pub use planted::{is, plant, planted};
 
 /// Whether the bug is planted here.
 #[cfg(not(feature = "plant"))]

@@ -3,6 +3,8 @@
 //! The mount point is itself the file, so that nothing else is visible. What arrives for which
 //! request of the block layer: `docs/operations.md`.
 
+mod calls;
+
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,17 +17,18 @@ use fuser::{
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Session, WriteFlags,
 };
-use manylogs_block::{
-    Capabilities, Extent, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize,
-};
+use manylogs_block::{Capabilities, IoError, Payload, Request, SECTOR_BYTES, to_usize};
+use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
-use rustix::fs::FallocateFlags;
 use thiserror::Error;
 
 use crate::loop_device::LoopDevice;
 use crate::port::{Port, content};
-use crate::range::{sectors_around, sectors_exactly};
+use crate::range::sectors_around;
 use crate::runtime_dir::is_dead;
+use calls::Durable;
+#[cfg(all(test, feature = "plant"))]
+pub(crate) use calls::tests;
 
 /// The file never changes but by its content.
 const TTL: Duration = Duration::from_secs(3600);
@@ -155,20 +158,30 @@ impl Export {
         }
     }
 
-    fn exactly(&self, offset: u64, len: u64) -> Option<Extent> {
-        sectors_exactly(self.capabilities.capacity, offset, len)
+    /// Carries out what a call asks for, and answers it; no request is nothing to do.
+    fn answer(&self, asked: Result<Option<Request>, Errno>, reply: ReplyEmpty) {
+        match asked {
+            Ok(Some(request)) => self.port.submit(request, move |result| match result {
+                Ok(_) => reply.ok(),
+                Err(error) => reply.error(errno(&error)),
+            }),
+            Ok(None) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
+}
+
+/// What a file was opened for, in its handle: the kernel does not tell it to `fallocate`, and it
+/// never changes.
+const PLAIN: FileHandle = FileHandle(0);
+const DURABLE: FileHandle = FileHandle(1);
+
+fn durable(handle: FileHandle) -> Durable {
+    if handle == DURABLE { Durable::AtOnce } else { Durable::WithFsync }
 }
 
 fn errno(error: &IoError) -> Errno {
     Errno::from_i32(crate::errno(error).raw_os_error())
-}
-
-fn empty(reply: ReplyEmpty) -> impl FnOnce(manylogs_block::IoResult) + Send {
-    move |result| match result {
-        Ok(_) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
 }
 
 impl Filesystem for Export {
@@ -189,10 +202,14 @@ impl Filesystem for Export {
         reply.attr(&TTL, &self.attributes());
     }
 
-    fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &fuser::Request, _: INodeNo, opened: OpenFlags, reply: ReplyOpen) {
         // The engine is the cache; and writes of one file need not wait for one another.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        reply.opened(FileHandle(0), flags);
+        let handle = match Durable::of(opened) {
+            Durable::AtOnce => DURABLE,
+            Durable::WithFsync => PLAIN,
+        };
+        reply.opened(handle, flags);
     }
 
     fn read(
@@ -226,20 +243,19 @@ impl Filesystem for Export {
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let Some(extent) = self.exactly(offset, data.len() as u64) else {
-            reply.error(Errno::EINVAL);
-            return;
-        };
-        let (payload, len) = (Payload::bytes(self.shelf.copy(data)), data.len());
-        let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
-        self.port.submit(write, move |result| match result {
-            Ok(_) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(errno(&error)),
-        });
+        let (len, durable) = (data.len(), Durable::of(flags));
+        let payload = || Payload::bytes(self.shelf.copy(data));
+        match calls::write(self.capabilities.capacity, offset, len, durable, payload) {
+            Ok(write) => self.port.submit(write, move |result| match result {
+                Ok(_) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
+                Err(error) => reply.error(errno(&error)),
+            }),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn flush(
@@ -255,35 +271,22 @@ impl Filesystem for Export {
     }
 
     fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.port.submit(Request::Flush, empty(reply));
+        self.answer(Ok(calls::sync()), reply);
     }
 
     fn fallocate(
         &self,
         _: &fuser::Request,
         _: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        let zeroing = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
-        let Some(extent) = self.exactly(offset, length) else {
-            reply.error(Errno::EINVAL);
-            return;
-        };
-        if mode.intersects(zeroing) {
-            // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
-            let zeroes = Request::WriteZeroes { extent, fua: false };
-            self.port.submit(zeroes, empty(reply));
-        } else if mode.is_empty() || mode == FallocateFlags::KEEP_SIZE {
-            // All of it is there.
-            reply.ok();
-        } else {
-            reply.error(Errno::EOPNOTSUPP);
-        }
+        assert!(!plant::is(Bug::FrontEndPanics), "planted");
+        let (capacity, durable) = (self.capabilities.capacity, durable(handle));
+        self.answer(calls::allocate(capacity, offset, length, mode, durable), reply);
     }
 
     fn lseek(

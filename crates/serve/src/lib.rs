@@ -25,13 +25,18 @@ mod meter;
 pub mod metrics;
 mod nbd;
 mod notify;
+mod panics;
 mod port;
 mod range;
 mod report;
 mod runtime_dir;
 mod scrape;
+mod server;
 mod stack;
 pub mod status;
+#[cfg(test)]
+mod tests;
+mod under_way;
 mod users;
 mod watch;
 

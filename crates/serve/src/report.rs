@@ -1,10 +1,13 @@
 //! What the engine's thread tells of itself.
 
+use std::sync::atomic::Ordering;
+
 use manylogs::{Health, Volume};
 
 use crate::emulation;
-use crate::engine::Server;
-use crate::status::{Reason, Status, VolumeStatus, id_text, occupancy, seconds};
+use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients};
+use crate::server::Server;
+use crate::status::{NbdStatus, Reason, Status, VolumeStatus, id_text, occupancy, seconds};
 
 /// Larger tables are not walked through for a status: what their drain takes is bounded instead.
 const ESTIMATE_EXTENTS: u64 = 200_000;
@@ -15,13 +18,21 @@ impl Server {
     pub(crate) fn status(&self) -> Status {
         let now = self.runtime.now();
         Status {
-            device: self.device.clone(),
+            device: self.exported.name.clone(),
             pid: std::process::id(),
             uptime_s: seconds(now.since(self.started)),
-            capacity_bytes: self.exported.capabilities().capacity.bytes(),
+            capacity_bytes: self.exported.device.capabilities().capacity.bytes(),
             requests: self.meter.status(now),
-            emulation: self.drive.as_ref().map(|(drive, name)| emulation::status(name, drive)),
-            volume: self.volume.as_ref().map(|volume| self.volume_status(volume)),
+            under_way: self.under_way.len() as u64,
+            oldest_under_way_s: self.under_way.oldest().map_or(0.0, |at| seconds(now.since(at))),
+            stopping: self.stopping.get().map(|_| self.waits_for()),
+            nbd: self.nbd.as_ref().map(nbd_status),
+            emulation: self
+                .exported
+                .drive
+                .as_ref()
+                .map(|(drive, name)| emulation::status(name, drive)),
+            volume: self.exported.volume.as_ref().map(|volume| self.volume_status(volume)),
         }
     }
 
@@ -68,12 +79,21 @@ impl Server {
     }
 
     fn reasons(&self) -> Vec<Reason> {
-        let written = self.probe.written().filter(|(_, written)| written.requests > 0);
+        let written = self.exported.probe.written().filter(|(_, written)| written.requests > 0);
         let reason = |(phase, written): (manylogs::Phase, manylogs::Written)| Reason {
             phase: phase.name().to_owned(),
             requests: written.requests,
             bytes: written.bytes,
         };
         written.map(reason).collect()
+    }
+}
+
+fn nbd_status(clients: &NbdClients) -> NbdStatus {
+    NbdStatus {
+        connections: clients.connections.load(Ordering::SeqCst) as u64,
+        connections_max: CONNECTIONS_MAX as u64,
+        held_bytes: clients.held_bytes.get() as u64,
+        held_bytes_max: BYTES_MAX as u64,
     }
 }

@@ -261,6 +261,19 @@ pub struct EmulationStatus {
     pub by_content: Lateness,
 }
 
+/// The clients over NBD, and what they may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NbdStatus {
+    /// Those who are connected.
+    pub connections: u64,
+    /// So many are let in.
+    pub connections_max: u64,
+    /// What requests under way and answers that nobody has fetched hold, of all of them.
+    pub held_bytes: u64,
+    /// What they may hold for one client.
+    pub held_bytes_max: u64,
+}
+
 /// A server, now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -274,6 +287,14 @@ pub struct Status {
     pub capacity_bytes: u64,
     /// What clients asked for.
     pub requests: Vec<KindStatus>,
+    /// Requests that are not answered yet.
+    pub under_way: u64,
+    /// How long the oldest of them has taken so far.
+    pub oldest_under_way_s: f64,
+    /// What a server that stops waits for; `None` if it does not.
+    pub stopping: Option<String>,
+    /// The clients over NBD, where the server itself speaks it.
+    pub nbd: Option<NbdStatus>,
     /// The drive that is emulated, if one is.
     pub emulation: Option<EmulationStatus>,
     /// The volume; `None` if the device is served as it is.

@@ -6,32 +6,38 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 
 use bytes::{Buf, Bytes};
-use manylogs_block::{Signal, to_usize};
+use manylogs_block::{Nanos, Signal, to_usize};
+use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Stream;
 
 use super::channel::Input;
+use super::ledger::{Held, Ledger};
 use super::negotiate::{Terms, negotiate};
 use super::protocol::{
-    ALLOCATION_ID, Chunk, Command, Header, REQUEST_BYTES, REQUEST_BYTES_MAX, simple_reply,
-    structured_reply,
+    ALLOCATION_ID, Chunk, Command, Header, REQUEST_BYTES, simple_reply, structured_reply,
 };
 use super::service::{Answer, Refusal, Service};
 
-/// What a client may have under way: a request more waits in the socket.
-const REQUESTS_MAX: usize = 256;
-const BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX as usize;
 /// Pieces that are written in one call.
 const SLICES: usize = 64;
+/// A client that has not sent its first request after so long is cut off: it takes a place of
+/// [`super::CONNECTIONS_MAX`].
+const NEGOTIATION: Nanos = Nanos::from_secs(30);
 
 /// A connected client.
 pub(super) struct Connection {
     stream: Rc<Stream>,
     terms: Cell<Terms>,
     /// Answers that the kernel has not taken yet.
-    outbox: RefCell<VecDeque<Bytes>>,
-    /// Requests under way, and the bytes that they hold.
+    outbox: RefCell<VecDeque<Piece>>,
+    /// Requests under way.
     requests: Cell<usize>,
-    bytes: Cell<usize>,
+    /// What requests under way and unsent answers hold.
+    ledger: Rc<Ledger>,
+    /// Whether the client has changed anything: only a planted bug looks at it.
+    has_changed: Cell<bool>,
+    /// What was agreed on, and requests may come.
+    negotiated: Cell<bool>,
     /// The client sends no more.
     ended: Cell<bool>,
     /// The client takes no more: what is answered is for nobody.
@@ -42,17 +48,27 @@ pub(super) struct Connection {
     said_all: Signal,
 }
 
+/// A part of an answer.
+struct Piece {
+    bytes: Bytes,
+    /// With the last part of an answer: what the answer holds, until the kernel has all of it.
+    _held: Option<Held>,
+}
+
 impl Connection {
-    pub(super) fn new(stream: Stream, said_all: Signal) -> Self {
+    pub(super) fn new(stream: Stream, said_all: Signal, service: &Service) -> Self {
+        let changed = Signal::default();
         Self {
             stream: Rc::new(stream),
             terms: Cell::default(),
             outbox: RefCell::default(),
             requests: Cell::default(),
-            bytes: Cell::default(),
+            ledger: Rc::new(Ledger::new(changed.clone(), Rc::clone(&service.server))),
+            has_changed: Cell::default(),
+            negotiated: Cell::default(),
             ended: Cell::default(),
             deaf: Cell::default(),
-            changed: Signal::default(),
+            changed,
             said_all,
         }
     }
@@ -73,10 +89,18 @@ impl Connection {
     /// The connection's.
     pub(super) async fn serve(self: &Rc<Self>, service: &Rc<Service>) -> io::Result<()> {
         let mut input = Input::new(Rc::clone(&self.stream));
+        let (runtime, slow) = (service.server.runtime.clone(), Rc::downgrade(self));
+        service.server.runtime.spawn(async move {
+            runtime.sleep(NEGOTIATION).await;
+            if let Some(slow) = slow.upgrade().filter(|slow| !slow.negotiated.get()) {
+                slow.shut_down();
+            }
+        });
         let Some(terms) = negotiate(&mut input, &self.stream, &service.export).await? else {
             return Ok(());
         };
         self.terms.set(terms);
+        self.negotiated.set(true);
         let (writing, written) = (Rc::clone(self), Signal::default());
         let (heard, told) = (written.wait(), written);
         service.server.runtime.spawn(async move {
@@ -103,14 +127,16 @@ impl Connection {
                 Some(header) => header,
                 None => return Err(io::ErrorKind::InvalidData.into()),
             };
-            self.room().await;
             let checked = service.check(&header, self.terms.get());
+            let bytes = if checked.is_ok() { service.holds(&header) } else { 0 };
+            self.room(bytes).await;
+            let held = self.ledger.enter(bytes);
             let writes = header.command == Command::Write;
             if let Err(refusal) = checked {
                 if writes {
                     input.skip(header.len.into()).await?;
                 }
-                self.answer(&header, Err(refusal));
+                self.answer(&header, Err(refusal), held);
                 continue;
             }
             let len = to_usize(header.len.into());
@@ -118,69 +144,49 @@ impl Connection {
                 true => input.bytes(&service.shelf, len).await?,
                 false => Bytes::new(),
             };
-            let held = if writes || header.command == Command::Read { len } else { 0 };
+            if plant::is(Bug::NbdFlushOwnConnection) {
+                if header.command == Command::Flush && !self.has_changed.get() {
+                    self.answer(&header, Ok(Answer::Done), held);
+                    continue;
+                }
+                self.has_changed.set(writes || self.has_changed.get());
+            }
             self.requests.set(self.requests.get() + 1);
-            self.bytes.set(self.bytes.get() + held);
             let (this, service) = (Rc::clone(self), Rc::clone(service));
             service.server.runtime.clone().spawn(async move {
+                if plant::is(Bug::NbdDisconnectDropsRequests) && this.ended.get() {
+                    this.requests.set(this.requests.get() - 1);
+                    this.changed.notify();
+                    return;
+                }
                 let answer = service.carry_out(header, payload).await;
                 this.requests.set(this.requests.get() - 1);
-                this.bytes.set(this.bytes.get() - held);
-                this.answer(&header, answer);
+                this.answer(&header, answer, held);
             });
         }
     }
 
-    /// Waits until the client may have another request under way.
-    async fn room(&self) {
+    /// Waits until the client may have another request here, which holds `bytes`.
+    async fn room(&self, bytes: usize) {
         loop {
             let changed = self.changed.wait();
-            let waiting: usize = self.outbox.borrow().len();
-            let some = self.requests.get() + waiting / 2 < REQUESTS_MAX;
-            if self.deaf.get() || (some && self.bytes.get() <= BYTES_MAX) {
+            if self.deaf.get() || self.ledger.has_room(bytes) {
                 return;
             }
             changed.await;
         }
     }
 
-    fn answer(&self, header: &Header, answer: Result<Answer, Refusal>) {
+    fn answer(&self, header: &Header, answer: Result<Answer, Refusal>, held: Held) {
         if self.deaf.get() {
             return;
         }
-        let (cookie, structured) = (header.cookie, self.terms.get().structured);
+        let parts = parts(header, answer, self.terms.get().structured);
+        let mut held = held.answered(parts.iter().map(Bytes::len).sum());
+        let count = parts.len();
         let mut outbox = self.outbox.borrow_mut();
-        match answer {
-            Ok(Answer::Done) => outbox.push_back(simple_reply(cookie, 0).into()),
-            Ok(Answer::Read(content)) => {
-                outbox.push_back(match structured {
-                    true => {
-                        let at = header.offset.to_be_bytes();
-                        structured_reply(cookie, Chunk::Data, &at, header.len).into()
-                    }
-                    false => simple_reply(cookie, 0).into(),
-                });
-                outbox.push_back(content);
-            }
-            Ok(Answer::Status(parts)) => {
-                let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
-                data.extend(
-                    parts
-                        .iter()
-                        .flat_map(|(len, what)| [len.to_be_bytes(), what.to_be_bytes()].concat()),
-                );
-                outbox.push_back(structured_reply(cookie, Chunk::BlockStatus, &data, 0).into());
-            }
-            Err(Refusal { errno, .. }) if !structured => {
-                outbox.push_back(simple_reply(cookie, errno).into());
-            }
-            Err(Refusal { errno, message }) => {
-                let mut data = errno.to_be_bytes().to_vec();
-                let len = u16::try_from(message.len()).unwrap_or(u16::MAX);
-                data.extend(len.to_be_bytes());
-                data.extend(&message.as_bytes()[..len.into()]);
-                outbox.push_back(structured_reply(cookie, Chunk::Error, &data, 0).into());
-            }
+        for (i, bytes) in parts.into_iter().enumerate() {
+            outbox.push_back(Piece { bytes, _held: held.take_if(|_| i + 1 == count) });
         }
         drop(outbox);
         self.changed.notify();
@@ -205,15 +211,16 @@ impl Connection {
 
     async fn write_some(&self) -> io::Result<()> {
         // Clones: answers may be added while this waits.
-        let pieces: Vec<Bytes> = self.outbox.borrow().iter().take(SLICES).cloned().collect();
+        let pieces: Vec<Bytes> =
+            self.outbox.borrow().iter().take(SLICES).map(|piece| piece.bytes.clone()).collect();
         let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut written = self.stream.write_vectored(&slices).await?;
         let mut outbox = self.outbox.borrow_mut();
         while let Some(piece) = outbox.front_mut() {
-            let len = piece.len().min(written);
-            piece.advance(len);
+            let len = piece.bytes.len().min(written);
+            piece.bytes.advance(len);
             written -= len;
-            if !piece.is_empty() {
+            if !piece.bytes.is_empty() {
                 break;
             }
             outbox.pop_front();
@@ -221,5 +228,40 @@ impl Connection {
         drop(outbox);
         self.changed.notify();
         Ok(())
+    }
+}
+
+/// An answer as it goes over the connection.
+fn parts(header: &Header, answer: Result<Answer, Refusal>, structured: bool) -> Vec<Bytes> {
+    let cookie = header.cookie;
+    match answer {
+        Ok(Answer::Done) => vec![simple_reply(cookie, 0).into()],
+        Ok(Answer::Read(content)) => {
+            let begin = match structured {
+                true => {
+                    let at = header.offset.to_be_bytes();
+                    structured_reply(cookie, Chunk::Data, &at, header.len).into()
+                }
+                false => simple_reply(cookie, 0).into(),
+            };
+            vec![begin, content]
+        }
+        Ok(Answer::Status(parts)) => {
+            let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
+            data.extend(
+                parts
+                    .iter()
+                    .flat_map(|(len, what)| [len.to_be_bytes(), what.to_be_bytes()].concat()),
+            );
+            vec![structured_reply(cookie, Chunk::BlockStatus, &data, 0).into()]
+        }
+        Err(Refusal { errno, .. }) if !structured => vec![simple_reply(cookie, errno).into()],
+        Err(Refusal { errno, message }) => {
+            let mut data = errno.to_be_bytes().to_vec();
+            let len = u16::try_from(message.len()).unwrap_or(u16::MAX);
+            data.extend(len.to_be_bytes());
+            data.extend(&message.as_bytes()[..len.into()]);
+            vec![structured_reply(cookie, Chunk::Error, &data, 0).into()]
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod channel;
 mod connection;
 mod gate;
+mod ledger;
 mod negotiate;
 mod protocol;
 mod service;
@@ -18,43 +19,64 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use manylogs_block::{Nanos, Signal};
+use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Listener, Stream};
 
-use crate::engine::Server;
 use crate::log::{Level, line};
+use crate::server::Server;
 use connection::Connection;
 use service::Service;
+
+pub(crate) use ledger::BYTES_MAX;
+
+/// Clients that are let in. Each may hold [`BYTES_MAX`].
+pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// How long a client has to fetch its last answers.
 const GRACE: Nanos = Nanos::from_secs(1);
 /// How long nobody is let in after the system ran out of something.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
+/// What a status tells of the clients.
+#[derive(Debug)]
+pub(crate) struct NbdClients {
+    /// For other threads to see, too.
+    pub(crate) connections: Arc<AtomicUsize>,
+    /// What their requests under way and unsent answers hold.
+    pub(crate) held_bytes: Cell<usize>,
+}
+
+impl NbdClients {
+    pub(crate) fn counted_in(connections: Arc<AtomicUsize>) -> Self {
+        Self { connections, held_bytes: Cell::default() }
+    }
+
+    fn count(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
 /// Everybody who is connected.
 pub(crate) struct NbdServer {
     listener: Listener,
     service: Rc<Service>,
     connections: RefCell<Vec<Weak<Connection>>>,
-    /// The same, for other threads to see.
-    count: Arc<AtomicUsize>,
     closing: Cell<bool>,
+    /// Clients were sent away, and nobody was let in since.
+    crowded: Cell<bool>,
     /// A connection has ended, or has answered all.
     changed: Signal,
 }
 
 impl NbdServer {
     /// Serves whoever comes to `listener`, until [`NbdServer::close`].
-    pub(crate) fn start(
-        server: &Rc<Server>,
-        listener: Listener,
-        count: Arc<AtomicUsize>,
-    ) -> Rc<Self> {
+    pub(crate) fn start(server: &Rc<Server>, listener: Listener) -> Rc<Self> {
         let this = Rc::new(Self {
             listener,
             service: Rc::new(Service::new(Rc::clone(server))),
             connections: RefCell::default(),
-            count,
             closing: Cell::default(),
+            crowded: Cell::default(),
             changed: Signal::default(),
         });
         let accepting = Rc::clone(&this);
@@ -65,7 +87,8 @@ impl NbdServer {
     async fn accept(self: Rc<Self>) {
         loop {
             match self.listener.accept().await {
-                Ok(stream) if !self.closing.get() => self.welcome(stream),
+                Ok(stream) if !self.closing.get() && !self.is_full() => self.welcome(stream),
+                // The connection is closed at once: a client that waits for one would not know.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return,
                 Err(error) => {
@@ -77,18 +100,37 @@ impl NbdServer {
         }
     }
 
+    /// Whether no more clients may be let in; the log hears of it when that begins.
+    fn is_full(&self) -> bool {
+        let count = self.clients().map_or(0, NbdClients::count);
+        let full = count >= CONNECTIONS_MAX && !plant::is(Bug::NbdConnectionsUnlimited);
+        if full && !self.crowded.replace(true) {
+            let message = format!("{count} NBD clients are connected: others are sent away");
+            line(Level::Warning, None, &message, &[("connections", count.into())]);
+        }
+        full
+    }
+
+    fn clients(&self) -> Option<&NbdClients> {
+        self.service.server.nbd.as_ref()
+    }
+
     fn welcome(self: &Rc<Self>, stream: Stream) {
-        let connection = Rc::new(Connection::new(stream, self.changed.clone()));
+        self.crowded.set(false);
+        let connection = Connection::new(stream, self.changed.clone(), &self.service);
+        let connection = Rc::new(connection);
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.strong_count() > 0);
         connections.push(Rc::downgrade(&connection));
         drop(connections);
-        self.count.fetch_add(1, Ordering::SeqCst);
+        let counted = self.clients().map(|clients| Arc::clone(&clients.connections));
+        let count = counted.unwrap_or_default();
+        count.fetch_add(1, Ordering::SeqCst);
         let this = Rc::clone(self);
         self.service.server.runtime.spawn(async move {
             // Nobody is there to hear of an error.
             let _ = connection.serve(&this.service).await;
-            this.count.fetch_sub(1, Ordering::SeqCst);
+            count.fetch_sub(1, Ordering::SeqCst);
             this.changed.notify();
         });
     }

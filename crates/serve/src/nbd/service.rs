@@ -8,17 +8,20 @@ use bytes::Bytes;
 use manylogs_block::{
     Extent, Hint, IoError, IoResult, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
 };
+use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 
 use super::gate::Gate;
 use super::negotiate::{Export, Terms};
 use super::protocol::{Command, Header, REQUEST_BYTES_MAX, flag};
-use crate::engine::Server;
 use crate::port::content;
 use crate::range::{sectors_around, sectors_exactly};
+use crate::server::Server;
 
 /// Block status is told for so much at a time: the engine answers nobody else meanwhile.
 const STATUS_BYTES_MAX: u64 = 256 << 20;
+/// Block status is told of so many parts: what follows the client asks for.
+const STATUS_PARTS_MAX: usize = 8192;
 /// The longest change of parts of sectors, which holds all other changes up.
 const PARTS_BYTES_MAX: u32 = 1 << 20;
 /// What the parts of a block status are.
@@ -53,8 +56,8 @@ pub(super) struct Refusal {
 impl Service {
     pub(super) fn new(server: Rc<Server>) -> Self {
         let export = Export {
-            capabilities: server.exported.capabilities(),
-            has_volume: server.volume.is_some(),
+            capabilities: server.exported.device.capabilities(),
+            has_volume: server.exported.volume.is_some(),
         };
         let (shelf, gate) = (Arc::default(), Gate::default());
         Self { server, export, shelf, gate, refusing: Cell::default() }
@@ -94,6 +97,18 @@ impl Service {
         }
     }
 
+    /// The memory that a request holds which [`Service::check`] has found to be in order: what is
+    /// written, or the longest answer.
+    pub(super) fn holds(&self, header: &Header) -> usize {
+        match header.command {
+            Command::Read | Command::Write => to_usize(header.len.into()),
+            // Zeroes of parts of sectors are written.
+            Command::WriteZeroes if self.exactly(header).is_none() => to_usize(header.len.into()),
+            Command::BlockStatus => STATUS_PARTS_MAX * size_of::<(u32, u32)>(),
+            _ => 0,
+        }
+    }
+
     /// Carries out what [`Service::check`] has found to be in order; `payload` is what is written.
     pub(super) async fn carry_out(
         self: Rc<Self>,
@@ -106,6 +121,7 @@ impl Service {
             Command::WriteZeroes => self.zero(&header).await,
             Command::Trim => self.trim(&header).await,
             Command::BlockStatus => self.status(&header),
+            _ if plant::is(Bug::NbdFlushSkipped) => Ok(Answer::Done),
             _ => done(self.server.perform(Request::Flush).await),
         }
     }
@@ -118,7 +134,7 @@ impl Service {
     }
 
     async fn write(&self, header: &Header, bytes: Bytes) -> Result<Answer, Refusal> {
-        let fua = header.has(flag::FUA);
+        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdFuaIgnored);
         if let Some(extent) = self.exactly(header) {
             let payload = Payload::bytes(bytes);
             let write = Request::Write { extent, payload, fua, hint: Hint::None };
@@ -128,7 +144,7 @@ impl Service {
     }
 
     async fn zero(&self, header: &Header) -> Result<Answer, Refusal> {
-        let fua = header.has(flag::FUA);
+        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdZeroFuaIgnored);
         if let Some(extent) = self.exactly(header) {
             return done(self.change(Request::WriteZeroes { extent, fua }).await);
         }
@@ -141,12 +157,15 @@ impl Service {
     /// Gives up the whole sectors; nothing is promised of parts.
     async fn trim(&self, header: &Header) -> Result<Answer, Refusal> {
         let end = header.offset + u64::from(header.len);
-        let start = header.offset.div_ceil(SECTOR_BYTES);
-        let len = (end / SECTOR_BYTES).saturating_sub(start);
+        let (start, end) = match plant::is(Bug::NbdTrimRoundedOutwards) {
+            true => (header.offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES)),
+            false => (header.offset.div_ceil(SECTOR_BYTES), end / SECTOR_BYTES),
+        };
+        let len = end.saturating_sub(start);
         if len > 0 {
             self.change(Request::Discard { extent: Extent::new(start, len) }).await?;
         }
-        if header.has(flag::FUA) {
+        if header.has(flag::FUA) && !plant::is(Bug::NbdTrimFuaIgnored) {
             self.server.perform(Request::Flush).await?;
         }
         Ok(Answer::Done)
@@ -164,7 +183,7 @@ impl Service {
             (u32::try_from(to - from).unwrap_or(u32::MAX), what)
         };
         let parts = self.server.zeroes(extent)?;
-        let count = if header.has(flag::REQ_ONE) { 1 } else { parts.len() };
+        let count = if header.has(flag::REQ_ONE) { 1 } else { STATUS_PARTS_MAX };
         Ok(Answer::Status(parts.into_iter().take(count).map(cut).collect()))
     }
 
@@ -181,13 +200,17 @@ impl Service {
     /// A change that begins or ends within a sector.
     async fn change_parts(&self, header: &Header, bytes: &[u8]) -> Result<Answer, Refusal> {
         let extent = self.around(header)?;
-        let _alone = self.gate.alone().await;
+        let _alone = match plant::is(Bug::NbdPartsWithoutGate) {
+            true => None,
+            false => Some(self.gate.alone().await),
+        };
         let old = content(&self.server.perform(Request::Read { extent }).await?);
         let mut new = self.shelf.buffer(old.len());
         new.bytes_mut().copy_from_slice(&old);
         let skip = to_usize(header.offset - extent.start.0 * SECTOR_BYTES);
         new.bytes_mut()[skip..skip + bytes.len()].copy_from_slice(bytes);
-        let (payload, fua) = (Payload::bytes(new.freeze()), header.has(flag::FUA));
+        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdPartsFuaIgnored);
+        let payload = Payload::bytes(new.freeze());
         let write = Request::Write { extent, payload, fua, hint: Hint::None };
         done(self.server.perform(write).await)
     }

@@ -1,0 +1,148 @@
+//! Calls on the exported file as requests to the engine.
+
+use fuser::{Errno, OpenFlags};
+use manylogs_block::{Extent, Hint, Payload, Request, SECTOR_BYTES, Sectors};
+use manylogs_plant::{self as plant, Bug};
+use rustix::fs::{FallocateFlags, OFlags};
+
+use crate::range::sectors_exactly;
+
+/// When the effect of a call is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// When the call returns.
+    AtOnce,
+    /// After the next `fsync`.
+    WithFsync,
+}
+
+impl Durable {
+    /// What an open file, or a write, with these flags asks for. The kernel adds `O_DSYNC` or
+    /// `O_SYNC` to the flags of a write for `RWF_DSYNC`, `RWF_SYNC` and `mount -o sync` too, and
+    /// leaves the rest to the server where a file is opened for direct I/O: it sends no fsync.
+    pub(super) fn of(flags: OpenFlags) -> Self {
+        let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
+        if flags.intersects(OFlags::DSYNC | OFlags::SYNC) { Self::AtOnce } else { Self::WithFsync }
+    }
+
+    const fn is_at_once(self) -> bool {
+        matches!(self, Self::AtOnce)
+    }
+}
+
+/// A write of `len` bytes at byte `offset`; `payload` copies them, once it is known that they fit.
+///
+/// # Errors
+/// `EINVAL` for parts of sectors, or if the range is not in a file of `capacity`.
+pub(super) fn write(
+    capacity: Sectors,
+    offset: u64,
+    len: usize,
+    durable: Durable,
+    payload: impl FnOnce() -> Payload,
+) -> Result<Request, Errno> {
+    let extent = sectors_exactly(capacity, offset, len as u64).ok_or(Errno::EINVAL)?;
+    let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncIgnored);
+    Ok(Request::Write { extent, payload: payload(), fua, hint: Hint::None })
+}
+
+/// `fsync` and `fdatasync`.
+pub(super) fn sync() -> Option<Request> {
+    (!plant::is(Bug::FuseFsyncSkipped)).then_some(Request::Flush)
+}
+
+/// `fallocate`; no request if there is nothing to do.
+///
+/// # Errors
+/// `EINVAL` for parts of sectors, or if the range is not in a file of `capacity`; `EOPNOTSUPP` for
+/// what would move the rest of the file.
+pub(super) fn allocate(
+    capacity: Sectors,
+    offset: u64,
+    len: u64,
+    mode: i32,
+    durable: Durable,
+) -> Result<Option<Request>, Errno> {
+    let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+    let zeroing = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
+    let extent = if plant::is(Bug::FusePunchRoundedOutwards) {
+        let end = (offset + len).div_ceil(SECTOR_BYTES);
+        Extent::new(offset / SECTOR_BYTES, end - offset / SECTOR_BYTES)
+    } else {
+        sectors_exactly(capacity, offset, len).ok_or(Errno::EINVAL)?
+    };
+    if mode.intersects(zeroing) {
+        // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
+        let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncPunchIgnored);
+        Ok(Some(Request::WriteZeroes { extent, fua }))
+    } else if mode.is_empty() || mode == FallocateFlags::KEEP_SIZE {
+        // All of it is there.
+        Ok(None)
+    } else {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const CAPACITY: Sectors = Sectors(64);
+
+    fn flags(flags: OFlags) -> OpenFlags {
+        OpenFlags(flags.bits().cast_signed())
+    }
+
+    #[test]
+    pub(crate) fn writes_with_dsync_or_sync_are_durable_when_answered() {
+        for (given, durable) in [
+            (OFlags::RDWR, false),
+            (OFlags::RDWR | OFlags::DIRECT, false),
+            (OFlags::WRONLY | OFlags::DSYNC, true),
+            (OFlags::RDWR | OFlags::SYNC, true),
+        ] {
+            let durable_when = Durable::of(flags(given));
+            let payload = || Payload::zeroes(Sectors(2));
+            let wanted = Request::Write {
+                extent: Extent::new(3, 2),
+                payload: payload(),
+                fua: durable,
+                hint: Hint::None,
+            };
+            let made = write(CAPACITY, 1536, 1024, durable_when, payload);
+            assert_eq!(made.ok(), Some(wanted), "{given:?}");
+        }
+    }
+
+    #[test]
+    pub(crate) fn holes_punched_with_dsync_or_sync_are_durable_when_answered() {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for (given, fua) in [(OFlags::RDWR, false), (OFlags::RDWR | OFlags::DSYNC, true)] {
+            let durable = Durable::of(flags(given));
+            let made = allocate(CAPACITY, 512, 1024, mode.bits().cast_signed(), durable);
+            let extent = Extent::new(1, 2);
+            assert_eq!(made.ok(), Some(Some(Request::WriteZeroes { extent, fua })), "{given:?}");
+        }
+    }
+
+    #[test]
+    pub(crate) fn an_fsync_flushes() {
+        assert_eq!(sync(), Some(Request::Flush));
+    }
+
+    #[test]
+    pub(crate) fn holes_are_whole_sectors_or_refused() {
+        let of = |offset, len, mode: FallocateFlags| {
+            let mode = mode.bits().cast_signed();
+            allocate(CAPACITY, offset, len, mode, Durable::WithFsync).map_err(|error| error.code())
+        };
+        let (einval, unsupported) = (Errno::EINVAL.code(), Errno::EOPNOTSUPP.code());
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for (offset, len) in [(100, 1000), (0, 700), (512, 32_768), (u64::MAX - 511, 512)] {
+            assert_eq!(of(offset, len, punch), Err(einval), "{len} at {offset}");
+        }
+        assert_eq!(of(0, 512, FallocateFlags::empty()), Ok(None));
+        assert_eq!(of(0, 512, FallocateFlags::KEEP_SIZE), Ok(None));
+        assert_eq!(of(0, 512, FallocateFlags::COLLAPSE_RANGE), Err(unsupported));
+    }
+}

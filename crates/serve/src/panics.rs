@@ -1,0 +1,47 @@
+//! What a panic does to a process that serves others.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::{PanicHookInfo, set_hook};
+use std::sync::Once;
+
+use manylogs_plant::{self as plant, Bug};
+
+use crate::log::{Level, line};
+
+/// From now on a panic of any thread is logged and ends the process by `SIGABRT`, without
+/// unwinding.
+///
+/// Requests that a dead thread had taken would never be answered, and its volume could not be
+/// closed: clients would hang, and no supervisor would know. What a killed process leaves, the next
+/// opening recovers.
+pub(crate) fn end_process_on_panic() {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        set_hook(Box::new(|panic| {
+            report(panic);
+            if !plant::is(Bug::PanicOutlived) {
+                std::process::abort();
+            }
+        }));
+    });
+}
+
+fn report(panic: &PanicHookInfo<'_>) {
+    let why = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map_or_else(|| "?".to_owned(), ToString::to_string);
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("?");
+    let message = format!(
+        "panicked: thread {thread} at {place}: {why}; this is a bug. The server ends; the next \
+         opening recovers what was acknowledged"
+    );
+    let mut fields =
+        vec![("thread", thread.into()), ("place", place.into()), ("panic", why.to_owned().into())];
+    // Only where RUST_BACKTRACE asks for it.
+    let trace = Backtrace::capture();
+    if trace.status() == BacktraceStatus::Captured {
+        fields.push(("backtrace", trace.to_string().into()));
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{trace}\n").as_bytes());
+    }
+    line(Level::Error, None, &message, &fields);
+}

@@ -1,0 +1,242 @@
+//! What the engine's thread does with the requests of clients and the orders of operators.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+
+use manylogs::{PhaseProbe, Volume, VolumeError};
+use manylogs_block::{
+    BlockDevice, Extent, Handle, IoError, IoResult, Nanos, Request, Signal, Time,
+};
+use manylogs_disk::EmulatedDrive;
+use manylogs_plant::{self as plant, Bug};
+
+use crate::control::{Answer, Order};
+use crate::engine::{Left, ServeError};
+use crate::log::{Level, line};
+use crate::meter::{Asked, Meter};
+use crate::nbd::{NbdClients, NbdServer};
+use crate::port::{Inbox, Message, Reply};
+use crate::status::CheckpointStatus;
+use crate::under_way::UnderWay;
+
+/// A server that takes longer to stop says each time what it waits for.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// What is served.
+pub(crate) struct Exported {
+    /// What it is called.
+    pub(crate) name: String,
+    pub(crate) device: Rc<dyn BlockDevice>,
+    /// The volume that `device` is; none, if a device is served as it is.
+    pub(crate) volume: Option<Volume>,
+    /// What is emulated, and its name.
+    pub(crate) drive: Option<(EmulatedDrive, String)>,
+    pub(crate) probe: PhaseProbe,
+}
+
+/// What the engine's thread works on.
+pub(crate) struct Server {
+    pub(crate) exported: Exported,
+    pub(crate) started: Time,
+    pub(crate) runtime: Handle,
+    pub(crate) meter: Meter,
+    pub(crate) under_way: Rc<UnderWay>,
+    /// Who is connected over NBD, if that is served.
+    pub(crate) nbd: Option<NbdClients>,
+    /// Since when it has been stopping.
+    pub(crate) stopping: Cell<Option<Time>>,
+}
+
+impl Server {
+    pub(crate) fn new(runtime: Handle, exported: Exported, nbd: Option<NbdClients>) -> Self {
+        let started = runtime.now();
+        Self {
+            exported,
+            started,
+            runtime,
+            meter: Meter::new(started),
+            under_way: Rc::default(),
+            nbd,
+            stopping: Cell::default(),
+        }
+    }
+
+    /// Serves until a message says to stop, and then leaves the volume in order.
+    pub(crate) async fn serve(
+        self: Rc<Self>,
+        inbox: Inbox,
+        nbd: Option<Rc<NbdServer>>,
+    ) -> Result<Left, ServeError> {
+        let ticking = Rc::downgrade(&self);
+        self.each(Nanos::from_secs(1), move |now| {
+            ticking.upgrade().map(|server| server.meter.tick(now))
+        });
+        let stop = Signal::default();
+        let told = stop.wait();
+        let server = Rc::clone(&self);
+        self.runtime.spawn(async move { server.take_messages(&inbox, &stop).await });
+        // Later requests are refused, those under way are answered.
+        told.await;
+        let waiting = Rc::downgrade(&self);
+        self.each(PATIENCE, move |_| {
+            waiting.upgrade().map(|server| {
+                let message = server.waits_for();
+                line(Level::Warning, Some(server.exported.name.as_ref()), &message, &[]);
+            })
+        });
+        if let Some(nbd) = &nbd {
+            nbd.refuse();
+        }
+        if !plant::is(Bug::StopDropsRequests) {
+            self.under_way.none().await;
+        }
+        if let Some(nbd) = &nbd {
+            nbd.close().await;
+        }
+        self.leave().await
+    }
+
+    /// Calls `what` again and again, for as long as it returns something.
+    fn each(&self, span: Nanos, what: impl Fn(Time) -> Option<()> + 'static) {
+        let runtime = self.runtime.clone();
+        self.runtime.spawn(async move {
+            loop {
+                runtime.sleep(span).await;
+                if what(runtime.now()).is_none() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// What a server that stops still has to wait for, in words.
+    pub(crate) fn waits_for(&self) -> String {
+        let now = self.runtime.now();
+        match (self.under_way.len(), self.under_way.oldest()) {
+            (count, Some(began)) => {
+                let seconds = now.since(began).0 / 1_000_000_000;
+                format!(
+                    "stopping: {count} requests are under way, the oldest for {seconds} s: the \
+                     device does not answer, or writes wait for room in the logs"
+                )
+            }
+            _ => "stopping: the volume is being closed".to_owned(),
+        }
+    }
+
+    /// Never ends: whoever asks a server that stops how it is gets an answer.
+    async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
+        loop {
+            for message in inbox.take().await {
+                let stopping = self.stopping.get().is_some();
+                match message {
+                    Message::Stop => {
+                        self.stopping.set(self.stopping.get().or(Some(self.runtime.now())));
+                        stop.notify();
+                    }
+                    Message::Order(Order::Status, reply) => reply.send(self.told()),
+                    Message::Order(_, reply) if stopping => reply.send(Err(self.waits_for())),
+                    // Dropped, they are answered: the server is gone.
+                    Message::Io(..) | Message::Map(..) if stopping => {}
+                    Message::Io(request, reply) => self.submit(request, reply),
+                    Message::Map(extent, reply) => reply.send(self.zeroes(extent)),
+                    Message::Order(order, reply) => {
+                        let server = Rc::clone(self);
+                        self.runtime.spawn(async move { reply.send(server.obey(order).await) });
+                    }
+                }
+            }
+        }
+    }
+
+    fn submit(self: &Rc<Self>, request: Request, reply: Reply) {
+        let performed = self.perform(request);
+        self.runtime.spawn(async move { reply.send(performed.await) });
+    }
+
+    /// Starts `request` at once, and counts it.
+    pub(crate) fn perform(
+        self: &Rc<Self>,
+        request: Request,
+    ) -> impl Future<Output = IoResult> + use<> {
+        let (asked, began) = (Asked::of(&request), self.runtime.now());
+        let completion = self.exported.device.submit(request);
+        let (server, token) = (Rc::clone(self), self.under_way.enter(began));
+        async move {
+            let result = completion.await;
+            server.meter.note(asked, &result, server.runtime.now().since(began));
+            drop(token);
+            result
+        }
+    }
+
+    pub(crate) fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
+        let capabilities = self.exported.device.capabilities();
+        capabilities.check(&Request::Read { extent })?;
+        Ok(match &self.exported.volume {
+            Some(volume) => volume.zeroes(extent),
+            None => vec![(extent, false)],
+        })
+    }
+
+    async fn leave(&self) -> Result<Left, ServeError> {
+        if plant::is(Bug::StopWithoutClose) {
+            return Ok(Left { at_risk_bytes: 0 });
+        }
+        let Some(volume) = &self.exported.volume else {
+            let flushed = self.exported.device.submit(Request::Flush).await;
+            return match flushed {
+                Ok(_) => Ok(Left { at_risk_bytes: 0 }),
+                Err(error) => Err(ServeError::Close(VolumeError::Io(error))),
+            };
+        };
+        volume.close().await.map_err(ServeError::Close)?;
+        Ok(Left { at_risk_bytes: volume.stats().logged_at_risk_bytes })
+    }
+
+    fn told(&self) -> Answer {
+        serde_json::to_value(self.status()).map_err(in_words)
+    }
+
+    async fn obey(&self, order: Order) -> Answer {
+        let no_volume = || "the device is served without a volume".to_owned();
+        match order {
+            Order::Status => self.told(),
+            Order::Set { changes } => {
+                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
+                let mut settings = volume.settings();
+                changes.iter().try_for_each(|change| settings.assign(change)).map_err(in_words)?;
+                if !changes.is_empty() {
+                    volume.set(&settings).await.map_err(in_words)?;
+                }
+                let list = settings.list();
+                let list = list.iter().map(|(key, value)| (*key, value.as_str()));
+                Ok(list.collect::<serde_json::Value>())
+            }
+            Order::Checkpoint => {
+                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
+                let report = volume.checkpoint().await.map_err(in_words)?;
+                serde_json::to_value(CheckpointStatus::from(report)).map_err(in_words)
+            }
+            Order::Snapshot => {
+                assert!(!plant::is(Bug::EnginePanics), "planted");
+                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
+                let written = volume.snapshot().await.map_err(in_words)?;
+                Ok(serde_json::json!({ "written": written }))
+            }
+            Order::ForgetLateness => {
+                let (drive, name) = self.exported.drive.as_ref().ok_or("no drive is emulated")?;
+                drive.forget_lateness();
+                Ok(serde_json::json!({ "drive": name }))
+            }
+            // The front end decides, as it knows who uses the device.
+            Order::Stop { .. } => Err("this engine has no front end that could stop".to_owned()),
+        }
+    }
+}
+
+/// What went wrong, for the operator.
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

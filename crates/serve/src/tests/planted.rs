@@ -1,0 +1,64 @@
+//! Bugs planted between clients and the volume: a test must notice each.
+
+use std::panic::catch_unwind;
+
+use manylogs_plant::{Bug, SERVE, plant};
+
+use super::{limits, nbd, stop};
+use crate::fuse::tests as fuse;
+
+/// The test that has to notice a bug; none, if that is one of whole processes, which are in the
+/// tests of the program.
+fn test_of(bug: Bug) -> Option<fn()> {
+    Some(match bug {
+        Bug::NbdFlushSkipped => nbd::a_flush_is_answered_after_a_flush,
+        Bug::NbdFlushOwnConnection => nbd::a_flush_of_any_connection_flushes_the_writes_of_all,
+        Bug::NbdFuaIgnored
+        | Bug::NbdPartsFuaIgnored
+        | Bug::NbdZeroFuaIgnored
+        | Bug::NbdTrimFuaIgnored
+        | Bug::NbdTrimRoundedOutwards => {
+            nbd::requests_reach_the_volume_with_their_flags_and_no_more_than_their_sectors
+        }
+        Bug::NbdPartsWithoutGate => {
+            nbd::parts_of_one_sector_that_are_written_together_are_all_there
+        }
+        Bug::NbdDisconnectDropsRequests => {
+            nbd::what_was_sent_before_a_disconnect_is_done_and_answered
+        }
+        Bug::NbdUnsentAnswersUncounted => {
+            limits::answers_that_nobody_fetches_count_towards_the_limit_of_their_client
+        }
+        Bug::NbdConnectionsUnlimited => limits::so_many_clients_are_let_in_and_no_more,
+        Bug::FuseFsyncSkipped => fuse::an_fsync_flushes,
+        Bug::FuseDsyncIgnored => fuse::writes_with_dsync_or_sync_are_durable_when_answered,
+        Bug::FuseDsyncPunchIgnored => {
+            fuse::holes_punched_with_dsync_or_sync_are_durable_when_answered
+        }
+        Bug::FusePunchRoundedOutwards => fuse::holes_are_whole_sectors_or_refused,
+        Bug::StopWithoutClose => stop::what_was_acknowledged_before_a_stop_is_there_afterwards,
+        Bug::StopDropsRequests => {
+            stop::a_server_that_stops_waits_for_requests_under_way_and_says_so
+        }
+        Bug::PanicOutlived => return None,
+        bug => panic!("no test is named for {bug:?}"),
+    })
+}
+
+#[test]
+fn every_planted_bug_is_noticed() {
+    let tests = SERVE.iter().filter_map(|bug| Some((*bug, test_of(*bug)?)));
+    let mut missed = Vec::new();
+    for (bug, test) in tests {
+        // Without the bug it holds.
+        test();
+        plant(Some(bug));
+        let noticed = catch_unwind(test).is_err();
+        plant(None);
+        println!("{bug:?}: {}", if noticed { "noticed" } else { "MISSED" });
+        if !noticed {
+            missed.push(bug);
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
