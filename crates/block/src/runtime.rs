@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::{Nanos, Time};
+use crate::{Nanos, Time, TimeOfDay};
 
 /// A task of a single-threaded runtime.
 pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
@@ -14,6 +14,9 @@ pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 pub trait Runtime {
     /// The time since the runtime began.
     fn now(&self) -> Time;
+    /// What clocks on the wall show now, which may jump either way. Nothing but a schedule of the
+    /// operator may depend on it.
+    fn time_of_day(&self) -> TimeOfDay;
     /// Wakes `waker` once, at `deadline` or as soon after as can be.
     fn wake_at(&self, deadline: Time, waker: &Waker);
     /// Runs `task` until it ends or its node is killed.
@@ -37,6 +40,12 @@ impl Handle {
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.now()
+    }
+
+    /// See [`Runtime::time_of_day`].
+    #[must_use]
+    pub fn time_of_day(&self) -> TimeOfDay {
+        self.0.time_of_day()
     }
 
     /// See [`Runtime::random`].

@@ -39,6 +39,28 @@ pub struct Time(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
+/// A time of the day as clocks on the wall show it: whole seconds since local midnight, less than
+/// [`TimeOfDay::DAY_S`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeOfDay(u32);
+
+impl TimeOfDay {
+    /// Seconds of a day.
+    pub const DAY_S: u64 = 86_400;
+
+    /// `seconds` after midnight, or after one of the midnights before.
+    #[must_use]
+    pub fn from_seconds(seconds: u64) -> Self {
+        Self(u32::try_from(seconds % Self::DAY_S).unwrap_or_else(|_| unreachable!("of one day")))
+    }
+
+    /// Seconds since midnight.
+    #[must_use]
+    pub fn seconds(self) -> u64 {
+        self.0.into()
+    }
+}
+
 impl Lba {
     /// The distance in sectors between two addresses, whichever is larger.
     #[must_use]

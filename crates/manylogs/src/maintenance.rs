@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Nanos, Signal, Time};
+use manylogs_block::{Nanos, Signal, Time, TimeOfDay};
 
 use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
@@ -11,7 +11,6 @@ use crate::phase::Phase;
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
 
-const DAY_S: u64 = 86_400;
 /// A swap that found no place, or was interrupted, is tried again after this.
 const SWAP_RETRY: Nanos = Nanos::from_millis(500);
 /// Nothing is looked at more often.
@@ -152,7 +151,8 @@ impl Inner {
                 CheckpointPolicy::Idle => false,
                 CheckpointPolicy::OffHours { from_s, until_s } => {
                     // Once an hour at most: between passes little is new.
-                    in_window(now, from_s, until_s) && since >= Nanos::from_secs(3600)
+                    in_window(self.runtime.time_of_day(), from_s, until_s)
+                        && since >= Nanos::from_secs(3600)
                 }
             };
         drop(state);
@@ -227,9 +227,9 @@ impl Inner {
     }
 }
 
-/// Whether the time of day is in the window; days begin with the runtime's clock.
-fn in_window(now: Time, from_s: u64, until_s: u64) -> bool {
-    let second = now.0 / 1_000_000_000 % DAY_S;
+/// Whether the time of day is in the window, which may reach over midnight.
+fn in_window(now: TimeOfDay, from_s: u64, until_s: u64) -> bool {
+    let second = now.seconds();
     if from_s <= until_s {
         (from_s..until_s).contains(&second)
     } else {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_window_may_wrap_around_midnight() {
-        let at = |hour: u64| Time(hour * 3_600_000_000_000);
+        let at = |hour: u64| TimeOfDay::from_seconds(hour * 3600);
         let (night, noon) = ((22 * 3600, 6 * 3600), (11 * 3600, 13 * 3600));
         let hours_in = |(from, until)| (0..24).filter(|h| in_window(at(*h), from, until)).count();
         assert_eq!(hours_in(night), 8);

@@ -179,6 +179,7 @@ bugs! {
         DiscardRoundedOutwards,
         /// A failure that may pass counts as a medium that is bad.
         TransientTakenForMedium,
+    }
     /// Bugs between the clients of a server and its volume.
     SERVE {
         /// A flush over NBD is answered without flushing.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::Waker;
 
-use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time};
+use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time, TimeOfDay};
 
 /// Which of several ready tasks runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Sim {
 
 struct Shared {
     now: Cell<Time>,
+    /// The time of day at time zero.
+    began: Cell<TimeOfDay>,
     order: Order,
     rng: RefCell<Rng>,
     tasks: Tasks,
@@ -49,6 +51,7 @@ impl Sim {
         Self {
             shared: Rc::new(Shared {
                 now: Cell::default(),
+                began: Cell::default(),
                 order,
                 rng: RefCell::new(Rng::new(seed)),
                 tasks: Tasks::default(),
@@ -81,6 +84,14 @@ impl Sim {
     #[must_use]
     pub fn tasks_and_timers(&self) -> (usize, usize) {
         (self.shared.tasks.alive(), self.shared.tasks.timers())
+    }
+
+    /// Sets the clocks on the wall, which showed 00:00 at time zero and go as fast as [`Sim::now`].
+    pub fn set_time_of_day(&self, now: TimeOfDay) {
+        // Midnights of other days are midnights too.
+        let gone = TimeOfDay::from_seconds(self.now().0 / 1_000_000_000).seconds();
+        let began = TimeOfDay::from_seconds(now.seconds() + TimeOfDay::DAY_S - gone);
+        self.shared.began.set(began);
     }
 
     /// Ends every task of `node` where it stands, as `kill -9` or a power cut does.
@@ -162,6 +173,11 @@ impl Runtime for NodeRuntime {
         self.shared.now.get()
     }
 
+    fn time_of_day(&self) -> TimeOfDay {
+        let gone = self.shared.now.get().0 / 1_000_000_000;
+        TimeOfDay::from_seconds(self.shared.began.get().seconds() + gone)
+    }
+
     fn wake_at(&self, deadline: Time, waker: &Waker) {
         self.shared.tasks.wake_at(deadline, waker);
     }
@@ -191,6 +207,21 @@ mod tests {
             clock.now()
         });
         assert_eq!(at, Time(3_600_000_000_000));
+    }
+
+    #[test]
+    fn clocks_on_the_wall_go_on_from_where_they_are_set() {
+        let sim = Sim::new(1, Order::Fifo);
+        let handle = sim.handle(sim.node());
+        assert_eq!(handle.time_of_day().seconds(), 0);
+        let clock = handle.clone();
+        sim.block_on(sim.node(), async move { clock.sleep(Nanos::from_secs(7)).await });
+        assert_eq!(handle.time_of_day().seconds(), 7);
+        sim.set_time_of_day(TimeOfDay::from_seconds(86_390));
+        assert_eq!(handle.time_of_day().seconds(), 86_390);
+        let clock = handle.clone();
+        sim.block_on(sim.node(), async move { clock.sleep(Nanos::from_secs(15)).await });
+        assert_eq!(handle.time_of_day().seconds(), 5);
     }
 
     #[test]

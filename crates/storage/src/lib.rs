@@ -33,6 +33,7 @@ mod survey;
 mod sysfs;
 mod transfer;
 mod volume_lock;
+mod wall_clock;
 #[cfg(test)]
 mod witness;
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use manylogs_block::{Handle, LocalTask, Nanos, Rng, Runtime, Tasks, Time};
+use manylogs_block::{Handle, LocalTask, Nanos, Rng, Runtime, Tasks, Time, TimeOfDay};
 use rustix::rand::GetRandomFlags;
 
 use crate::driver::Driver;
 use crate::event::Event;
+use crate::wall_clock::time_of_day;
 
 /// Polls between two looks at the kernel, while tasks keep each other busy.
 const POLLS_PER_TURN: u32 = 64;
@@ -150,6 +151,10 @@ impl Runtime for Shared {
     fn now(&self) -> Time {
         // 2^64 ns are five hundred years.
         Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn time_of_day(&self) -> TimeOfDay {
+        time_of_day()
     }
 
     fn wake_at(&self, deadline: Time, waker: &Waker) {

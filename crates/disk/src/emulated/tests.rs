@@ -3,7 +3,7 @@ use std::task::Waker;
 
 use manylogs_block::{
     Extent, Hint, IoError, LocalTask, Media, MemoryDevice, Nanos, Payload, Rng, Runtime, Time,
-    to_usize,
+    TimeOfDay, to_usize,
 };
 use manylogs_sim::{NodeId, Order, Sim};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, create_image};
@@ -225,6 +225,10 @@ struct Late {
 impl Runtime for Late {
     fn now(&self) -> Time {
         self.on_time.now()
+    }
+
+    fn time_of_day(&self) -> TimeOfDay {
+        self.on_time.time_of_day()
     }
 
     fn wake_at(&self, deadline: Time, waker: &Waker) {

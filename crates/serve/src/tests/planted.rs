@@ -1,6 +1,6 @@
 //! Bugs planted between clients and the volume: a test must notice each.
 
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, set_hook, take_hook};
 
 use manylogs_plant::{Bug, SERVE, plant};
 
@@ -52,9 +52,11 @@ fn every_planted_bug_is_noticed() {
     for (bug, test) in tests {
         // Without the bug it holds.
         test();
+        set_hook(Box::new(|_| ()));
         plant(Some(bug));
         let noticed = catch_unwind(test).is_err();
         plant(None);
+        let _ = take_hook();
         println!("{bug:?}: {}", if noticed { "noticed" } else { "MISSED" });
         if !noticed {
             missed.push(bug);

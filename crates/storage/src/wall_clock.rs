@@ -1,0 +1,36 @@
+//! What clocks on the wall of this machine show.
+
+#![expect(unsafe_code, reason = "local time is the C library's")]
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use manylogs_block::TimeOfDay;
+
+// Not among the `libc` crate's declarations.
+unsafe extern "C" {
+    fn tzset();
+}
+
+/// The local time of day: by the variable TZ if it is set, else by /etc/localtime, looked at anew
+/// each time, so that a changed time zone counts as soon as summer time does. A machine without
+/// either has UTC.
+pub(crate) fn time_of_day() -> TimeOfDay {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let utc_s = since_1970.as_secs();
+    let now = libc::time_t::try_from(utc_s).unwrap_or(libc::time_t::MAX);
+    // SAFETY: all bits zero is a value of the structure, whose pointer may be null.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: the C library guards its time zone with a lock of its own. It reads the environment,
+    // which nothing in this program changes.
+    unsafe { tzset() };
+    // SAFETY: both point to variables of this function; the second is written.
+    let known = unsafe { libc::localtime_r(&raw const now, &raw mut local) };
+    if known.is_null() {
+        // A year that has no number.
+        return TimeOfDay::from_seconds(utc_s);
+    }
+    // A leap second counts as the one before.
+    let parts = [local.tm_hour, local.tm_min, local.tm_sec.min(59)];
+    let seconds = parts.iter().fold(0, |sum, part| sum * 60 + part.unsigned_abs());
+    TimeOfDay::from_seconds(seconds.into())
+}
