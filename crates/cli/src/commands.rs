@@ -10,6 +10,7 @@ mod nbdkit;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;
+pub(crate) mod stop;
 pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;

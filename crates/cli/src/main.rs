@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Command::Check(args) => volume::check::run(&args),
         Command::Dump(args) => volume::dump::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
-        Command::Stop(args) => commands::serve::stop(&args),
+        Command::Stop(args) => commands::stop::run(&args),
         Command::Top(args) => commands::live::top(&args),
         Command::Metrics(args) => commands::live::metrics(&args),
         Command::Status(args) => volume::status::run(&args),

@@ -6,12 +6,13 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::client::{Client, FLUSH, FUA, READ, TRIM, WRITE, ZERO};
 use common::served::{MANYLOGS, build_plugin, ok, says, text};
 use manylogs_serve::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
@@ -372,51 +373,6 @@ fn wait_for(what: impl Fn() -> bool) {
     }
 }
 
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-const FLUSH: u16 = 3;
-const TRIM: u16 = 4;
-const ZERO: u16 = 6;
-
-/// A client that sends what it is told to.
-struct Rude(UnixStream);
-
-impl Rude {
-    const MAGIC: u32 = 0x2560_9513;
-
-    fn connect(socket: &Path) -> Self {
-        let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).unwrap();
-        // Fixed newstyle, without 124 zeroes; then the option that ends negotiation.
-        stream.write_all(&3u32.to_be_bytes()).unwrap();
-        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-        stream.read_exact(&mut [0; 10]).unwrap();
-        Self(stream)
-    }
-
-    /// The error number of the answer.
-    fn ask(&mut self, flags: u16, command: u16, offset: u64, len: u32, data: &[u8]) -> u32 {
-        let mut request = Self::MAGIC.to_be_bytes().to_vec();
-        request.extend(flags.to_be_bytes());
-        request.extend(command.to_be_bytes());
-        request.extend(7u64.to_be_bytes());
-        request.extend(offset.to_be_bytes());
-        request.extend(len.to_be_bytes());
-        self.0.write_all(&request).unwrap();
-        self.0.write_all(data).unwrap();
-        let mut reply = [0; 16];
-        self.0.read_exact(&mut reply).unwrap();
-        assert_eq!(reply[8..], 7u64.to_be_bytes());
-        let error = u32::from_be_bytes(reply[4..8].try_into().unwrap());
-        if error == 0 && command == READ {
-            self.0.read_exact(&mut vec![0; len as usize]).unwrap();
-        }
-        error
-    }
-}
-
 #[test]
 fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
     for by in servers(&[]) {
@@ -424,7 +380,7 @@ fn requests_that_cannot_be_are_refused_and_the_connection_lives_on() {
         let server = place.serve();
         let status = connect(&place.disk()).unwrap().ask(&Order::Status).unwrap();
         let size = status["capacity_bytes"].as_u64().unwrap();
-        let mut client = Rude::connect(&place.socket());
+        let mut client = Client::connect(&place.socket(), PATIENCE);
         let block = vec![1; 4096];
         let refused: [(u16, u16, u64, u32, &[u8]); 11] = [
             (0, READ, size, 4096, &[]),
@@ -464,7 +420,7 @@ fn an_operator_reaches_the_server_and_ends_it_in_order() {
     for by in servers(&[]) {
         let place = Place::new(by);
         let mut server = place.serve();
-        let mut client = Rude::connect(&place.socket());
+        let mut client = Client::connect(&place.socket(), PATIENCE);
         assert_eq!(client.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
         let mut operator = connect(&place.disk()).unwrap();
         let moved = operator.ask(&Order::Checkpoint).unwrap();
@@ -485,7 +441,7 @@ fn a_signal_closes_the_volume_although_a_client_is_connected() {
     for by in servers(&[]) {
         let place = Place::new(by);
         let server = place.serve();
-        let mut client = Rude::connect(&place.socket());
+        let mut client = Client::connect(&place.socket(), PATIENCE);
         assert_eq!(client.ask(0, WRITE, 4096, 4096, &[5; 4096]), 0);
         server.end();
         let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));
@@ -538,11 +494,74 @@ fn cannot_start(by: By) {
     server.end();
 }
 
+/// Memory that a process has.
+fn resident_mib(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn flags_reach_the_engine() {
+    for by in servers(&[]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        let mut client = Client::connect(&place.socket(), PATIENCE);
+        let asked = [
+            (0, WRITE, "write"),
+            (FUA, WRITE, "durable-write"),
+            (0, FLUSH, "flush"),
+            (0, ZERO, "write-zeroes"),
+            (0, TRIM, "discard"),
+            // A discard, and then a flush.
+            (FUA, TRIM, "flush"),
+        ];
+        for (flags, command, kind) in asked {
+            let counted = || {
+                let status = connect(&place.disk()).unwrap().status().unwrap();
+                status.requests.iter().find(|it| it.kind.name() == kind).unwrap().requests
+            };
+            let before = counted();
+            let len = if command == FLUSH { 0 } else { 4096 };
+            let data = if command == WRITE { vec![1; 4096] } else { Vec::new() };
+            assert_eq!(client.ask(flags, command, 0, len, &data), 0);
+            assert_eq!(counted(), before + 1, "{kind} by {by:?}");
+        }
+        drop(client);
+        server.end();
+    }
+}
+
+#[test]
+fn what_is_durable_when_it_is_answered_outlives_a_kill() {
+    for by in servers(&[]) {
+        let place = Place::new(by);
+        let server = place.serve();
+        let mut client = Client::connect(&place.socket(), PATIENCE);
+        assert_eq!(client.ask(FUA, WRITE, 0, 1 << 16, &[7; 1 << 16]), 0);
+        assert_eq!(client.ask(FUA, ZERO, 4096, 4096, &[]), 0);
+        assert_eq!(client.ask(FUA, TRIM, 12_288, 4096, &[]), 0);
+        assert_eq!(client.ask(FUA, WRITE, 20_480, 4096, &[8; 4096]), 0);
+        assert_eq!(client.ask(FUA, WRITE, 30_000, 10, &[9; 10]), 0);
+        server.kill();
+        let server = place.serve();
+        let mut client = Client::connect(&place.socket(), PATIENCE);
+        let mut wanted = vec![7; 1 << 16];
+        wanted[4096..8192].fill(0);
+        wanted[12_288..16_384].fill(0);
+        wanted[20_480..24_576].fill(8);
+        wanted[30_000..30_010].fill(9);
+        assert!(client.read(0, 1 << 16) == wanted, "by {by:?}");
+        drop(client);
+        server.end();
+    }
+}
+
 #[test]
 fn nonsense_and_deaf_clients_harm_nobody_else() {
     let place = Place::new(By::Us);
     let server = place.serve();
-    let mut good = Rude::connect(&place.socket());
+    let mut good = Client::connect(&place.socket(), PATIENCE);
     // Each ends its own connection: in the greeting, among the options, among the requests.
     let mut words = 0x9e37_79b9_7f4a_7c15_u64;
     for round in 0..60 {
@@ -565,15 +584,23 @@ fn nonsense_and_deaf_clients_harm_nobody_else() {
         assert_eq!(good.ask(0, READ, 0, 4096, &[]), 0);
     }
     // One asks for more than the kernel holds for it, and never fetches it.
-    let deaf = Rude::connect(&place.socket());
-    for cookie in 0..200_u64 {
-        let mut request = Rude::MAGIC.to_be_bytes().to_vec();
-        request.extend([0; 4]);
-        request.extend(cookie.to_be_bytes());
-        request.extend(0u64.to_be_bytes());
-        request.extend((1u32 << 20).to_be_bytes());
-        (&deaf.0).write_all(&request).unwrap();
+    let mut deaf = Client::connect(&place.socket(), PATIENCE);
+    let mut together = Vec::new();
+    for _ in 0..3000 {
+        together.extend(deaf.request(0, READ, 0, 1 << 20, &[]).0);
     }
+    deaf.stream.write_all(&together).unwrap();
+    // Connections take turns: those reads had the time to be carried out, if they may be.
+    for i in 0..2000 {
+        assert_eq!(good.ask(1, WRITE, i % 1000 * 4096, 4096, &[5; 4096]), 0);
+    }
+    // 64 MiB for a client, twice that as memory is kept in longer pieces, and the rest of the server.
+    let resident = resident_mib(server.pid);
+    assert!(resident < 256, "{resident} MiB for a client that fetches nothing");
+    let status = connect(&place.disk()).unwrap().status().unwrap();
+    let nbd = status.nbd.unwrap();
+    assert!(nbd.held_bytes > 0 && nbd.held_bytes <= nbd.held_bytes_max, "{nbd:?}");
+    assert_eq!((nbd.connections, nbd.connections_max), (2, 64));
     assert_eq!(good.ask(1, WRITE, 4096, 4096, &[5; 4096]), 0);
     server.end();
     let check = ok(Command::new(MANYLOGS).arg("check").arg(place.disk()));

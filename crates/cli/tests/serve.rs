@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use common::served::{Image, Server, can_serve, run};
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::ReadWriteFlags;
 
 const SECTOR: u64 = 512;
 
@@ -157,6 +159,57 @@ fn the_exported_file_takes_whole_sectors_and_keeps_its_size() {
     drop(file);
     run(&["status", image.path(), "--forget-lateness"], 1, "no drive is emulated");
     run(&["stop", image.path()], 0, "closed");
+    assert!(server.wait().0.success());
+}
+
+/// A file of a volume, opened as O_DSYNC and the like ask for.
+fn opened(path: &str, flags: OFlags) -> File {
+    let flags = OFlags::RDWR | flags;
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap().into()
+}
+
+#[test]
+fn writes_with_o_dsync_or_o_sync_survive_a_killed_server_without_a_flush() {
+    if !can_serve(false) {
+        return;
+    }
+    let image = formatted("64M");
+    // What waits in the buffer is not to become durable by itself.
+    run(&["set", image.path(), "buffer=16M", "buffer-age=10min"], 0, "buffer-age=10min");
+    let server = Server::start(&mut image.serve(&["--file"]));
+    let (plain, dsync) = (server.file(), opened(&server.path, OFlags::DSYNC));
+    let sync = opened(&server.path, OFlags::SYNC);
+    plain.write_all_at(&[1; 65_536], 0).unwrap();
+    plain.sync_data().unwrap();
+    plain.write_all_at(&[2; 4096], 0).unwrap();
+    dsync.write_all_at(&[3; 4096], 4096).unwrap();
+    sync.write_all_at(&[4; 4096], 8192).unwrap();
+    let slices = [std::io::IoSlice::new(&[5; 4096])];
+    let written = rustix::io::pwritev2(&plain, &slices, 12_288, ReadWriteFlags::DSYNC).unwrap();
+    assert_eq!(written, 4096);
+    rustix::io::pwritev2(&plain, &slices, 16_384, ReadWriteFlags::SYNC).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&dsync, punch, 20_480, 4096).unwrap();
+    rustix::fs::fallocate(&plain, punch, 24_576, 4096).unwrap();
+    let status = manylogs_serve::control::status(image.path().as_ref()).unwrap();
+    let counted =
+        |kind: &str| status.requests.iter().find(|it| it.kind.name() == kind).unwrap().requests;
+    assert_eq!((counted("durable-write"), counted("write"), counted("flush")), (4, 2, 1));
+    let block = |index: usize, content: &[u8]| content[index * 4096];
+    let mut found = vec![0; 65_536];
+    plain.read_exact_at(&mut found, 0).unwrap();
+    let before: Vec<u8> = (0..8).map(|index| block(index, &found)).collect();
+    assert_eq!(before, [2, 3, 4, 5, 5, 0, 0, 1]);
+    drop((plain, dsync, sync));
+    server.kill();
+    let server = Server::start(&mut image.serve(&["--file"]));
+    server.file().read_exact_at(&mut found, 0).unwrap();
+    let after: Vec<u8> = (0..8).map(|index| block(index, &found)).collect();
+    // Nobody asked for the first write and the last hole to be durable: either is legal.
+    assert!([1, 2].contains(&after[0]) && [0, 1].contains(&after[6]), "{after:?}");
+    assert_eq!(after[1..6], [3, 4, 5, 5, 0]);
+    assert_eq!(after[7], 1);
+    server.terminate();
     assert!(server.wait().0.success());
 }
 

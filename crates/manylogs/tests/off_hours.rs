@@ -54,9 +54,9 @@ fn is_shortly_after(found: Option<TimeOfDay>, hour: u64) {
 }
 
 #[test]
-fn a_volume_opened_at_nine_in_the_evening_waits_for_ten() {
+fn a_volume_opened_at_eight_in_the_evening_waits_for_ten() {
     let sim = world();
-    let (runtime, volume) = opened_at(&sim, 21, 22, 6);
+    let (runtime, volume) = opened_at(&sim, 20, 22, 6);
     assert!(runtime.now() < Time(1_000_000_000), "the server has only just started");
     let node = sim.node();
     sim.block_on(node, async move {

@@ -2,23 +2,25 @@
 //!
 //! The socket is found by the device ([`connect`]), and only its user may open it.
 
+mod client;
+
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use manylogs_storage::Turn;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::log::{Level, line};
 use crate::runtime_dir::{runtime_dir, socket_path, sweep};
-use crate::status::{CheckpointStatus, Status};
+
+pub use client::{Control, connect, status};
 
 /// Longest line that is read from a client.
 const LINE_MAX: u64 = 64 * 1024;
@@ -76,12 +78,22 @@ pub enum ControlError {
     /// The server refused, or failed.
     #[error("{0}")]
     Refused(String),
+    /// The server has not answered in time.
+    #[error("the server of {} does not answer: {why}", path.display())]
+    Silent {
+        /// The device.
+        path: PathBuf,
+        /// What is known of its process.
+        why: String,
+    },
 }
 
 /// The socket on which a server takes orders; gone when dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    /// Which file it is: another server may have made one of the same name.
+    inode: (u64, u64),
 }
 
 impl ControlSocket {
@@ -95,6 +107,7 @@ impl ControlSocket {
         // What others have left behind is no reason not to start.
         let _ = sweep(&runtime_dir()?);
         let listener = bind(&path)?;
+        let inode = inode(&path)?;
         let device: Arc<Path> = device.into();
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -105,15 +118,23 @@ impl ControlSocket {
                     .spawn(move || answer_client(&device, &stream, &*obey));
             }
         })?;
-        Ok(Self { path })
+        Ok(Self { path, inode })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
+        // The device may be free, and the next server may be making its socket.
+        let _turn = self.path.parent().map(Turn::take).transpose();
         // A socket that stays is found stale by the next server.
-        let _ = std::fs::remove_file(&self.path);
+        if inode(&self.path).is_ok_and(|found| found == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 /// In place of a socket that nobody listens at.
@@ -190,93 +211,5 @@ impl From<Answer> for Line {
             Ok(value) => Self::Ok(value),
             Err(error) => Self::Error(error),
         }
-    }
-}
-
-/// A connection to the server of a device.
-#[derive(Debug)]
-pub struct Control {
-    path: PathBuf,
-    stream: BufReader<UnixStream>,
-}
-
-/// Connects to the server that has the device at `path` open.
-///
-/// # Errors
-/// [`ControlError::NotServed`], or why the server cannot be asked.
-pub fn connect(path: &Path) -> Result<Control, ControlError> {
-    let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
-    let not_served = || ControlError::NotServed { path: path.to_owned() };
-    let socket = socket_path(path).map_err(failed)?;
-    match UnixStream::connect(socket) {
-        Ok(stream) => Ok(Control { path: path.to_owned(), stream: BufReader::new(stream) }),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            Err(not_served())
-        }
-        Err(error) => Err(failed(error)),
-    }
-}
-
-/// Asks the server that has the device at `path` open how it is.
-///
-/// # Errors
-/// As [`connect`] and [`Control::ask`].
-pub fn status(path: &Path) -> Result<Status, ControlError> {
-    connect(path)?.status()
-}
-
-impl Control {
-    /// Asks how the server is.
-    ///
-    /// # Errors
-    /// As [`Control::ask`], or if the server is of another version.
-    pub fn status(&mut self) -> Result<Status, ControlError> {
-        self.answer(&Order::Status)
-    }
-
-    /// Has everything that is logged moved home, and waits for it.
-    ///
-    /// # Errors
-    /// As [`Control::status`].
-    pub fn checkpoint(&mut self) -> Result<CheckpointStatus, ControlError> {
-        self.answer(&Order::Checkpoint)
-    }
-
-    fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {
-        serde_json::from_value(self.ask(order)?).map_err(|error| {
-            ControlError::Refused(format!("the server is of another version: {error}"))
-        })
-    }
-
-    /// Asks, and waits for the answer.
-    ///
-    /// # Errors
-    /// If the server refuses, or is gone.
-    pub fn ask(&mut self, order: &Order) -> Result<Value, ControlError> {
-        let text = serde_json::to_string(order).map_err(|error| self.failed(error.into()))? + "\n";
-        let sent = self.stream.get_mut().write_all(text.as_bytes());
-        sent.map_err(|error| self.failed(error))?;
-        let mut line = String::new();
-        self.stream.read_line(&mut line).map_err(|error| self.failed(error))?;
-        match serde_json::from_str(&line).map_err(|error| self.failed(error.into()))? {
-            Line::Ok(value) => Ok(value),
-            Line::Error(error) => Err(ControlError::Refused(error)),
-        }
-    }
-
-    /// Waits until the server's process has ended.
-    pub fn wait_for_end(mut self) {
-        let mut rest = Vec::new();
-        // An error is an end too.
-        let _ = self.stream.read_to_end(&mut rest);
-    }
-
-    fn failed(&self, source: io::Error) -> ControlError {
-        ControlError::Io { path: self.path.clone(), source }
     }
 }

@@ -56,6 +56,15 @@ pub fn exposition(status: &Status) -> String {
     page.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.single("uptime_seconds", "gauge", "Time since the server started.", status.uptime_s);
     page.single("capacity_bytes", "gauge", "What is exported.", status.capacity_bytes);
+    let help = "Requests of clients that are not answered yet.";
+    page.single("requests_under_way", "gauge", help, status.under_way);
+    let help = "How long the oldest of them has taken so far.";
+    page.single("oldest_request_seconds", "gauge", help, status.oldest_under_way_s);
+    if let Some(nbd) = &status.nbd {
+        page.single("nbd_connections", "gauge", "NBD clients.", nbd.connections);
+        let help = "What requests under way and unsent answers of NBD clients hold.";
+        page.single("nbd_held_bytes", "gauge", help, nbd.held_bytes);
+    }
     requests(&mut page, &status.requests);
     if let Some(volume) = &status.volume {
         of_volume(&mut page, volume);

@@ -84,6 +84,10 @@ pub(crate) struct StopArgs {
     /// killed server left.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Give up after so many seconds and say what the server waits for; it goes on stopping.
+    #[arg(long = "timeout", value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout_s: u64,
 }
 
 #[derive(Debug, Args)]

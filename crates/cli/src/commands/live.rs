@@ -79,6 +79,18 @@ fn text(status: &Status) -> String {
         span(Nanos::from_secs_f64(status.uptime_s)),
         human(status.capacity_bytes)
     );
+    if let Some(why) = &status.stopping {
+        let _ = writeln!(out, "ends            {why}");
+    }
+    if let Some(nbd) = &status.nbd {
+        let _ = writeln!(
+            out,
+            "NBD clients     {} of at most {}; their requests and answers hold {}",
+            nbd.connections,
+            nbd.connections_max,
+            human(nbd.held_bytes)
+        );
+    }
     if let Some(emulation) = &status.emulation {
         emulated(&mut out, emulation);
     }

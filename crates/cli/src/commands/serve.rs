@@ -1,4 +1,4 @@
-//! `manylogs serve` and `stop`.
+//! `manylogs serve`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,17 +7,18 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, connect};
+use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order};
 use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{
-    Emulation, Engine, EngineOptions, RESTART_PATIENCE, ServeError, StackOptions, notify, protect,
+    Emulation, Engine, EngineOptions, Port, RESTART_PATIENCE, ServeError, StackOptions, notify,
+    protect,
 };
 use manylogs_storage::OpenMode;
 
-use super::front_end::{self, FrontEnd};
+use super::front_end::FrontEnd;
 use super::volume::{human, id_text, stack_failure};
 use super::{beside, nbdkit};
-use crate::args::serve::{OnOff, ServeArgs, StopArgs};
+use crate::args::serve::{OnOff, ServeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -74,10 +75,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     io::stdout().flush().map_err(Failure::failed)?;
     notify("READY=1");
     let end = wait(&wanted, &served, path);
+    // Whoever else wants it to end hears that it does.
+    drop(wanted);
     notify("STOPPING=1");
-    // Before the device is free: the next server makes a socket of the same name.
+    let left = leave(path, engine, served, end);
+    // Until here it tells what it waits for.
     drop(control);
-    leave(path, engine, served, end)
+    left
 }
 
 pub(super) fn options(args: &ServeArgs) -> Result<EngineOptions, Failure> {
@@ -135,10 +139,17 @@ fn obey(engine: &Engine, wants: SyncSender<Wanted>) -> Arc<manylogs_serve::contr
     Arc::new(move |order| {
         let Order::Stop { force } = order else { return port.order(order) };
         let (answer, answered) = sync_channel(1);
-        let gone = || "the server is stopping".to_owned();
-        wants.send(Wanted::Stop { force, answer }).map_err(|_| gone())?;
-        answered.recv().unwrap_or_else(|_| Err(gone()))
+        let stopping = || already_stopping(&port);
+        wants.send(Wanted::Stop { force, answer }).map_err(|_| stopping())?;
+        answered.recv().unwrap_or_else(|_| Err(stopping()))
     })
+}
+
+/// What a server that stops waits for.
+fn already_stopping(port: &Port) -> String {
+    let status = port.order(Order::Status).ok();
+    let told = status.and_then(|status| status["stopping"].as_str().map(str::to_owned));
+    told.unwrap_or_else(|| "stopping: its users are being told".to_owned())
 }
 
 /// Resolves when the server may end: nobody uses the device, or it is forced to.
@@ -193,24 +204,6 @@ fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), 
     } else {
         Ok(())
     }
-}
-
-pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
-    let mut server = match connect(&args.device) {
-        Err(error @ ControlError::NotServed { .. }) if args.force => {
-            let Some(removed) = front_end::remove_orphan(&args.device)? else {
-                return Err(control_failure(error));
-            };
-            let (device, removed) = (args.device.display(), removed.display());
-            return print(&format!("{device}: no server, removed {removed}\n"));
-        }
-        connected => connected.map_err(control_failure)?,
-    };
-    let left = server.ask(&Order::Stop { force: args.force }).map_err(control_failure)?;
-    let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
-    // The device is free when its server is gone.
-    server.wait_for_end();
-    print(&format!("{}: closed, {} stay logged\n", args.device.display(), human(at_risk)))
 }
 
 /// What the exit code says of an order that was not carried out.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "../../../serve/src/tests/client.rs"]
+pub(crate) mod client;
 pub(crate) mod served;
 
 use std::path::{Path, PathBuf};

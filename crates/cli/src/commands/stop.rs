@@ -1,0 +1,71 @@
+//! `manylogs stop`: ends in so many seconds, or says why not.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use manylogs_serve::control::{Control, ControlError, Order, connect};
+
+use super::front_end;
+use super::serve::control_failure;
+use super::volume::human;
+use crate::args::serve::StopArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// How long a server that has not ended may take to say why.
+const REASON_PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
+    let mut server = match connect(&args.device) {
+        Err(error @ ControlError::NotServed { .. }) if args.force => {
+            let Some(removed) = front_end::remove_orphan(&args.device)? else {
+                return Err(control_failure(error));
+            };
+            let (device, removed) = (args.device.display(), removed.display());
+            return print(&format!("{device}: no server, removed {removed}\n"));
+        }
+        connected => connected.map_err(control_failure)?,
+    };
+    let (began, patience) = (Instant::now(), Duration::from_secs(args.timeout_s));
+    let device = &args.device;
+    let left = server
+        .ask_within(&Order::Stop { force: args.force }, Some(patience))
+        .map_err(|error| not_ended(device, &server, began, error))?;
+    let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
+    // The device is free when its server is gone.
+    let pid = server.pid();
+    let rest = patience.saturating_sub(began.elapsed());
+    server.wait_for_end(rest).map_err(|error| {
+        let message = format!("the volume is closed, but {}", told(device, pid, began, &error));
+        Failure::failed(message)
+    })?;
+    print(&format!("{}: closed, {} stay logged\n", device.display(), human(at_risk)))
+}
+
+fn not_ended(device: &Path, server: &Control, began: Instant, error: ControlError) -> Failure {
+    match error {
+        ControlError::Silent { .. } => Failure::failed(told(device, server.pid(), began, &error)),
+        error => control_failure(error),
+    }
+}
+
+/// Why a server has not ended: what it says itself, or what is known of its process.
+fn told(device: &Path, pid: Option<i32>, began: Instant, error: &ControlError) -> String {
+    let status = connect(device)
+        .and_then(|mut server| server.ask_within(&Order::Status, Some(REASON_PATIENCE)));
+    let why = match status {
+        Ok(status) => match status["stopping"].as_str() {
+            Some(why) => why.to_owned(),
+            None => "it answers, but has not begun to stop".to_owned(),
+        },
+        Err(_) => error.to_string(),
+    };
+    let (name, seconds) = (device.display(), began.elapsed().as_secs());
+    let kill = pid.map_or_else(String::new, |pid| {
+        format!(
+            ". It goes on as soon as it can. kill -9 {pid} ends it as a crash does: the next \
+             opening recovers what was flushed"
+        )
+    });
+    format!("{name}: the server has not ended after {seconds} s: {why}{kill}")
+}

@@ -1,0 +1,214 @@
+//! The operator's end of the socket. Whatever state the server is in, a wait for it ends, or says
+//! why it goes on.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{ControlError, Line, Order};
+use crate::runtime_dir::socket_path;
+use crate::status::{CheckpointStatus, Status};
+
+/// How often a server that does not answer is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a status may take: the engine answers it between any two requests.
+const STATUS_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to the server of a device.
+#[derive(Debug)]
+pub struct Control {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+    /// The server's process, if the kernel tells.
+    pid: Option<i32>,
+}
+
+/// Connects to the server that has the device at `path` open.
+///
+/// # Errors
+/// [`ControlError::NotServed`], or why the server cannot be asked.
+pub fn connect(path: &Path) -> Result<Control, ControlError> {
+    let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
+    let not_served = || ControlError::NotServed { path: path.to_owned() };
+    let socket = socket_path(path).map_err(failed)?;
+    match UnixStream::connect(socket) {
+        Ok(stream) => {
+            stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+            stream.set_write_timeout(Some(STATUS_PATIENCE)).map_err(failed)?;
+            let pid = socket_peercred(&stream).ok().map(|server| server.pid.as_raw_nonzero().get());
+            Ok(Control { path: path.to_owned(), stream: BufReader::new(stream), pid })
+        }
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Err(not_served())
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Asks the server that has the device at `path` open how it is.
+///
+/// # Errors
+/// As [`connect`] and [`Control::ask`].
+pub fn status(path: &Path) -> Result<Status, ControlError> {
+    connect(path)?.status()
+}
+
+impl Control {
+    /// Asks how the server is.
+    ///
+    /// # Errors
+    /// As [`Control::ask`], or if the server is of another version.
+    pub fn status(&mut self) -> Result<Status, ControlError> {
+        self.answer(&Order::Status)
+    }
+
+    /// The server's process, if the kernel tells.
+    #[must_use]
+    pub const fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    /// Has everything that is logged moved home, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Control::status`].
+    pub fn checkpoint(&mut self) -> Result<CheckpointStatus, ControlError> {
+        self.answer(&Order::Checkpoint)
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {
+        serde_json::from_value(self.ask(order)?).map_err(|error| {
+            ControlError::Refused(format!("the server is of another version: {error}"))
+        })
+    }
+
+    /// Asks, and waits for the answer: for a status some seconds, for what the device has to carry
+    /// out as long as it takes, while the server's process runs.
+    ///
+    /// # Errors
+    /// If the server refuses, is gone, or [`ControlError::Silent`].
+    pub fn ask(&mut self, order: &Order) -> Result<Value, ControlError> {
+        let patience = matches!(order, Order::Status).then_some(STATUS_PATIENCE);
+        self.ask_within(order, patience)
+    }
+
+    /// Asks, and waits no longer than `patience` for the answer.
+    ///
+    /// # Errors
+    /// As [`Control::ask`].
+    pub fn ask_within(
+        &mut self,
+        order: &Order,
+        patience: Option<Duration>,
+    ) -> Result<Value, ControlError> {
+        let text = serde_json::to_string(order).map_err(|error| self.failed(error.into()))? + "\n";
+        let sent = self.stream.get_mut().write_all(text.as_bytes());
+        sent.map_err(|error| self.failed(error))?;
+        let (began, mut line) = (Instant::now(), Vec::new());
+        loop {
+            match self.stream.read_until(b'\n', &mut line) {
+                Ok(_) => break,
+                Err(error) if is_timeout(&error) => self.look(began, patience)?,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        if line.is_empty() {
+            // It has ended without an answer.
+            return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_slice(&line).map_err(|error| self.failed(error.into()))? {
+            Line::Ok(value) => Ok(value),
+            Line::Error(error) => Err(ControlError::Refused(error)),
+        }
+    }
+
+    /// Waits until the server's process has ended, for at most `patience`.
+    ///
+    /// # Errors
+    /// [`ControlError::Silent`] if it has not.
+    pub fn wait_for_end(mut self, patience: Duration) -> Result<(), ControlError> {
+        let (began, mut rest) = (Instant::now(), Vec::new());
+        loop {
+            match self.stream.read_to_end(&mut rest) {
+                Err(error) if is_timeout(&error) => self.look(began, Some(patience))?,
+                // An error is an end too.
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether to wait on for a server that has not answered since `began`.
+    fn look(&self, began: Instant, patience: Option<Duration>) -> Result<(), ControlError> {
+        let waited = began.elapsed();
+        let silent = |why| ControlError::Silent { path: self.path.clone(), why };
+        let process = self.pid.and_then(Process::of);
+        let is_paused = process.as_ref().is_some_and(|process| process.state == 'T');
+        if is_paused || patience.is_some_and(|patience| waited >= patience) {
+            let why =
+                process.map_or_else(|| "its process is unknown".to_owned(), Process::in_words);
+            return Err(silent(format!("{why} (waited {} s)", waited.as_secs())));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> ControlError {
+        ControlError::Io { path: self.path.clone(), source }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// A process as proc(5) tells of it.
+#[derive(Debug)]
+struct Process {
+    pid: i32,
+    state: char,
+}
+
+impl Process {
+    fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in brackets, may hold anything.
+        let state = stat.rsplit_once(") ")?.1.chars().next()?;
+        Some(Self { pid, state })
+    }
+
+    /// What its state means for whoever waits for it.
+    fn in_words(self) -> String {
+        let pid = self.pid;
+        match self.state {
+            'T' => format!("its process {pid} is stopped; kill -CONT {pid} lets it go on"),
+            'D' => format!("its process {pid} waits in the kernel, likely for a device"),
+            'Z' => format!("its process {pid} has ended, and its parent has not noticed"),
+            _ => format!("its process {pid} is there, but busy or hung"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_process_is_known() {
+        let this = i32::try_from(std::process::id()).unwrap();
+        assert!("RS".contains(Process::of(this).unwrap().state));
+        assert!(Process::of(i32::MAX).is_none());
+        assert!(Process { pid: 7, state: 'T' }.in_words().contains("kill -CONT 7"));
+    }
+}
