@@ -5,6 +5,7 @@ use std::io;
 use manylogs_block::{
     Extent, Hint, IoResult, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
 };
+use manylogs_plant::{self as plant, Bug};
 use manylogs_serve::{errno, sectors_exactly};
 use rustix::io::Errno;
 
@@ -46,22 +47,30 @@ impl Command {
         cache: Cache,
         content: impl FnOnce(usize) -> io::Result<Payload>,
     ) -> Result<Request, Errno> {
-        if self.operation() == FLUSH {
+        if self.operation() == FLUSH && !plant::is(Bug::UblkFlushIsRead) {
             return Ok(Request::Flush);
         }
         let extent = self.extent(capacity).ok_or(Errno::INVAL)?;
         // Users of a write-through device send no flushes.
-        let fua = cache == Cache::WriteThrough || self.op_flags & FUA != 0;
+        let through = cache == Cache::WriteThrough && !plant::is(Bug::UblkThroughNotDurable);
+        let fua = through || self.op_flags & FUA != 0;
         match self.operation() {
-            READ => Ok(Request::Read { extent }),
+            // A flush here is a planted bug.
+            READ | FLUSH => Ok(Request::Read { extent }),
             WRITE => {
                 let payload = content(to_usize(extent.len.bytes())).map_err(|_| Errno::IO)?;
+                let fua = fua && !plant::is(Bug::UblkFuaIgnored);
                 Ok(Request::Write { extent, payload, fua, hint: Hint::None })
             }
             // Else what was discarded could come back with a killed server.
-            DISCARD if fua => Ok(Request::WriteZeroes { extent, fua }),
+            DISCARD if fua && !plant::is(Bug::UblkDiscardNotDurable) => {
+                Ok(Request::WriteZeroes { extent, fua })
+            }
             DISCARD => Ok(Request::Discard { extent }),
-            WRITE_ZEROES => Ok(Request::WriteZeroes { extent, fua }),
+            WRITE_ZEROES => {
+                let fua = fua && !plant::is(Bug::UblkZeroFuaIgnored);
+                Ok(Request::WriteZeroes { extent, fua })
+            }
             _ => Err(Errno::OPNOTSUPP),
         }
     }
@@ -154,5 +163,26 @@ mod tests {
         assert_eq!(command(WRITE, 0, 3).answer(&Err(IoError::Gone)), -19);
         assert_eq!(command(READ, 0, 3).reads(), Some(1536));
         assert_eq!(command(WRITE, 0, 3).reads(), None);
+    }
+
+    #[cfg(feature = "plant")]
+    #[test]
+    fn every_planted_bug_is_noticed() {
+        let tests: [fn(); 2] = [
+            with_a_cache_the_kernel_says_what_is_durable,
+            through_the_cache_everything_is_durable_before_it_is_acknowledged,
+        ];
+        std::panic::set_hook(Box::new(|_| ()));
+        let is_missed = |bug: &&Bug| {
+            tests.iter().for_each(|test| test());
+            plant::plant(Some(**bug));
+            let noticed = tests.iter().any(|test| std::panic::catch_unwind(test).is_err());
+            plant::plant(None);
+            println!("{bug:?}: {}", if noticed { "noticed" } else { "MISSED" });
+            !noticed
+        };
+        let missed: Vec<&Bug> = plant::UBLK.iter().filter(is_missed).collect();
+        let _ = std::panic::take_hook();
+        assert!(missed.is_empty(), "not noticed: {missed:?}");
     }
 }

@@ -28,10 +28,16 @@ pub(crate) fn can_serve(loop_device: bool) -> bool {
 
 /// Puts the plugin beside the program: cargo does not build it for the tests of another package.
 pub(crate) fn build_plugin() {
+    build_plugin_with(&[]);
+}
+
+/// As [`build_plugin`], with further options of cargo.
+pub(crate) fn build_plugin_with(options: &[&str]) {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
+        cargo.args(options);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
@@ -139,6 +145,10 @@ impl Server {
 
     pub(crate) fn id(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     pub(crate) fn terminate(&self) {
