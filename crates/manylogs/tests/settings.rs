@@ -143,6 +143,7 @@ const DISK: CrashDiskConfig = CrashDiskConfig {
     capacity: DEVICE,
     physical_sector: Sectors(1),
     volatile_cache: true,
+    native_fua: true,
     latency_max: Nanos::from_millis(1),
 };
 

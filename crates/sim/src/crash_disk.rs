@@ -23,6 +23,9 @@ pub struct CrashDiskConfig {
     pub physical_sector: Sectors,
     /// Whether acknowledged writes may be lost until a flush.
     pub volatile_cache: bool,
+    /// Whether a FUA write is one command. Else the disk writes to its cache and then flushes the
+    /// whole cache before it answers: a crash may fall between the two.
+    pub native_fua: bool,
     /// Requests take a random time up to this, so that they overtake one another.
     pub latency_max: Nanos,
 }
@@ -60,6 +63,8 @@ impl CrashDisk {
     /// the node of its user: a killed process does not stop the disk.
     #[must_use]
     pub fn new(runtime: Handle, config: CrashDiskConfig, image: DiskImage) -> Self {
+        let mut image = image;
+        image.begin_run();
         let state = State {
             // Versions carried over must stay older than what is written from now on.
             applied: image.newest_applied(),
@@ -74,7 +79,8 @@ impl CrashDisk {
         Self(Rc::new(Disk { runtime, config, state: RefCell::new(state), fail, label }))
     }
 
-    /// From now on the image knows what its last writes replaced, so that faults can bring it back.
+    /// From now on the image knows its writes and what the last of them replaced: faults can bring
+    /// that back, and [`DiskImage::ledger`] tells which writes were acknowledged when.
     pub fn remember_writes(&self) {
         self.0.state.borrow_mut().remembers = true;
     }
@@ -147,7 +153,7 @@ impl CrashDisk {
                 self.write(extent, Payload::zeroes(extent.len), fua, failure, label)
             }
             Request::Discard { .. } => {
-                self.after(self.latency(), label, |_| Ok(Payload::default()))
+                self.after(self.latency(), label, |_| async { Ok(Payload::default()) })
             }
             Request::Flush => self.flush(failure, label),
         }
@@ -162,7 +168,7 @@ impl CrashDisk {
         // Now and then a read takes long: what it points to must stay until it ends.
         let slow = if self.0.state.borrow_mut().rng.one_in(4) { SLOW_READ } else { 1 };
         let latency = Nanos(self.latency().0 * slow);
-        self.after(latency, label, move |disk| {
+        self.after(latency, label, move |disk| async move {
             let state = disk.0.state.borrow();
             match failure {
                 Some(error) => Err(error),
@@ -181,25 +187,48 @@ impl CrashDisk {
         label: u8,
     ) -> Completion {
         if failure == Some(IoError::Gone) {
-            return self.after(self.latency(), label, |_| Err(IoError::Gone));
+            return self.after(self.latency(), label, |_| async { Err(IoError::Gone) });
         }
         let id = {
             let mut state = self.0.state.borrow_mut();
             state.submitted += 1;
             let id = state.submitted;
+            if state.remembers {
+                state.image.note_submitted(id, extent, &payload, self.0.runtime.now());
+            }
             state.in_flight.insert(id, (extent, payload));
             id
         };
-        self.after(self.latency(), label, move |disk| {
+        let two_steps = fua && !self.0.config.native_fua && self.0.config.volatile_cache;
+        let (runtime, second) = (self.0.runtime.clone(), self.latency_if(two_steps));
+        self.after(self.latency(), label, move |disk| async move {
+            let (failed, config) = (failure.is_some(), disk.0.config);
+            let covered = {
+                let mut state = disk.0.state.borrow_mut();
+                state.end_write(id, fua && !two_steps, failed, &config);
+                state.applied
+            };
+            if two_steps && !failed {
+                disk.note_event(label);
+                runtime.sleep(second).await;
+                disk.0.state.borrow_mut().image.settle_up_to(covered);
+            }
             let mut state = disk.0.state.borrow_mut();
-            state.end_write(id, fua, failure.is_some(), &disk.0.config);
+            if state.remembers && !failed && (fua || !config.volatile_cache) {
+                state.image.note_durable(id, runtime.now());
+            }
             failure.map_or(Ok(Payload::default()), Err)
         })
     }
 
+    /// Draws a latency only where one is needed: what else is drawn stays the same.
+    fn latency_if(&self, needed: bool) -> Nanos {
+        if needed { self.latency() } else { Nanos(0) }
+    }
+
     fn flush(&self, failure: Option<IoError>, label: u8) -> Completion {
         let covered = self.0.state.borrow().applied;
-        self.after(self.latency(), label, move |disk| {
+        self.after(self.latency(), label, move |disk| async move {
             if let Some(error) = failure {
                 return Err(error);
             }
@@ -208,18 +237,18 @@ impl CrashDisk {
         })
     }
 
-    fn after(
+    fn after<F: Future<Output = IoResult> + 'static>(
         &self,
         latency: Nanos,
         label: u8,
-        finish: impl FnOnce(&Self) -> IoResult + 'static,
+        finish: impl FnOnce(Self) -> F + 'static,
     ) -> Completion {
         let (completer, completion) = completion();
         self.note_event(label);
         let (disk, sleep) = (self.clone(), self.0.runtime.sleep(latency));
         self.0.runtime.spawn(async move {
             sleep.await;
-            let result = finish(&disk);
+            let result = finish(disk.clone()).await;
             disk.note_event(label);
             completer.complete(result);
         });
@@ -269,7 +298,7 @@ impl BlockDevice for CrashDisk {
             physical_sector: self.0.config.physical_sector,
             rotational: true,
             volatile_cache: self.0.config.volatile_cache,
-            native_fua: true,
+            native_fua: self.0.config.native_fua,
             discard: false,
         }
     }
@@ -292,6 +321,7 @@ mod tests {
             capacity: Sectors(64),
             physical_sector: Sectors(1),
             volatile_cache,
+            native_fua: true,
             latency_max: Nanos::from_millis(1),
         };
         let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Lba, Payload, Rng, Sector, Sectors, to_usize};
+use manylogs_block::{Extent, Lba, Payload, Rng, Sector, Sectors, Time, to_usize};
 
+use crate::ledger::Ledger;
 use crate::plane::{Plane, Stored, mix, read_with};
 
 /// Past writes that an image remembers at most.
@@ -36,6 +37,7 @@ pub struct DiskImage {
     unreadable: BTreeSet<u64>,
     /// The last writes, oldest first, if the disk was told to remember them.
     past: VecDeque<Rc<PastWrite>>,
+    ledger: Ledger,
 }
 
 /// What a write left in one physical sector: its sectors that were written.
@@ -125,6 +127,25 @@ impl DiskImage {
     /// Makes durable all that is in the cache.
     pub fn settle(&mut self) {
         self.settle_up_to(u64::MAX);
+    }
+
+    /// Every write of every run in which the disk was told to remember them.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A disk takes the image up.
+    pub(crate) fn begin_run(&mut self) {
+        self.ledger.begin_run();
+    }
+
+    pub(crate) fn note_submitted(&mut self, id: u64, extent: Extent, payload: &Payload, at: Time) {
+        self.ledger.submitted(id, extent, payload, at);
+    }
+
+    pub(crate) fn note_durable(&mut self, id: u64, at: Time) {
+        self.ledger.durable(id, at);
     }
 
     pub(crate) fn newest_applied(&self) -> u64 {

@@ -7,6 +7,7 @@
 mod crash_disk;
 mod executor;
 mod image;
+mod ledger;
 mod nvram;
 mod oracle;
 mod plane;
@@ -14,6 +15,7 @@ mod plane;
 pub use crash_disk::{CrashDisk, CrashDiskConfig, FailRequest};
 pub use executor::{NodeId, Order, Sim, Stopped};
 pub use image::{DiskImage, PastWrite, Survival};
+pub use ledger::{Ledger, Moment, SentWrite};
 pub use nvram::{CrashNvram, NvramImage};
 pub use oracle::{FlushId, Oracle, ReadId, WriteId, Wrong};
 pub use plane::{Plane, Stored};

@@ -93,6 +93,13 @@ impl Oracle {
         Self { sectors, moment: 0, reads: 0 }
     }
 
+    /// The device has grown to `sectors` sectors: the new ones were never written.
+    pub fn grow(&mut self, sectors: usize) {
+        self.moment += 1;
+        let moment = self.moment;
+        self.sectors.resize_with(sectors, || vec![Version::only(Sector::Zero, moment)]);
+    }
+
     /// Number of sectors.
     #[must_use]
     pub const fn sectors(&self) -> usize {

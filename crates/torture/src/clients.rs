@@ -3,17 +3,26 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs::Volume;
+use manylogs::{Settings, Volume};
 use manylogs_block::{
     BlockDevice, Completion, Extent, Handle, Hint, IoError, IoResult, Nanos, Payload, Request, Rng,
-    Sectors, to_usize,
+    Sectors, Time, to_usize,
 };
 use manylogs_sim::{Oracle, WriteId};
 
-use crate::plan::changed;
+use crate::kept::Kept;
+use crate::plan::{Plan, Shape};
+use crate::trouble::Told;
+
+/// On a sound device every request is answered within this, however full the logs are: the slowest
+/// checkpoint of all that they hold takes a fraction of it.
+const ANSWER_WITHIN: Nanos = Nanos::from_secs(5);
+/// Zeroed ranges of histories with long ones.
+const LONG_ZEROES: u64 = 6000;
 
 /// What the clients of one incarnation share.
 pub(crate) struct World {
+    pub(crate) plan: Plan,
     pub(crate) volume: Volume,
     pub(crate) runtime: Handle,
     pub(crate) oracle: Rc<RefCell<Oracle>>,
@@ -22,8 +31,12 @@ pub(crate) struct World {
     /// Operations that are still to be done.
     pub(crate) left: Cell<u64>,
     pub(crate) done: Rc<Cell<u64>>,
-    /// Whether the device may fail.
+    /// The settings that the volume keeps.
+    pub(crate) kept: Rc<RefCell<Kept>>,
+    /// Whether the device may fail, or did so once.
     pub(crate) troubled: bool,
+    /// What of that concerns reads.
+    pub(crate) told: Told,
     /// A flush has failed: no write may be accepted from then on.
     pub(crate) refuses: Cell<bool>,
 }
@@ -35,6 +48,7 @@ struct Sent {
     /// It must not be accepted.
     refused: bool,
     write: WriteId,
+    at: Time,
     done: Completion,
 }
 
@@ -44,7 +58,7 @@ impl World {
         while self.left.get() > 0 {
             self.left.set(self.left.get() - 1);
             if self.rng.borrow_mut().one_in(8) {
-                let pause = Nanos(self.rng.borrow_mut().below(30_000_000));
+                let pause = Nanos(self.rng.borrow_mut().below(self.plan.longest_pause().0));
                 self.runtime.sleep(pause).await;
             }
             self.operate().await?;
@@ -104,7 +118,9 @@ impl World {
     }
 
     async fn zero(&self, discard: bool) -> Result<(), String> {
-        let extent = self.place(1 + self.below(200));
+        let long = self.plan.shape == Shape::LongZeroes && self.below(2) == 0;
+        let longest = LONG_ZEROES.min(self.volume.layout().capacity().0 / 2);
+        let extent = self.place(1 + self.below(if long { longest } else { 200 }));
         let fua = !discard && self.below(2) == 0;
         let request = if discard {
             Request::Discard { extent }
@@ -116,13 +132,15 @@ impl World {
 
     fn send(&self, extent: Extent, content: &Payload, request: Request, fua: bool) -> Sent {
         let refused = self.refuses.get();
-        let write = self.oracle.borrow_mut().submit(extent, content);
-        Sent { extent, fua, refused, write, done: self.volume.submit(request) }
+        let (write, at) = (self.oracle.borrow_mut().submit(extent, content), self.runtime.now());
+        Sent { extent, fua, refused, write, at, done: self.volume.submit(request) }
     }
 
     async fn answered(&self, sent: Sent) -> Result<(), String> {
-        let Sent { extent, fua, refused, write, done } = sent;
-        match done.await {
+        let Sent { extent, fua, refused, write, at, done } = sent;
+        let result = done.await;
+        self.in_time(at, "a write")?;
+        match result {
             Ok(_) if refused => Err("a write was accepted after a flush had failed".to_owned()),
             Ok(_) => {
                 self.oracle.borrow_mut().acknowledge(extent, write, fua);
@@ -130,41 +148,48 @@ impl World {
             }
             Err(error) => {
                 self.oracle.borrow_mut().fail(extent, write);
-                self.expected(&error)
+                self.expected(&error, self.troubled)
             }
         }
     }
 
     async fn read(&self) -> Result<(), String> {
         let extent = self.place(1 + self.below(60));
-        let read = self.oracle.borrow_mut().submit_read(extent);
-        match self.volume.submit(Request::Read { extent }).await {
+        let (read, at) = (self.oracle.borrow_mut().submit_read(extent), self.runtime.now());
+        let result = self.volume.submit(Request::Read { extent }).await;
+        self.in_time(at, "a read")?;
+        match result {
             Ok(content) => {
                 let checked = self.oracle.borrow_mut().check_read(read, &content);
                 checked.map_err(|wrong| format!("read of {extent}: {wrong}"))
             }
             Err(error) => {
                 self.oracle.borrow_mut().fail_read(read);
-                self.expected(&error)
+                self.expected(&error, self.told.reads_fail.get() || self.told.lossy.get())
             }
         }
     }
 
     async fn flush(&self) -> Result<(), String> {
-        let flush = self.oracle.borrow_mut().submit_flush();
-        match self.volume.submit(Request::Flush).await {
+        let (flush, at) = (self.oracle.borrow_mut().submit_flush(), self.runtime.now());
+        let result = self.volume.submit(Request::Flush).await;
+        self.in_time(at, "a flush")?;
+        match result {
             Ok(_) => {
                 self.oracle.borrow_mut().acknowledge_flush(flush);
                 Ok(())
             }
             Err(error) => {
                 self.refuses.set(true);
-                self.expected(&error)
+                self.expected(&error, self.troubled)
             }
         }
     }
 
     async fn maintain(&self) -> Result<(), String> {
+        if self.plan.sets && self.below(3) > 0 {
+            return self.set().await;
+        }
         let result = match self.below(4) {
             0 => self.volume.checkpoint().await.map(drop),
             1 => self.volume.snapshot().await.map(drop),
@@ -173,7 +198,7 @@ impl World {
                 Ok(())
             }
             _ => {
-                let config = changed(&self.volume.config(), &mut self.rng.borrow_mut());
+                let config = self.plan.changed(&mut self.rng.borrow_mut());
                 self.volume.reconfigure(&config)
             }
         };
@@ -183,8 +208,29 @@ impl World {
         }
     }
 
-    fn expected(&self, error: &IoError) -> Result<(), String> {
-        if self.troubled { Ok(()) } else { Err(format!("unexpected error: {error}")) }
+    /// Changes the settings that the volume keeps.
+    async fn set(&self) -> Result<(), String> {
+        let settings = Settings::of(&self.plan.changed(&mut self.rng.borrow_mut()));
+        let change = self.kept.borrow_mut().begin(settings);
+        let result = self.volume.set(&settings).await;
+        self.kept.borrow_mut().end(change, result.is_ok());
+        match result {
+            Err(error) if !self.troubled => Err(format!("set: {error}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn expected(&self, error: &IoError, allowed: bool) -> Result<(), String> {
+        if allowed { Ok(()) } else { Err(format!("unexpected error: {error}")) }
+    }
+
+    /// Whether what was asked for at `from` was answered soon enough.
+    fn in_time(&self, from: Time, what: &str) -> Result<(), String> {
+        let took = self.runtime.now().since(from);
+        if took <= ANSWER_WITHIN || self.troubled {
+            return Ok(());
+        }
+        Err(format!("{what} took {} ms on a sound device", took.0 / 1_000_000))
     }
 }
 
@@ -195,10 +241,13 @@ pub(crate) async fn adopt(
     fresh: bool,
     lossy: bool,
 ) -> Result<(), String> {
-    let capacity = volume.layout().capacity();
+    let capacity = to_usize(volume.layout().capacity().0);
     if fresh {
-        *oracle.borrow_mut() = Oracle::new(to_usize(capacity.0));
+        *oracle.borrow_mut() = Oracle::new(capacity);
         return Ok(());
+    }
+    if oracle.borrow().sectors() < capacity {
+        oracle.borrow_mut().grow(capacity);
     }
     let content = read_all(volume, lossy).await;
     let content = content.map_err(|error| format!("read after reopening: {error}"))?;

@@ -1,14 +1,15 @@
 //! Forks of a history: crash states, recovered and judged, and some of them damaged.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use manylogs::{Layout, Phase};
-use manylogs_block::{Payload, Rng};
+use manylogs_block::{Payload, Rng, Sectors};
 use manylogs_sim::{DiskImage, Oracle};
 
 use crate::incarnation::Watch;
+use crate::kept::Kept;
 use crate::machine::{Images, Machine};
 use crate::plan::Plan;
 use crate::recovery::{Recovered, crash_in_recovery};
@@ -37,37 +38,61 @@ pub(crate) enum At {
     Between,
 }
 
+/// What volumes are compared with.
+pub(crate) struct Models {
+    pub(crate) oracle: Rc<RefCell<Oracle>>,
+    pub(crate) kept: Rc<RefCell<Kept>>,
+}
+
 /// Crashes copies of the world, and remembers what came of that.
 pub(crate) struct Forks {
     plan: Plan,
     faults: bool,
     /// Their own: what the history does must not depend on what its forks come to.
     rng: Rng,
-    oracle: Rc<RefCell<Oracle>>,
+    models: Models,
     zones: Option<Zones>,
-    /// The device failed requests: what it did not give back may be lost.
-    pub(crate) lossy: bool,
+    /// The device could not read what it should have kept: that may be lost.
+    lossy: Rc<Cell<bool>>,
+    /// The device became larger.
+    may_grow: bool,
     seen: HashSet<u64>,
-    /// Images by fingerprint, and the moments of the model that they were compared at.
-    judged: HashSet<(u64, u64)>,
+    /// Images by fingerprint, and the moments of the models that they were compared at.
+    judged: HashSet<(u64, [u64; 2])>,
     recovered: HashMap<u64, Option<Rc<Recovered>>>,
     pub(crate) report: Report,
 }
 
 impl Forks {
-    pub(crate) fn new(plan: &Plan, faults: bool, rng: Rng, oracle: Rc<RefCell<Oracle>>) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        faults: bool,
+        rng: Rng,
+        models: Models,
+        lossy: Rc<Cell<bool>>,
+    ) -> Self {
         Self {
             plan: plan.clone(),
             faults,
             rng,
-            oracle,
+            models,
             zones: None,
-            lossy: false,
+            lossy,
+            may_grow: false,
             seen: HashSet::new(),
             judged: HashSet::new(),
             recovered: HashMap::new(),
             report: Report::default(),
         }
+    }
+
+    /// The device is larger from now on, and the volume may be found on all of it.
+    pub(crate) fn grow_device(&mut self, capacity: Sectors) {
+        self.plan.disk.capacity = capacity;
+        self.may_grow = true;
+        self.zones = None;
+        // What the same image is recovered to may be another.
+        self.recovered.clear();
     }
 
     /// Crashes copies of the world as it is now, if it is the turn of this moment; `watch` is told
@@ -89,7 +114,7 @@ impl Forks {
         }
         for _ in 0..self.plan.forks {
             let (mut images, mut phase) = (machine.crash(&mut self.rng), machine.phase());
-            let born = self.oracle.borrow().sectors() > 0;
+            let born = self.models.oracle.borrow().sectors() > 0;
             self.report.tally.nvram_between += u64::from(at == At::Between);
             while born && self.rng.one_in(4) {
                 (images, phase) = crash_in_recovery(images, self.plan.disk, &mut self.rng);
@@ -113,17 +138,20 @@ impl Forks {
                 self.report.states.push((state, phase));
             }
         }
-        let moment = self.oracle.borrow().moment();
+        let moment = [self.models.oracle.borrow().moment(), self.models.kept.borrow().moment];
         if !self.judged.insert((fingerprint, moment)) {
             return Ok(new);
         }
         self.report.tally.judged += 1;
         let recovered = self.recover(fingerprint, images)?;
-        let oracle = self.oracle.borrow();
+        let oracle = self.models.oracle.borrow();
         let born = oracle.sectors() > 0;
         self.report.tally.unborn += u64::from(!born);
         match recovered {
-            Some(recovered) if born => recovered.check(&oracle).map(|()| new),
+            Some(recovered) if born => {
+                recovered.check(&oracle, self.may_grow)?;
+                self.models.kept.borrow().check(recovered.settings()).map(|()| new)
+            }
             Some(recovered) if !recovered.is_blank() => Err("a new volume is not blank".into()),
             None if born => Err("recovery failed: no volume".into()),
             _ => Ok(new),
@@ -135,7 +163,7 @@ impl Forks {
         let volume = watch.volume.borrow();
         let (Some(volume), true) = (volume.as_ref(), watch.drained.get()) else { return Ok(()) };
         let content = homes(image, volume.layout());
-        let checked = self.oracle.borrow().check_crashed(&content);
+        let checked = self.models.oracle.borrow().check_crashed(&content);
         checked.map_err(|wrong| format!("drained, and at home {wrong}"))
     }
 
@@ -148,7 +176,7 @@ impl Forks {
         if let Some(recovered) = self.recovered.get(&fingerprint) {
             return Ok(recovered.clone());
         }
-        let recovered = Recovered::of(images, self.plan.disk, self.plan.seed, self.lossy)?;
+        let recovered = Recovered::of(images, self.plan.disk, self.plan.seed, self.lossy.get())?;
         let recovered = recovered.map(Rc::new);
         let tally = &mut self.report.tally;
         tally.recovered += 1;
@@ -167,7 +195,8 @@ impl Forks {
             layout: volume.layout(),
             zones,
             disk: self.plan.disk,
-            oracle: &self.oracle.borrow(),
+            oracle: &self.models.oracle.borrow(),
+            kept: &self.models.kept.borrow(),
         };
         if let Some((fault, outcome)) = patient.examine(images, &mut self.rng)? {
             self.report.tally.add_fault(fault, outcome);

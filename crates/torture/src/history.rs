@@ -4,27 +4,45 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use manylogs::{Layout, Settings};
 use manylogs_block::Rng;
-use manylogs_sim::{Oracle, Order, Sim};
+use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
-use crate::forks::{At, Forks, Report};
+use crate::between::Work;
+use crate::forks::{At, Forks, Models, Report};
 use crate::incarnation::{Device, End, Incarnation, Watch};
+use crate::kept::Kept;
 use crate::machine::{Images, Machine};
-use crate::plan::Plan;
+use crate::plan::{Between, Plan, Shape, Trouble};
+use crate::trouble::Told;
 
-/// An incarnation that takes longer hangs: longer than a write waits for room at most.
-const PATIENCE_NS: u64 = 300_000_000_000;
-/// So does one that keeps the disk busier: it tries the same thing again and again.
+/// So does an incarnation that keeps the disk busier: it tries the same thing again and again.
 const EVENTS_MOST: u64 = 5000;
+/// Between two incarnations a crash comes within so many events, or not at all.
+const BETWEEN_EVENTS: u64 = 16;
 
 struct History<'a> {
     plan: &'a Plan,
+    /// The device as it is now: it may become larger.
+    disk: CrashDiskConfig,
     faults: bool,
     rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
+    kept: Rc<RefCell<Kept>>,
     next_tag: Rc<Cell<u64>>,
+    told: Told,
+    layout: Option<Layout>,
     /// Operations on non-volatile RAM fork from within the engine's tasks.
     forks: Rc<RefCell<Forks>>,
+}
+
+/// When a run of the world is over.
+#[derive(Clone, Copy)]
+struct Until {
+    /// So many events after all is done.
+    linger: u64,
+    /// At this event, done or not.
+    cut: Option<u64>,
 }
 
 /// Runs the history of `plan`, with faults of the medium or without.
@@ -33,26 +51,41 @@ struct History<'a> {
 /// What did not hold.
 pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     let mut rng = Rng::new(plan.seed ^ 0x5eed);
+    let (told, kept) = (Told::default(), Rc::new(RefCell::new(Kept::default())));
     let oracle = Rc::new(RefCell::new(Oracle::new(0)));
-    let forks = Forks::new(plan, faults, rng.split(), Rc::clone(&oracle));
+    let models = Models { oracle: Rc::clone(&oracle), kept: Rc::clone(&kept) };
+    let forks = Forks::new(plan, faults, rng.split(), models, Rc::clone(&told.lossy));
     let forks = Rc::new(RefCell::new(forks));
     let next_tag = Rc::new(Cell::new(1));
-    let mut history = History { plan, faults, rng, oracle, next_tag, forks };
-    let troubled = history.rng.below(plan.incarnations);
+    let (disk, layout) = (plan.disk, None);
+    let mut history =
+        History { plan, disk, faults, rng, oracle, kept, next_tag, told, layout, forks };
+    let mut troubled = history.rng.below(plan.incarnations);
+    let opening = plan.trouble == Trouble::Opening;
+    if opening {
+        troubled = troubled.max(1);
+    }
+    let two = opening || plan.between.is_some();
+    let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
     let mut images = Images::blank(plan.engine.table);
     let nvram = images.nvram.is_some();
-    for incarnation in 0..plan.incarnations {
+    for incarnation in 0..incarnations {
+        let trouble = plan.trouble != Trouble::Never;
         let device = match incarnation.cmp(&troubled) {
-            Ordering::Equal if plan.trouble => Device::Failing,
+            Ordering::Equal if trouble => Device::Failing(plan.trouble),
             // Logs that failed stay out of use; without any, the volume may refuse writes.
-            Ordering::Greater if plan.trouble => Device::Failed,
+            Ordering::Greater if trouble => Device::Failed,
             _ => Device::Sound,
         };
         images = history.live(incarnation == 0, images, device)?;
+        if let (0, Some(between)) = (incarnation, plan.between) {
+            images = history.pass_between(between, images, device)?;
+        }
     }
     let mut report = std::mem::take(&mut history.forks.borrow_mut().report);
     report.tally.histories = 1;
     report.tally.nvram_histories = u64::from(nvram);
+    report.tally.add_plan(plan);
     Ok(report)
 }
 
@@ -61,41 +94,109 @@ impl History<'_> {
     fn live(&mut self, fresh: bool, images: Images, device: Device) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
-        let machine = Machine::new(sim.handle(drive), self.plan.disk, images);
-        self.forks.borrow_mut().lossy |= device == Device::Failing;
+        let machine = Machine::new(sim.handle(drive), self.disk, images);
         if self.faults {
             machine.disk.remember_writes();
         }
         let end = End::draw(&mut self.rng);
         let watch = Watch::default();
+        let (failed, transient) = (self.told.failed.get(), self.told.transient.get());
         let incarnation = Incarnation {
             plan: self.plan.clone(),
             fresh,
             device,
             end,
             runtime: sim.handle(user),
+            clock: sim.handle(drive),
             machine: machine.clone(),
+            layout: self.layout.clone(),
             oracle: Rc::clone(&self.oracle),
+            kept: Rc::clone(&self.kept),
+            told: self.told.clone(),
             next_tag: Rc::clone(&self.next_tag),
             rng: self.rng.split(),
             watch: watch.clone(),
         };
         sim.handle(user).spawn(incarnation.run());
-        let lived = self.watch(&sim, &machine, &watch, end);
+        let linger = if let End::Crash(linger) = end { linger } else { 0 };
+        let lived = self.watch(&sim, &machine, &watch, Until { linger, cut: None });
         self.count(&watch, device, end);
+        {
+            let tally = &mut self.forks.borrow_mut().report.tally;
+            tally.failed_requests += self.told.failed.get() - failed;
+            tally.transient_errors += self.told.transient.get() - transient;
+        }
+        self.told.reads_fail.set(false);
+        if let Some(volume) = watch.volume.borrow().as_ref() {
+            self.layout = Some(volume.layout().clone());
+        }
+        self.end_run(&machine, &watch, lived)
+    }
+
+    /// What is done to the closed volume; a crash may come first. Returns what the devices hold
+    /// then.
+    fn pass_between(
+        &mut self,
+        between: Between,
+        images: Images,
+        device: Device,
+    ) -> Result<Images, String> {
+        if let Between::Grow(larger) = between {
+            if images.nvram.is_some() {
+                return Ok(images);
+            }
+            self.disk.capacity += larger;
+            self.forks.borrow_mut().grow_device(self.disk.capacity);
+        }
+        let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let machine = Machine::new(sim.handle(drive), self.disk, images);
+        if self.faults {
+            machine.disk.remember_writes();
+        }
+        let cut = self.rng.one_in(2).then(|| self.rng.below(BETWEEN_EVENTS));
+        let watch = Watch::default();
+        let work = Work {
+            between,
+            runtime: sim.handle(user),
+            machine: machine.clone(),
+            settings: Settings::of(&self.plan.changed(&mut self.rng)),
+            kept: Rc::clone(&self.kept),
+            troubled: device != Device::Sound,
+            watch: watch.clone(),
+        };
+        sim.handle(user).spawn(work.run());
+        let done = self.watch(&sim, &machine, &watch, Until { linger: 0, cut });
+        self.end_run(&machine, &watch, done)
+    }
+
+    /// The crash at the end of a run.
+    fn end_run(
+        &mut self,
+        machine: &Machine,
+        watch: &Watch,
+        ran: Result<(), String>,
+    ) -> Result<Images, String> {
+        self.kept.borrow_mut().crash();
         let images = machine.crash(&mut self.rng);
         // The next incarnation recovers by itself; versions that it may or may not find stay
         // possible.
         let mut forks = self.forks.borrow_mut();
-        let lived = lived.and_then(|()| forks.judge(&images, None).map(drop));
-        let lived = lived.and_then(|()| forks.check_homes(&images.disk, &watch));
+        let ran = ran.and_then(|()| forks.judge(&images, None).map(drop));
+        let ran = ran.and_then(|()| forks.check_homes(&images.disk, watch));
         let trouble = || watch.trouble.take().map(|words| format!(" ({words})"));
-        lived.map_err(|problem| problem + &trouble().unwrap_or_default())?;
+        ran.map_err(|problem| problem + &trouble().unwrap_or_default())?;
         Ok(images)
     }
 
     /// Runs the world to the end of the incarnation, and forks it at the events of its devices.
-    fn watch(&self, sim: &Sim, machine: &Machine, watch: &Watch, end: End) -> Result<(), String> {
+    fn watch(
+        &self,
+        sim: &Sim,
+        machine: &Machine,
+        watch: &Watch,
+        until: Until,
+    ) -> Result<(), String> {
         let fork = {
             let (forks, machine) = (Rc::clone(&self.forks), machine.clone());
             let watch = watch.clone();
@@ -103,6 +204,7 @@ impl History<'_> {
         };
         let between = fork.clone();
         machine.watch_nvram(move || between(At::Between));
+        let patience = self.plan.patience();
         let mut seen = machine.disk.events();
         let mut last = None;
         sim.run_until(|| {
@@ -112,17 +214,16 @@ impl History<'_> {
             }
             seen = events;
             if watch.ended.get() && last.is_none() {
-                let linger = if let End::Crash(linger) = end { linger } else { 0 };
-                last = Some(events + linger);
+                last = Some(events + until.linger);
             }
-            let over = last.is_some_and(|last| events >= last);
-            let hangs = events > EVENTS_MOST || sim.now().0 > PATIENCE_NS;
+            let over = last.or(until.cut).is_some_and(|last| events >= last);
+            let hangs = events > EVENTS_MOST || sim.now().0 > patience.0;
             over || hangs || watch.problem.borrow().is_some()
         });
         machine.unwatch_nvram();
         match watch.problem.take() {
             Some(problem) => Err(problem),
-            None if !watch.ended.get() => {
+            None if !watch.ended.get() && until.cut.is_none_or(|cut| seen < cut) => {
                 let volume = watch.volume.borrow();
                 let time = sim.now();
                 Err(format!("clients hang: {time:?}, {seen} events passed; {volume:?}"))
@@ -135,12 +236,16 @@ impl History<'_> {
         let tally = &mut self.forks.borrow_mut().report.tally;
         tally.incarnations += 1;
         tally.operations += watch.operations.get();
-        tally.troubled += u64::from(device == Device::Failing);
-        tally.failed_requests += watch.failed_requests.get();
+        tally.troubled += u64::from(matches!(device, Device::Failing(_)));
+        tally.refused_openings += watch.refused.get();
+        tally.troubled_openings += watch.opened.get();
         tally.closed += u64::from(end == End::Close);
         tally.drained += u64::from(watch.drained.get());
         if let Some(volume) = watch.volume.borrow().as_ref() {
             tally.add_stats(&volume.stats());
+            if self.plan.shape == Shape::Days {
+                tally.daily_checkpoints += volume.stats().checkpoints;
+            }
         }
     }
 }

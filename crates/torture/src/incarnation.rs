@@ -3,14 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, DrainOptions, OpenOptions, PhaseProbe, Volume};
+use manylogs::{
+    CreateOptions, DrainOptions, Layout, OpenOptions, PhaseProbe, Settings, Volume, VolumeError,
+};
 use manylogs_block::{Handle, Rng};
 use manylogs_sim::Oracle;
 
 use crate::clients::{World, adopt};
+use crate::kept::Kept;
 use crate::machine::Machine;
-use crate::plan::Plan;
-use crate::trouble::trouble;
+use crate::plan::{Plan, Trouble};
+use crate::trouble::{Told, any_trouble, heal, medium_trouble, opening_trouble};
 
 /// What goes on in an incarnation, as the clients tell the forks.
 #[derive(Clone, Default)]
@@ -22,7 +25,10 @@ pub(crate) struct Watch {
     /// All is at home.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
-    pub(crate) failed_requests: Rc<Cell<u64>>,
+    /// Openings that the device's errors prevented.
+    pub(crate) refused: Rc<Cell<u64>>,
+    /// Openings in spite of them.
+    pub(crate) opened: Rc<Cell<u64>>,
     /// What the device does wrong.
     pub(crate) trouble: Rc<RefCell<Option<String>>>,
 }
@@ -56,8 +62,8 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     Sound,
-    /// It fails requests.
-    Failing,
+    /// It fails requests, in this way.
+    Failing(Trouble),
     /// It did so in an earlier incarnation.
     Failed,
 }
@@ -69,8 +75,14 @@ pub(crate) struct Incarnation {
     pub(crate) device: Device,
     pub(crate) end: End,
     pub(crate) runtime: Handle,
+    /// The clock of the devices.
+    pub(crate) clock: Handle,
     pub(crate) machine: Machine,
+    /// Of the last incarnation.
+    pub(crate) layout: Option<Layout>,
     pub(crate) oracle: Rc<RefCell<Oracle>>,
+    pub(crate) kept: Rc<RefCell<Kept>>,
+    pub(crate) told: Told,
     pub(crate) next_tag: Rc<Cell<u64>>,
     pub(crate) rng: Rng,
     pub(crate) watch: Watch,
@@ -79,21 +91,22 @@ pub(crate) struct Incarnation {
 impl Incarnation {
     /// Opens the volume and lets the clients work.
     pub(crate) async fn run(mut self) {
-        let volume = match self.open().await {
+        let opened = match self.device {
+            Device::Failing(Trouble::Opening) => self.open_in_trouble().await,
+            _ => self.open().await.map_err(|error| format!("open: {error}")),
+        };
+        let volume = match opened {
             Ok(volume) => volume,
             Err(problem) => return self.watch.note(problem),
         };
-        let lossy = self.device == Device::Failed;
+        let lossy = self.told.lossy.get() || self.told.reads_fail.get();
         if let Err(problem) = adopt(&volume, &self.oracle, self.fresh, lossy).await {
             return self.watch.note(problem);
         }
         self.watch.volume.replace(Some(volume.clone()));
-        if self.device == Device::Failing {
-            let failed = &self.watch.failed_requests;
-            let words = trouble(&self.machine.disk, volume.layout(), &mut self.rng, failed);
-            self.watch.trouble.replace(Some(words));
-        }
+        self.begin_trouble(&volume);
         let world = Rc::new(World {
+            plan: self.plan.clone(),
             volume: volume.clone(),
             runtime: self.runtime.clone(),
             oracle: Rc::clone(&self.oracle),
@@ -101,7 +114,9 @@ impl Incarnation {
             next_tag: Rc::clone(&self.next_tag),
             left: Cell::new(self.plan.operations),
             done: Rc::clone(&self.watch.operations),
+            kept: Rc::clone(&self.kept),
             troubled: self.device != Device::Sound,
+            told: self.told.clone(),
             refuses: Cell::new(false),
         });
         let this = Rc::new(self);
@@ -120,18 +135,56 @@ impl Incarnation {
         }
     }
 
-    async fn open(&self) -> Result<Volume, String> {
+    async fn open(&self) -> Result<Volume, VolumeError> {
         let runtime = self.runtime.clone();
         if self.fresh {
             let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
             let device = self.machine.device(probe.clone());
             let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
-            let created = Volume::create_with(runtime, device, &self.plan.engine, &options).await;
-            return created.map_err(|error| format!("create: {error}"));
+            self.kept.borrow_mut().create(Settings::of(&self.plan.engine));
+            return Volume::create_with(runtime, device, &self.plan.engine, &options).await;
         }
         let options = OpenOptions { config: Some(self.plan.engine), ..OpenOptions::default() };
-        let opened = self.machine.open(runtime, options).await;
-        opened.map(|(volume, _)| volume).map_err(|error| format!("open: {error}"))
+        self.machine.open(runtime, options).await.map(|(volume, _)| volume)
+    }
+
+    /// Opens the volume while the device fails to read. What cannot be read may prevent that; then
+    /// nothing may be lost once it can be read again.
+    async fn open_in_trouble(&mut self) -> Result<Volume, String> {
+        let Some(layout) = self.layout.clone() else { return Err("nothing to open".to_owned()) };
+        let lossy = self.told.lossy.get();
+        let devices = (&self.machine.disk, &self.clock);
+        let words = opening_trouble(devices, &layout, &mut self.rng, &self.told);
+        self.watch.trouble.replace(Some(words));
+        match self.open().await {
+            Ok(volume) => {
+                self.watch.opened.set(1);
+                Ok(volume)
+            }
+            Err(VolumeError::NotAVolume) => Err("what cannot be read is called no volume".into()),
+            Err(_) => {
+                self.watch.refused.set(1);
+                heal(&self.machine.disk);
+                self.told.reads_fail.set(false);
+                self.told.lossy.set(lossy);
+                self.device = Device::Sound;
+                self.open().await.map_err(|error| format!("open after the device healed: {error}"))
+            }
+        }
+    }
+
+    fn begin_trouble(&mut self, volume: &Volume) {
+        let (devices, layout) = ((&self.machine.disk, &self.clock), volume.layout());
+        let words = match self.device {
+            Device::Failing(Trouble::Medium) => {
+                medium_trouble(devices, layout, &mut self.rng, &self.told)
+            }
+            Device::Failing(Trouble::Any) => {
+                any_trouble(devices, layout, &mut self.rng, &self.told)
+            }
+            _ => return,
+        };
+        self.watch.trouble.replace(Some(words));
     }
 
     /// After the last client's last operation.

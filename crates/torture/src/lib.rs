@@ -11,6 +11,7 @@
 //!
 //! What must hold is in `docs/semantics.md`; the model that knows it is [`manylogs_sim::Oracle`].
 
+mod between;
 mod campaign;
 mod clients;
 mod device;
@@ -18,6 +19,7 @@ mod fault;
 mod forks;
 mod history;
 mod incarnation;
+mod kept;
 mod machine;
 mod plan;
 mod recovery;

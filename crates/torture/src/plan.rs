@@ -4,6 +4,11 @@ use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
+/// So much longer are the pauses of clients in histories that take hours.
+const LONG_PAUSE: u64 = 100_000;
+/// What a [`Plan::sparse`] history forks less often.
+const SPARSE: u64 = 40;
+
 /// A history to be: small enough that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -20,8 +25,47 @@ pub struct Plan {
     pub(crate) fork_every: u64,
     /// Crashes tried at a forked event.
     pub(crate) forks: u64,
-    /// Whether the device fails requests in one of the incarnations.
-    pub(crate) trouble: bool,
+    pub(crate) trouble: Trouble,
+    pub(crate) shape: Shape,
+    /// Whether clients change the settings that the volume keeps.
+    pub(crate) sets: bool,
+    /// What is done to the closed volume between two incarnations.
+    pub(crate) between: Option<Between>,
+}
+
+/// Whether the device fails requests in one of the incarnations, and when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    Never,
+    /// Medium errors, while clients use the volume.
+    Medium,
+    /// Errors of any kind that may pass, while clients use the volume.
+    Any,
+    /// Read errors of any kind that may pass, from the opening on.
+    Opening,
+}
+
+/// What is large in a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Nothing.
+    Small,
+    /// Homes of some mebibytes: zeroed ranges are too long to be written out by a checkpoint.
+    LongZeroes,
+    /// Hundreds of logs.
+    ManyLogs,
+    /// Time: the volume is in use for days, and checkpoints by the time of day.
+    Days,
+}
+
+/// What is done to the closed volume between two incarnations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Between {
+    /// The device becomes so much larger, and the volume takes it.
+    Grow(Sectors),
+    Repair,
+    /// Settings of the closed volume are changed.
+    Set,
 }
 
 impl Plan {
@@ -29,12 +73,45 @@ impl Plan {
     /// RAM.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
+        // A generator of its own: what makes a plain plan does not change with what is drawn here.
+        let mut rng = Rng::new(seed ^ 0x7a17);
+        let mut plan = Self::plain(seed);
+        plan.disk.native_fua = !rng.one_in(4);
+        if rng.one_in(6) {
+            // The logs hold some hundreds of kilobytes.
+            plan.engine.checkpoint_rate = 2_000 << rng.below(8);
+        }
+        plan.sets = rng.one_in(3);
+        let larger = Sectors(8 * rng.below(120));
+        plan.between = match rng.below(10) {
+            0 => Some(Between::Grow(larger)),
+            1 => Some(Between::Repair),
+            2 => Some(Between::Set),
+            _ => None,
+        };
+        if plan.trouble != Trouble::Never || rng.one_in(16) {
+            plan.trouble = any_trouble(&mut rng);
+        }
+        let mut shaped = rng.split();
+        match rng.below(48) {
+            0..2 => plan.with_long_zeroes(&mut shaped),
+            2 => plan.with_many_logs(&mut shaped),
+            3..5 => plan.over_days(&mut shaped),
+            _ => plan,
+        }
+    }
+
+    /// A plan of the kinds of trouble and devices that the first campaigns had. Histories that
+    /// once showed a fault are kept under such plans.
+    #[must_use]
+    pub fn plain(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let physical = if rng.one_in(3) { Sectors(8) } else { Sectors(1) };
         let disk = CrashDiskConfig {
             capacity: Sectors(1600 + 8 * rng.below(60)),
             physical_sector: physical,
             volatile_cache: !rng.one_in(4),
+            native_fua: true,
             latency_max: Nanos::from_millis(1),
         };
         let plan = Self {
@@ -46,9 +123,22 @@ impl Plan {
             operations: 30 + rng.below(90),
             fork_every: 1 + rng.below(6),
             forks: 1 + rng.below(2),
-            trouble: rng.one_in(6),
+            trouble: if rng.one_in(6) { Trouble::Medium } else { Trouble::Never },
+            shape: Shape::Small,
+            sets: false,
+            between: None,
         };
         if rng.one_in(8) { plan.with_nvram() } else { plan }
+    }
+
+    /// The plan of a seed with a device that fails requests in one of the incarnations.
+    #[must_use]
+    pub fn troubled(seed: u64) -> Self {
+        let mut plan = Self::of_seed(seed);
+        if plan.trouble == Trouble::Never {
+            plan.trouble = any_trouble(&mut Rng::new(seed ^ 0x7_20b1e));
+        }
+        plan
     }
 
     /// The same with its table in non-volatile RAM: so little that it is full again and again.
@@ -59,11 +149,138 @@ impl Plan {
         self
     }
 
-    /// The same with a device that fails requests in one of the incarnations.
+    /// The same with a device that has medium errors in one of the incarnations.
     #[must_use]
     pub fn with_trouble(mut self) -> Self {
-        self.trouble = true;
+        self.trouble = Trouble::Medium;
         self
+    }
+
+    /// The same with errors of any kind, from the opening on or later.
+    #[must_use]
+    pub fn with_trouble_at_opening(mut self) -> Self {
+        self.trouble = Trouble::Opening;
+        self
+    }
+
+    /// The same with errors of any kind that may pass, while the volume is used.
+    #[must_use]
+    pub fn with_passing_trouble(mut self) -> Self {
+        self.trouble = Trouble::Any;
+        self
+    }
+
+    /// The same with few forks: for campaigns that are about what the history itself does.
+    #[must_use]
+    pub fn sparse(mut self) -> Self {
+        self.fork_every *= SPARSE;
+        self.forks = 1;
+        self
+    }
+
+    /// The same on a larger device, in which clients zero ranges beyond a mebibyte.
+    #[must_use]
+    pub fn zeroing_long_ranges(self) -> Self {
+        let mut rng = Rng::new(self.seed ^ 0x2e70);
+        self.with_long_zeroes(&mut rng)
+    }
+
+    /// The same, and the device becomes larger after the first incarnation.
+    #[must_use]
+    pub fn growing(mut self) -> Self {
+        self.between = Some(Between::Grow(Sectors(8 * Rng::new(self.seed ^ 0x9703).below(120))));
+        self
+    }
+
+    /// The same with settings that are changed all the time.
+    #[must_use]
+    pub fn setting(mut self) -> Self {
+        self.sets = true;
+        self
+    }
+
+    /// The same with a checkpoint rate of some kilobytes a second.
+    #[must_use]
+    pub fn rate_limited(mut self) -> Self {
+        self.engine.checkpoint_rate = 4_000;
+        self
+    }
+
+    fn with_long_zeroes(mut self, rng: &mut Rng) -> Self {
+        self.shape = Shape::LongZeroes;
+        self.disk.capacity = Sectors(9_000 + 8 * rng.below(900));
+        let group = Sectors(8 * (450 + rng.below(200)));
+        self.engine.placement = LogPlacement::EveryGroup(group);
+        self.fewer_forks()
+    }
+
+    fn with_many_logs(mut self, rng: &mut Rng) -> Self {
+        self.shape = Shape::ManyLogs;
+        let group = 64 + 8 * rng.below(4);
+        self.disk.capacity = Sectors(group * (200 + rng.below(400)));
+        self.engine.log = Sectors(48);
+        self.engine.placement = LogPlacement::EveryGroup(Sectors(group));
+        self.engine.table = TablePlace::Logs;
+        self.engine = changed(&self.engine, rng);
+        self.fewer_forks()
+    }
+
+    fn over_days(mut self, rng: &mut Rng) -> Self {
+        self.shape = Shape::Days;
+        self.engine.checkpoint = CheckpointPolicy::OffHours {
+            from_s: 3600 * rng.below(24),
+            until_s: 3600 * rng.below(24),
+        };
+        self.engine.snapshot = Nanos::from_secs(600 * rng.below(12));
+        self
+    }
+
+    /// What is larger takes longer to recover and to compare.
+    fn fewer_forks(mut self) -> Self {
+        self.fork_every += 16;
+        self.forks = 1;
+        self
+    }
+
+    /// An incarnation that takes longer hangs.
+    pub(crate) const fn patience(&self) -> Nanos {
+        match self.shape {
+            Shape::Days => Nanos::from_secs(100 * 24 * 3600),
+            // Orders of clients, not requests, wait for a pass that has to be slow.
+            _ if self.engine.checkpoint_rate > 0 => Nanos::from_secs(3600),
+            _ => Nanos::from_secs(20),
+        }
+    }
+
+    /// How long a client may pause.
+    pub(crate) const fn longest_pause(&self) -> Nanos {
+        let plain = Nanos::from_millis(30);
+        match self.shape {
+            Shape::Days => Nanos(plain.0 * LONG_PAUSE),
+            Shape::Small | Shape::LongZeroes | Shape::ManyLogs => plain,
+        }
+    }
+
+    /// Other parameters of a volume in use.
+    pub(crate) fn changed(&self, rng: &mut Rng) -> EngineConfig {
+        let now = changed(&self.engine, rng);
+        match self.shape {
+            // Whatever happens every few milliseconds takes too long over days.
+            Shape::Days => EngineConfig {
+                checkpoint: self.engine.checkpoint,
+                snapshot: self.engine.snapshot,
+                ..now
+            },
+            Shape::Small | Shape::LongZeroes | Shape::ManyLogs => now,
+        }
+    }
+}
+
+fn any_trouble(rng: &mut Rng) -> Trouble {
+    match rng.below(3) {
+        0 => Trouble::Medium,
+        1 => Trouble::Any,
+        _ => Trouble::Opening,
     }
 }
 
@@ -78,8 +295,9 @@ fn engine(rng: &mut Rng) -> EngineConfig {
 }
 
 /// Other parameters for the same layout, as a volume in use may be given.
-pub(crate) fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
-    let threshold = Sectors(4 + rng.below(13));
+fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
+    // No log is too small for four of the largest records.
+    let threshold = Sectors((4 + rng.below(13)).min(fixed.log.0 / 4 - 8));
     let checkpoint = match rng.below(4) {
         0 => CheckpointPolicy::OnFull,
         1 => CheckpointPolicy::Idle,
@@ -93,7 +311,6 @@ pub(crate) fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
         checkpoint,
         idle: Nanos::from_millis(1 + rng.below(10)),
         watermark: 0.5 + 0.1 * rng.below(6) as f64,
-        checkpoint_rate: 0,
         appends: to_usize(1 + rng.below(4)),
         buffer: Sectors(rng.below(64)),
         buffer_age: Nanos::from_millis(1 + rng.below(50)),

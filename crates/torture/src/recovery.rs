@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use manylogs::{MappedExtent, OpenOptions, Phase, VolumeError};
-use manylogs_block::{Payload, Rng, Time};
+use manylogs::{MappedExtent, OpenOptions, Phase, Settings, VolumeError};
+use manylogs_block::{Payload, Rng, Sectors, Time};
 use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
 use crate::clients::read_all;
@@ -20,12 +20,15 @@ pub(crate) struct Recovered {
     fast: Payload,
     /// From the logs alone, if a snapshot was used.
     alone: Option<Payload>,
+    /// Which the volume keeps.
+    settings: Settings,
 }
 
 struct Opened {
     content: Payload,
     table: Vec<MappedExtent>,
     from_snapshot: bool,
+    settings: Settings,
 }
 
 impl Recovered {
@@ -45,7 +48,8 @@ impl Recovered {
         };
         if !fast.from_snapshot {
             // There is nothing to ignore: the second recovery would be the same.
-            return Ok(Some(Self { fast: fast.content, alone: None }));
+            let (content, settings) = (fast.content, fast.settings);
+            return Ok(Some(Self { fast: content, alone: None, settings }));
         }
         let alone = open_and_read(images.clone(), config, seed, (true, lossy))?;
         let alone = alone.ok_or("without its snapshot the volume does not open")?;
@@ -58,15 +62,28 @@ impl Recovered {
                 alone.table.len()
             ));
         }
-        Ok(Some(Self { fast: fast.content, alone: Some(alone.content) }))
+        let (content, settings) = (fast.content, fast.settings);
+        Ok(Some(Self { fast: content, alone: Some(alone.content), settings }))
     }
 
     pub(crate) const fn used_snapshot(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// Checks every sector, both ways.
-    pub(crate) fn check(&self, oracle: &Oracle) -> Result<(), String> {
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Checks every sector, both ways. A volume that may have grown has as many as before or more,
+    /// which were never written.
+    pub(crate) fn check(&self, oracle: &Oracle, may_grow: bool) -> Result<(), String> {
+        let (found, known) = (self.fast.len(), Sectors(oracle.sectors() as u64));
+        if found < known || (found > known && !may_grow) {
+            return Err(format!("{} sectors are exported, not {}", found.0, known.0));
+        }
+        if !self.fast.slice(known, found - known).is_zero() {
+            return Err("what the volume has grown by does not read as zeroes".to_owned());
+        }
         let fast = oracle.check_crashed(&self.fast);
         fast.map_err(|wrong| format!("after recovery: {wrong}"))?;
         match &self.alone {
@@ -106,7 +123,8 @@ fn open_and_read(
         let table = volume.table();
         let content = read_all(&volume, lossy).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;
-        Ok(Some(Opened { content, table, from_snapshot: report.from_snapshot }))
+        let settings = volume.settings();
+        Ok(Some(Opened { content, table, from_snapshot: report.from_snapshot, settings }))
     })
 }
 

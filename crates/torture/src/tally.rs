@@ -3,6 +3,7 @@
 use manylogs::{Phase, VolumeStats};
 
 use crate::fault::{Fault, Outcome};
+use crate::plan::{Between, Plan, Shape};
 
 /// Distinct crash states by the phase in which the crash fell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +89,32 @@ tally! {
     troubled,
     /// Requests that the device failed.
     failed_requests,
+    /// Those of them after which the same request succeeds later.
+    transient_errors,
+    /// Openings that errors of the device prevented; it healed, and nothing was lost.
+    refused_openings,
+    /// Openings in spite of such errors.
+    troubled_openings,
+    /// Histories with a limit to the rate of checkpoints.
+    rate_limited,
+    /// Histories with zeroed ranges too long to be written out.
+    long_zeroes,
+    /// Histories on hundreds of logs.
+    many_logs,
+    /// Histories that take days.
+    days,
+    /// Checkpoints in these, at the time of day that the policy names.
+    daily_checkpoints,
+    /// Histories on a disk that flushes its cache after each FUA write.
+    emulated_fua,
+    /// Histories on a disk with physical sectors of 4096 bytes.
+    large_sectors,
+    /// Histories in which the volume grows.
+    grown,
+    /// Histories in which the volume is repaired.
+    repaired,
+    /// Histories in which the settings change that the volume keeps.
+    settings_kept,
     /// Supersede entries appended.
     supersedes,
     /// Logs moved.
@@ -111,6 +138,20 @@ tally! {
 }
 
 impl Tally {
+    /// What sets the history of a plan apart.
+    pub(crate) fn add_plan(&mut self, plan: &Plan) {
+        let between = |wanted: fn(&Between) -> bool| u64::from(plan.between.is_some_and(|b| wanted(&b)));
+        self.rate_limited += u64::from(plan.engine.checkpoint_rate > 0);
+        self.long_zeroes += u64::from(plan.shape == Shape::LongZeroes);
+        self.many_logs += u64::from(plan.shape == Shape::ManyLogs);
+        self.days += u64::from(plan.shape == Shape::Days);
+        self.emulated_fua += u64::from(!plan.disk.native_fua);
+        self.large_sectors += u64::from(plan.disk.physical_sector.0 > 1);
+        self.grown += between(|b| matches!(b, Between::Grow(_)));
+        self.repaired += between(|b| *b == Between::Repair);
+        self.settings_kept += u64::from(plan.sets) | between(|b| *b == Between::Set);
+    }
+
     pub(crate) fn add_stats(&mut self, stats: &VolumeStats) {
         self.supersedes += stats.supersedes;
         self.swaps += stats.log_swaps;

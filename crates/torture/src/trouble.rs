@@ -1,15 +1,16 @@
-//! A device that fails requests while it is used.
+//! A device that fails requests while it is used or opened, for good or for a while.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use manylogs::Layout;
-use manylogs_block::{Extent, IoError, Request, Rng};
+use manylogs_block::{Extent, Handle, IoError, Nanos, Request, Rng, Time};
 use manylogs_sim::CrashDisk;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum Target {
     /// Writes to logs fail.
     Appends,
     /// Writes to the roots fail.
@@ -18,53 +19,234 @@ enum Trouble {
     Home(Extent),
     /// Reads of a place fail.
     Reads(Extent),
+    /// Reads of logs fail: those of a checkpoint are most of them.
+    LogReads,
     Flushes,
     /// All requests fail.
     Gone,
 }
 
-/// Lets the device fail some requests from some moment on; the count of those grows in `failed`.
-/// Returns what it does, in words.
-pub(crate) fn trouble(
-    disk: &CrashDisk,
+/// What the device says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    Medium,
+    Transient,
+}
+
+/// How long a device goes on failing once it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasts {
+    Requests(u64),
+    Span(Nanos),
+    ForGood,
+}
+
+/// What the clients and the judges of a history must know of the trouble.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    /// Requests that the device failed.
+    pub(crate) failed: Rc<Cell<u64>>,
+    /// Those of them that it may carry out later.
+    pub(crate) transient: Rc<Cell<u64>>,
+    /// Reads may fail as long as the volume is open.
+    pub(crate) reads_fail: Rc<Cell<bool>>,
+    /// The medium itself is bad where the only copy of something may be: that may be lost.
+    pub(crate) lossy: Rc<Cell<bool>>,
+}
+
+impl Told {
+    fn count(&self, says: Says) {
+        self.failed.set(self.failed.get() + 1);
+        self.transient.set(self.transient.get() + u64::from(says == Says::Transient));
+    }
+}
+
+/// Lets the device have medium errors from some moment on. Returns what it does, in words.
+pub(crate) fn medium_trouble(
+    (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
     rng: &mut Rng,
-    failed: &Rc<Cell<u64>>,
+    told: &Told,
 ) -> String {
-    let place = |rng: &mut Rng| {
-        let start = rng.below(layout.device().0);
-        Extent::new(start, 1 + rng.below(layout.device().0 / 4))
+    let target = target(layout, rng);
+    let passes = rng.below(if target == Target::Roots { 12 } else { 40 });
+    let lasts = if rng.one_in(3) || target == Target::Gone {
+        Lasts::ForGood
+    } else {
+        Lasts::Requests(1 + rng.below(3))
     };
-    let kind = match rng.below(12) {
-        0..4 => Trouble::Appends,
-        4..6 => Trouble::Home(place(rng)),
-        6..8 => Trouble::Reads(place(rng)),
-        8 => Trouble::Flushes,
-        9 => Trouble::Gone,
-        _ => Trouble::Roots,
+    fail((disk, clock), layout, Fails { target, says: Says::Medium, lasts, passes }, told)
+}
+
+/// Lets the device fail some requests from some moment on, with medium errors or others, for good
+/// or for a while. Returns what it does, in words.
+pub(crate) fn any_trouble(
+    (disk, clock): (&CrashDisk, &Handle),
+    layout: &Layout,
+    rng: &mut Rng,
+    told: &Told,
+) -> String {
+    let target = if rng.one_in(3) { Target::LogReads } else { target(layout, rng) };
+    let passes = rng.below(if target == Target::Roots { 12 } else { 40 });
+    let says = if rng.one_in(2) { Says::Medium } else { Says::Transient };
+    let lasts = if target == Target::Gone { Lasts::ForGood } else { lasts(rng) };
+    fail((disk, clock), layout, Fails { target, says, lasts, passes }, told)
+}
+
+/// Lets the device fail reads of some of what an opening reads. Returns what it does, in words.
+pub(crate) fn opening_trouble(
+    (disk, clock): (&CrashDisk, &Handle),
+    layout: &Layout,
+    rng: &mut Rng,
+    told: &Told,
+) -> String {
+    let one = |rng: &mut Rng, all: &[Extent]| {
+        vec![all[manylogs_block::to_usize(rng.below(all.len() as u64))]]
     };
-    // Roots are not written that often.
-    let mut passed = rng.below(if kind == Trouble::Roots { 12 } else { 40 });
-    let mut left = if rng.one_in(3) || kind == Trouble::Gone { u64::MAX } else { 1 + rng.below(3) };
-    let words = format!("the device fails {kind:?} {left} times after {passed} requests");
-    let (layout, failed) = (layout.clone(), Rc::clone(failed));
-    disk.fail_requests(Box::new(move |request| {
-        if !kind.hits(request, &layout) || left == 0 {
-            return None;
+    let (name, places) = match rng.below(8) {
+        0 => ("a superblock", one(rng, &layout.superblocks())),
+        1 => ("a root", one(rng, &layout.roots())),
+        2 => ("the snapshots", layout.snapshots().to_vec()),
+        3 => ("both superblocks and roots", [layout.superblocks(), layout.roots()].concat()),
+        4..6 => ("some sectors of a log", {
+            let log = one(rng, layout.regions())[0];
+            let start = log.start.0 + rng.below(log.len.0);
+            vec![Extent::new(start, (1 + rng.below(8)).min(log.end().0 - start))]
+        }),
+        6 => ("a log", one(rng, layout.regions())),
+        _ => ("all logs", layout.regions().to_vec()),
+    };
+    let says = if rng.one_in(2) { Says::Medium } else { Says::Transient };
+    let lasts = lasts(rng);
+    let words = format!("reads of {name} fail: {says:?}, {lasts:?}");
+    told.reads_fail.set(true);
+    told.lossy.set(told.lossy.get() || says == Says::Medium);
+    let mut bad: BTreeSet<u64> = places.iter().flat_map(|place| place.range()).collect();
+    let (mut clock, told) = (Clock::new(clock, lasts), told.clone());
+    disk.fail_requests(Box::new(move |request| match request {
+        Request::Read { extent } if bad.range(extent.range()).next().is_some() => {
+            clock.fails().then(|| {
+                told.count(says);
+                says.error(*extent)
+            })
         }
-        if passed > 0 {
-            passed -= 1;
-            return None;
+        // What a bad medium is written anew can be read.
+        Request::Write { extent, .. } | Request::WriteZeroes { extent, .. }
+            if says == Says::Medium =>
+        {
+            extent.range().for_each(|lba| {
+                bad.remove(&lba);
+            });
+            None
         }
-        left -= 1;
-        failed.set(failed.get() + 1);
-        let extent = request.extent().unwrap_or_default();
-        Some(if kind == Trouble::Gone { IoError::Gone } else { IoError::Medium { extent } })
+        _ => None,
     }));
     words
 }
 
-impl Trouble {
+/// The device is sound again.
+pub(crate) fn heal(disk: &CrashDisk) {
+    disk.fail_requests(Box::new(|_| None));
+}
+
+fn target(layout: &Layout, rng: &mut Rng) -> Target {
+    let place = |rng: &mut Rng| {
+        let start = rng.below(layout.device().0);
+        Extent::new(start, 1 + rng.below(layout.device().0 / 4))
+    };
+    match rng.below(12) {
+        0..4 => Target::Appends,
+        4..6 => Target::Home(place(rng)),
+        6..8 => Target::Reads(place(rng)),
+        8 => Target::Flushes,
+        9 => Target::Gone,
+        _ => Target::Roots,
+    }
+}
+
+fn lasts(rng: &mut Rng) -> Lasts {
+    match rng.below(4) {
+        0 => Lasts::ForGood,
+        1 => Lasts::Span(Nanos::from_millis(1 + rng.below(1000))),
+        _ => Lasts::Requests(1 + rng.below(5)),
+    }
+}
+
+struct Fails {
+    target: Target,
+    says: Says,
+    lasts: Lasts,
+    /// Requests of the kind that pass before.
+    passes: u64,
+}
+
+fn fail(
+    (disk, clock): (&CrashDisk, &Handle),
+    layout: &Layout,
+    fails: Fails,
+    told: &Told,
+) -> String {
+    let Fails { target, says, lasts, mut passes } = fails;
+    let words = format!("the device fails {target:?}: {says:?}, {lasts:?}, after {passes} requests");
+    let reads = matches!(target, Target::Reads(_) | Target::LogReads);
+    told.reads_fail.set(reads || target == Target::Gone);
+    told.lossy.set(told.lossy.get() || (reads && says == Says::Medium));
+    let (layout, told, mut clock) = (layout.clone(), told.clone(), Clock::new(clock, lasts));
+    disk.fail_requests(Box::new(move |request| {
+        if !target.hits(request, &layout) {
+            return None;
+        }
+        if passes > 0 {
+            passes -= 1;
+            return None;
+        }
+        if !clock.fails() {
+            return None;
+        }
+        told.count(says);
+        let extent = request.extent().unwrap_or_default();
+        Some(if target == Target::Gone { IoError::Gone } else { says.error(extent) })
+    }));
+    words
+}
+
+/// Whether the trouble still lasts.
+struct Clock {
+    clock: Handle,
+    lasts: Lasts,
+    began: Option<Time>,
+}
+
+impl Clock {
+    fn new(clock: &Handle, lasts: Lasts) -> Self {
+        Self { clock: clock.clone(), lasts, began: None }
+    }
+
+    fn fails(&mut self) -> bool {
+        let now = self.clock.now();
+        let began = *self.began.get_or_insert(now);
+        match &mut self.lasts {
+            Lasts::ForGood => true,
+            Lasts::Span(span) => now.since(began) < *span,
+            Lasts::Requests(0) => false,
+            Lasts::Requests(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
+impl Says {
+    const fn error(self, extent: Extent) -> IoError {
+        match self {
+            Self::Medium => IoError::Medium { extent },
+            Self::Transient => IoError::Transient { extent },
+        }
+    }
+}
+
+impl Target {
     fn hits(self, request: &Request, layout: &Layout) -> bool {
         let is_log = |extent: &Extent| layout.is_log(extent.start);
         let is_root = |extent: &Extent| layout.roots().iter().any(|root| root.overlaps(*extent));
@@ -76,6 +258,7 @@ impl Trouble {
                 !is_log(extent) && extent.overlaps(place)
             }
             (Self::Reads(place), Request::Read { extent }) => extent.overlaps(place),
+            (Self::LogReads, Request::Read { extent }) => is_log(extent),
             _ => false,
         }
     }

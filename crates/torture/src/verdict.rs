@@ -12,6 +12,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim};
 
 use crate::fault::Fault;
 use crate::fault::{Injected, Outcome, inject};
+use crate::kept::Kept;
 use crate::machine::{Images, Machine};
 use crate::zones::{Zone, Zones};
 
@@ -24,6 +25,7 @@ pub(crate) struct Patient<'a> {
     pub(crate) zones: &'a Zones,
     pub(crate) disk: CrashDiskConfig,
     pub(crate) oracle: &'a Oracle,
+    pub(crate) kept: &'a Kept,
 }
 
 /// What may be wrong without being noticed.

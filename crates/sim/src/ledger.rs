@@ -1,0 +1,72 @@
+//! Every write that a disk was sent, and when it became durable: what a test may rely on without
+//! asking the engine under test.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, Payload, Time};
+
+/// A moment in the life of an image: the number of the run, and the time in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    run: u32,
+    at: Time,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentWrite {
+    /// Where.
+    pub extent: Extent,
+    /// What.
+    pub payload: Payload,
+    /// When the disk was sent it.
+    pub submitted: Moment,
+    /// When the disk said that it was durable. What the next run finds of a write without an
+    /// answer is durable by then, as whoever takes up a disk flushes it first.
+    pub durable: Option<Moment>,
+    id: u64,
+}
+
+/// The writes that an image has seen, oldest first. Clones share what they do not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    writes: Rc<Vec<SentWrite>>,
+    run: u32,
+}
+
+impl SentWrite {
+    /// Whether this write was durable when `later` was sent, beyond doubt: everybody who waited for
+    /// the answer had run by then.
+    #[must_use]
+    pub fn is_durable_before(&self, later: &Self) -> bool {
+        self.submitted.run < later.submitted.run
+            || self.durable.is_some_and(|durable| durable < later.submitted)
+    }
+}
+
+impl Ledger {
+    /// All writes, oldest first.
+    pub fn writes(&self) -> impl DoubleEndedIterator<Item = &SentWrite> + ExactSizeIterator {
+        self.writes.iter()
+    }
+
+    pub(crate) const fn begin_run(&mut self) {
+        self.run += 1;
+    }
+
+    pub(crate) fn submitted(&mut self, id: u64, extent: Extent, payload: &Payload, at: Time) {
+        let submitted = Moment { run: self.run, at };
+        let payload = payload.clone();
+        let write = SentWrite { extent, payload, submitted, durable: None, id };
+        Rc::make_mut(&mut self.writes).push(write);
+    }
+
+    pub(crate) fn durable(&mut self, id: u64, at: Time) {
+        let durable = Moment { run: self.run, at };
+        let ours = |write: &&mut SentWrite| write.id == id && write.submitted.run == durable.run;
+        let mut newest_first = Rc::make_mut(&mut self.writes).iter_mut().rev();
+        if let Some(write) = newest_first.find(ours) {
+            write.durable = Some(durable);
+        }
+    }
+}
