@@ -25,20 +25,46 @@ fn main() {
     let fails = std::sync::Mutex::new(Vec::new());
     let slow = std::sync::Mutex::new(Vec::new());
     let states = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|s| for _ in 0..2 { s.spawn(|| loop {
-        let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if seed > last { return }
-        let t = std::time::Instant::now();
-        match run_plan(&plan(seed), faults) {
-            Ok(r) => { states.fetch_add(r.states.len() as u64, std::sync::atomic::Ordering::Relaxed); }
-            Err(e) => { fails.lock().unwrap().push((seed, e)); }
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if seed > last {
+                        return;
+                    }
+                    let t = std::time::Instant::now();
+                    match run_plan(&plan(seed), faults) {
+                        Ok(r) => {
+                            states.fetch_add(
+                                r.states.len() as u64,
+                                std::sync::atomic::Ordering::Relaxed,
+                            );
+                        }
+                        Err(e) => {
+                            fails.lock().unwrap().push((seed, e));
+                        }
+                    }
+                    slow.lock().unwrap().push((t.elapsed().as_millis(), seed));
+                }
+            });
         }
-        slow.lock().unwrap().push((t.elapsed().as_millis(), seed));
-    });});
+    });
     let n = last - first + 1;
     let el = start.elapsed().as_secs_f64();
-    let mut f = fails.into_inner().unwrap(); f.sort();
-    for (seed, e) in &f { println!("{seed}: {}", e.chars().take(700).collect::<String>()); }
-    let mut sl = slow.into_inner().unwrap(); sl.sort(); sl.reverse();
-    println!("{} failures of {n}, {:.1} histories/s, {:.0} states/s; slowest {:?}", f.len(), n as f64 / el, states.into_inner() as f64 / el, &sl[..sl.len().min(4)]);
+    let mut f = fails.into_inner().unwrap();
+    f.sort();
+    for (seed, e) in &f {
+        println!("{seed}: {}", e.chars().take(1500).collect::<String>());
+    }
+    let mut sl = slow.into_inner().unwrap();
+    sl.sort();
+    sl.reverse();
+    println!(
+        "{} failures of {n}, {:.1} histories/s, {:.0} states/s; slowest {:?}",
+        f.len(),
+        n as f64 / el,
+        states.into_inner() as f64 / el,
+        &sl[..sl.len().min(4)]
+    );
 }

@@ -18,6 +18,8 @@ use crate::trouble::Told;
 
 /// So does an incarnation that keeps the disk busier: it tries the same thing again and again.
 const EVENTS_MOST: u64 = 5000;
+/// So does one whose tasks run without end.
+const STEPS_MOST: u64 = 2_000_000;
 /// Between two incarnations a crash comes within so many events, or not at all.
 const BETWEEN_EVENTS: u64 = 16;
 
@@ -206,8 +208,9 @@ impl History<'_> {
         machine.watch_nvram(move || between(At::Between));
         let patience = self.plan.patience();
         let mut seen = machine.disk.events();
-        let mut last = None;
+        let (mut last, mut steps) = (None, 0);
         sim.run_until(|| {
+            steps += 1;
             let events = machine.disk.events();
             if events != seen {
                 fork(At::Event);
@@ -217,7 +220,7 @@ impl History<'_> {
                 last = Some(events + until.linger);
             }
             let over = last.or(until.cut).is_some_and(|last| events >= last);
-            let hangs = events > EVENTS_MOST || sim.now().0 > patience.0;
+            let hangs = events > EVENTS_MOST || steps > STEPS_MOST || sim.now().0 > patience.0;
             over || hangs || watch.problem.borrow().is_some()
         });
         machine.unwatch_nvram();
@@ -226,7 +229,9 @@ impl History<'_> {
             None if !watch.ended.get() && until.cut.is_none_or(|cut| seen < cut) => {
                 let volume = watch.volume.borrow();
                 let time = sim.now();
-                Err(format!("clients hang: {time:?}, {seen} events passed; {volume:?}"))
+                Err(format!(
+                    "clients hang: {time:?}, {seen} events, {steps} steps passed; {volume:?}"
+                ))
             }
             None => Ok(()),
         }

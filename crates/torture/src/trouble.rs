@@ -187,7 +187,8 @@ fn fail(
     told: &Told,
 ) -> String {
     let Fails { target, says, lasts, mut passes } = fails;
-    let words = format!("the device fails {target:?}: {says:?}, {lasts:?}, after {passes} requests");
+    let words =
+        format!("the device fails {target:?}: {says:?}, {lasts:?}, after {passes} requests");
     let reads = matches!(target, Target::Reads(_) | Target::LogReads);
     told.reads_fail.set(reads || target == Target::Gone);
     told.lossy.set(told.lossy.get() || (reads && says == Says::Medium));

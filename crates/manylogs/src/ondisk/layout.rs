@@ -228,9 +228,13 @@ impl Layout {
         if let Some(last) = plan.runs.last().copied()
             && self.logs.len() > 1
         {
-            let from =
-                Extent::between(last.regions().next_back().map_or(end, |region| region.end()), end);
-            for run in group_runs(from, last.stride, last.len) {
+            // The last group may have been too short for a log: what it exports stays exported, so
+            // that no log may begin before the end of the old space.
+            let behind = last.regions().next_back().map_or(end, |region| region.end());
+            let home = last.stride.0 - last.len.0;
+            let from = behind.max(Lba(old.space.end().0.saturating_sub(home)));
+            let runs = group_runs(Extent::between(from, end), last.stride, last.len);
+            for run in runs.into_iter().filter(|run| run.first >= old.space.end()) {
                 match plan.runs.last_mut() {
                     Some(last) if last.is_continued_by(&run) => last.count += run.count,
                     _ => plan.runs.push(run),

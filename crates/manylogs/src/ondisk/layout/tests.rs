@@ -74,6 +74,33 @@ fn what_is_exported_keeps_its_home_when_the_device_grows() {
 }
 
 #[test]
+fn no_new_log_takes_home_space_however_little_the_device_grows() {
+    // The second has logs that are longer than the home space between them.
+    let dense = EngineConfig {
+        threshold: Sectors(4),
+        record: Sectors(4),
+        log: Sectors(48),
+        placement: LogPlacement::EveryGroup(Sectors(64)),
+        ..EngineConfig::default()
+    };
+    for config in [tiny(), dense] {
+        for device in (3000..3300).step_by(8) {
+            let before = Layout::plan(&config, Sectors(device), Sectors(8)).unwrap();
+            for more in (8..600).step_by(8) {
+                let after = before.grown(Sectors(device + more)).unwrap();
+                let whole = Extent::new(0, before.capacity().0);
+                assert!(after.capacity() >= before.capacity(), "{device} + {more}");
+                let homes: Vec<Extent> = before.home(whole).collect();
+                let same: Vec<Extent> = after.home(whole).collect();
+                // The last piece may have become a part of a longer one.
+                assert_eq!(homes, same, "{device} + {more}");
+                assert_eq!(after.plan.check(Sectors(8)), Ok(()));
+            }
+        }
+    }
+}
+
+#[test]
 fn the_paper_layout_reserves_a_tenth() {
     let device = Sectors(1_953_525_168);
     let layout = Layout::plan(&EngineConfig::default(), device, Sectors(1)).unwrap();
