@@ -31,10 +31,39 @@ impl Fault {
         [Self::Corrupt, Self::Zeroed, Self::Unreadable, Self::Stale, Self::Lost, Self::Misdirected];
 }
 
+/// What told of a fault first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detected {
+    /// The volume was not opened.
+    Refused,
+    /// A copy of the superblock was found damaged.
+    Superblock,
+    /// A root was found damaged.
+    Root,
+    /// The snapshot was found damaged.
+    Snapshot,
+    /// A log was found damaged.
+    LogDamage,
+    /// Reads failed.
+    ReadFailed,
+}
+
+impl Detected {
+    /// Every kind, in the order of their declaration.
+    pub const ALL: [Self; 6] = [
+        Self::Refused,
+        Self::Superblock,
+        Self::Root,
+        Self::Snapshot,
+        Self::LogDamage,
+        Self::ReadFailed,
+    ];
+}
+
 /// What a fault came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Detected,
+    Detected(Detected),
     Harmless,
     /// Something was lost that `docs/semantics.md` says cannot be noticed.
     Listed,

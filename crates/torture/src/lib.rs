@@ -15,6 +15,7 @@ mod between;
 mod campaign;
 mod clients;
 mod device;
+mod epoch;
 mod fault;
 mod forks;
 mod history;
@@ -29,7 +30,7 @@ mod verdict;
 mod zones;
 
 pub use campaign::{Campaign, Control, Failure, Summary, run_plan, run_seed};
-pub use fault::Fault;
+pub use fault::{Detected, Fault};
 pub use forks::Report;
 pub use plan::Plan;
 pub use tally::{FaultCount, Phases, Tally};

@@ -2,7 +2,7 @@
 
 use manylogs::{Phase, VolumeStats};
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Detected, Fault, Outcome};
 use crate::plan::{Between, Plan, Shape};
 
 /// Distinct crash states by the phase in which the crash fell.
@@ -33,10 +33,25 @@ pub struct FaultCount {
     pub injected: u64,
     /// The volume was refused, reported damage, or failed a read.
     pub detected: u64,
+    /// What told first of those that were detected, in the order of [`Detected::ALL`].
+    pub detected_by: [u64; Detected::ALL.len()],
     /// Every sector read as before.
     pub harmless: u64,
     /// What `docs/semantics.md` lists: home data, or the last records of a log, were lost.
     pub listed: u64,
+}
+
+impl FaultCount {
+    fn plus(mut self, more: &Self) -> Self {
+        self.injected += more.injected;
+        self.detected += more.detected;
+        self.harmless += more.harmless;
+        self.listed += more.listed;
+        for (sum, more) in self.detected_by.iter_mut().zip(more.detected_by) {
+            *sum += more;
+        }
+        self
+    }
 }
 
 macro_rules! tally {
@@ -168,7 +183,10 @@ impl Tally {
         let count = &mut self.faults[fault as usize];
         count.injected += 1;
         match outcome {
-            Outcome::Detected => count.detected += 1,
+            Outcome::Detected(by) => {
+                count.detected += 1;
+                count.detected_by[by as usize] += 1;
+            }
             Outcome::Harmless => count.harmless += 1,
             Outcome::Listed => count.listed += 1,
         }
@@ -179,22 +197,14 @@ impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
         self.add_counts(other);
         for (sum, more) in self.faults.iter_mut().zip(&other.faults) {
-            sum.injected += more.injected;
-            sum.detected += more.detected;
-            sum.harmless += more.harmless;
-            sum.listed += more.listed;
+            *sum = sum.plus(more);
         }
     }
 
     /// Faults of all kinds together.
     #[must_use]
     pub fn all_faults(&self) -> FaultCount {
-        self.faults.iter().fold(FaultCount::default(), |sum, more| FaultCount {
-            injected: sum.injected + more.injected,
-            detected: sum.detected + more.detected,
-            harmless: sum.harmless + more.harmless,
-            listed: sum.listed + more.listed,
-        })
+        self.faults.iter().fold(FaultCount::default(), |sum, more| sum.plus(more))
     }
 
     /// What was done too seldom for the campaign to prove anything of it: a tenth of a per cent of
@@ -205,6 +215,10 @@ impl Tally {
         let phases = self.phases.iter().filter(|(_, count)| *count < least);
         let phases = phases.map(|(phase, count)| format!("{count} states in phase {phase:?}"));
         let counts = self.counts().filter(|(_, count)| *count < 10);
-        phases.chain(counts.map(|(name, count)| format!("{count} {name}"))).collect()
+        let counts = counts.map(|(name, count)| format!("{count} {name}"));
+        let by = Detected::ALL.into_iter().zip(self.all_faults().detected_by);
+        let by = by.filter(|(_, count)| *count == 0 && self.all_faults().injected > 0);
+        let by = by.map(|(by, _)| format!("no fault was detected by {by:?}"));
+        phases.chain(counts).chain(by).collect()
     }
 }

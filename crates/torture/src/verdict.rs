@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use manylogs::{Layout, OpenOptions, Volume, VolumeError};
-use manylogs_block::{BlockDevice, Extent, Lba, Payload, Request, Rng};
-use manylogs_logstore::{DataSequence, LogId, Record, ScanOf, VolumeId, scan};
-use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim};
+use manylogs::{Layout, OpenOptions, RecoveryReport, Volume, VolumeError};
+use manylogs_block::{BlockDevice, Extent, Lba, Request, Rng};
+use manylogs_logstore::LogId;
+use manylogs_sim::{CrashDiskConfig, Oracle, Order, Sim};
 
-use crate::fault::Fault;
-use crate::fault::{Injected, Outcome, inject};
+use crate::epoch::{epoch_of, lost_without_a_trace};
+use crate::fault::{Detected, Fault, Injected, Outcome, inject};
 use crate::kept::Kept;
 use crate::machine::{Images, Machine};
 use crate::zones::{Zone, Zones};
@@ -34,14 +34,16 @@ struct Excused {
     sectors: BTreeSet<u64>,
     /// Both root slots were hit together, or both superblocks.
     everything: bool,
-    /// Nothing but home data was hit: the volume must open.
-    only_home: bool,
+    /// There is a second copy of whatever was hit, or nothing that an opening needs: the volume
+    /// must open.
+    must_open: bool,
 }
 
 struct Found {
     wrong: Vec<String>,
     excused: u64,
-    detected: bool,
+    /// What told of the fault first.
+    detected: Option<Detected>,
 }
 
 impl Patient<'_> {
@@ -73,8 +75,8 @@ impl Patient<'_> {
             }
             Found { excused: 1.., .. } => Outcome::Listed,
             Found { wrong, .. } if !wrong.is_empty() => Outcome::Listed,
-            Found { detected: true, .. } => Outcome::Detected,
-            Found { .. } => Outcome::Harmless,
+            Found { detected: Some(by), .. } => Outcome::Detected(by),
+            Found { detected: None, .. } => Outcome::Harmless,
         };
         Ok(Some((injected.fault, outcome)))
     }
@@ -83,10 +85,10 @@ impl Patient<'_> {
         let mut sectors = BTreeSet::new();
         let mut hit: BTreeMap<LogId, Vec<u64>> = BTreeMap::new();
         let (mut roots, mut superblocks) = (BTreeSet::new(), BTreeSet::new());
-        let mut only_home = true;
+        let mut in_logs = false;
         for lba in &injected.sectors {
             let zone = self.zones.at(*lba);
-            only_home &= matches!(zone, Zone::Home(_) | Zone::Unused);
+            in_logs |= matches!(zone, Zone::Log(..));
             match zone {
                 Zone::Home(exported) => {
                     sectors.insert(exported.0);
@@ -104,13 +106,13 @@ impl Patient<'_> {
             }
         }
         for (log, offsets) in hit {
-            let records = self.records(&whole.disk, log);
-            sectors.extend(lost_without_a_trace(&records, &offsets));
+            let region = self.layout.regions()[log.0 as usize];
+            sectors.extend(lost_without_a_trace(&epoch_of(&whole.disk, region), &offsets));
         }
         // A crash may have torn one root already: then the other is the only one.
         let other_torn = !roots.is_empty() && self.roots_damaged(whole) > 0;
         let everything = roots.len() > 1 || superblocks.len() > 1 || other_torn;
-        Excused { sectors, everything, only_home }
+        Excused { sectors, everything, must_open: !everything && !in_logs }
     }
 
     fn roots_damaged(&self, images: &Images) -> u32 {
@@ -125,28 +127,6 @@ impl Patient<'_> {
         found.map_or(2, |found| found.recovery.roots_damaged)
     }
 
-    /// What recovery finds in a log.
-    fn records(&self, image: &DiskImage, log: LogId) -> Vec<Record> {
-        let Some(superblock) = image.read(Extent::new(0, 1)).to_bytes() else { return Vec::new() };
-        let mut volume = VolumeId::default();
-        volume.copy_from_slice(&superblock[16..32]);
-        let of = ScanOf {
-            volume,
-            log,
-            region: self.layout.regions()[log.0 as usize],
-            physical: self.disk.physical_sector,
-            floor: DataSequence(0),
-            capacity: self.layout.capacity(),
-        };
-        let sim = Sim::new(0, Order::Fifo);
-        let (drive, user) = (sim.node(), sim.node());
-        let disk = CrashDisk::new(sim.handle(drive), self.disk, image.clone());
-        let device: Rc<dyn BlockDevice> = Rc::new(disk);
-        let scanned =
-            sim.block_on(user, async move { scan(&device, of, Payload::default()).await });
-        scanned.map(|scanned| scanned.records).unwrap_or_default()
-    }
-
     /// Opens the damaged volume and reads it, now and then also after a checkpoint.
     fn look(&self, damaged: Images, excused: &Excused, rng: &mut Rng) -> Result<Found, String> {
         let sim = Sim::new(rng.next_u64(), Order::Shuffled);
@@ -155,18 +135,19 @@ impl Patient<'_> {
         let runtime = sim.handle(user);
         let opened =
             sim.block_on(user, async move { machine.open(runtime, OpenOptions::default()).await });
-        let mut found = Found { wrong: Vec::new(), excused: 0, detected: true };
+        let mut found = Found { wrong: Vec::new(), excused: 0, detected: Some(Detected::Refused) };
         let (volume, report) = match opened {
             Ok(opened) => opened,
-            Err(error) if excused.only_home => return Err(format!("refused: {error}")),
+            Err(error) if excused.must_open => return Err(format!("refused: {error}")),
             Err(VolumeError::Config(reason)) => return Err(format!("believed: {reason}")),
             Err(_) => return Ok(found),
         };
-        found.detected = report.from_backup_superblock
-            || report.backup_superblock_damaged
-            || report.roots_damaged > 0
-            || report.snapshot_damaged
-            || !report.damage.is_empty();
+        found.detected = reported(&report);
+        if let Err(wrong) = self.kept.check(&volume.settings())
+            && !excused.everything
+        {
+            return Err(wrong);
+        }
         let capacity = volume.layout().capacity().0;
         if capacity != self.layout.capacity().0 {
             return Err(format!("opened with a capacity of {capacity} sectors"));
@@ -195,7 +176,7 @@ impl Patient<'_> {
         let content =
             sim.block_on(user, async move { reader.submit(Request::Read { extent }).await });
         let Ok(content) = content else {
-            found.detected = true;
+            found.detected = found.detected.or(Some(Detected::ReadFailed));
             let step = if extent.len.0 > PIECE { PIECE } else { 1 };
             if extent.len.0 > 1 {
                 for start in extent.range().step_by(manylogs_block::to_usize(step)) {
@@ -216,25 +197,14 @@ impl Patient<'_> {
     }
 }
 
-/// The exported sectors of the first record hit at `offsets` of which no whole record says that it
-/// was durable, and of all records behind it.
-fn lost_without_a_trace(records: &[Record], offsets: &[u64]) -> BTreeSet<u64> {
-    let start = |record: &Record| u64::from(record.header.offset.0);
-    let end = |record: &Record| start(record) + record.record_sectors.0;
-    let is_hit = |record: &Record| {
-        offsets.iter().any(|offset| (start(record)..end(record)).contains(offset))
-    };
-    let witnesses: Vec<&Record> = records.iter().filter(|record| !is_hit(record)).collect();
-    let unproved = |record: &&Record| {
-        let later = witnesses.iter().filter(|later| start(later) > start(record));
-        is_hit(record) && !later.into_iter().any(|later| proves(later, end(record)))
-    };
-    let Some(first) = records.iter().find(unproved) else { return BTreeSet::new() };
-    let lost = records.iter().filter(|record| start(record) >= start(first));
-    lost.flat_map(|record| &record.entries).flat_map(|entry| entry.extent.range()).collect()
-}
-
-/// Whether `later` says that its log was durable up to `end`.
-fn proves(later: &Record, end: u64) -> bool {
-    u64::from(later.header.durable_tail.0) >= end
+/// What a volume that opened says of damage.
+fn reported(report: &RecoveryReport) -> Option<Detected> {
+    let superblock = report.from_backup_superblock || report.backup_superblock_damaged;
+    let told = [
+        (superblock, Detected::Superblock),
+        (report.roots_damaged > 0, Detected::Root),
+        (report.snapshot_damaged, Detected::Snapshot),
+        (!report.damage.is_empty(), Detected::LogDamage),
+    ];
+    told.into_iter().find(|(told, _)| *told).map(|(_, by)| by)
 }
