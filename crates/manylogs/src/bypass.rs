@@ -144,7 +144,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.reserved -= reserved;
-        state.dirty_home |= !fua && self.below.volatile_cache;
+        let dirty = !fua && self.below.volatile_cache;
+        state.dirty_home |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let mut displaced = Displaced::of(self.shape);
         state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in

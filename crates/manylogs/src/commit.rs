@@ -194,7 +194,9 @@ impl Inner {
 
     /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
     fn next_record(&self, state: &mut State, log: LogId) -> AppendOf {
-        if let Some(touched) = &mut state.capturing {
+        if let Some(touched) = &mut state.capturing
+            && !plant::is(Bug::SnapshotMissesLog)
+        {
             touched.add(log);
         }
         let sequence = state.next_record;
@@ -291,6 +293,10 @@ impl Inner {
         let state = &mut *state;
         let void = state.logs.with(log, |log| log.fail_append(sequence));
         for sequence in void {
+            if plant::is(Bug::FailedRecordSettled) {
+                state.settle_record(sequence);
+                continue;
+            }
             let Some(record) = state.records.remove(&sequence) else { continue };
             state.drop_header(&record.header);
             for id in record.slots {

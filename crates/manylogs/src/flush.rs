@@ -22,7 +22,7 @@ impl Inner {
     pub(crate) async fn run_flusher(self: Rc<Self>) {
         loop {
             let asked = self.flush_asked.wait();
-            let waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
+            let mut waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
             if waiting.is_empty() {
                 if self.state.borrow().closed {
                     return;
@@ -31,6 +31,9 @@ impl Inner {
                 continue;
             }
             let result = self.make_durable(Phase::Bypass).await;
+            if plant::is(Bug::FlushAnsweredByEarlier) {
+                waiting.append(&mut self.state.borrow_mut().flushes);
+            }
             for completer in waiting {
                 completer.complete(result.clone().map(|()| Payload::default()));
             }
@@ -49,6 +52,9 @@ impl Inner {
             let dirty = std::mem::take(&mut state.dirty_home);
             (last, std::mem::take(&mut state.deferred), dirty)
         };
+        if plant::is(Bug::DeferredBeforeFlush) {
+            deferred.iter().for_each(|id| self.state.borrow_mut().make_pending(*id));
+        }
         self.commit.notify();
         let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
@@ -56,13 +62,15 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             state.deferred.extend(deferred);
             state.dirty_home = true;
-            state.fail("the device failed to flush");
+            if !plant::is(Bug::FlushFailureForgotten) {
+                state.fail("the device failed to flush");
+            }
             drop(state);
             // Writes that wait for room would wait for ever.
             self.notify_progress();
             return Err(error);
         }
-        for id in deferred {
+        for id in deferred.into_iter().filter(|_| !plant::is(Bug::DeferredBeforeFlush)) {
             self.state.borrow_mut().make_pending(id);
         }
         self.commit.notify();

@@ -249,6 +249,10 @@ impl Inner {
         }
         let reserved = self.record_room(entry.kind, entry.extent);
         let id = state.queue(entry, payload, None, reserved, Origin::Swap(from));
+        if plant::is(Bug::SwapFreesSourceEarly) && entry.kind != EntryKind::Supersede {
+            state.sub_live(from, entry.extent.len.0);
+            state.reset_what_can_be();
+        }
         // It goes into a record at once, which takes the room.
         state.reserved -= reserved;
         id

@@ -209,6 +209,7 @@ impl BlockDevice for Volume {
             }
             Request::Discard { extent } => self.0.log_write(EntryKind::Zeroes, extent, None, false),
             Request::WriteZeroes { extent, fua } => {
+                let fua = fua && !plant::is(Bug::ZeroesNotDurable);
                 self.0.log_write(EntryKind::Zeroes, extent, None, fua)
             }
         }

@@ -76,6 +76,34 @@ bugs! {
         EdgesNotLogged,
         /// After one slot of the root could not be written the volume goes on under the old root.
         RootHalfWritten,
+        /// A large write without FUA leaves no mark that the device must be flushed.
+        DirtyHomeNotSet,
+        /// What is read from a log is not compared with its checksums.
+        LogReadNotVerified,
+        /// A snapshot does not learn of logs that take records while it is written.
+        SnapshotMissesLog,
+        /// The source of a move counts as free before the copies are durable.
+        SwapFreesSourceEarly,
+        /// A flush is answered with one that was under way when it was asked for.
+        FlushAnsweredByEarlier,
+        /// Supersede entries go into records before the device was flushed.
+        DeferredBeforeFlush,
+        /// After a flush that failed the volume goes on taking writes.
+        FlushFailureForgotten,
+        /// Entries of a record that could not be written are answered as if it were.
+        FailedRecordSettled,
+        /// When the device grows, a new log may begin in home space that is exported.
+        GrowTakesHome,
+        /// A read that begins within a buffered write gets the write's start.
+        BufferedReadFromStart,
+        /// Zeroes with FUA are acknowledged before they are durable.
+        ZeroesNotDurable,
+        /// A write in several parts is answered when the first of them is done.
+        PartsAnsweredEarly,
+        /// Records follow before their epoch has begun durably.
+        EpochNotBegun,
+        /// The end of a drain raises the floor over what is not durable yet.
+        DrainWithoutBarrier,
     }
     /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
     RECOVERY {

@@ -25,6 +25,9 @@ pub struct Campaign {
     pub jobs: usize,
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
+    /// In every history the device fails requests. Few crashes are forked: what such a campaign is
+    /// about is what becomes of the requests and of the history's own recoveries.
+    pub trouble: bool,
 }
 
 /// Follows a campaign, and ends it.
@@ -91,13 +94,17 @@ impl Campaign {
         ledger.summary
     }
 
+    fn plan_of(&self, seed: u64) -> Plan {
+        if self.trouble { Plan::troubled(seed).sparse() } else { Plan::of_seed(seed) }
+    }
+
     fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, control: &Control) {
         while !control.stop.load(Ordering::Relaxed) && !lock(ledger).closed {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if !self.seeds.contains(&seed) {
                 return;
             }
-            let result = run_seed(seed, self.faults);
+            let result = run_plan(&self.plan_of(seed), self.faults);
             lock(ledger).take_up(seed, result, self.states, control);
         }
     }

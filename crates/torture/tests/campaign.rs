@@ -12,7 +12,7 @@ fn jobs() -> usize {
 }
 
 fn campaign(states: u64, jobs: usize) -> Campaign {
-    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true }
+    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true, trouble: false }
 }
 
 #[test]
@@ -24,6 +24,23 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     assert_eq!(summary.tally.neglected(), Vec::<String>::new());
     for (fault, count) in Fault::ALL.iter().zip(&summary.tally.faults) {
         assert!(count.detected >= 10, "{fault:?}: {count:?}");
+    }
+}
+
+/// Histories in which the device fails requests, that a test run must see at least.
+const TROUBLED: u64 = 500;
+
+#[test]
+fn every_request_is_answered_and_nothing_is_lost_whatever_fails() {
+    let trouble =
+        Campaign { seeds: 1..=TROUBLED, states: None, jobs: jobs(), faults: false, trouble: true };
+    let summary = trouble.run(&Control::default());
+    println!("{summary:#?}");
+    assert_eq!(summary.failure, None);
+    let tally = &summary.tally;
+    assert_eq!((tally.histories, tally.troubled), (TROUBLED, TROUBLED));
+    for count in [tally.transient_errors, tally.refused_openings, tally.troubled_openings] {
+        assert!(count >= 10, "{tally:#?}");
     }
 }
 

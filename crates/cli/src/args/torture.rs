@@ -20,6 +20,10 @@ pub(crate) struct TortureArgs {
     /// Also damage the images of crashed disks, and see whether the volume notices.
     #[arg(long)]
     pub(crate) faults: bool,
+    /// Let the device fail requests in every history, with medium errors and passing ones, while
+    /// the volume is opened or in use. Few crashes are tried then, so that many histories run.
+    #[arg(long)]
+    pub(crate) trouble: bool,
     /// Write all counts to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use manylogs_torture::{Campaign, Control, Fault, FaultCount, Summary, Tally};
+use manylogs_torture::{Campaign, Control, Detected, Fault, FaultCount, Summary, Tally};
 use serde_json::{Value, json};
 
 use crate::args::torture::TortureArgs;
@@ -24,6 +24,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         states: args.states,
         jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
         faults: args.faults,
+        trouble: args.trouble,
     };
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
@@ -39,12 +40,13 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     print(&told(&summary, elapsed))?;
     match &summary.failure {
         Some(failure) => Err(Failure::failed(format!(
-            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}",
+            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}{}",
             failure.seed,
             failure.problem,
             failure.seed,
             failure.seed,
-            if args.faults { " --faults" } else { "" }
+            if args.faults { " --faults" } else { "" },
+            if args.trouble { " --trouble" } else { "" },
         ))),
         None if summary.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
@@ -106,13 +108,19 @@ fn faults(text: &mut String, tally: &Tally) {
         "faults", "injected", "detected", "harmless", "listed"
     );
     let mut line = |name: &str, count: FaultCount| {
-        let FaultCount { injected, detected, harmless, listed } = count;
+        let FaultCount { injected, detected, harmless, listed, .. } = count;
         let _ = writeln!(text, "{name:<12}{injected:>10}{detected:>10}{harmless:>10}{listed:>10}");
     };
     for (fault, count) in Fault::ALL.into_iter().zip(tally.faults) {
         line(&name(&format!("{fault:?}")), count);
     }
-    line("all", tally.all_faults());
+    let all = tally.all_faults();
+    line("all", all);
+    let by = Detected::ALL.into_iter().zip(all.detected_by);
+    let by: Vec<String> = by
+        .map(|(by, count)| format!("{count} by {}", name(&format!("{by:?}")).replace('-', " ")))
+        .collect();
+    let _ = writeln!(text, "detected first: {}", by.join(", "));
     text.push_str("listed: lost without a trace, as docs/semantics.md says\n");
 }
 
@@ -134,9 +142,12 @@ fn as_json(summary: &Summary) -> Value {
     let phases = tally.phases.iter();
     let phases = phases.map(|(phase, count)| (key(phase.name().to_owned()), json!(count)));
     let faults = Fault::ALL.into_iter().zip(tally.faults).map(|(fault, count)| {
-        let FaultCount { injected, detected, harmless, listed } = count;
+        let FaultCount { injected, detected, detected_by, harmless, listed } = count;
+        let by = Detected::ALL.into_iter().zip(detected_by);
+        let by = by.map(|(by, count)| (key(name(&format!("{by:?}"))), json!(count)));
         let count = json!({
             "injected": injected, "detected": detected, "harmless": harmless, "listed": listed,
+            "detected_by": Value::Object(by.collect()),
         });
         (key(name(&format!("{fault:?}"))), count)
     });

@@ -5,6 +5,7 @@
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
+use manylogs_plant::{self as plant, Bug};
 
 use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
@@ -232,9 +233,10 @@ impl Layout {
             // that no log may begin before the end of the old space.
             let behind = last.regions().next_back().map_or(end, |region| region.end());
             let home = last.stride.0 - last.len.0;
-            let from = behind.max(Lba(old.space.end().0.saturating_sub(home)));
+            let planted = plant::is(Bug::GrowTakesHome);
+            let from = if planted { behind } else { behind.max(Lba(old.space.end().0 - home)) };
             let runs = group_runs(Extent::between(from, end), last.stride, last.len);
-            for run in runs.into_iter().filter(|run| run.first >= old.space.end()) {
+            for run in runs.into_iter().filter(|run| planted || run.first >= old.space.end()) {
                 match plan.runs.last_mut() {
                     Some(last) if last.is_continued_by(&run) => last.count += run.count,
                     _ => plan.runs.push(run),
