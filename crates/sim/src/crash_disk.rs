@@ -1,7 +1,6 @@
 //! A disk with a volatile cache that can lose its power, or outlive the process that used it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -9,7 +8,8 @@ use manylogs_block::{
     Request, Rng, Sectors, completion,
 };
 
-use crate::image::{DiskImage, Survival, versions};
+use crate::image::{DiskImage, Survival};
+use crate::write_cache::{PendingWrite, WriteCache};
 
 /// How much longer than others some reads take.
 const SLOW_READ: u64 = 20;
@@ -48,11 +48,7 @@ struct Disk {
 
 #[derive(Debug)]
 struct State {
-    image: DiskImage,
-    /// Writes that were submitted and are not acknowledged yet.
-    in_flight: BTreeMap<u64, (Extent, Payload)>,
-    applied: u64,
-    submitted: u64,
+    cache: WriteCache,
     events: u64,
     remembers: bool,
     rng: Rng,
@@ -66,11 +62,7 @@ impl CrashDisk {
         let mut image = image;
         image.begin_run();
         let state = State {
-            // Versions carried over must stay older than what is written from now on.
-            applied: image.newest_applied(),
-            image,
-            in_flight: BTreeMap::new(),
-            submitted: 0,
+            cache: WriteCache::new(image, config.physical_sector, config.volatile_cache),
             events: 0,
             remembers: false,
             rng: Rng::new(runtime.random()),
@@ -107,35 +99,13 @@ impl CrashDisk {
     /// any part may still arrive.
     #[must_use]
     pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
-        let state = self.0.state.borrow();
-        let mut image = state.image.clone();
-        let physical = self.0.config.physical_sector;
-        for (applied, (extent, payload)) in (state.applied + 1..).zip(state.in_flight.values()) {
-            for (sector, version) in versions(*extent, payload, applied, physical) {
-                if rng.one_in(2) {
-                    image.push(sector, version);
-                }
-            }
-        }
-        if !self.0.config.volatile_cache {
-            image.settle_up_to(u64::MAX);
-        }
-        image
+        self.0.state.borrow().cache.after_kill(rng)
     }
 
     /// What the disk holds after its power was cut now.
     #[must_use]
     pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> DiskImage {
-        let state = self.0.state.borrow();
-        let mut image = state.image.clone();
-        let physical = self.0.config.physical_sector;
-        for (extent, payload) in state.in_flight.values() {
-            for (sector, version) in versions(*extent, payload, u64::MAX, physical) {
-                image.push(sector, version);
-            }
-        }
-        image.cut(survival, physical, rng);
-        image
+        self.0.state.borrow().cache.after_power_cut(survival, rng)
     }
 
     /// As [`BlockDevice::submit`]; the request's events carry `label`.
@@ -170,10 +140,11 @@ impl CrashDisk {
         let latency = Nanos(self.latency().0 * slow);
         self.after(latency, label, move |disk| async move {
             let state = disk.0.state.borrow();
+            let image = state.cache.image();
             match failure {
                 Some(error) => Err(error),
-                None if !state.image.is_readable(extent) => Err(IoError::Medium { extent }),
-                None => Ok(state.image.read(extent)),
+                None if !image.is_readable(extent) => Err(IoError::Medium { extent }),
+                None => Ok(image.read(extent)),
             }
         })
     }
@@ -189,33 +160,31 @@ impl CrashDisk {
         if failure == Some(IoError::Gone) {
             return self.after(self.latency(), label, |_| async { Err(IoError::Gone) });
         }
-        let id = {
+        let write = {
             let mut state = self.0.state.borrow_mut();
-            state.submitted += 1;
-            let id = state.submitted;
+            let write = state.cache.begin_write(extent, payload);
             if state.remembers {
-                state.image.note_submitted(id, extent, &payload, self.0.runtime.now());
+                state.cache.note_submitted(write, self.0.runtime.now());
             }
-            state.in_flight.insert(id, (extent, payload));
-            id
+            write
         };
         let two_steps = fua && !self.0.config.native_fua && self.0.config.volatile_cache;
         let (runtime, second) = (self.0.runtime.clone(), self.latency_if(two_steps));
         self.after(self.latency(), label, move |disk| async move {
             let (failed, config) = (failure.is_some(), disk.0.config);
-            let covered = {
+            let flush = {
                 let mut state = disk.0.state.borrow_mut();
-                state.end_write(id, fua && !two_steps, failed, &config);
-                state.applied
+                state.end_write(write, fua && !two_steps, failed);
+                state.cache.begin_flush()
             };
             if two_steps && !failed {
                 disk.note_event(label);
                 runtime.sleep(second).await;
-                disk.0.state.borrow_mut().image.settle_up_to(covered);
+                disk.0.state.borrow_mut().cache.end_flush(flush);
             }
             let mut state = disk.0.state.borrow_mut();
             if state.remembers && !failed && (fua || !config.volatile_cache) {
-                state.image.note_durable(id, runtime.now());
+                state.cache.note_durable(write, runtime.now());
             }
             failure.map_or(Ok(Payload::default()), Err)
         })
@@ -227,12 +196,12 @@ impl CrashDisk {
     }
 
     fn flush(&self, failure: Option<IoError>, label: u8) -> Completion {
-        let covered = self.0.state.borrow().applied;
+        let flush = self.0.state.borrow().cache.begin_flush();
         self.after(self.latency(), label, move |disk| async move {
             if let Some(error) = failure {
                 return Err(error);
             }
-            disk.0.state.borrow_mut().image.settle_up_to(covered);
+            disk.0.state.borrow_mut().cache.end_flush(flush);
             Ok(Payload::default())
         })
     }
@@ -263,24 +232,15 @@ impl CrashDisk {
 
 impl State {
     /// The write takes effect, or some of it if it failed.
-    fn end_write(&mut self, id: u64, fua: bool, failed: bool, config: &CrashDiskConfig) {
-        let Some((extent, payload)) = self.in_flight.remove(&id) else {
-            unreachable!("a write completes once");
-        };
-        self.applied += 1;
-        if self.remembers && !failed {
-            self.image.remember(extent, &payload);
+    fn end_write(&mut self, write: PendingWrite, fua: bool, failed: bool) {
+        if failed {
+            let rng = &mut self.rng;
+            return self.cache.fail_write(write, || !rng.one_in(2));
         }
-        for (sector, version) in versions(extent, &payload, self.applied, config.physical_sector) {
-            if failed && self.rng.one_in(2) {
-                continue;
-            }
-            self.image.push(sector, version);
-            if (fua && !failed) || !config.volatile_cache {
-                // Older versions of the sector in the cache cannot come back over this one.
-                self.image.settle_sector(sector, u64::MAX);
-            }
+        if self.remembers {
+            self.cache.remember(write);
         }
+        self.cache.end_write(write, fua);
     }
 }
 

@@ -11,6 +11,7 @@ mod ledger;
 mod nvram;
 mod oracle;
 mod plane;
+mod write_cache;
 
 pub use crash_disk::{CrashDisk, CrashDiskConfig, FailRequest};
 pub use executor::{NodeId, Order, Sim, Stopped};
@@ -19,3 +20,4 @@ pub use ledger::{Ledger, Moment, SentWrite};
 pub use nvram::{CrashNvram, NvramImage};
 pub use oracle::{FlushId, Oracle, ReadId, WriteId, Wrong};
 pub use plane::{Plane, Stored};
+pub use write_cache::{PendingFlush, PendingWrite, WriteCache};

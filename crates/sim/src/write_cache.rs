@@ -1,0 +1,151 @@
+//! A write cache over a medium: what is durable, what a power cut may take, what is under way.
+//!
+//! It knows no clock and no queue: whoever drives it says when a request begins and when it is
+//! answered. [`crate::CrashDisk`] drives it in virtual time.
+
+use std::collections::BTreeMap;
+
+use manylogs_block::{Extent, Payload, Rng, Sectors, Time};
+
+use crate::image::{DiskImage, Survival, versions};
+
+/// A write under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PendingWrite(u64);
+
+/// A flush under way: it covers the writes that were answered before it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingFlush {
+    covered: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct WriteCache {
+    image: DiskImage,
+    physical_sector: Sectors,
+    volatile: bool,
+    /// Writes that began and are not answered yet.
+    in_flight: BTreeMap<PendingWrite, (Extent, Payload)>,
+    applied: u64,
+    begun: u64,
+}
+
+impl WriteCache {
+    /// A cache over `image`. A torn write keeps or loses whole sectors of `physical_sector`. If it
+    /// is not `volatile`, every answered write is durable.
+    #[must_use]
+    pub fn new(image: DiskImage, physical_sector: Sectors, volatile: bool) -> Self {
+        // Versions carried over must stay older than what is written from now on.
+        let applied = image.newest_applied();
+        Self { image, physical_sector, volatile, in_flight: BTreeMap::new(), applied, begun: 0 }
+    }
+
+    /// What medium and cache hold; writes under way are not in it.
+    #[must_use]
+    pub const fn image(&self) -> &DiskImage {
+        &self.image
+    }
+
+    /// A write begins: from now on any of its physical sectors may reach the medium.
+    pub fn begin_write(&mut self, extent: Extent, payload: Payload) -> PendingWrite {
+        self.begun += 1;
+        let write = PendingWrite(self.begun);
+        self.in_flight.insert(write, (extent, payload));
+        write
+    }
+
+    /// A write is answered: reads see it; with `fua` it is durable.
+    ///
+    /// # Panics
+    /// If the write was answered before.
+    pub fn end_write(&mut self, write: PendingWrite, fua: bool) {
+        self.apply(write, fua, || true);
+    }
+
+    /// A write is answered with an error: it has effect in those physical sectors for which
+    /// `reached` says so.
+    pub(crate) fn fail_write(&mut self, write: PendingWrite, reached: impl FnMut() -> bool) {
+        self.apply(write, false, reached);
+    }
+
+    fn apply(&mut self, write: PendingWrite, fua: bool, mut reached: impl FnMut() -> bool) {
+        let Some((extent, payload)) = self.in_flight.remove(&write) else {
+            unreachable!("a write is answered once");
+        };
+        self.applied += 1;
+        for (sector, version) in versions(extent, &payload, self.applied, self.physical_sector) {
+            if !reached() {
+                continue;
+            }
+            self.image.push(sector, version);
+            if fua || !self.volatile {
+                // Older versions of the sector in the cache cannot come back over this one.
+                self.image.settle_sector(sector, u64::MAX);
+            }
+        }
+    }
+
+    /// A flush begins.
+    #[must_use]
+    pub const fn begin_flush(&self) -> PendingFlush {
+        PendingFlush { covered: self.applied }
+    }
+
+    /// A flush is answered: what was answered before it began is durable.
+    pub fn end_flush(&mut self, flush: PendingFlush) {
+        self.image.settle_up_to(flush.covered);
+    }
+
+    /// The image remembers what a write under way is about to replace, so that faults can bring it
+    /// back.
+    pub(crate) fn remember(&mut self, write: PendingWrite) {
+        if let Some((extent, payload)) = self.in_flight.get(&write) {
+            self.image.remember(*extent, payload);
+        }
+    }
+
+    /// The image's ledger learns of a write under way.
+    pub(crate) fn note_submitted(&mut self, write: PendingWrite, at: Time) {
+        if let Some((extent, payload)) = self.in_flight.get(&write) {
+            self.image.note_submitted(write.0, *extent, payload, at);
+        }
+    }
+
+    /// The image's ledger learns that a write was answered and is durable.
+    pub(crate) fn note_durable(&mut self, write: PendingWrite, at: Time) {
+        self.image.note_durable(write.0, at);
+    }
+
+    /// What the disk holds after its user died: the cache is kept, and of each write under way any
+    /// part may still arrive.
+    #[must_use]
+    pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
+        let mut image = self.image.clone();
+        let physical = self.physical_sector;
+        for (applied, (extent, payload)) in (self.applied + 1..).zip(self.in_flight.values()) {
+            for (sector, version) in versions(*extent, payload, applied, physical) {
+                if rng.one_in(2) {
+                    image.push(sector, version);
+                }
+            }
+        }
+        if !self.volatile {
+            image.settle_up_to(u64::MAX);
+        }
+        image
+    }
+
+    /// What the disk holds after its power was cut now.
+    #[must_use]
+    pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> DiskImage {
+        let mut image = self.image.clone();
+        for (extent, payload) in self.in_flight.values() {
+            for (sector, version) in versions(*extent, payload, u64::MAX, self.physical_sector) {
+                image.push(sector, version);
+            }
+        }
+        image.cut(survival, self.physical_sector, rng);
+        image
+    }
+}
