@@ -19,6 +19,7 @@ const LONG: Nanos = Nanos::from_secs(400);
 
 fn disk(runtime: &Handle, capacity: u64, physical: u64) -> CrashDisk {
     let config = CrashDiskConfig {
+        native_fua: true,
         capacity: Sectors(capacity),
         physical_sector: Sectors(physical),
         volatile_cache: true,

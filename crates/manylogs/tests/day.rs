@@ -149,6 +149,7 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     let sim = Rc::new(Sim::new(7, Order::Shuffled));
     let (drive, user) = (sim.node(), sim.node());
     let config = CrashDiskConfig {
+        native_fua: true,
         capacity: DISK,
         physical_sector: Sectors(8),
         volatile_cache: true,

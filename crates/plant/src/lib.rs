@@ -184,7 +184,7 @@ bugs! {
         /// The failure of a flush is not passed on.
         FlushFailureIgnored,
         /// A flush after one that failed may succeed.
-        FlushFailureForgotten,
+        StorageFlushFailureForgotten,
         /// A flush may succeed after a durable write whose flush failed.
         DurableWriteFailureForgotten,
         /// What the page cache holds counts as durable, because the disk has no volatile cache.

@@ -117,7 +117,7 @@ impl Core {
 
     fn flushed(&self, done: &Done) -> IoResult {
         if done.result.is_err() {
-            if plant::is(Bug::FlushFailureForgotten) {
+            if plant::is(Bug::StorageFlushFailureForgotten) {
                 return Err(IoError::FlushFailed);
             }
             self.flush_failed.set(!plant::is(Bug::FlushFailureIgnored));

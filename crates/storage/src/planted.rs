@@ -22,7 +22,7 @@ fn noticed_by(bug: Bug) -> Option<&'static str> {
         Bug::ZeroesCutShort => {
             "device::tests::long_ranges_are_worked_through_in_pieces_one_at_a_time"
         }
-        Bug::FlushFailureIgnored | Bug::FlushFailureForgotten => {
+        Bug::FlushFailureIgnored | Bug::StorageFlushFailureForgotten => {
             "device::tests::after_a_failed_flush_no_flush_succeeds"
         }
         Bug::DurableWriteFailureForgotten => {

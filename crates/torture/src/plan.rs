@@ -117,7 +117,7 @@ impl Plan {
         let plan = Self {
             seed,
             disk,
-            engine: engine(&mut rng),
+            engine: small_engine(&mut rng),
             incarnations: 1 + rng.below(3),
             clients: 1 + rng.below(4),
             operations: 30 + rng.below(90),
@@ -282,7 +282,8 @@ fn any_trouble(rng: &mut Rng) -> Trouble {
     }
 }
 
-fn engine(rng: &mut Rng) -> EngineConfig {
+/// Parameters of a volume so small that its logs fill and wrap all the time.
+pub fn small_engine(rng: &mut Rng) -> EngineConfig {
     let log = Sectors(8 * (12 + rng.below(8)));
     let placement = if rng.one_in(5) {
         LogPlacement::Single(0.1 * rng.below(11) as f64)

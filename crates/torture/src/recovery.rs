@@ -74,6 +74,11 @@ impl Recovered {
         &self.settings
     }
 
+    /// The whole volume, opened in the ordinary way.
+    pub(crate) const fn content(&self) -> &Payload {
+        &self.fast
+    }
+
     /// Checks every sector, both ways. A volume that may have grown has as many as before or more,
     /// which were never written.
     pub(crate) fn check(&self, oracle: &Oracle, may_grow: bool) -> Result<(), String> {
@@ -84,12 +89,21 @@ impl Recovered {
         if !self.fast.slice(known, found - known).is_zero() {
             return Err("what the volume has grown by does not read as zeroes".to_owned());
         }
-        let fast = oracle.check_crashed(&self.fast);
+        self.check_as(oracle, Payload::clone)
+    }
+
+    /// As [`Recovered::check`]; `as_seen` makes of the content what the oracle knows.
+    pub(crate) fn check_as(
+        &self,
+        oracle: &Oracle,
+        as_seen: impl Fn(&Payload) -> Payload,
+    ) -> Result<(), String> {
+        let fast = oracle.check_crashed(&as_seen(&self.fast));
         fast.map_err(|wrong| format!("after recovery: {wrong}"))?;
         match &self.alone {
             // Most often they are the same, piece by piece.
             Some(alone) if *alone != self.fast => oracle
-                .check_crashed(alone)
+                .check_crashed(&as_seen(alone))
                 .map_err(|wrong| format!("after recovery from the logs alone: {wrong}")),
             _ => Ok(()),
         }

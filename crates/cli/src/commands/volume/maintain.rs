@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io::IsTerminal;
-use std::rc::Rc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use manylogs::{DrainOptions, OpenOptions, RecoveryReport, Volume};

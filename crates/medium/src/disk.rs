@@ -1,0 +1,116 @@
+//! The disk itself: its cache, and the requests that are under way in it.
+
+use manylogs_block::{Extent, Payload, Rng, SECTOR_BYTES, Sector, Sectors, to_usize};
+use manylogs_sim::{CrashDiskConfig, DiskImage, PendingFlush, PendingWrite, WriteCache};
+
+/// Requests under way at most before some are answered whatever else arrives.
+const UNDER_WAY_MAX: usize = 12;
+
+/// What a request is answered with: the bytes of a read, nothing of others.
+pub(crate) type Reply = Box<dyn FnOnce(Vec<u8>) + Send>;
+
+/// What the disk is asked for.
+pub(crate) enum Asked {
+    Read {
+        extent: Extent,
+    },
+    Write {
+        extent: Extent,
+        /// Zeroes if there are no bytes.
+        bytes: Option<Vec<u8>>,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    Flush,
+}
+
+enum UnderWay {
+    Read(Extent, Reply),
+    Write(PendingWrite, bool, Reply),
+    Flush(PendingFlush, Reply),
+}
+
+/// See the module.
+pub(crate) struct Disk {
+    cache: WriteCache,
+    under_way: Vec<UnderWay>,
+    rng: Rng,
+}
+
+impl Disk {
+    pub(crate) fn new(image: DiskImage, config: CrashDiskConfig, rng: Rng) -> Self {
+        let cache = WriteCache::new(image, config.physical_sector, config.volatile_cache);
+        Self { cache, under_way: Vec::new(), rng }
+    }
+
+    pub(crate) const fn cache(&self) -> &WriteCache {
+        &self.cache
+    }
+
+    /// A request is received.
+    pub(crate) fn begin(&mut self, asked: Asked, reply: Reply) {
+        self.under_way.push(match asked {
+            Asked::Read { extent } => UnderWay::Read(extent, reply),
+            Asked::Write { extent, bytes, fua } => {
+                let payload = bytes.map_or_else(|| Payload::zeroes(extent.len), Payload::bytes);
+                UnderWay::Write(self.cache.begin_write(extent, payload), fua, reply)
+            }
+            Asked::Flush => UnderWay::Flush(self.cache.begin_flush(), reply),
+        });
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Whether one should be answered although others arrive.
+    pub(crate) fn is_busy(&mut self) -> bool {
+        self.under_way.len() > UNDER_WAY_MAX || (!self.is_idle() && self.rng.one_in(4))
+    }
+
+    /// Answers one of the requests under way, whichever it is. What the answer promises is true
+    /// before it is given.
+    pub(crate) fn answer_one(&mut self) {
+        if self.is_idle() {
+            return;
+        }
+        let index = to_usize(self.rng.below(self.under_way.len() as u64));
+        match self.under_way.swap_remove(index) {
+            UnderWay::Read(extent, reply) => reply(bytes_of(&self.cache.image().read(extent))),
+            UnderWay::Write(write, fua, reply) => {
+                self.cache.end_write(write, fua);
+                reply(Vec::new());
+            }
+            UnderWay::Flush(flush, reply) => {
+                self.cache.end_flush(flush);
+                reply(Vec::new());
+            }
+        }
+    }
+}
+
+/// The image as bytes; a sector that was torn is bytes that nobody wrote.
+fn bytes_of(content: &Payload) -> Vec<u8> {
+    let mut out = Vec::with_capacity(to_usize(content.len().bytes()));
+    for sector in content.sectors() {
+        match sector {
+            Some(Sector::Bytes(bytes)) => out.extend_from_slice(&bytes),
+            Some(Sector::Tag(tag)) => {
+                out.extend(tag.to_le_bytes().repeat(SECTOR_BYTES as usize / 8))
+            }
+            Some(Sector::Zero) | None => out.resize(out.len() + SECTOR_BYTES as usize, 0),
+        }
+    }
+    out
+}
+
+/// The disk that a volume of a few hundred kilobytes has.
+pub(crate) const fn config(physical_sector: Sectors, volatile_cache: bool) -> CrashDiskConfig {
+    CrashDiskConfig {
+        native_fua: true,
+        capacity: Sectors(3072),
+        physical_sector,
+        volatile_cache,
+        latency_max: manylogs_block::Nanos(1_000_000),
+    }
+}

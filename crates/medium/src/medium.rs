@@ -1,0 +1,346 @@
+//! The thread that owns the disk and the oracle: everything that happens is an event in its queue.
+//!
+//! A client tells of a request before it sends it, and of an answer after it has it. An event of
+//! the disk therefore comes after the request that caused it and before the answer that relies on
+//! it. Whatever the oracle counts as answered at a cut had been answered, and whatever the disk
+//! holds had been asked for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use manylogs_block::{Extent, Payload, Rng};
+use manylogs_logstore::VolumeId;
+use manylogs_sim::{CrashDiskConfig, DiskImage, FlushId, Oracle, ReadId, Survival, WriteId};
+use manylogs_torture::{CrashedVolume, new_volume, small_engine};
+
+use crate::disk::{Asked, Disk, Reply};
+use crate::mount::{DiskFile, Mount};
+use crate::units::Units;
+
+/// How long requests wait for others to overtake them.
+const LULL: Duration = Duration::from_micros(60);
+/// Power is cut at one of so many events of disk or clients, and at one of so many answers that
+/// promise durability, when the most is promised and the least need be on its way.
+const CUT_EVERY: u64 = 12;
+const CUT_EVERY_PROMISE: u64 = 3;
+
+/// What happens to disk and clients.
+pub(crate) enum Event {
+    /// The disk receives a request.
+    Disk { generation: u64, asked: Asked, reply: Reply },
+    /// A client tells what it does.
+    Client { id: u64, told: Told },
+    /// Somebody outside has something to be done.
+    Order(Box<dyn FnOnce(&mut State) + Send>),
+}
+
+/// What clients tell, of the request with an id of theirs.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Write { extent: Extent, content: Payload },
+    Written { durable: bool },
+    Flush,
+    Flushed,
+    Read { extent: Extent },
+    WasRead { content: Payload },
+}
+
+/// What came of the power cuts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Images that were recovered and checked.
+    pub states: u64,
+    /// The first thing that was wrong.
+    pub problem: Option<String>,
+}
+
+/// A disk that the test's process serves; see the crate.
+#[derive(Debug)]
+pub struct Medium {
+    events: Sender<Event>,
+    thread: JoinHandle<()>,
+    units: Units,
+    generation: u64,
+    capacity: manylogs_block::Sectors,
+}
+
+struct Cut {
+    image: DiskImage,
+    oracle: Oracle,
+    event: u64,
+    survival: Survival,
+}
+
+/// What the thread owns.
+pub(crate) struct State {
+    disk: Disk,
+    config: CrashDiskConfig,
+    generation: u64,
+    oracle: Oracle,
+    units: Units,
+    writes: BTreeMap<u64, (Extent, WriteId)>,
+    flushes: BTreeMap<u64, FlushId>,
+    reads: BTreeMap<u64, ReadId>,
+    cuts: Vec<Cut>,
+    cuts_max: usize,
+    rng: Rng,
+    events: u64,
+    judged: Judged,
+}
+
+impl Medium {
+    /// A disk with a new volume, which differs from others of the same seed by `volume` alone.
+    /// The power is cut `cuts` times at most for each opening of the volume.
+    ///
+    /// # Errors
+    /// If no volume can be made, or no thread.
+    pub fn new(
+        seed: u64,
+        config: CrashDiskConfig,
+        volume: VolumeId,
+        cuts: usize,
+    ) -> Result<Self, String> {
+        let (events, queue) = channel();
+        let (tell, told) = sync_channel(1);
+        let run = move || match State::new(seed, config, volume, cuts) {
+            Ok(state) => {
+                let _ = tell.send(Ok(state.units));
+                state.run(&queue);
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name("medium".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| error.to_string())?;
+        let units = told.recv().map_err(|_| "the medium's thread ended")??;
+        Ok(Self { events, thread, units, generation: 0, capacity: config.capacity })
+    }
+
+    /// What the clients' side of the volume consists of.
+    #[must_use]
+    pub const fn units(&self) -> Units {
+        self.units
+    }
+
+    pub(crate) fn events(&self) -> Sender<Event> {
+        self.events.clone()
+    }
+
+    /// Mounts the disk as the file `path`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn mount(&self, path: &Path) -> io::Result<Mount> {
+        let events = self.events.clone();
+        let file = DiskFile { events, generation: self.generation, capacity: self.capacity };
+        Mount::new(file, path)
+    }
+
+    /// Cuts the power. What a recovery finds then is checked, and is the truth from now on. Nobody
+    /// may use the disk; what was mounted stays without it.
+    ///
+    /// # Errors
+    /// What is wrong with what was found.
+    pub fn cut_power(&mut self) -> Result<(), String> {
+        self.generation += 1;
+        let generation = self.generation;
+        self.order(move |state| state.cut_power(generation))?
+    }
+
+    /// Recovers and checks every image that was kept.
+    ///
+    /// # Errors
+    /// If the thread has panicked.
+    pub fn judge(self) -> Result<Judged, String> {
+        let judged = self.order(State::judge)?;
+        let Self { events, thread, .. } = self;
+        drop(events);
+        thread.join().map_err(|_| "the medium's thread panicked")?;
+        Ok(judged)
+    }
+
+    fn order<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (answer, answered) = sync_channel(1);
+        let order = Event::Order(Box::new(move |state| {
+            let _ = answer.send(order(state));
+        }));
+        let gone = |_| "the medium's thread panicked".to_owned();
+        self.events.send(order).map_err(|error| gone(error.to_string()))?;
+        answered.recv().map_err(|error| gone(error.to_string()))
+    }
+}
+
+impl State {
+    fn new(
+        seed: u64,
+        config: CrashDiskConfig,
+        volume: VolumeId,
+        cuts_max: usize,
+    ) -> Result<Self, String> {
+        let mut rng = Rng::new(seed);
+        let image = new_volume(config, &small_engine(&mut rng), volume, seed)?;
+        let content = CrashedVolume::recover(image.clone(), config, seed)?;
+        let units = Units::new(content.content().len());
+        Ok(Self {
+            disk: Disk::new(image, config, rng.split()),
+            config,
+            generation: 0,
+            oracle: Oracle::new(units.count()),
+            units,
+            writes: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            cuts: Vec::new(),
+            cuts_max,
+            rng,
+            events: 0,
+            judged: Judged::default(),
+        })
+    }
+
+    fn run(mut self, queue: &Receiver<Event>) {
+        loop {
+            let received = if self.disk.is_idle() {
+                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                queue.recv_timeout(LULL)
+            };
+            match received {
+                Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout) => self.answer_one(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.disk.is_busy() {
+                self.answer_one();
+            }
+        }
+    }
+
+    fn answer_one(&mut self) {
+        // Before the answer goes out: what it promises is not relied on yet, but must hold.
+        self.disk.answer_one();
+        self.happened(CUT_EVERY);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Order(order) => order(self),
+            Event::Disk { generation, asked, reply } if generation == self.generation => {
+                self.disk.begin(asked, reply);
+                self.happened(CUT_EVERY);
+            }
+            // Its server is dead. A reply that is dropped is an I/O error.
+            Event::Disk { .. } => {}
+            Event::Client { id, told } => {
+                let promise = matches!(told, Told::Written { durable: true } | Told::Flushed);
+                self.hear(id, told);
+                self.happened(if promise { CUT_EVERY_PROMISE } else { CUT_EVERY });
+            }
+        }
+    }
+
+    fn hear(&mut self, id: u64, told: Told) {
+        match told {
+            Told::Write { extent, content } => {
+                let write = self.oracle.submit(extent, &content);
+                self.writes.insert(id, (extent, write));
+            }
+            Told::Written { durable } => {
+                if let Some((extent, write)) = self.writes.remove(&id) {
+                    self.oracle.acknowledge(extent, write, durable);
+                }
+            }
+            Told::Flush => {
+                let flush = self.oracle.submit_flush();
+                self.flushes.insert(id, flush);
+            }
+            Told::Flushed => {
+                if let Some(flush) = self.flushes.remove(&id) {
+                    self.oracle.acknowledge_flush(flush);
+                }
+            }
+            Told::Read { extent } => {
+                let read = self.oracle.submit_read(extent);
+                self.reads.insert(id, read);
+            }
+            Told::WasRead { content } => {
+                let Some(read) = self.reads.remove(&id) else { return };
+                if let Err(wrong) = self.oracle.check_read(read, &content) {
+                    self.note(format!("a client's read: {wrong}"));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, problem: String) {
+        let event = self.events;
+        self.judged.problem.get_or_insert(format!("at event {event}: {problem}"));
+    }
+
+    fn happened(&mut self, cut_every: u64) {
+        self.events += 1;
+        if self.cuts.len() < self.cuts_max && self.rng.one_in(cut_every) {
+            self.keep_image();
+        }
+    }
+
+    fn keep_image(&mut self) {
+        let survival = match self.rng.below(8) {
+            0..4 => Survival::Nothing,
+            4 => Survival::Everything,
+            _ => Survival::Random,
+        };
+        let image = self.disk.cache().after_power_cut(survival, &mut self.rng);
+        let (oracle, event) = (self.oracle.clone(), self.events);
+        self.cuts.push(Cut { image, oracle, event, survival });
+    }
+
+    fn cut_power(&mut self, generation: u64) -> Result<(), String> {
+        self.judge();
+        let survival = if self.rng.one_in(2) { Survival::Nothing } else { Survival::Random };
+        let image = self.disk.cache().after_power_cut(survival, &mut self.rng);
+        let found = CrashedVolume::recover(image.clone(), self.config, self.rng.next_u64())?;
+        let units = self.units;
+        found.check(&self.oracle, |content| units.of_volume(content))?;
+        self.oracle
+            .check_recovered(&units.of_volume(found.content()))
+            .map_err(|wrong| wrong.to_string())?;
+        self.writes.clear();
+        self.flushes.clear();
+        self.reads.clear();
+        self.disk = Disk::new(image, self.config, self.rng.split());
+        self.generation = generation;
+        self.judged.states += 1;
+        Ok(())
+    }
+
+    fn judge(&mut self) -> Judged {
+        let (units, config) = (self.units, self.config);
+        for cut in std::mem::take(&mut self.cuts) {
+            self.judged.states += 1;
+            let found = CrashedVolume::recover(cut.image, config, self.rng.next_u64());
+            let checked = found
+                .and_then(|found| found.check(&cut.oracle, |content| units.of_volume(content)));
+            if let Err(problem) = checked {
+                let Cut { event, survival, .. } = cut;
+                let problem = format!("power cut at event {event} ({survival:?}): {problem}");
+                self.judged.problem.get_or_insert(problem);
+            }
+        }
+        self.judged.clone()
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Event")
+    }
+}
