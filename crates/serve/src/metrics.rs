@@ -31,6 +31,9 @@ const GAUGES: [Row<VolumeStatus>; 10] = [
     ("retired_logs", "Logs out of use after I/O errors.", |v| v.retired_logs),
     ("kept_extents", "Extents whose home could not be written.", |v| v.kept_extents),
     ("lost_extents", "Extents whose logged copy is damaged.", |v| v.lost_extents),
+    ("unread_extents", "Extents whose logged copy the last checkpoint could not read.", |v| {
+        v.unread_extents
+    }),
     ("log_space_bytes", "Room for logs.", |v| v.occupancy.iter().map(|s| s.log_bytes).sum()),
     ("log_used_bytes", "Log space appended to.", |v| {
         v.occupancy.iter().map(|s| s.used_bytes).sum()

@@ -73,6 +73,7 @@ impl Server {
             retired_logs: stats.retired_logs,
             kept_extents: stats.kept_extents,
             lost_extents: stats.lost_extents,
+            unread_extents: stats.unread_extents,
             written: self.reasons(),
             occupancy: occupancy(volume),
         }

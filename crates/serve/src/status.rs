@@ -153,6 +153,9 @@ pub struct VolumeStatus {
     pub kept_extents: u64,
     /// Extents whose logged copy is damaged.
     pub lost_extents: u64,
+    /// Extents whose logged copy the last checkpoint could not read: the next one tries again.
+    #[serde(default)]
+    pub unread_extents: u64,
     /// What the engine wrote to the device, and why.
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.
@@ -172,6 +175,9 @@ pub struct CheckpointStatus {
     pub kept_extents: u64,
     /// Extents whose logged copy is damaged.
     pub lost_extents: u64,
+    /// Extents whose logged copy could not be read this time.
+    #[serde(default)]
+    pub unread_extents: u64,
 }
 
 impl From<CheckpointReport> for CheckpointStatus {
@@ -182,6 +188,7 @@ impl From<CheckpointReport> for CheckpointStatus {
             seconds: seconds(report.duration),
             kept_extents: report.kept_extents,
             lost_extents: report.lost_extents,
+            unread_extents: report.unread_extents,
         }
     }
 }
@@ -200,7 +207,7 @@ pub struct Trouble {
 }
 
 /// What an operator should hear of, without asking and when asking.
-pub const TROUBLES: [Trouble; 5] = [
+pub const TROUBLES: [Trouble; 6] = [
     Trouble {
         name: "starved_writes",
         count: |volume| volume.starved_writes,
@@ -223,6 +230,12 @@ pub const TROUBLES: [Trouble; 5] = [
         name: "kept_extents",
         count: |volume| volume.kept_extents,
         what: "extents stay logged: their home cannot be written",
+        is_loss: false,
+    },
+    Trouble {
+        name: "unread_extents",
+        count: |volume| volume.unread_extents,
+        what: "extents could not be read from the logs: the next checkpoint tries again",
         is_loss: false,
     },
     Trouble {

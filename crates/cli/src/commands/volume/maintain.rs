@@ -85,6 +85,14 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
             done.kept_extents
         )));
     }
+    if done.unread_extents > 0 {
+        return Err(Failure::Failed(format!(
+            "{}: {} extents could not be read from the logs and stay logged: nothing is lost, look \
+             at the device and try again",
+            device.display(),
+            done.unread_extents
+        )));
+    }
     Ok(())
 }
 
