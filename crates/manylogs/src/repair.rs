@@ -13,6 +13,9 @@ use crate::phase::{Below, Phase};
 use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
 
+/// Checkpoints that are made again when the first leaves something that could not be read.
+const CHECKPOINTS_MORE: u32 = 3;
+
 /// What a repair did.
 #[derive(Clone, Debug)]
 pub struct RepairReport {
@@ -71,7 +74,14 @@ impl Volume {
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;
         // The floor rises above all that is damaged: it does not count any more.
         let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
-        let checkpoint = volume.shared().checkpoint_all(pass).await?;
+        let mut checkpoint = volume.shared().checkpoint_all(pass).await;
+        // While reads are tried again, time passes, and the medium has not said it twice yet.
+        for _ in 0..CHECKPOINTS_MORE {
+            if matches!(checkpoint, Err(VolumeError::Unread { .. })) {
+                checkpoint = volume.shared().checkpoint_all(pass).await;
+            }
+        }
+        let checkpoint = checkpoint?;
         volume.close().await?;
         let overwritten =
             overwrite_unreadable(&reads, &below, &recovery.unreadable, superblock.physical).await?;
