@@ -87,6 +87,8 @@ planted: tools
 	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
 	$(CARGO) test --locked --package manylogs-storage --features plant --lib planted -- --nocapture
 	$(CARGO) test --locked --package manylogs-serve --features plant --lib loop_device
+	$(CARGO) test --locked --package manylogs --package manylogs-logstore \
+		--features manylogs/plant,manylogs-logstore/plant noticed -- --nocapture
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli

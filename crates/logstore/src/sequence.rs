@@ -50,8 +50,9 @@ impl SequenceLimit {
     /// What a root says that knows the number of the opening only: each had 2^44 sequences.
     #[must_use]
     pub const fn of_openings(incarnation: Incarnation) -> Self {
-        let end = (incarnation.0 as u128 + 1) << COUNTER_BITS;
-        Self(if end < u64::MAX as u128 { end as u64 + 1 } else { u64::MAX })
+        let openings = incarnation.0 as u64 + 1;
+        let fits = openings < 1 << (u64::BITS - COUNTER_BITS);
+        Self(if fits { (openings << COUNTER_BITS) + 1 } else { u64::MAX })
     }
 
     /// The limit with one step more; `None` if the sequences are used up.

@@ -22,14 +22,17 @@ use manylogs_logstore::{
 const REGION: Extent = Extent { start: manylogs_block::Lba(64), len: Sectors(256) };
 const VOLUME: [u8; 16] = [7; 16];
 
+/// How a read fails.
+type Fail = fn(Extent) -> IoError;
+
 /// Memory of which some sectors cannot be read.
 struct Worn {
     below: MemoryDevice,
-    bad: RefCell<BTreeMap<u64, fn(Extent) -> IoError>>,
+    bad: RefCell<BTreeMap<u64, Fail>>,
 }
 
-const MEDIUM: fn(Extent) -> IoError = |extent| IoError::Medium { extent };
-const TRANSIENT: fn(Extent) -> IoError = |extent| IoError::Transient { extent };
+const MEDIUM: Fail = |extent| IoError::Medium { extent };
+const TRANSIENT: Fail = |extent| IoError::Transient { extent };
 
 impl BlockDevice for Worn {
     fn capabilities(&self) -> Capabilities {
@@ -74,7 +77,7 @@ impl World {
     }
 
     /// Lets reads of a sector of the device fail from now on.
-    fn fail(&self, sector: u64, error: fn(Extent) -> IoError) {
+    fn fail(&self, sector: u64, error: Fail) {
         self.worn.bad.borrow_mut().insert(sector, error);
     }
 

@@ -32,6 +32,7 @@ mod place;
 mod policy;
 mod probe;
 mod read;
+mod ready;
 mod recover;
 mod repair;
 mod reserve;

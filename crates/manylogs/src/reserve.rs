@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_logstore::SequenceLimit;
+use manylogs_logstore::{DataSequence, SequenceLimit};
 
 use crate::phase::Phase;
 use crate::state::{Inner, State};
@@ -15,6 +15,14 @@ const LOW: u64 = SequenceLimit::STEP / 2;
 const LAST: u64 = 1 << 20;
 
 impl State {
+    /// The next version's number.
+    pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
+        let sequence = self.next_data;
+        self.next_data = sequence.next();
+        self.note_sequences();
+        sequence
+    }
+
     /// Looks after sequences when some were taken.
     pub(crate) fn note_sequences(&mut self) {
         let next = self.next_data.0.max(self.next_record.0);
@@ -62,7 +70,7 @@ mod tests {
     use manylogs_block::{
         BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, Request, Sectors,
     };
-    use manylogs_logstore::{DataSequence, Incarnation};
+    use manylogs_logstore::Incarnation;
     use manylogs_sim::{Order, Sim};
 
     use super::*;

@@ -136,40 +136,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The next version's number.
-    pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
-        let sequence = self.next_data;
-        self.next_data = sequence.next();
-        self.note_sequences();
-        sequence
-    }
-
-    /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
-    pub(crate) fn is_ready(&self, log: LogId) -> bool {
-        (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
-    }
-
-    /// Whether the log's epoch has begun durably, so that records may follow.
-    pub(crate) fn has_begun(&self, log: LogId) -> bool {
-        let floor = self.root.floor;
-        if plant::is(Bug::EpochNotBegun) {
-            return true;
-        }
-        self.logs.get(log).is_none_or(|log| log.is_begun(floor))
-    }
-
-    /// Whether the root allows records in `log`.
-    pub(crate) fn is_marked(&self, log: LogId) -> bool {
-        if self.nvram.is_some() {
-            // Recovery does not look for records in the logs.
-            return true;
-        }
-        let opened = self.root.snapshot.is_none() || self.root.touched.contains(log);
-        opened
-            && self.root.used.contains(log)
-            && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
-    }
-
     /// Whether versions of `extent` were taken out of the map by a large write whose supersede
     /// entry a crash would still lose.
     pub(crate) fn has_unsettled_supersede(&self, extent: Extent) -> bool {

@@ -1,0 +1,34 @@
+//! Which logs may take records.
+
+use manylogs_logstore::LogId;
+
+use crate::state::State;
+use manylogs_plant::{self as plant, Bug};
+
+impl State {
+    /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
+    pub(crate) fn is_ready(&self, log: LogId) -> bool {
+        (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
+    }
+
+    /// Whether the log's epoch has begun durably, so that records may follow.
+    pub(crate) fn has_begun(&self, log: LogId) -> bool {
+        let floor = self.root.floor;
+        if plant::is(Bug::EpochNotBegun) {
+            return true;
+        }
+        self.logs.get(log).is_none_or(|log| log.is_begun(floor))
+    }
+
+    /// Whether the root allows records in `log`.
+    pub(crate) fn is_marked(&self, log: LogId) -> bool {
+        if self.nvram.is_some() {
+            // Recovery does not look for records in the logs.
+            return true;
+        }
+        let opened = self.root.snapshot.is_none() || self.root.touched.contains(log);
+        opened
+            && self.root.used.contains(log)
+            && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
+    }
+}
