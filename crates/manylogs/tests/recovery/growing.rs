@@ -72,6 +72,21 @@ pub(crate) fn nothing_of_the_old_end_shows_in_a_volume_that_grew() {
 }
 
 #[test]
+fn nothing_of_the_old_end_shows_in_a_volume_that_grew_by_little() {
+    in_virtual_time(|runtime| async move {
+        for more in [8, 16, 24, 32, 40, 4000] {
+            let disk = small(&runtime, &config(), [DEVICE.0, DEVICE.0 + more]).await;
+            let grown = Volume::grow(disk.clone()).await.unwrap();
+            assert!(grown.after > grown.before);
+            let (volume, report) = open(&runtime, &disk).await.unwrap();
+            assert_eq!(report.roots_damaged, 0);
+            assert_nothing_shows(&volume, grown.before.0).await;
+            assert_holds(&volume, 72, 1).await;
+        }
+    });
+}
+
+#[test]
 pub(crate) fn growth_that_was_used_is_not_forgotten_with_one_copy() {
     in_virtual_time(|runtime| async move {
         for changes in 3..6 {
