@@ -95,6 +95,30 @@ fn check_table(table: &str, image: &Image) {
 }
 
 #[test]
+fn a_format_shows_what_the_device_held_unless_it_zeroes() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("old.img");
+    let old = vec![0x77; 64 << 20];
+    for (zero, wanted) in [(false, 0x77), (true, 0)] {
+        std::fs::write(&path, &old).unwrap();
+        let mut args = vec!["format", path.to_str().unwrap(), "--force"];
+        args.extend(zero.then_some("--zero"));
+        run(&args, CLOSED, "for data");
+        let reactor = Reactor::new().unwrap();
+        let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
+        let device = Rc::new(FileDevice::open(&reactor, &path, &options).unwrap());
+        let runtime = reactor.handle();
+        let found = reactor.block_on(async move {
+            let options = manylogs::OpenOptions::default();
+            let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
+            let whole = Extent::new(0, volume.layout().capacity().0);
+            volume.submit(Request::Read { extent: whole }).await.unwrap().to_bytes().unwrap()
+        });
+        assert!(found.iter().all(|byte| *byte == wanted), "with --zero: {zero}");
+    }
+}
+
+#[test]
 fn format_overwrites_nothing_by_accident() {
     let image = formatted();
     run(&["format", image.path()], BUSY, "holds a Manylogs volume");
