@@ -177,6 +177,10 @@ bugs! {
         MemoryIgnoresFua,
         /// A flush of a file in memory is answered at once.
         MemorySkipsSync,
+        /// Memory that is mapped from a file counts as persisted without being written.
+        PersistSkipsSync,
+        /// Mapped memory may count as persisted after a failure.
+        PersistFailureForgotten,
         /// The flush after durable zeroes is left out.
         ZeroesNotFlushed,
         /// Of long zeroes only the first piece is written.

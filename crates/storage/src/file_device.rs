@@ -214,7 +214,7 @@ fn capabilities(
             ),
             rotational: disk.queue("rotational").is_none_or(|value| value != "0"),
             volatile_cache: is_volatile(Some(disk), access),
-            native_fua: disk.queue("fua").is_some_and(|value| value == "1"),
+            native_fua: access.is_direct() && disk.queue("fua").is_some_and(|value| value == "1"),
             // A disk that discards without being able to zero promises nothing of the content.
             discard: discard
                 && disk.limit("discard_max_bytes") > 0

@@ -77,8 +77,8 @@ fn fill(file: &File, path: &Path, bytes: u64, sparse: bool) -> Result<(), ImageE
     synced.map_err(|source| ImageError::Io { path: owned(), source })
 }
 
-/// Makes the name durable too.
-fn sync_parent(path: &Path) -> io::Result<()> {
+/// Makes the name of a new file durable too.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "a mapping is memory that others could change")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,15 +12,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use manylogs_block::{IoError, Nvram};
+use manylogs_plant::{self as plant, Bug};
 use memmap2::MmapMut;
 use rustix::fs::{FlockOperation, flock};
+
+use crate::image::sync_parent;
 
 /// A mapping is written back in pages of this size.
 const PAGE: usize = 4096;
 
-/// See the module. It is locked against a second user for as long as it is open.
+/// See the module. It is locked against a second user for as long as it is open. Once something could
+/// not be persisted, nothing counts as persisted any more.
 pub struct MappedNvram {
     map: RefCell<MmapMut>,
+    /// The kernel reports a failure once, and may forget what it could not write.
+    persist_failed: Cell<bool>,
     /// Holds the lock.
     _file: File,
 }
@@ -39,7 +45,7 @@ impl MappedNvram {
         rustix::fs::ftruncate(&file, 0)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size as u64)?;
         file.sync_all()?;
-        sync_directory_of(path)?;
+        sync_parent(path)?;
         Self::map(file)
     }
 
@@ -57,19 +63,13 @@ impl MappedNvram {
         // SAFETY: the lock keeps other programs of ours away from the file. Bytes that anybody else
         // changes are damage like that of a disk, which checksums tell; they are only ever copied.
         let map = unsafe { MmapMut::map_mut(&file) }?;
-        Ok(Self { map: RefCell::new(map), _file: file })
+        Ok(Self { map: RefCell::new(map), persist_failed: Cell::default(), _file: file })
     }
 }
 
 fn lock(file: &File) -> io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another process has it open"))
-}
-
-/// So that a new file is found after a power cut.
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl Nvram for MappedNvram {
@@ -86,9 +86,16 @@ impl Nvram for MappedNvram {
     }
 
     fn persist(&self, range: Range<usize>) -> Result<(), IoError> {
+        if plant::is(Bug::PersistSkipsSync) {
+            return Ok(());
+        }
         let start = range.start / PAGE * PAGE;
         let flushed = self.map.borrow().flush_range(start, range.end - start);
-        flushed.map_err(|_| IoError::FlushFailed)
+        if flushed.is_err() {
+            self.persist_failed.set(true);
+        }
+        let forgotten = flushed.is_ok() && plant::is(Bug::PersistFailureForgotten);
+        if self.persist_failed.get() && !forgotten { Err(IoError::FlushFailed) } else { Ok(()) }
     }
 }
 

@@ -19,6 +19,10 @@ fn noticed_by(bug: Bug) -> Option<&'static str> {
         Bug::CachedTakenForDurable | Bug::FileTakenForDurable | Bug::VirtualDiskTakenForDurable => {
             VOLATILE
         }
+        Bug::PersistSkipsSync => "witness::tests::mapped_memory_is_written_and_synced",
+        Bug::PersistFailureForgotten => {
+            "witness::tests::after_a_failed_sync_mapped_memory_is_never_persisted"
+        }
         Bug::ZeroesCutShort => {
             "device::tests::long_ranges_are_worked_through_in_pieces_one_at_a_time"
         }

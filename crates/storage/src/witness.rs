@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -22,6 +23,8 @@ pub(crate) struct Behaviour {
     pub(crate) alignment: u64,
     /// Most bytes that one write takes.
     pub(crate) longest_write: usize,
+    /// Whether the page cache is used, as mapped files need it.
+    pub(crate) cached: bool,
 }
 
 /// A file that notes what is asked of it; gone when dropped.
@@ -36,6 +39,7 @@ struct Shared {
     behaviour: Behaviour,
     content: Mutex<Vec<u8>>,
     seen: Mutex<Vec<String>>,
+    next_sync_fails: AtomicBool,
 }
 
 impl Witness {
@@ -45,7 +49,9 @@ impl Witness {
         let path = dir.path().join("witness");
         File::create(&path).unwrap();
         let content = Mutex::new(vec![0; to_usize(sectors * SECTOR_BYTES)]);
-        let shared = Arc::new(Shared { behaviour, content, seen: Mutex::default() });
+        let seen = Mutex::default();
+        let next_sync_fails = AtomicBool::new(false);
+        let shared = Arc::new(Shared { behaviour, content, seen, next_sync_fails });
         let served = Served(Arc::clone(&shared));
         let session = Session::new(served, &path, &Config::default()).and_then(Session::spawn);
         match session {
@@ -59,6 +65,11 @@ impl Witness {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Lets the next sync fail, and no later one.
+    pub(crate) fn fail_next_sync(&self) {
+        self.shared.next_sync_fails.store(true, Ordering::SeqCst);
     }
 
     /// What was written and synced since the last look, in order.
@@ -123,7 +134,9 @@ impl Filesystem for Served {
     }
 
     fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+        let direct = FopenFlags::FOPEN_DIRECT_IO;
+        let flags = if self.0.behaviour.cached { FopenFlags::empty() } else { direct };
+        reply.opened(FileHandle(0), flags);
     }
 
     fn read(
@@ -182,6 +195,10 @@ impl Filesystem for Served {
 
     fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         self.note("sync".to_owned());
-        reply.ok();
+        if self.0.next_sync_fails.swap(false, Ordering::SeqCst) {
+            reply.error(Errno::EIO);
+        } else {
+            reply.ok();
+        }
     }
 }

@@ -5,18 +5,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Extent, Hint, IoResult, Payload, Request, Sectors, to_usize,
+    BlockDevice, Capabilities, Extent, Hint, IoError, IoResult, Nvram, Payload, Request, Sectors,
+    to_usize,
 };
 
 use super::{Behaviour, Witness};
 use crate::access::Access;
 use crate::device::{Core, Medium};
 use crate::driver::DeviceEngine;
-use crate::{Backend, FileDevice, OpenError, OpenMode, OpenOptions, Reactor};
+use crate::{Backend, FileDevice, MappedNvram, OpenError, OpenMode, OpenOptions, Reactor};
 
 const SECTORS: u64 = 4096;
 /// A file that takes what a disk with sectors of 512 bytes does.
-const ORDINARY: Behaviour = Behaviour { alignment: 512, longest_write: usize::MAX };
+const ORDINARY: Behaviour = Behaviour { alignment: 512, longest_write: usize::MAX, cached: false };
 
 /// A device on a witness, with the reactor that its answers come from.
 struct Bench {
@@ -67,8 +68,11 @@ fn asks_for_what_requests_say(backend: Backend) {
     assert_eq!(bench.arrives(write(8, 2, true)), ["write 4096+1024 durably"]);
     assert_eq!(bench.arrives(Request::Flush), ["sync"]);
     assert_eq!(bench.arrives(zeroes(0, 4, true)), ["write 0+2048 durably"]);
-    // Longer than a registered buffer, and the system has no call for such a range.
     assert_eq!(bench.arrives(write(0, 160, true)), ["write 0+81920 durably"]);
+    // Longer than a registered buffer; FUSE may cut it.
+    let long = bench.arrives(write(0, 1024, true));
+    assert!(!long.is_empty() && long.iter().all(|write| write.ends_with("durably")), "{long:?}");
+    // There is no call for such a range here.
     let long = bench.arrives(zeroes(0, 1024, true));
     assert_eq!(long.last().map(String::as_str), Some("sync"), "{long:?}");
     let lazy = bench.arrives(zeroes(0, 1024, false));
@@ -85,6 +89,46 @@ fn the_ring_asks_for_what_requests_say() {
 #[test]
 fn the_threads_ask_for_what_requests_say() {
     asks_for_what_requests_say(Backend::Threads);
+}
+
+#[test]
+fn after_a_failed_sync_no_flush_succeeds() {
+    for backend in [Backend::Uring, Backend::Threads] {
+        let Some(bench) = Bench::new(backend, ORDINARY) else { continue };
+        bench.witness.fail_next_sync();
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+        assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
+        assert_eq!(bench.arrives(write(8, 2, true)), ["sync", "write 4096+1024 durably"]);
+    }
+}
+
+#[test]
+fn mapped_memory_is_written_and_synced() {
+    let Some(witness) = Witness::new(SECTORS, Behaviour { cached: true, ..ORDINARY }) else {
+        return;
+    };
+    let nvram = MappedNvram::open(witness.path()).unwrap();
+    nvram.store(5000, b"kept");
+    nvram.persist(5000..5004).unwrap();
+    assert_eq!(witness.seen(), ["write 4096+4096", "sync"]);
+    assert_eq!(&witness.content()[5000..5004], b"kept");
+    nvram.store(8190, b"both");
+    nvram.persist(8190..8194).unwrap();
+    assert_eq!(witness.seen().last().map(String::as_str), Some("sync"));
+    assert_eq!(&witness.content()[8190..8194], b"both");
+}
+
+#[test]
+fn after_a_failed_sync_mapped_memory_is_never_persisted() {
+    let Some(witness) = Witness::new(SECTORS, Behaviour { cached: true, ..ORDINARY }) else {
+        return;
+    };
+    let nvram = MappedNvram::open(witness.path()).unwrap();
+    nvram.store(5000, b"lost");
+    witness.fail_next_sync();
+    assert_eq!(nvram.persist(5000..5004), Err(IoError::FlushFailed));
+    nvram.store(9000, b"good");
+    assert_eq!(nvram.persist(9000..9004), Err(IoError::FlushFailed));
 }
 
 #[test]
