@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
-use manylogs_block::Sectors;
+use manylogs_block::{Rng, Sectors, to_usize};
 
 use super::*;
 use crate::pool::carry_out;
@@ -19,6 +19,8 @@ struct Script {
     answers: RefCell<VecDeque<Result<usize, Errno>>>,
     asked: RefCell<Vec<String>>,
     started: RefCell<VecDeque<(Arc<File>, Op, Callback)>>,
+    /// Which of the operations under way ends next; without it the one that was started first.
+    order: RefCell<Option<Rng>>,
 }
 
 impl Engine for Scripted {
@@ -33,7 +35,10 @@ impl Engine for Scripted {
     }
 
     fn wait(&self) {
-        let Some((file, op, then)) = self.0.started.borrow_mut().pop_front() else { return };
+        let under_way = self.0.started.borrow().len() as u64;
+        let drawn = self.0.order.borrow_mut().as_mut().map(|rng| to_usize(rng.below(under_way)));
+        let next = self.0.started.borrow_mut().remove(drawn.unwrap_or(0));
+        let Some((file, op, then)) = next else { return };
         let asked = match &op {
             Op::Read { at, into } => format!("read {at}+{}", into.bytes().len()),
             Op::Write { at, from, durable } => {
@@ -227,7 +232,7 @@ fn large_sectors(answers: impl IntoIterator<Item = Result<usize, Errno>>) -> Ben
 
 fn filled(start: u64, len: u64, byte: u8) -> Request {
     let extent = Extent::new(start, len);
-    let payload = Payload::bytes(vec![byte; manylogs_block::to_usize(extent.len.bytes())]);
+    let payload = Payload::bytes(vec![byte; to_usize(extent.len.bytes())]);
     Request::Write { extent, payload, fua: false, hint: manylogs_block::Hint::None }
 }
 
@@ -238,26 +243,65 @@ fn first_bytes(bench: &Bench, sectors: u64) -> Vec<u8> {
     content.iter().copied().step_by(512).collect()
 }
 
+/// In whatever order the kernel ends operations.
 #[test]
 fn writes_into_one_logical_sector_do_not_undo_each_other() {
-    let bench = large_sectors([]);
-    let requests = [
-        filled(0, 24, 1),
-        filled(3, 2, 2),
-        filled(5, 1, 3),
-        filled(7, 2, 4),
-        filled(8, 8, 5),
-        filled(17, 1, 6),
-        Request::WriteZeroes { extent: Extent::new(19, 1), fua: true },
-        filled(16, 1, 7),
-    ];
-    let completions = requests.map(|request| bench.core.submit(request));
-    bench.core.drain();
-    for completion in completions {
-        assert!(now(completion).is_ok());
+    const EXPECTED: [u8; 24] =
+        [1, 1, 1, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5, 5, 5, 5, 7, 6, 1, 0, 1, 1, 1, 1];
+    for seed in 0..50 {
+        let bench = large_sectors([]);
+        *bench.script.order.borrow_mut() = Some(Rng::new(seed));
+        let requests = [
+            filled(0, 24, 1),
+            filled(3, 2, 2),
+            filled(5, 1, 3),
+            filled(7, 2, 4),
+            filled(8, 8, 5),
+            filled(17, 1, 6),
+            Request::WriteZeroes { extent: Extent::new(19, 1), fua: true },
+            filled(16, 1, 7),
+        ];
+        let completions = requests.map(|request| bench.core.submit(request));
+        bench.core.drain();
+        for completion in completions {
+            assert!(now(completion).is_ok());
+        }
+        assert_eq!(first_bytes(&bench, 24), EXPECTED, "as if they came one by one: seed {seed}");
     }
-    let expected = [1, 1, 1, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5, 5, 5, 5, 7, 6, 1, 0, 1, 1, 1, 1];
-    assert_eq!(first_bytes(&bench, 24), expected, "as if they had come one by one");
+}
+
+/// A range is zeroed piece by piece, and parts of its logical sectors are written meanwhile.
+#[test]
+fn a_write_beside_long_zeroes_is_not_undone() {
+    let zeroed = Extent::new(3, (512 << 11) + 2);
+    for seed in 0..50 {
+        let bench = large_sectors([]);
+        let places = [0, 8, zeroed.end().0 - 5].map(|start| Extent::new(start, 8));
+        for place in places {
+            assert!(bench.answer(filled(place.start.0, 8, 1)).is_ok());
+        }
+        *bench.script.order.borrow_mut() = Some(Rng::new(seed));
+        let requests = [
+            Request::WriteZeroes { extent: zeroed, fua: true },
+            filled(1, 1, 2),
+            filled(zeroed.end().0, 1, 3),
+            filled(9, 1, 4),
+        ];
+        let completions = requests.map(|request| bench.core.submit(request));
+        bench.core.drain();
+        for completion in completions {
+            assert!(now(completion).is_ok());
+        }
+        let [first, mut inside, last] = places.map(|extent| {
+            let content = bench.answer(Request::Read { extent }).unwrap().to_bytes().unwrap();
+            content.iter().copied().step_by(512).collect::<Vec<_>>()
+        });
+        assert_eq!(first, [1, 2, 1, 0, 0, 0, 0, 0], "seed {seed}");
+        assert_eq!(last, [0, 0, 0, 0, 0, 3, 1, 1], "seed {seed}");
+        // Of two changes under way together either may be the last.
+        assert!([0, 4].contains(&std::mem::take(&mut inside[1])), "seed {seed}");
+        assert_eq!(inside, [0; 8], "seed {seed}");
+    }
 }
 
 #[test]
@@ -305,6 +349,10 @@ fn an_operation_cut_short_goes_on_at_a_whole_logical_sector() {
     let bench = large_sectors([Ok(5000), Ok(4096)]);
     assert!(bench.answer(filled(0, 16, 1)).is_ok());
     assert_eq!(bench.asked(), ["write 0+8192 lazily", "write 4096+4096 lazily"]);
+    let bench = large_sectors([Ok(5000), Ok(4096)]);
+    let read = bench.answer(Request::Read { extent: Extent::new(1, 14) }).unwrap();
+    assert_eq!(read.len(), Sectors(14));
+    assert_eq!(bench.asked(), ["read 0+8192", "read 4096+4096"]);
 }
 
 #[test]
