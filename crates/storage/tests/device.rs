@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{BACKENDS, Loop, Mount, bytes_of, image, open, pattern, read, write};
+use common::{BACKENDS, Loop, Mount, bytes_of, image, open, pattern, read, try_run, write};
 use manylogs_block::{
     BlockDevice, Completion, Extent, IoError, MemoryDevice, Payload, Request, Rng, Sectors,
 };
@@ -146,6 +146,28 @@ fn past_the_page_cache(path: &Path) -> Vec<u8> {
         .unwrap();
     assert!(dd.status.success());
     dd.stdout
+}
+
+/// A file system on such a disk tells that its files take direct I/O in units of 4096 bytes.
+#[test]
+fn a_file_on_a_disk_with_large_sectors_behaves_like_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = image(dir.path(), 64 << 11);
+    let Some(disk) = Loop::attach(&disk, &["--sector-size", "4096"]) else { return };
+    if try_run("mkfs.ext4", &["-q", &disk.0]).is_none() {
+        return;
+    }
+    let at = dir.path().join("mnt");
+    let Some(_mount) = Mount::device(&disk.0, &at) else { return };
+    for (seed, backend) in BACKENDS.into_iter().enumerate() {
+        let path = image(&at, SECTORS);
+        let direct = compare(&path, backend, 30 + seed as u64);
+        assert!(direct.is_none_or(|direct| direct));
+        // Its last unit would not be whole.
+        let direct = compare(&image(&at, SECTORS - 1), backend, 40 + seed as u64);
+        assert!(direct.is_none_or(|direct| !direct));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), (SECTORS - 1) * 512);
+    }
 }
 
 #[test]
