@@ -21,8 +21,8 @@ use crate::image::sync_parent;
 /// A mapping is written back in pages of this size.
 const PAGE: usize = 4096;
 
-/// See the module. It is locked against a second user for as long as it is open. Once something could
-/// not be persisted, nothing counts as persisted any more.
+/// See the module. It is locked against a second user for as long as it is open. Once something
+/// could not be persisted, nothing counts as persisted any more.
 pub struct MappedNvram {
     map: RefCell<MmapMut>,
     /// The kernel reports a failure once, and may forget what it could not write.

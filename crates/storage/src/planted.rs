@@ -1,5 +1,7 @@
 //! Bugs planted between a device's requests and the kernel: for each the test that notices it.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic")]
+
 use std::process::{Command, Output};
 
 use manylogs_plant::{Bug, STORAGE};
