@@ -7,11 +7,13 @@
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
-#   make planted   bugs planted in the engine, each of which the crash histories must notice
+#   make planted   bugs planted in the engine and between it and its clients: tests must notice each
 #   make campaign  a million crash states (STATES=N for another number)
 #   make coverage  which lines of the engine the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
 #               killed (root; an hour or more, FAST=1 for some minutes)
+#   make soak   served volumes under a changing load for an hour, in which nothing may grow
+#               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
 #               drives with the volume and without; tables, and plots in docs/plots (root; an hour,
@@ -27,7 +29,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: run test build install uninstall lint bench cost planted campaign coverage programs \
-	short-programs effect guest guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -83,12 +85,12 @@ uninstall:
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
 
+# One set of packages and features, so that nothing is built twice.
+PLANTED_PACKAGES := manylogs-torture manylogs-storage manylogs-serve manylogs-ublk manylogs-cli
+PLANTED := --locked $(foreach it,$(PLANTED_PACKAGES),--package $(it) --features $(it)/plant)
 planted: tools
-	$(CARGO) test --locked --package manylogs-torture --features plant --test planted -- --nocapture
-	$(CARGO) test --locked --package manylogs-storage --features plant --lib planted -- --nocapture
-	$(CARGO) test --locked --package manylogs-serve --features plant --lib loop_device
-	$(CARGO) test --locked --package manylogs --package manylogs-logstore \
-		--features manylogs/plant,manylogs-logstore/plant noticed -- --nocapture
+	$(CARGO) test $(PLANTED) --lib --test planted -- planted loop_device --nocapture
+	$(CARGO) test $(PLANTED) --test panics
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
@@ -109,6 +111,12 @@ programs: tools
 		$(CARGO) install fsx --version 0.3.2 --locked
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
 	tests/programs/run.sh $(CHECKS)
+
+MINUTES ?= 60
+soak: tools
+	@command -v python3 >/dev/null || sh tools/install.sh python3
+	$(CARGO) build --release --locked --package manylogs-cli
+	tests/programs/soak.py $(MINUTES)
 
 # Without network it goes on with the tools that are there, and says what it skips.
 short-programs: tools
