@@ -5,6 +5,7 @@ use std::panic::{PanicHookInfo, set_hook};
 use std::sync::Once;
 
 use manylogs_plant::{self as plant, Bug};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::log::{Level, line};
 
@@ -20,6 +21,9 @@ pub(crate) fn end_process_on_panic() {
         set_hook(Box::new(|panic| {
             report(panic);
             if !plant::is(Bug::PanicOutlived) {
+                // A core dump could go to the very device that this process serves, and its files
+                // stay open while it is written: clients would wait, and the dump for them.
+                let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
                 std::process::abort();
             }
         }));

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use manylogs_block::Signal;
 use rustix::event::PollFlags;
@@ -22,6 +23,12 @@ use crate::reactor::Reactor;
 /// What the kernel holds of an answer that its reader has not fetched, if it allows that much: a
 /// long read fits.
 const SEND_BUFFER_BYTES: usize = 2 << 20;
+
+/// A TCP peer that is silent for so long is asked whether it is still there; after so many
+/// questions without an answer the connection ends.
+const SILENCE: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBES: u32 = 6;
 
 /// A socket that others connect to. Dropping it closes it, and ends a wait for them.
 #[derive(Debug)]
@@ -69,6 +76,7 @@ impl Listener {
                 Ok(accepted) => {
                     // Only TCP has it, and only speed depends on both.
                     let _ = sockopt::set_tcp_nodelay(&accepted, true);
+                    keep_alive(&accepted);
                     let _ =
                         sockopt::set_socket_send_buffer_size_force(&accepted, SEND_BUFFER_BYTES)
                             .or_else(|_| {
@@ -133,6 +141,15 @@ impl Stream {
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
+}
+
+/// Finds out that a peer is gone whose machine or network failed: else its connection would stay.
+/// Sockets other than TCP's refuse, and need nothing of it.
+fn keep_alive(socket: &OwnedFd) {
+    let _ = sockopt::set_socket_keepalive(socket, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(socket, SILENCE))
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, PROBE_EVERY))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, PROBES));
 }
 
 impl Socket {
