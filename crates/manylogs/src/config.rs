@@ -16,8 +16,8 @@ const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 /// When logged data moves home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointPolicy {
-    /// In a daily window, given in seconds since midnight of the runtime's first day; the window
-    /// may wrap around midnight. The paper's default (section III-F).
+    /// In a daily window of local time, given in seconds since midnight; the window may wrap around
+    /// midnight. The paper's default (section III-F).
     OffHours {
         /// Start of the window.
         from_s: u64,

@@ -16,6 +16,7 @@ Settings, as key=value:
   record=1M               longest payload of a record
   swap=80%                how full a log is that an idle volume empties into another
   checkpoint=WHEN         logged data moves home: 22:00-06:00, idle, every:10min, full
+                          (22:00-06:00: in these hours, of this machine's local time)
   checkpoint-rate=20M     bytes a second that a checkpoint moves at most, or none
   watermark=90%           share of the log space from which a checkpoint starts anyway
   idle=300ms              nothing arrives for so long: idle
