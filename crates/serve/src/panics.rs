@@ -31,7 +31,9 @@ pub(crate) fn end_process_on_panic() {
 }
 
 fn report(panic: &PanicHookInfo<'_>) {
-    let why = panic.payload_as_str().unwrap_or("no message");
+    let payload = panic.payload();
+    let why = payload.downcast_ref::<&str>().copied();
+    let why = why.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let place = panic.location().map_or_else(|| "?".to_owned(), ToString::to_string);
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("?");
