@@ -234,6 +234,8 @@ bugs! {
         NbdDisconnectDropsRequests,
         /// An answer that an NBD client has not fetched does not count towards its limit.
         NbdUnsentAnswersUncounted,
+        /// What an NBD client has sent that is gone is carried out without a limit.
+        NbdGoneClientUnlimited,
         /// Any number of NBD clients are let in.
         NbdConnectionsUnlimited,
         /// `fsync` of the exported file is answered without flushing.

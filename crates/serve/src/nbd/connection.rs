@@ -130,6 +130,10 @@ impl Connection {
             let checked = service.check(&header, self.terms.get());
             let bytes = if checked.is_ok() { service.holds(&header) } else { 0 };
             self.room(bytes).await;
+            if self.deaf.get() && !plant::is(Bug::NbdGoneClientUnlimited) {
+                // Thousands of requests may have been read from the socket already.
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             let held = self.ledger.enter(bytes);
             let writes = header.command == Command::Write;
             if let Err(refusal) = checked {

@@ -40,6 +40,26 @@ pub(super) fn answers_that_nobody_fetches_count_towards_the_limit_of_their_clien
 }
 
 #[test]
+pub(super) fn the_rest_of_a_client_that_left_is_not_carried_out() {
+    let bench = Bench::start();
+    let connections = bench.engine().connections();
+    let mut deaf = bench.client();
+    let asked = 3 * BYTES_MAX / MIB;
+    let mut together = Vec::new();
+    for _ in 0..asked {
+        together.extend(deaf.request(0, READ, 0, 1 << 20, &[]).0);
+    }
+    deaf.stream.write_all(&together).unwrap();
+    // Answers are there that nobody fetches.
+    wait_for(|| bench.status()["nbd"]["held_bytes"].as_u64().unwrap() > 2 * MIB as u64);
+    drop(deaf);
+    wait_for(|| connections.load(Ordering::SeqCst) == 0);
+    wait_for(|| bench.status()["under_way"] == 0);
+    let reads = bench.seen().len();
+    assert!(reads <= (BYTES_MAX + 8 * MIB) / MIB, "{reads} of {asked} reads");
+}
+
+#[test]
 pub(super) fn so_many_clients_are_let_in_and_no_more() {
     let bench = Bench::start();
     let connections = bench.engine().connections();

@@ -29,6 +29,7 @@ fn test_of(bug: Bug) -> Option<fn()> {
         Bug::NbdUnsentAnswersUncounted => {
             limits::answers_that_nobody_fetches_count_towards_the_limit_of_their_client
         }
+        Bug::NbdGoneClientUnlimited => limits::the_rest_of_a_client_that_left_is_not_carried_out,
         Bug::NbdConnectionsUnlimited => limits::so_many_clients_are_let_in_and_no_more,
         Bug::FuseFsyncSkipped => fuse::an_fsync_flushes,
         Bug::FuseDsyncIgnored => fuse::writes_with_dsync_or_sync_are_durable_when_answered,
