@@ -230,6 +230,12 @@ bugs! {
         NbdTrimRoundedOutwards,
         /// Parts of sectors are read, changed and written while others change the same sectors.
         NbdPartsWithoutGate,
+        /// Whole sectors are changed while parts of them are read, changed and written.
+        NbdWholeWithoutGate,
+        /// A write over NBD is answered before the volume has it.
+        NbdAnsweredEarly,
+        /// A request over NBD that failed is answered as if it had not.
+        NbdFailureHidden,
         /// A disconnecting NBD client loses the requests that it sent before.
         NbdDisconnectDropsRequests,
         /// An answer that an NBD client has not fetched does not count towards its limit.

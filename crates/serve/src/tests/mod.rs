@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use manylogs::{PhaseProbe, Volume};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, MemoryDevice, Nanos, Request, Sectors,
-    completion,
+    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, MemoryDevice, Nanos, Request,
+    Sectors, completion,
 };
 use manylogs_storage::Reactor;
 use tempfile::TempDir;
@@ -61,6 +61,8 @@ struct Watched {
     seen: Mutex<Vec<Seen>>,
     /// Writes are not answered meanwhile.
     holds_writes: AtomicBool,
+    /// Every request fails.
+    fails: AtomicBool,
 }
 
 /// A device in memory that tells what reaches it. Reads see what was there when they came, writes
@@ -89,6 +91,10 @@ impl BlockDevice for Recorder {
                 && watched.holds_writes.load(Ordering::SeqCst)
             {
                 runtime.sleep(moment).await;
+            }
+            if watched.fails.load(Ordering::SeqCst) {
+                completer.complete(Err(IoError::FlushFailed));
+                return;
             }
             completer.complete(match read {
                 Some(read) => read.await,

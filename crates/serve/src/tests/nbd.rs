@@ -1,6 +1,7 @@
 //! Requests over NBD as they reach the volume.
 
 use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
 
 use manylogs_block::Extent;
 
@@ -77,6 +78,50 @@ pub(super) fn parts_of_one_sector_that_are_written_together_are_all_there() {
         assert_eq!(client.answer().1, 0);
     }
     assert_eq!(client.read(0, 512), wanted);
+}
+
+#[test]
+pub(super) fn a_whole_sector_written_beside_a_part_of_it_is_not_lost() {
+    let bench = Bench::start();
+    let mut client = bench.client();
+    let mut together = client.request(0, WRITE, 0, 100, &[1; 100]).0;
+    together.extend(client.request(0, WRITE, 0, 512, &[2; 512]).0);
+    client.stream.write_all(&together).unwrap();
+    assert_eq!((client.answer().1, client.answer().1), (0, 0));
+    // Either may be the last, but the rest of the sector is the second one's.
+    assert_eq!(client.read(100, 412), [2; 412]);
+}
+
+#[test]
+pub(super) fn a_change_is_answered_when_the_volume_has_it() {
+    let bench = Bench::start();
+    bench.hold_writes(true);
+    let (mut client, mut other) = (bench.client(), bench.client());
+    let (request, cookie) = client.request(FUA, WRITE, 0, 512, &[1; 512]);
+    client.stream.write_all(&request).unwrap();
+    // Others are served meanwhile, so that an answer would have come.
+    assert!((0..100).all(|_| other.ask(0, READ, 4096, 512, &[]) == 0));
+    client.stream.set_nonblocking(true).unwrap();
+    let early = client.stream.read(&mut [0; 16]).map_err(|error| error.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock));
+    client.stream.set_nonblocking(false).unwrap();
+    bench.hold_writes(false);
+    assert_eq!(client.answer(), (cookie, 0));
+}
+
+#[test]
+pub(super) fn what_fails_is_not_answered_as_done() {
+    let bench = Bench::start();
+    bench.watched.fails.store(true, Ordering::SeqCst);
+    let mut client = bench.client();
+    for (flags, command, offset, len, _) in CASES {
+        let data = if command == WRITE { vec![7; len as usize] } else { Vec::new() };
+        let touches_nothing = command == TRIM && flags == 0 && len < 512;
+        let error = client.ask(flags, command, offset, len, &data);
+        assert_eq!(error == 0, touches_nothing, "command {command} flags {flags}, {len} bytes");
+    }
+    assert_ne!(client.ask(0, FLUSH, 0, 0, &[]), 0);
+    bench.watched.fails.store(false, Ordering::SeqCst);
 }
 
 #[test]

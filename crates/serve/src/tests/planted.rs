@@ -23,6 +23,9 @@ fn test_of(bug: Bug) -> Option<fn()> {
         Bug::NbdPartsWithoutGate => {
             nbd::parts_of_one_sector_that_are_written_together_are_all_there
         }
+        Bug::NbdWholeWithoutGate => nbd::a_whole_sector_written_beside_a_part_of_it_is_not_lost,
+        Bug::NbdAnsweredEarly => nbd::a_change_is_answered_when_the_volume_has_it,
+        Bug::NbdFailureHidden => nbd::what_fails_is_not_answered_as_done,
         Bug::NbdDisconnectDropsRequests => {
             nbd::what_was_sent_before_a_disconnect_is_done_and_answered
         }
