@@ -10,7 +10,8 @@ go, and one now and then fetches nothing of what it asks for.
 
 Memory, descriptors and threads of the servers, and the size of the mapping tables, are looked at
 again and again. After a quarter of the time, which is for warming up, the rest is cut into three:
-the median of the last part must not be above that of the first by more than LIMITS allow. One line
+the median of the last part must not be above that of the first by more than LIMITS allow. Nor may a
+server ever take more than RESIDENT_MIB_MAX. One line
 for each look, and one of figures at the end; exit code 1 if something has grown, or is wrong.
 
 From the environment: MANYLOGS, the program (target/release/manylogs); PLACE, a directory for the
@@ -43,6 +44,8 @@ LIMITS = {
     "threads": (0, 2),
     "table_mib": (0.25, 1),
 }
+# At any time; clients that ask for long reads and fetch none hold most of it.
+RESIDENT_MIB_MAX = 512
 PHASES = ["small", "mixed", "large", "zeroes", "reads", "silence"]
 CYCLES = 10
 SETTINGS = [
@@ -297,6 +300,8 @@ class Soak:
                                     if not isinstance(value, str))
                 at = time.monotonic() - self.began
                 print(f"{at:7.0f} s  {server.kind:4}  {figures}", flush=True)
+                if look["resident_mib"] > RESIDENT_MIB_MAX:
+                    raise Wrong(f"the server over {server.kind} takes too much memory")
                 if look["health"] != "good":
                     raise Wrong(f"the volume over {server.kind} is {look['health']}")
 
