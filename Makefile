@@ -9,6 +9,7 @@
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the engine and between it and its clients: tests must notice each
 #   make campaign  a million crash states (STATES=N for another number)
+#   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
 #   make coverage  which lines of the engine the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
 #               killed (root; an hour or more, FAST=1 for some minutes)
@@ -28,7 +29,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test build install uninstall lint bench cost planted campaign coverage programs \
+.PHONY: run test build install uninstall lint bench cost planted campaign medium coverage programs \
 	soak short-programs effect guest guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -40,9 +41,16 @@ run: tools
 		--policy nologging,single-log,mlb-32,mlb-256 --report out/report.html --json out/report.json
 	@echo "Open out/report.html in a browser."
 
+# One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
+# can be planted in every layer, and none is unless a test asks for it.
+PLANTED := manylogs-logstore manylogs manylogs-torture manylogs-storage manylogs-serve \
+	manylogs-ublk manylogs-cli
+comma := ,
+empty :=
+TESTED := --workspace --locked --no-fail-fast \
+	--features $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))
 test: tools nbd-tools
-	$(CARGO) test --workspace --locked --no-fail-fast
-	$(MAKE) planted
+	$(CARGO) test $(TESTED)
 
 # What install takes, where to, and under what root for packages.
 BUILT ?= $(TARGET)/release
@@ -85,16 +93,17 @@ uninstall:
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
 
-# One set of packages and features, so that nothing is built twice.
-PLANTED_PACKAGES := manylogs-torture manylogs-storage manylogs-serve manylogs-ublk manylogs-cli
-PLANTED := --locked $(foreach it,$(PLANTED_PACKAGES),--package $(it) --features $(it)/plant)
+# What make test also runs: only the tests that plant bugs.
 planted: tools
-	$(CARGO) test $(PLANTED) --lib --test planted -- planted loop_device --nocapture
-	$(CARGO) test $(PLANTED) --test panics
+	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device panic --nocapture
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TARGET)/release/manylogs torture --faults --states $(STATES)
+
+medium: STATES := 10000
+medium: tools
+	MEDIUM_STATES=$(STATES) $(CARGO) test --locked --package manylogs-cli --test medium -- --nocapture
 
 coverage: tools
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install cargo-tarpaulin --version 0.37.5 --locked

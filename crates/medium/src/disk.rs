@@ -104,13 +104,13 @@ fn bytes_of(content: &Payload) -> Vec<u8> {
     out
 }
 
-/// The disk that a volume of a few hundred kilobytes has.
-pub(crate) const fn config(physical_sector: Sectors, volatile_cache: bool) -> CrashDiskConfig {
+/// A disk for a volume so small that its logs fill all the time.
+pub(crate) const fn config(physical_sector: Sectors) -> CrashDiskConfig {
     CrashDiskConfig {
         native_fua: true,
         capacity: Sectors(3072),
         physical_sector,
-        volatile_cache,
+        volatile_cache: true,
         latency_max: manylogs_block::Nanos(1_000_000),
     }
 }

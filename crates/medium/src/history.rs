@@ -3,12 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use manylogs_block::Rng;
 use manylogs_logstore::VolumeId;
-use rustix::process::{Signal, kill_process};
 
 use crate::client::{Target, Teller, read_all, run};
 use crate::disk;
@@ -17,6 +16,11 @@ use crate::server::{FrontEnd, Server, Stack};
 
 /// Images kept of each opening of the volume.
 const CUTS: usize = 16;
+/// Clients that take longer are held up for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(2);
+/// Histories of this process.
+static HISTORIES: AtomicU64 = AtomicU64::new(0);
 
 /// A history to be.
 #[derive(Clone, Debug)]
@@ -27,6 +31,24 @@ pub struct History {
     pub stack: Stack,
     /// A bug planted in the program, which must have been built with the feature `plant`.
     pub plant: Option<String>,
+}
+
+/// Why a history did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The layers could not be put together: nothing was tested.
+    Setup(String),
+    /// A promise was broken, or a request was not answered as it should be.
+    Wrong(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Setup(reason) => write!(f, "not tested: {reason}"),
+            Self::Wrong(what) => f.write_str(what),
+        }
+    }
 }
 
 /// What came of a history that went well.
@@ -47,80 +69,83 @@ impl History {
     ///
     /// # Errors
     /// What was wrong, with the stack.
-    pub fn run(&self, program: &Path) -> Result<Report, String> {
-        let judged = self.live(program);
+    pub fn run(&self, program: &Path) -> Result<Report, Failure> {
         let described = |problem| format!("seed {}, {:?}: {problem}", self.seed, self.stack);
-        let Judged { states, problem } = judged.map_err(described)?;
-        problem.map_or(Ok(Report { states }), |problem| Err(described(problem)))
+        let judged = self.live(program).map_err(|failure| match failure {
+            Failure::Setup(reason) => Failure::Setup(described(reason)),
+            Failure::Wrong(what) => Failure::Wrong(described(what)),
+        });
+        let Judged { states, problem } = judged?;
+        problem.map_or(Ok(Report { states }), |problem| Err(Failure::Wrong(described(problem))))
     }
 
-    fn live(&self, program: &Path) -> Result<Judged, String> {
+    fn live(&self, program: &Path) -> Result<Judged, Failure> {
         let mut rng = Rng::new(self.seed);
         let stack = self.stack;
-        let config = disk::config(stack.physical_sector(), stack.volatile_cache());
-        let mut medium = Medium::new(rng.next_u64(), config, self.volume_id(), CUTS)?;
-        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let config = disk::config(stack.physical_sector());
+        let medium = Medium::new(rng.next_u64(), config, Self::volume_id(), CUTS);
+        let mut medium = medium.map_err(Failure::Setup)?;
+        let dir = tempfile::tempdir().map_err(|error| Failure::Setup(error.to_string()))?;
         let teller = Teller::new(medium.events(), medium.units());
         // Clients of a killed kernel device see errors that say nothing; NBD's just lose the server.
         let openings = if stack.front_end == FrontEnd::Nbd { 1 + rng.below(3) } else { 1 };
         for left in (0..openings).rev() {
             let path = dir.path().join(format!("disk{left}"));
-            let mount = medium.mount(&path).map_err(|error| format!("mount: {error}"))?;
-            let server = Server::start(program, stack, &path, self.plant.as_deref())?;
-            let used = self.used(server, &teller, &mut rng, left > 0);
+            let mount = medium.mount(&path);
+            let mount = mount.map_err(|error| Failure::Setup(format!("mount: {error}")))?;
+            let server = Server::start(program, stack, &path, self.plant.as_deref());
+            let used = use_server(server.map_err(Failure::Setup)?, &teller, &mut rng, left > 0);
             drop(mount);
-            used?;
+            used.map_err(Failure::Wrong)?;
             if left > 0 {
-                medium.cut_power()?;
+                medium.cut_power().map_err(Failure::Wrong)?;
             }
         }
         drop(teller);
-        medium.judge()
-    }
-
-    /// Clients use the server until they are done, or until it is killed.
-    fn used(
-        &self,
-        server: Server,
-        teller: &Teller,
-        rng: &mut Rng,
-        killed: bool,
-    ) -> Result<(), String> {
-        let clients = 2 + rng.below(3);
-        let dead = Arc::new(AtomicBool::new(false));
-        let (pid, after) = (server.pid(), Duration::from_millis(20 + rng.below(250)));
-        let mut threads = Vec::new();
-        for _ in 0..clients {
-            let mut target = server.connect()?;
-            let (teller, mut rng, dead) = (teller.clone(), rng.split(), Arc::clone(&dead));
-            let count = 30 + rng.below(50);
-            threads.push(std::thread::spawn(move || {
-                use_it(&mut *target, &teller, &mut rng, count, &dead)
-            }));
-        }
-        if killed {
-            std::thread::sleep(after);
-            dead.store(true, Ordering::Release);
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        let used = threads.into_iter().try_for_each(|thread| {
-            thread.join().map_err(|_| "a client's thread panicked".to_owned())?
-        });
-        if killed {
-            server.reap();
-            return used;
-        }
-        used.map_err(|error| format!("{error}; the server said: {}", server.said()))?;
-        server.end()
+        medium.judge().map_err(Failure::Wrong)
     }
 
     /// Two volumes of one id cannot be open at once on a machine.
-    fn volume_id(&self) -> VolumeId {
-        let mut rng = Rng::new(self.seed ^ u64::from(std::process::id()) << 32);
+    fn volume_id() -> VolumeId {
+        let history = HISTORIES.fetch_add(1, Ordering::Relaxed);
+        let mut rng = Rng::new(u64::from(std::process::id()) << 32 | history);
         let mut id = VolumeId::default();
         id.iter_mut().for_each(|byte| *byte = u8::try_from(rng.below(256)).unwrap_or(0));
         id
     }
+}
+
+/// Clients use the server until they are done, or until it is killed.
+fn use_server(server: Server, teller: &Teller, rng: &mut Rng, killed: bool) -> Result<(), String> {
+    let clients = 2 + rng.below(3);
+    let dead = Arc::new(AtomicBool::new(false));
+    let after = Duration::from_millis(20 + rng.below(250));
+    let mut threads = Vec::new();
+    for _ in 0..clients {
+        let mut target = server.connect()?;
+        let (teller, mut rng, dead) = (teller.clone(), rng.split(), Arc::clone(&dead));
+        let count = 30 + rng.below(50);
+        threads.push(std::thread::spawn(move || {
+            use_it(&mut *target, &teller, &mut rng, count, &dead)
+        }));
+    }
+    let (began, mut late) = (Instant::now(), false);
+    while threads.iter().any(|thread| !thread.is_finished()) && !dead.load(Ordering::Acquire) {
+        std::thread::sleep(LOOK);
+        late = began.elapsed() > PATIENCE;
+        if late || (killed && began.elapsed() > after) {
+            dead.store(true, Ordering::Release);
+            server.kill();
+        }
+    }
+    let used = threads.into_iter().try_for_each(|thread| {
+        thread.join().map_err(|_| "a client's thread panicked".to_owned())?
+    });
+    if late {
+        return Err(format!("clients hang; the server said: {}", server.said()));
+    }
+    used.map_err(|error| format!("{error}; the server said: {}", server.said()))?;
+    if dead.load(Ordering::Acquire) { Ok(()) } else { server.end() }
 }
 
 fn use_it(

@@ -20,7 +20,7 @@ mod server;
 mod units;
 
 pub use client::nbd::NbdClient;
-pub use history::{History, Report};
+pub use history::{Failure, History, Report};
 pub use medium::{Judged, Medium};
 pub use mount::Mount;
 pub use server::{Below, FrontEnd, Stack};

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -13,6 +13,7 @@ use fuser::{
 };
 use manylogs_block::{Extent, SECTOR_BYTES, Sectors, to_usize};
 use rustix::fs::FallocateFlags;
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::client::file::O_DSYNC;
 use crate::disk::{Asked, Reply};
@@ -21,6 +22,9 @@ use crate::medium::Event;
 const TTL: Duration = Duration::from_secs(3600);
 const REQUEST_MAX: u32 = 1 << 20;
 const BACKGROUND: u16 = 64;
+/// How long the file may be in use when it is to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(5);
 
 /// The mounted file; dropping it unmounts it.
 #[derive(Debug)]
@@ -56,9 +60,14 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            let _ = session.umount_and_join();
+        let Some(session) = self.session.take() else { return };
+        // A loop device over it may take a moment to let go.
+        let began = Instant::now();
+        while unmount(&self.path, UnmountFlags::empty()).is_err() && began.elapsed() < PATIENCE {
+            std::thread::sleep(RETRY);
         }
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
+        let _ = session.umount_and_join();
     }
 }
 

@@ -36,10 +36,7 @@ pub enum Below {
     /// The medium's file, on physical sectors of 4096 bytes.
     File4096,
     /// A loop device over the medium with logical sectors of 4096 bytes.
-    Native4096 {
-        /// Whether disk and device have a volatile cache.
-        cache: bool,
-    },
+    Native4096,
 }
 
 /// The layers of one history.
@@ -66,7 +63,7 @@ impl Stack {
         let below = match rng.below(6) {
             0..3 => Below::File512,
             3 => Below::File4096,
-            _ => Below::Native4096 { cache: rng.one_in(2) },
+            _ => Below::Native4096,
         };
         Self { front_end, below, ring: rng.one_in(2) }
     }
@@ -74,12 +71,8 @@ impl Stack {
     pub(crate) const fn physical_sector(self) -> Sectors {
         match self.below {
             Below::File512 => Sectors(1),
-            Below::File4096 | Below::Native4096 { .. } => Sectors(8),
+            Below::File4096 | Below::Native4096 => Sectors(8),
         }
-    }
-
-    pub(crate) const fn volatile_cache(self) -> bool {
-        !matches!(self.below, Below::Native4096 { cache: false })
     }
 }
 
@@ -87,7 +80,7 @@ impl Stack {
 struct LoopBelow(PathBuf);
 
 impl LoopBelow {
-    fn attach(file: &Path, cache: bool) -> Result<Self, String> {
+    fn attach(file: &Path) -> Result<Self, String> {
         let arguments = ["--find", "--show", "--direct-io=on", "--sector-size=4096"];
         let said = Command::new("losetup").args(arguments).arg(file).output();
         let said = said.map_err(|error| format!("losetup: {error}"))?;
@@ -96,10 +89,9 @@ impl LoopBelow {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&said.stderr)));
         }
         let attached = Self(name.into());
-        let mode = if cache { "write back" } else { "write through" };
-        // The mode outlives detaching: it may be another's.
+        // The mode outlives detaching: it may be another's, and would drop every flush.
         let queue = Path::new("/sys/block").join(attached.name()).join("queue/write_cache");
-        fs::write(&queue, mode).map_err(|error| format!("{}: {error}", queue.display()))?;
+        fs::write(&queue, "write back").map_err(|error| format!("{}: {error}", queue.display()))?;
         Ok(attached)
     }
 
@@ -110,9 +102,6 @@ impl LoopBelow {
 
 impl Drop for LoopBelow {
     fn drop(&mut self) {
-        // As it was found: the device is another's next.
-        let queue = Path::new("/sys/block").join(self.name()).join("queue/write_cache");
-        let _ = fs::write(queue, "write back");
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).output();
     }
 }
@@ -136,7 +125,7 @@ impl Server {
         plant: Option<&str>,
     ) -> Result<Self, String> {
         let below = match stack.below {
-            Below::Native4096 { cache } => Some(LoopBelow::attach(disk, cache)?),
+            Below::Native4096 => Some(LoopBelow::attach(disk)?),
             Below::File512 | Below::File4096 => None,
         };
         let (socket, said) = (disk.with_extension("sock"), disk.with_extension("said"));
@@ -161,6 +150,8 @@ impl Server {
             let _ = BufReader::new(stdout).read_line(&mut name);
         }
         if name.is_empty() {
+            // It says why before it ends.
+            let _ = server.child.wait();
             return Err(format!("the server did not start: {}", server.said()));
         }
         if stack.front_end != FrontEnd::Nbd {
@@ -183,13 +174,14 @@ impl Server {
         })
     }
 
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+    /// As a crash of the server: nothing is closed. It is waited for when this is dropped.
+    pub(crate) fn kill(&self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
     }
 
     /// Ends it in order.
     pub(crate) fn end(mut self) -> Result<(), String> {
-        let _ = kill_process(self.pid(), Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let began = Instant::now();
         loop {
             match self.child.try_wait() {
@@ -200,11 +192,6 @@ impl Server {
                 Err(error) => return Err(error.to_string()),
             }
         }
-    }
-
-    /// Waits for the end of a server that was killed.
-    pub(crate) fn reap(mut self) {
-        let _ = self.child.wait();
     }
 }
 
@@ -228,9 +215,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        let killed = match self.child.try_wait() {
+            Ok(Some(status)) => !status.success(),
+            _ => true,
+        };
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if killed {
             self.clear_away();
         }
     }
