@@ -21,6 +21,8 @@
 #               FAST=1 for some minutes)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
+#   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
+#               dm-flakey, in guests
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -30,7 +32,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: run test build install uninstall lint bench cost planted campaign medium coverage programs \
-	soak short-programs effect guest guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -147,6 +149,9 @@ effect: tools
 
 guest: tools nbd-tools ublk-tools
 	tests/guest/run.sh
+
+guest-crash: tools ublk-tools
+	tests/guest/crash.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
