@@ -17,7 +17,7 @@ initramfs() {
     root_with_modules "$root" dax dm-mod dm-log-writes dm-flakey fuse loop ublk_drv
     mkdir -p "$root/real" "$root/etc"
     with_libraries "$root" mke2fs e2fsck dmsetup losetup "$manylogs"
-    # Before busybox's of the same name.
+    # Named in full in the guest: its shell takes its own of the same name.
     mv "$root"/bin/{mke2fs,e2fsck,dmsetup,losetup,manylogs} "$root/real/"
     cp /etc/mke2fs.conf "$root/etc/"
     cp tests/guest/crash/*.sh "$root/"
@@ -52,7 +52,8 @@ kernel linux-image-6.12-cloud-amd64 "${MANYLOGS_UBLK_KERNEL:-$out/kernel-ublk}" 
     exit 0
 }
 build
-[ -n "${BUILT:-}" ] || cargo build -q --release --locked --package manylogs-medium --example replay_writes
+[ -n "${BUILT:-}" ] ||
+    cargo build -q --release --locked --package manylogs-medium --example replay_writes
 for front; do
     check log "$front"
     "$built/examples/replay_writes" "$work/log.img" "$work/before.img" "$manylogs" "${STATES:-200}"

@@ -5,7 +5,7 @@
 //! `replay_writes LOG IMAGE MANYLOGS [STATES]`: IMAGE is the disk as it was before the log began,
 //! and is changed; MANYLOGS is the program whose `check` is asked. At most STATES states are
 //! checked, spread over the log. A mark `fs` says that there is a file system from then on, a mark
-//! `file NAME SHA256` that the file NAME is durable.
+//! `file:NAME:SHA256` that the file NAME is durable.
 
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
@@ -25,7 +25,7 @@ type Any<T> = Result<T, Box<dyn Error>>;
 
 /// dm-log-writes's on-disk log: the kernel's Documentation/admin-guide/device-mapper/log-writes.rst
 /// and `struct log_write_super`, `log_write_entry`; numbers are little-endian.
-const MAGIC: u64 = 0x6a73_6677_7368_72;
+const MAGIC: u64 = 0x006a_7366_7773_6872;
 const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
@@ -111,8 +111,8 @@ fn main() -> Any<()> {
         if entry.mark == "fs" {
             formatted = true;
         }
-        if let Some(rest) = entry.mark.strip_prefix("file ") {
-            files.extend(rest.split_once(' ').map(|(name, sum)| (name.to_owned(), sum.to_owned())));
+        if let Some(rest) = entry.mark.strip_prefix("file:") {
+            files.extend(rest.split_once(':').map(|(name, sum)| (name.to_owned(), sum.to_owned())));
         }
         if entry.flags & (FLUSH | FUA | MARK) == 0 {
             continue;

@@ -3,6 +3,8 @@
 use manylogs_block::{Extent, Payload, Rng, SECTOR_BYTES, Sector, Sectors, to_usize};
 use manylogs_sim::{CrashDiskConfig, DiskImage, PendingFlush, PendingWrite, WriteCache};
 
+/// Bytes in a sector.
+const SECTOR: usize = to_usize(SECTOR_BYTES);
 /// Requests under way at most before some are answered whatever else arrives.
 const UNDER_WAY_MAX: usize = 12;
 
@@ -96,9 +98,9 @@ fn bytes_of(content: &Payload) -> Vec<u8> {
         match sector {
             Some(Sector::Bytes(bytes)) => out.extend_from_slice(&bytes),
             Some(Sector::Tag(tag)) => {
-                out.extend(tag.to_le_bytes().repeat(SECTOR_BYTES as usize / 8))
+                out.extend(tag.to_le_bytes().repeat(SECTOR / size_of::<u64>()));
             }
-            Some(Sector::Zero) | None => out.resize(out.len() + SECTOR_BYTES as usize, 0),
+            Some(Sector::Zero) | None => out.resize(out.len() + SECTOR, 0),
         }
     }
     out

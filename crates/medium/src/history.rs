@@ -87,7 +87,7 @@ impl History {
         let mut medium = medium.map_err(Failure::Setup)?;
         let dir = tempfile::tempdir().map_err(|error| Failure::Setup(error.to_string()))?;
         let teller = Teller::new(medium.events(), medium.units());
-        // Clients of a killed kernel device see errors that say nothing; NBD's just lose the server.
+        // A loop device or a file outlives its killed server, and has to be cleared away first.
         let openings = if stack.front_end == FrontEnd::Nbd { 1 + rng.below(3) } else { 1 };
         for left in (0..openings).rev() {
             let path = dir.path().join(format!("disk{left}"));

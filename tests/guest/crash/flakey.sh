@@ -13,7 +13,7 @@ turn() {
 dm create below --table "$linear"
 dmsetup mknodes
 serve
-mke2fs -q -t ext4 "$device" >/keep/mkfs 2>&1 || { cat /keep/mkfs; failed "mke2fs"; }
+/real/mke2fs -q -t ext4 "$device" >/keep/mkfs 2>&1 || { cat /keep/mkfs; failed "mke2fs"; }
 first=1
 for how in drop_writes error_writes drop_writes error_writes; do
     mount -t ext4 "$device" /data || failed "mount after $how"
@@ -27,13 +27,16 @@ for how in drop_writes error_writes drop_writes error_writes; do
     kill -9 $server
     wait $server 2>/dev/null
     umount /data 2>/dev/null || umount -l /data || failed "umount"
-    [ "$front" = loop ] && losetup --detach "$device" 2>/dev/null
+    [ "$front" = loop ] && /real/losetup --detach "$device" 2>/dev/null
     [ "$front" = ublk ] && manylogs stop --force $below >/dev/null 2>&1
     turn "$linear"
     serve
-    e2fsck -y -E journal_only "$device" >/keep/journal 2>&1
+    /real/e2fsck -y -E journal_only "$device" >/keep/journal 2>&1
     [ $? -le 1 ] || { cat /keep/journal; failed "the journal after $how"; }
-    e2fsck -fn "$device" >/keep/fsck 2>&1 || { cat /keep/fsck; failed "e2fsck -fn after $how"; }
+    /real/e2fsck -fn "$device" >/keep/fsck 2>&1 || {
+        cat /keep/fsck
+        failed "e2fsck -fn after $how"
+    }
     seen "$how: e2fsck -fn is clean once the journal is replayed"
     first=$((first + 25))
 done

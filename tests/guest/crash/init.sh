@@ -33,7 +33,11 @@ failed() {
     dmesg | tail -n 30
     verdict "failed: $check, $front: $*"
 }
-dm() { dmsetup "$@" --noudevrules --noudevsync >/keep/dm 2>&1 || { cat /keep/dm; failed "dmsetup $*"; }; }
+dm() {
+    dmsetup "$@" --noudevrules --noudevsync >/keep/dm 2>&1 && return
+    cat /keep/dm
+    failed "dmsetup $*"
+}
 
 serve() {
     rm -f /keep/device
@@ -62,7 +66,7 @@ written() {
         sum=$(sha256sum </data/file$i | cut -d ' ' -f 1)
         echo "$sum  file$i" >>/keep/sums
         # The directory is durable too when its file is, with ext4.
-        [ -z "${3:-}" ] || dmsetup message below 0 mark "file file$i $sum" || return 1
+        [ -z "${3:-}" ] || dmsetup message below 0 mark "file:file$i:$sum" || return 1
     done
 }
 
@@ -70,7 +74,7 @@ written() {
 verified() {
     (cd /data && sha256sum -c /keep/sums) >/keep/checked 2>&1 || {
         grep -v ': OK$' /keep/checked | tail -n 5
-        failed "$1: $(grep -c ': OK$' /keep/checked) of $(wc -l </keep/sums) durable files are right"
+        failed "$1: of $(wc -l </keep/sums) durable files right: $(grep -c ': OK$' /keep/checked)"
     }
     seen "$1: all $(wc -l </keep/sums) durable files are right"
 }

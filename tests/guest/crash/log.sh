@@ -2,7 +2,7 @@
 dm create below --table "0 $sectors log-writes /dev/vda /dev/vdb"
 dmsetup mknodes
 serve
-mke2fs -q -t ext4 "$device" >/keep/mkfs 2>&1 || { cat /keep/mkfs; failed "mke2fs"; }
+/real/mke2fs -q -t ext4 "$device" >/keep/mkfs 2>&1 || { cat /keep/mkfs; failed "mke2fs"; }
 mount -t ext4 "$device" /data || failed "mount"
 sync
 dmsetup message below 0 mark fs || failed "mark"
@@ -11,7 +11,10 @@ written 1 40 mark || failed "files"
 for turn in 1 2 3; do
     dd if=/dev/urandom of=/data/large bs=1M count=4 conv=fsync 2>/dev/null || failed "large"
     rm -f /data/gone && dd if=/dev/urandom of=/data/gone bs=4k count=50 2>/dev/null
-    manylogs checkpoint $below >/keep/checkpoint 2>&1 || { cat /keep/checkpoint; failed "checkpoint"; }
+    manylogs checkpoint $below >/keep/said-of-checkpoint 2>&1 || {
+        cat /keep/said-of-checkpoint
+        failed "checkpoint"
+    }
     written $((turn * 20 + 21)) $((turn * 20 + 40)) mark || failed "files"
 done
 umount /data || failed "umount"
