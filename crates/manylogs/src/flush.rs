@@ -62,7 +62,7 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             state.deferred.extend(deferred);
             state.dirty_home = true;
-            if !plant::is(Bug::FlushFailureForgotten) {
+            if !plant::is(Bug::FailedFlushTakesWrites) {
                 state.fail("the device failed to flush");
             }
             drop(state);

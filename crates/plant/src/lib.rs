@@ -89,7 +89,7 @@ bugs! {
         /// Supersede entries go into records before the device was flushed.
         DeferredBeforeFlush,
         /// After a flush that failed the volume goes on taking writes.
-        FlushFailureForgotten,
+        FailedFlushTakesWrites,
         /// Entries of a record that could not be written are answered as if it were.
         FailedRecordSettled,
         /// When the device grows, a new log may begin in home space that is exported.

@@ -30,7 +30,7 @@ fn cases() -> Vec<Case> {
 /// The histories that show a bug soonest.
 fn plan_for(bug: Bug) -> fn(u64) -> Plan {
     match bug {
-        Bug::RootHalfWritten | Bug::FlushFailureForgotten | Bug::FailedRecordSettled => troubled,
+        Bug::RootHalfWritten | Bug::FailedFlushTakesWrites | Bug::FailedRecordSettled => troubled,
         Bug::GrowTakesHome => |seed| Plan::plain(seed).growing(),
         _ => Plan::of_seed,
     }

@@ -162,12 +162,13 @@ impl Inner {
             }
         };
         let starved = state.starved > 0 && !state.fits(largest);
+        let served = state.starved > 0 && !starved;
         let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
         if enough {
             state.fail(reason);
         }
         drop(state);
-        if enough {
+        if enough || served {
             self.notify_progress();
         }
         // Maintenance tries again in time what this pass left.
