@@ -104,6 +104,22 @@ bugs! {
         EpochNotBegun,
         /// The end of a drain raises the floor over what is not durable yet.
         DrainWithoutBarrier,
+        /// A checkpoint renews long zeroes without the lock on their home: over what is written.
+        RenewOverNewer,
+        /// A read error that passes makes a checkpoint mark blocks as lost.
+        TransientIsLoss,
+        /// A pass with a limited rate does not hurry for writes that wait for room.
+        RateNotHurried,
+        /// What could not be written home is dropped from the logs all the same.
+        KeptDropped,
+        /// A checkpoint forgets that blocks are lost.
+        LostForgotten,
+        /// A drain zeroes parts of physical sectors without their neighbours.
+        ZeroesTornSectors,
+        /// The floor rises over versions that could not be read.
+        FloorOverUnread,
+        /// Changed settings are written to one copy of the superblock only.
+        SettingsInOneCopy,
     }
     /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
     RECOVERY {

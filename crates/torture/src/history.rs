@@ -18,6 +18,8 @@ use crate::trouble::Told;
 
 /// So does an incarnation that keeps the disk busier: it tries the same thing again and again.
 const EVENTS_MOST: u64 = 5000;
+/// Where the device fails, reads are repeated sector by sector, and passes again and again.
+const EVENTS_MOST_IN_TROUBLE: u64 = 100_000;
 /// So does one whose tasks run without end.
 const STEPS_MOST: u64 = 2_000_000;
 /// Between two incarnations a crash comes within so many events, or not at all.
@@ -207,6 +209,8 @@ impl History<'_> {
         let between = fork.clone();
         machine.watch_nvram(move || between(At::Between));
         let patience = self.plan.patience();
+        let sound = self.plan.trouble == Trouble::Never && self.plan.shape == Shape::Small;
+        let events_most = if sound { EVENTS_MOST } else { EVENTS_MOST_IN_TROUBLE };
         let mut seen = machine.disk.events();
         let (mut last, mut steps) = (None, 0);
         sim.run_until(|| {
@@ -220,7 +224,7 @@ impl History<'_> {
                 last = Some(events + until.linger);
             }
             let over = last.or(until.cut).is_some_and(|last| events >= last);
-            let hangs = events > EVENTS_MOST || steps > STEPS_MOST || sim.now().0 > patience.0;
+            let hangs = events > events_most || steps > STEPS_MOST || sim.now().0 > patience.0;
             over || hangs || watch.problem.borrow().is_some()
         });
         machine.unwatch_nvram();

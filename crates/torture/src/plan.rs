@@ -178,6 +178,20 @@ impl Plan {
         self
     }
 
+    /// The same on a disk with physical sectors of 4096 bytes.
+    #[must_use]
+    pub fn on_large_sectors(mut self) -> Self {
+        self.disk.physical_sector = Sectors(8);
+        self
+    }
+
+    /// The same, forked at every event.
+    #[must_use]
+    pub fn forked_everywhere(mut self) -> Self {
+        self.fork_every = 1;
+        self
+    }
+
     /// The same on a larger device, in which clients zero ranges beyond a mebibyte.
     #[must_use]
     pub fn zeroing_long_ranges(self) -> Self {

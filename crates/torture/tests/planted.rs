@@ -30,31 +30,40 @@ fn cases() -> Vec<Case> {
 /// The histories that show a bug soonest.
 fn plan_for(bug: Bug) -> fn(u64) -> Plan {
     match bug {
-        Bug::RootHalfWritten | Bug::FailedFlushTakesWrites | Bug::FailedRecordSettled => troubled,
+        Bug::RootHalfWritten
+        | Bug::FailedFlushTakesWrites
+        | Bug::FailedRecordSettled
+        | Bug::KeptDropped => |seed| Plan::plain(seed).with_trouble().sparse(),
+        Bug::TransientIsLoss | Bug::FloorOverUnread | Bug::LostForgotten => {
+            |seed| Plan::plain(seed).with_passing_trouble().sparse()
+        }
+        Bug::RenewOverNewer => |seed| Plan::plain(seed).zeroing_long_ranges(),
+        Bug::ZeroesTornSectors => {
+            |seed| Plan::plain(seed).zeroing_long_ranges().on_large_sectors().forked_everywhere()
+        }
+        Bug::RateNotHurried => |seed| Plan::plain(seed).rate_limited().sparse(),
+        Bug::SettingsInOneCopy => |seed| Plan::plain(seed).setting(),
         Bug::GrowTakesHome => |seed| Plan::plain(seed).growing(),
-        _ => Plan::of_seed,
+        _ => Plan::plain,
     }
 }
 
 /// Bugs that do nothing while the medium keeps what it is given.
 fn is_for_faults(bug: Bug) -> bool {
-    matches!(bug, Bug::LogReadNotVerified)
+    matches!(bug, Bug::LogReadNotVerified | Bug::SettingsInOneCopy)
 }
 
 fn in_nvram(seed: u64) -> Plan {
-    Plan::of_seed(seed).with_nvram()
-}
-
-fn troubled(seed: u64) -> Plan {
-    Plan::of_seed(seed).with_trouble()
+    Plan::plain(seed).with_nvram()
 }
 
 /// Prints how many histories each took.
 #[test]
 fn every_planted_bug_is_caught() {
     // Without a bug the same histories hold.
-    for plan in [Plan::of_seed, in_nvram, troubled] {
-        (FIRST..FIRST + 50).for_each(|seed| assert_eq!(run_plan(&plan(seed), false).err(), None));
+    for Case { bug, plan, faults } in cases() {
+        let holds = run_plan(&plan(FIRST), faults).err();
+        assert_eq!(holds, None, "without {bug:?}");
     }
     // A panic in a history is one way of noticing.
     std::panic::set_hook(Box::new(|_| ()));

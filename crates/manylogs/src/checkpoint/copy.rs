@@ -50,6 +50,8 @@ impl Inner {
         extents: &[Extent],
         progress: &mut Progress,
     ) -> Result<(), IoError> {
+        let planted = plant::is(Bug::RenewOverNewer);
+        let early = if planted { Some(self.runs(extents, progress)?) } else { None };
         let mut guards: Vec<HomeGuard> = Vec::new();
         for extent in extents {
             if plant::is(Bug::CheckpointWithoutLock) {
@@ -59,7 +61,10 @@ impl Inner {
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
         // What is mapped may have changed while waiting for the locks.
-        let mut runs = self.runs(extents, progress)?;
+        let mut runs = match early {
+            Some(early) => early,
+            None => self.runs(extents, progress)?,
+        };
         let read_from = self.runtime.now();
         self.read_logged(&mut runs, progress).await?;
         let groups = self.groups(runs);
@@ -111,6 +116,9 @@ impl Inner {
             Err(IoError::Medium { .. } | IoError::Transient { .. } | IoError::NoSpace { .. }) => {
                 for run in group.runs {
                     report.kept_extents += 1;
+                    if plant::is(Bug::KeptDropped) {
+                        continue;
+                    }
                     let zeroes = matches!(run.place, Place::Zeroes { .. });
                     let kind = if zeroes { EntryKind::Zeroes } else { EntryKind::Data };
                     let content = (kind == EntryKind::Data).then_some(&run.content);
@@ -142,6 +150,7 @@ impl Inner {
         {
             match place {
                 Place::Buffered { .. } => continue,
+                Place::Lost { .. } if plant::is(Bug::LostForgotten) => continue,
                 Place::Lost { .. } => {
                     self.renew(EntryKind::Lost, extent, None, progress.floor)?;
                     continue;

@@ -203,6 +203,7 @@ impl Inner {
         }
         // What could not be read stays where it is, and with it everything newer.
         let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
+        let floor = if plant::is(Bug::FloorOverUnread) { progress.floor } else { floor };
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }

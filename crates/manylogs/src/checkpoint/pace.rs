@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_plant::{self as plant, Bug};
 
 use super::{Pace, Pass};
 use crate::error::VolumeError;
@@ -125,7 +126,8 @@ impl Inner {
             self.may_go_on(pass)?;
             // The limit may change while this waits.
             let rate = self.config().checkpoint_rate;
-            if rate == 0 || self.pace_now(pass) == Pace::Urgent {
+            let hurried = self.pace_now(pass) == Pace::Urgent && !plant::is(Bug::RateNotHurried);
+            if rate == 0 || hurried {
                 return Ok(());
             }
             let due = started + Nanos::from_secs_f64(moved.bytes() as f64 / rate as f64);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use manylogs_block::{IoError, Lba, Nanos, Time};
 use manylogs_logstore::DataSequence;
+use manylogs_plant::{self as plant, Bug};
 
 /// A medium error that is still there after this time is believed.
 pub(crate) const CONFIRM_AFTER: Nanos = Nanos::from_secs(60);
@@ -57,6 +58,9 @@ impl Suspects {
         confirm_after: Nanos,
     ) -> Verdict {
         let spoken = matches!(error, IoError::Medium { .. } | IoError::Checksum { .. });
+        if plant::is(Bug::TransientIsLoss) && !spoken {
+            return Verdict::Lost;
+        }
         let known = self.before.get(&which).copied().flatten();
         let since = if spoken { known.or(Some(at)) } else { known };
         if spoken && since.is_some_and(|since| at.since(since) >= confirm_after) {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors};
+use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
 use crate::home_lock::Writer;
@@ -60,7 +61,8 @@ impl Inner {
             still.map(|(part, _)| part).collect()
         };
         for part in zeroed {
-            let whole = self.whole_physical(part);
+            let torn = plant::is(Bug::ZeroesTornSectors);
+            let whole = if torn { part } else { self.whole_physical(part) };
             let edges = [
                 Extent::between(part.start, whole.start),
                 Extent::between(whole.end(), part.end()),

@@ -7,10 +7,11 @@ use manylogs_block::{BlockDevice, IoError, Request};
 use super::Settings;
 use crate::error::VolumeError;
 use crate::ondisk::superblock::Superblock;
-use crate::open::{RecoveryReport, finish_change, write_superblock};
+use crate::open::{RecoveryReport, finish_change, write_superblock, write_superblock_copy};
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::structures::read_superblock;
 use crate::volume::Volume;
+use manylogs_plant::{self as plant, Bug};
 
 impl Volume {
     /// The settings that the volume works by.
@@ -46,7 +47,11 @@ impl Volume {
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
-        write_superblock(&inner.device, &superblock).await?;
+        if plant::is(Bug::SettingsInOneCopy) {
+            write_superblock_copy(&inner.device, &superblock, 1).await?;
+        } else {
+            write_superblock(&inner.device, &superblock).await?;
+        }
         self.reconfigure(&settings.applied_to(&self.config()))
     }
 

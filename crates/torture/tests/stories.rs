@@ -1,0 +1,35 @@
+//! Histories that once showed a fault of the engine, each with what went wrong.
+
+use manylogs_torture::{Plan, run_plan};
+
+/// What a plan is made of, how it is made, and whether images are damaged too.
+type Story = (&'static str, Plan, bool);
+
+fn stories() -> Vec<Story> {
+    let medium = |seed| Plan::plain(seed).with_trouble();
+    vec![
+        ("a gentle pass waited for idleness that pending writes prevent", medium(50034), false),
+        ("passes over a table apart with one log made no room for ever", medium(40353), false),
+        ("one writer starved beside failing checkpoints", Plan::plain(23_418_008_978), false),
+        ("no log accepted records, and three writes waited", Plan::plain(880_000_002_616), false),
+        ("the same", Plan::plain(880_000_003_451), false),
+        ("a growing device got a log in home space", Plan::plain(39).growing(), false),
+        (
+            "what could not be read opened as older data",
+            Plan::plain(28).with_trouble_at_opening(),
+            false,
+        ),
+        ("an unreadable snapshot made the volume unopenable", Plan::plain(3), true),
+        ("a pass with a limited rate was not hurried", Plan::plain(20).rate_limited(), false),
+        ("a pass that took no time let no write run", Plan::troubled(10).sparse(), false),
+        ("the same", Plan::troubled(23).sparse(), false),
+        ("writes starved while a pass began again and again", Plan::troubled(99).sparse(), false),
+    ]
+}
+
+#[test]
+fn what_once_went_wrong_goes_right() {
+    for (story, plan, faults) in stories() {
+        assert_eq!(run_plan(&plan, faults).err(), None, "{story}");
+    }
+}
