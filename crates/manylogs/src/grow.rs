@@ -89,6 +89,8 @@ pub(crate) async fn hide_old_end(
     if plant::is(Bug::OldEndExposed) {
         return Ok(());
     }
+    // Where the device has grown by less, the new structures begin within the old ones: only what
+    // is before them is data now.
     let parts = new.homes().iter().filter_map(|(_, home)| {
         let (from, to) = (home.start.max(end.start), home.end().min(end.end()));
         (from < to).then(|| Extent::between(from, to))

@@ -110,6 +110,10 @@ impl Inner {
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.runtime.now();
         let state = self.state.borrow();
+        if state.read_only.is_some() {
+            // Nothing is to be done but to end, and that wakes this task.
+            return None;
+        }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
         let starved = state.starved > 0;
         let paused = !state.futility.allows(now, starved);

@@ -23,6 +23,8 @@ fn stories() -> Vec<Story> {
         ("a pass with a limited rate was not hurried", Plan::plain(20).rate_limited(), false),
         ("a pass that took no time let no write run", Plan::troubled(10).sparse(), false),
         ("the same", Plan::troubled(23).sparse(), false),
+        ("a device grew by less than a root", Plan::troubled(504).sparse(), false),
+        ("a read-only volume looked for work for hours", Plan::troubled(20_587).sparse(), false),
         ("writes starved while a pass began again and again", Plan::troubled(99).sparse(), false),
     ]
 }
