@@ -23,7 +23,7 @@ const COUNTERS: [Row<VolumeStatus>; 9] = [
     ("checkpoints_total", "Checkpoints that ran to the end.", |v| v.checkpoints),
     ("failed_checkpoints_total", "Checkpoints that did not.", |v| v.failed_checkpoints),
 ];
-const GAUGES: [Row<VolumeStatus>; 10] = [
+const GAUGES: [Row<VolumeStatus>; 11] = [
     ("at_risk_bytes", "Home bytes whose newest version is only in a log.", |v| v.at_risk_bytes),
     ("volatile_bytes", "Acknowledged bytes in memory until a flush.", |v| v.volatile_bytes),
     ("mapped_extents", "Extents in the mapping table.", |v| v.mapped_extents),
