@@ -41,6 +41,21 @@ pub struct FaultCount {
     pub listed: u64,
 }
 
+/// Counts of what happens once in a history at most, and in few histories.
+const RARE: [&str; 11] = [
+    "refused_openings",
+    "troubled_openings",
+    "rate_limited",
+    "long_zeroes",
+    "many_logs",
+    "days",
+    "daily_checkpoints",
+    "grown",
+    "repaired",
+    "settings_kept",
+    "nvram_histories",
+];
+
 impl FaultCount {
     fn plus(mut self, more: &Self) -> Self {
         self.injected += more.injected;
@@ -208,13 +223,16 @@ impl Tally {
     }
 
     /// What was done too seldom for the campaign to prove anything of it: a tenth of a per cent of
-    /// all states for each phase, and at least 10 of all else.
+    /// all states for each phase, one history in 500 for what only some histories have, and at
+    /// least 10 of all else.
     #[must_use]
     pub fn neglected(&self) -> Vec<String> {
         let least = (self.phases.total() / 1000).max(20);
         let phases = self.phases.iter().filter(|(_, count)| *count < least);
         let phases = phases.map(|(phase, count)| format!("{count} states in phase {phase:?}"));
-        let counts = self.counts().filter(|(_, count)| *count < 10);
+        let least =
+            |name: &str| if RARE.contains(&name) { (self.histories / 500).max(1) } else { 10 };
+        let counts = self.counts().filter(|(name, count)| *count < least(name));
         let counts = counts.map(|(name, count)| format!("{count} {name}"));
         let by = Detected::ALL.into_iter().zip(self.all_faults().detected_by);
         let by = by.filter(|(_, count)| *count == 0 && self.all_faults().injected > 0);
