@@ -78,8 +78,8 @@ impl Inner {
                 // An error is in the volume's state; the next round tries again.
                 let _ = self.checkpoint(Pass::at(pace)).await;
                 agenda.last_checkpoint = self.runtime.now();
-                // A pass that finds nothing to do takes no time. Writes that waited for room take it
-                // before this task looks again: it would else never let them run.
+                // A pass that finds nothing to do takes no time. Writes that waited for room take
+                // it before this task looks again: it would else never let them run.
                 self.runtime.sleep(Nanos(1)).await;
             } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
                 agenda.swap_again = self.swap_one().await;

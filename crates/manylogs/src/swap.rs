@@ -23,6 +23,16 @@ struct Live {
     mapped: Mapped<Place>,
 }
 
+/// How far a log was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    All,
+    /// Clients needed the disk, or the target had no more room.
+    InPart,
+    /// The table has nothing of it that can be found in the log.
+    Nothing,
+}
+
 impl Inner {
     /// Moves the fullest log above the threshold, if there is one and a place for it; true if a
     /// log was moved.
@@ -33,19 +43,19 @@ impl Inner {
         let moved = self.move_log(from, to).await;
         self.state.borrow_mut().logs.put_back();
         let mut state = self.state.borrow_mut();
-        if moved.is_err() {
-            // Damage is for the checkpoint to find; to try again would not help.
+        if !matches!(moved, Ok(Moved::InPart)) {
+            // It is free, or waits for newer versions to become durable, or is damaged, which is
+            // for the checkpoint to find: to try again would not help.
             state.hot.remove(&from);
         }
-        if let Ok(true) = moved {
-            state.hot.remove(&from);
+        if let Ok(Moved::All) = moved {
             state.counters.log_swaps += 1;
             state.reset_candidates.push(from);
             state.reset_what_can_be();
         }
         drop(state);
         self.notify_progress();
-        matches!(moved, Ok(true))
+        matches!(moved, Ok(Moved::All))
     }
 
     fn choose_swap(&self) -> Option<(LogId, LogId)> {
@@ -71,30 +81,29 @@ impl Inner {
 
     /// Copies what recovery needs of `from` and points the table at the copies. Stops, without
     /// loss, when clients need the disk; what was copied by then stays copied.
-    async fn move_log(self: &Rc<Self>, from: LogId, to: LogId) -> Result<bool, IoError> {
+    async fn move_log(self: &Rc<Self>, from: LogId, to: LogId) -> Result<Moved, IoError> {
         let live = self.live_in(from).await?;
         if live.is_empty() {
-            // What is left waits for newer versions to become durable; then it is free anyway.
-            return Ok(false);
+            return Ok(Moved::Nothing);
         }
         if !self.move_supersedes(from, to).await? {
-            return Ok(false);
+            return Ok(Moved::InPart);
         }
         let mut rest = live.as_slice();
         while !rest.is_empty() {
             if !self.is_idle() {
                 self.runtime.sleep(self.config().idle).await;
                 if !self.is_idle() {
-                    return Ok(false);
+                    return Ok(Moved::InPart);
                 }
             }
             let (chunk, others) = rest.split_at(chunk_len(rest));
             rest = others;
             if !self.move_chunk(from, to, chunk).await? {
-                return Ok(false);
+                return Ok(Moved::InPart);
             }
         }
-        Ok(true)
+        Ok(Moved::All)
     }
 
     /// What the table still has in `log`, in the order of the log: its records tell where to look.

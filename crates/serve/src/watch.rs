@@ -126,7 +126,8 @@ mod tests {
             "record_bytes": 0, "starved_writes": 0, "mapped_extents": 0, "table_bytes": 0,
             "log_swaps": 0, "checkpoints": 0, "failed_checkpoints": 0,
             "checkpoint_progress": null, "retired_logs": 0,
-            "kept_extents": 0, "lost_extents": 0, "unread_extents": 0, "written": [], "occupancy": [],
+            "kept_extents": 0, "lost_extents": 0, "unread_extents": 0, "written": [],
+            "occupancy": [],
         }))
         .unwrap()
     }
