@@ -49,8 +49,8 @@ PLANTED := manylogs-logstore manylogs manylogs-torture manylogs-storage manylogs
 	manylogs-ublk manylogs-cli
 comma := ,
 empty :=
-TESTED := --workspace --locked --no-fail-fast \
-	--features $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))
+PLANTS := $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))
+TESTED := --workspace --locked --no-fail-fast --features $(PLANTS)
 test: tools nbd-tools
 	$(CARGO) test $(TESTED)
 
@@ -97,7 +97,8 @@ uninstall:
 
 # What make test also runs: only the tests that plant bugs.
 planted: tools
-	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device panic --nocapture
+	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device --nocapture
+	$(CARGO) test $(TESTED) --test panics
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
@@ -118,7 +119,7 @@ coverage: tools
 PROGRAMS := fio xfsprogs e2fsprogs stress-ng postgresql nbdkit libnbd-bin qemu-utils
 programs: tools
 	@dpkg -s $(PROGRAMS) >/dev/null 2>&1 || sh tools/install.sh $(PROGRAMS)
-	@PATH="$$PATH:$$HOME/.cargo/bin" command -v fsx >/dev/null || \
+	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
 		$(CARGO) install fsx --version 0.3.2 --locked
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
 	tests/programs/run.sh $(CHECKS)
@@ -132,7 +133,7 @@ soak: tools
 # Without network it goes on with the tools that are there, and says what it skips.
 short-programs: tools
 	@dpkg -s fio e2fsprogs >/dev/null 2>&1 || sh tools/install.sh fio e2fsprogs || true
-	@PATH="$$PATH:$$HOME/.cargo/bin" command -v fsx >/dev/null || \
+	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
 		$(CARGO) install fsx --version 0.3.2 --locked || true
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
@@ -158,8 +159,9 @@ guest-systemd: tools ublk-tools
 
 lint: tools ublk-tools
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features manylogs-cli/ublk \
+	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk \
+		-- -D warnings
+	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(PLANTS) \
 		--all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 

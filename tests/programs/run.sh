@@ -49,7 +49,7 @@ fsx_ops=${FSX_OPS:-$([ "$fast" ] && echo 50000 || echo 1000000)}
 fio_passes=${FIO_PASSES:-$([ "$fast" ] && echo 1 || echo 5)}
 stress_seconds=$([ "$fast" ] && echo 20 || echo 60)
 seed=${SEED:-1}
-PATH=$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin
+PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
 RANDOM=$seed
 for part in common volume fio file_system postgres nbd; do
     # shellcheck disable=SC1090
