@@ -180,8 +180,9 @@ nbd-tools:
 
 # The bindings of ublk's library are made with libclang, of any version.
 ublk-tools:
-	@ldconfig -p | grep -q 'libclang[-.]' || ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || \
-		sh tools/install.sh libclang-dev
+	@ldconfig -p | grep -q 'libclang\(-[0-9.]*\)\?\.so' || \
+		ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/llvm-*/lib/libclang-[0-9]*.so* 2>/dev/null | \
+		grep -q . || sh tools/install.sh libclang-dev
 
 # A C compiler, for the zstd library and for linking.
 tools:
