@@ -236,9 +236,12 @@ impl Oracle {
         self.reads = 0;
         let moment = self.moment;
         for (versions, found) in self.sectors.iter_mut().zip(content.sectors()) {
-            if let Some(found) = found {
-                *versions = vec![Version::only(found, moment)];
-            }
+            // What could not be read may be any of the versions that the crash could leave. None
+            // of them is newer than another any more: a later flush proves nothing of those that
+            // the crash may have taken.
+            let left =
+                found.map_or_else(|| possible(versions, Version::is_durable), |one| vec![one]);
+            *versions = left.into_iter().map(|one| Version::only(one, moment)).collect();
         }
         Ok(())
     }
@@ -318,6 +321,23 @@ mod tests {
         oracle.acknowledge(ONE, write, false);
         oracle.acknowledge_flush(flush);
         assert!(recovered(&oracle, &Payload::zeroes(Sectors(1))));
+    }
+
+    #[test]
+    fn what_a_crash_took_does_not_come_back_by_a_later_flush() {
+        let mut oracle = Oracle::new(1);
+        let durable = oracle.submit(ONE, &tag(1));
+        oracle.acknowledge(ONE, durable, true);
+        let lost = oracle.submit(ONE, &tag(2));
+        oracle.acknowledge(ONE, lost, false);
+        oracle.check_recovered(&Payload::absent(Sectors(1))).unwrap();
+        let flush = oracle.submit_flush();
+        oracle.acknowledge_flush(flush);
+        assert!(recovered(&oracle, &tag(1)) && recovered(&oracle, &tag(2)));
+        assert!(!recovered(&oracle, &tag(3)));
+        let newer = oracle.submit(ONE, &tag(4));
+        oracle.acknowledge(ONE, newer, true);
+        assert!(recovered(&oracle, &tag(4)) && !recovered(&oracle, &tag(1)));
     }
 
     #[test]
