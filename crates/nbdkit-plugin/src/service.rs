@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 enum State {
     /// Not started, or ended by a signal.
     Idle,
-    Running(Service),
+    Running(Box<Service>),
     /// An operator has ended it, and may not have heard of it yet.
     Stopped {
         in_order: bool,
@@ -81,7 +81,8 @@ pub(crate) fn start() -> Result<()> {
             return Err(Error::new(Errno::IO.raw_os_error(), message));
         }
     };
-    *state() = State::Running(Service { engine, has_volume: !options.raw, _control: control });
+    *state() =
+        State::Running(Box::new(Service { engine, has_volume: !options.raw, _control: control }));
     Ok(())
 }
 
@@ -124,7 +125,7 @@ pub(crate) fn end() {
             }
         }
         State::Running(service) => {
-            if let Err(error) = close(service) {
+            if let Err(error) = close(*service) {
                 line(Level::Error, None, &error.to_string(), &[]);
                 exit(false);
             }
@@ -158,7 +159,7 @@ fn obey(port: &Port, order: Order) -> Answer {
     let State::Running(service) = std::mem::replace(&mut *state, stopped) else {
         return Err("the server is stopping".to_owned());
     };
-    let closed = close(service);
+    let closed = close(*service);
     let in_order = closed.is_ok();
     *state = State::Stopped { in_order };
     thread::spawn(move || {
