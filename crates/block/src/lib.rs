@@ -24,7 +24,7 @@ pub use nvram::{MemoryNvram, Nvram};
 pub use payload::{Payload, Piece};
 pub use rng::Rng;
 pub use runtime::{Handle, LocalTask, Runtime, Sleep};
-pub use signal::{Signal, Wait};
+pub use signal::{Signal, Wait, yield_now};
 pub use tasks::Tasks;
 pub use text::{bytes_text, parse_bytes, parse_share, parse_span, span_text};
 pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, TimeOfDay, to_usize};

@@ -34,6 +34,19 @@ impl Signal {
     }
 }
 
+/// Lets other tasks that are ready run before the caller goes on.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// See [`Signal::wait`].
 #[derive(Debug)]
 #[must_use = "a wait does nothing until awaited"]

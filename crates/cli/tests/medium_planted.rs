@@ -32,7 +32,6 @@ const CASES: &[Case] = &[
     ("PoolSkipsSync", THREADS),
     ("FileTakenForDurable", |stack| Stack { below: Below::File512, ..stack }),
     ("NbdFlushSkipped", NBD),
-    ("NbdFlushOwnConnection", NBD),
     ("NbdFuaIgnored", NBD),
     ("NbdPartsFuaIgnored", NBD),
     ("NbdZeroFuaIgnored", NBD),

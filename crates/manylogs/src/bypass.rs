@@ -70,7 +70,11 @@ impl Inner {
         drop(guard);
         match durable {
             Some(durable) => durable.await,
-            None => Ok(Payload::default()),
+            None => {
+                // The room that was set aside is free again.
+                self.offer_room();
+                Ok(Payload::default())
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{Nanos, Signal, Time, TimeOfDay};
+use manylogs_block::{Nanos, Signal, Time, TimeOfDay, yield_now};
 
 use crate::checkpoint::{Pace, Pass};
 use crate::config::CheckpointPolicy;
@@ -80,7 +80,7 @@ impl Inner {
                 agenda.last_checkpoint = self.runtime.now();
                 // A pass that finds nothing to do takes no time. Writes that waited for room take
                 // it before this task looks again: it would else never let them run.
-                self.runtime.sleep(Nanos(1)).await;
+                yield_now().await;
             } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {

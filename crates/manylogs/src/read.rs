@@ -191,6 +191,9 @@ impl Inner {
         }
         state.reset_candidates.push(log);
         state.reset_what_can_be();
+        drop(state);
+        // A log that only this read held may have begun anew.
+        self.offer_room();
         result
     }
 }

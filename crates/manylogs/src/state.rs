@@ -378,4 +378,12 @@ impl Inner {
         self.progress.notify();
         self.commit.notify();
     }
+
+    /// There may be more room than before: writes that wait for it look again. Whoever frees room
+    /// calls this, as no other event need follow.
+    pub(crate) fn offer_room(&self) {
+        if self.state.borrow().starved > 0 {
+            self.notify_progress();
+        }
+    }
 }

@@ -72,6 +72,7 @@ written() {
 
 # All durable files are as their checksums say.
 verified() {
+    [ -s /keep/sums ] || return 0
     (cd /data && sha256sum -c /keep/sums) >/keep/checked 2>&1 || {
         grep -v ': OK$' /keep/checked | tail -n 5
         failed "$1: of $(wc -l </keep/sums) durable files right: $(grep -c ': OK$' /keep/checked)"

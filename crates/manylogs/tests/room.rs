@@ -1,0 +1,86 @@
+//! Writes that wait for room in the logs are woken by whatever makes room.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use common::{DEVICE, bytes, config, read, write};
+use manylogs::{EngineConfig, LogPlacement, Volume};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completer, Completion, MemoryDevice, Nanos, Request, completion,
+};
+use manylogs_sim::{Order, Sim};
+
+/// Steps of the executor after which a request that is not answered never will be.
+const STEPS: u32 = 200_000;
+
+/// A device that holds back the next read, if it is told to.
+struct Holding {
+    below: MemoryDevice,
+    hold_next: Cell<bool>,
+    held: RefCell<Option<(Request, Completer)>>,
+}
+
+impl BlockDevice for Holding {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if matches!(request, Request::Read { .. }) && self.hold_next.take() {
+            let (completer, completion) = completion();
+            *self.held.borrow_mut() = Some((request, completer));
+            return completion;
+        }
+        self.below.submit(request)
+    }
+}
+
+#[test]
+fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
+    let sim = Sim::new(1, Order::Fifo);
+    let node = sim.node();
+    let runtime = sim.handle(node);
+    let device = Rc::new(Holding {
+        below: MemoryDevice::new(DEVICE),
+        hold_next: Cell::new(false),
+        held: RefCell::default(),
+    });
+    let engine = EngineConfig { placement: LogPlacement::Single(0.5), ..config() };
+    let below: Rc<dyn BlockDevice> = Rc::<Holding>::clone(&device);
+    let volume = sim.block_on(node, async move { Volume::create(runtime, below, &engine).await });
+    let volume = volume.unwrap();
+    let first = volume.clone();
+    sim.block_on(node, async move { first.submit(write(0, &bytes(1, 8), true)).await }).unwrap();
+    // The read pins the log for as long as the device takes.
+    device.hold_next.set(true);
+    let pinning = volume.submit(read(0, 8));
+    // The same blocks again and again: these writes cannot go home instead.
+    let (answered, writes) = (Rc::new(Cell::new(0)), 200);
+    for turn in 0..writes {
+        let (done, count) = (
+            volume.submit(write(0, &bytes(common::low_byte(turn), 8), true)),
+            Rc::clone(&answered),
+        );
+        sim.handle(node).spawn(async move {
+            done.await.unwrap();
+            count.set(count.get() + 1);
+        });
+    }
+    // Shorter than writes wait for room before they are refused.
+    let until = sim.now() + Nanos::from_secs(10);
+    let mut steps = 0..STEPS;
+    sim.run_until(|| sim.now() > until || steps.next().is_none());
+    assert!(device.held.borrow().is_some(), "the read reached the device");
+    assert!(answered.get() < writes, "the log is full, and pinned");
+    let (request, completer) = device.held.take().unwrap();
+    let below = device.below.submit(request);
+    completer.complete(sim.block_on(node, below));
+    let mut steps = 0..STEPS;
+    sim.run_until(|| answered.get() == writes || steps.next().is_none());
+    assert_eq!(answered.get(), writes);
+    sim.block_on(node, pinning).unwrap();
+}
