@@ -68,8 +68,10 @@ impl Volume {
         if plant::is(Bug::SuperblockBeforeRoots) {
             write_superblock_copy(&device, &grown, 1).await?;
         }
-        write_root(&device, Phase::Open, &root, volume, &new, 1).await?;
+        // The first slot stays where it is. Where the device has grown by little, the new place of
+        // the second overlaps the old one: until the first is written, the old one must be whole.
         write_root(&device, Phase::Open, &root, volume, &new, 0).await?;
+        write_root(&device, Phase::Open, &root, volume, &new, 1).await?;
         let [decides, follows] = if plant::is(Bug::FirstSuperblockFirst) { [0, 1] } else { [1, 0] };
         write_superblock_copy(&device, &grown, decides).await?;
         hide_old_end(&device, old, &new).await?;

@@ -24,6 +24,13 @@ fn stories() -> Vec<Story> {
         ("a pass that took no time let no write run", Plan::troubled(10).sparse(), false),
         ("the same", Plan::troubled(23).sparse(), false),
         ("a device grew by less than a root", Plan::troubled(504).sparse(), false),
+        ("both roots torn while growing by little", Plan::troubled(31_076_565).sparse(), false),
+        (
+            "a full log that cannot be read was moved again",
+            Plan::troubled(31_003_178).sparse(),
+            false,
+        ),
+        ("a flush brought back what a crash took", Plan::troubled(31_007_998).sparse(), false),
         ("a read-only volume looked for work for hours", Plan::troubled(20_587).sparse(), false),
         ("writes starved while a pass began again and again", Plan::troubled(99).sparse(), false),
     ]
