@@ -102,8 +102,6 @@ bugs! {
         PartsAnsweredEarly,
         /// Records follow before their epoch has begun durably.
         EpochNotBegun,
-        /// The end of a drain raises the floor over what is not durable yet.
-        DrainWithoutBarrier,
         /// A checkpoint renews long zeroes without the lock on their home: over what is written.
         RenewOverNewer,
         /// A read error that passes makes a checkpoint mark blocks as lost.
@@ -123,6 +121,8 @@ bugs! {
     }
     /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
     RECOVERY {
+        /// The end of a drain raises the floor over what is not durable yet.
+        DrainWithoutBarrier,
         /// The first copy of the superblock is written before the last.
         FirstSuperblockFirst,
         /// A growing volume writes its superblock before its roots.

@@ -18,8 +18,9 @@ use crate::trouble::Told;
 
 /// So does an incarnation that keeps the disk busier: it tries the same thing again and again.
 const EVENTS_MOST: u64 = 5000;
-/// Where the device fails, reads are repeated sector by sector, and passes again and again.
-const EVENTS_MOST_IN_TROUBLE: u64 = 100_000;
+/// Where the device fails, reads are repeated sector by sector, and passes again and again. Writes
+/// may wait for room for two minutes, in which a snapshot every few milliseconds goes on.
+const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
 /// So does one whose tasks run without end.
 const STEPS_MOST: u64 = 2_000_000;
 /// Between two incarnations a crash comes within so many events, or not at all.

@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod draining;
 mod growing;
 mod logs;
 #[cfg(feature = "plant")]

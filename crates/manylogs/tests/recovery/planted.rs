@@ -1,12 +1,16 @@
-//! Each planted bug of opening and growing makes one of the tests beside this one fail.
+//! Each planted bug of opening, growing and draining makes one of the tests beside this one fail.
 
 use manylogs_plant::{Bug, plant};
 
-use crate::{growing, logs, structures};
+use crate::{draining, growing, logs, structures};
 
 #[test]
 fn planted_bugs_are_noticed() {
-    let cases: [(Bug, fn()); 15] = [
+    let cases: [(Bug, fn()); 16] = [
+        (
+            Bug::DrainWithoutBarrier,
+            draining::a_drain_forgets_nothing_before_what_replaced_it_is_durable,
+        ),
         (Bug::FirstSuperblockFirst, growing::nothing_of_the_old_end_shows_in_a_volume_that_grew),
         (Bug::OldEndExposed, growing::nothing_of_the_old_end_shows_in_a_volume_that_grew),
         (Bug::ChangeLeftUnfinished, growing::growth_that_was_used_is_not_forgotten_with_one_copy),
