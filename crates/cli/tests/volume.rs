@@ -70,7 +70,7 @@ fn a_volume_from_format_to_the_linear_table() {
     let dump = run(&["dump", path, "--json"], CLOSED, "\"table\"");
     let dump: serde_json::Value = serde_json::from_str(&dump).unwrap();
     let log = dump["logs"][0]["log"].to_string();
-    run(&["dump", path, "--log", &log], CLOSED, "record 2.");
+    run(&["dump", path, "--log", &log], CLOSED, "record 1.");
     run(&["dump", path, "--log", &log, "--json"], CLOSED, "\"entries\"");
     run(&["dump", path, "--log", "99999"], INPUT, "there is no log 99999");
     run(&["scrub", path], CLOSED, "5 logged extents read");

@@ -15,7 +15,7 @@ const LOOK: Nanos = Nanos::from_millis(500);
 /// After a pass that made no room the next one waits this long, and twice as long each time.
 const BACKOFF_LEAST: Nanos = Nanos::from_millis(10);
 /// The longest wait between two passes while a write waits for room.
-const BACKOFF_STARVED: Nanos = Nanos::from_secs(5);
+const BACKOFF_STARVED: Nanos = Nanos::from_secs(2);
 /// The longest wait between two passes while no write waits for room.
 const BACKOFF_MOST: Nanos = Nanos::from_secs(60);
 /// Passes and time after which writes that wait for room are refused, if no pass made any. The

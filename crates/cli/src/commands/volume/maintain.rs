@@ -87,8 +87,8 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
     }
     if done.unread_extents > 0 {
         return Err(Failure::Failed(format!(
-            "{}: {} extents could not be read from the logs: they stay logged, and nothing is given \
-             up; look at the device and try again, `check` tells more",
+            "{}: {} extents could not be read from the logs: they stay logged, and nothing is \
+             given up; look at the device and try again, `check` tells more",
             device.display(),
             done.unread_extents
         )));
