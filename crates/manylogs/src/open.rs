@@ -11,7 +11,7 @@ use manylogs_logstore::{
 
 use crate::config::{EngineConfig, TablePlace};
 use crate::error::VolumeError;
-use crate::grow::hide_old_end;
+use crate::grow::finish_hiding;
 use crate::logs::Logs;
 use crate::nvram;
 use crate::ondisk::layout::Layout;
@@ -293,7 +293,7 @@ pub(crate) async fn finish_change(
     if plant::is(Bug::ChangeLeftUnfinished) {
         return Ok(());
     }
-    hide_old_end(device, &older.layout, &superblock.layout).await?;
+    finish_hiding(device, superblock.volume, &older.layout, &superblock.layout).await?;
     write_superblock(device, superblock).await
 }
 

@@ -63,6 +63,10 @@ pub(crate) struct Forks {
     pub(crate) report: Report,
 }
 
+/// Crash states of one history after which only one event in [`SPARSE`] that would be forked is.
+const STATES_DENSE: usize = 600;
+const SPARSE: u64 = 50;
+
 impl Forks {
     pub(crate) fn new(
         plan: &Plan,
@@ -98,7 +102,9 @@ impl Forks {
     /// Crashes copies of the world as it is now, if it is the turn of this moment; `watch` is told
     /// what did not hold.
     pub(crate) fn maybe_fork(&mut self, machine: &Machine, watch: &Watch, at: At) {
-        let due = self.rng.one_in(self.plan.fork_every);
+        // A long history would show the same states over and over.
+        let sparse = if self.report.states.len() > STATES_DENSE { SPARSE } else { 1 };
+        let due = self.rng.one_in(self.plan.fork_every * sparse);
         if due
             && watch.problem.borrow().is_none()
             && let Err(problem) = self.fork(machine, watch, at)

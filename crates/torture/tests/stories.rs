@@ -19,6 +19,11 @@ fn stories() -> Vec<Story> {
             Plan::plain(28).with_trouble_at_opening(),
             false,
         ),
+        (
+            "a stale superblock let an opening hide data of a volume that grew",
+            Plan::of_seed(2349),
+            true,
+        ),
         ("an unreadable snapshot made the volume unopenable", Plan::plain(3), true),
         ("a pass with a limited rate was not hurried", Plan::plain(20).rate_limited(), false),
         ("a pass that took no time let no write run", Plan::troubled(10).sparse(), false),
