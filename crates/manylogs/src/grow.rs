@@ -115,8 +115,8 @@ pub(crate) async fn finish_hiding(
     Ok(())
 }
 
-/// The physical sectors in which the root and the superblock at the old end begin: each is zeroed as
-/// a whole or not at all.
+/// The physical sectors in which the root and the superblock at the old end begin: each is zeroed
+/// as a whole or not at all.
 fn marks(device: &Below, old: &Layout) -> [Extent; 2] {
     let len = device.capabilities().physical_sector;
     [old.roots()[1], old.superblocks()[1]].map(|place| Extent { len, ..place })

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use manylogs_storage::Turn;
@@ -26,6 +26,8 @@ pub use client::{Control, connect, status};
 const LINE_MAX: u64 = 64 * 1024;
 /// A client that says nothing for so long is left alone.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long a server that ends waits until orders are answered.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What an operator can ask of a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +96,7 @@ pub struct ControlSocket {
     path: PathBuf,
     /// Which file it is: another server may have made one of the same name.
     inode: (u64, u64),
+    orders: Arc<Orders>,
 }
 
 impl ControlSocket {
@@ -109,21 +112,49 @@ impl ControlSocket {
         let listener = bind(&path)?;
         let inode = inode(&path)?;
         let device: Arc<Path> = device.into();
+        let orders = Arc::new(Orders::default());
+        let taken = Arc::clone(&orders);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (obey, device) = (Arc::clone(&obey), Arc::clone(&device));
+                let orders = Arc::clone(&taken);
                 // Without a thread the client hears nothing, and asks again.
                 let _ = std::thread::Builder::new()
                     .name("control-client".to_owned())
-                    .spawn(move || answer_client(&device, &stream, &*obey));
+                    .spawn(move || answer_client(&device, &stream, &orders, &*obey));
             }
         })?;
-        Ok(Self { path, inode })
+        Ok(Self { path, inode, orders })
+    }
+}
+
+/// Orders that were taken and are not answered yet.
+#[derive(Debug, Default)]
+struct Orders {
+    open: Mutex<usize>,
+    answered: Condvar,
+}
+
+impl Orders {
+    fn begin(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    fn end(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.answered.notify_all();
+    }
+
+    /// Waits until all are answered, for a while: whoever asked a server to stop hears that it has.
+    fn wait(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.answered.wait_timeout_while(open, LAST_ANSWERS, |open| *open > 0);
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
+        self.orders.wait();
         // The device may be free, and the next server may be making its socket.
         let _turn = self.path.parent().map(Turn::take).transpose();
         // A socket that stays is found stale by the next server.
@@ -151,7 +182,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Answers line after line until the client has enough.
-fn answer_client(device: &Path, stream: &UnixStream, obey: &Obey) -> Option<()> {
+fn answer_client(device: &Path, stream: &UnixStream, orders: &Orders, obey: &Obey) -> Option<()> {
     stream.set_read_timeout(Some(SILENCE)).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -160,12 +191,15 @@ fn answer_client(device: &Path, stream: &UnixStream, obey: &Obey) -> Option<()> 
         if line.is_empty() {
             return None;
         }
+        orders.begin();
         let answer = match serde_json::from_str::<Order>(&line) {
             Ok(order) => noted(device, order, obey),
             Err(error) => Err(format!("no order that this server knows: {error}")),
         };
-        let text = serde_json::to_string(&Line::from(answer)).ok()? + "\n";
-        { stream }.write_all(text.as_bytes()).ok()?;
+        let text = serde_json::to_string(&Line::from(answer)).unwrap_or_default() + "\n";
+        let sent = { stream }.write_all(text.as_bytes());
+        orders.end();
+        sent.ok()?;
     }
 }
 

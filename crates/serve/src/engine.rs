@@ -143,7 +143,7 @@ impl Engine {
         &self.about
     }
 
-    /// Waits until it has ended, by [`Port::stop`] or by [`Order::Stop`].
+    /// Waits until it has ended, by [`Port::stop`] or by [`crate::control::Order::Stop`].
     ///
     /// # Errors
     /// If the volume was not closed in order.
