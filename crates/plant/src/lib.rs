@@ -2,7 +2,7 @@
 //! must notice each: else the tests prove nothing. Without the feature `plant`, [`is`] answers
 //! "no" at compile time and costs nothing.
 //!
-//! A bug is planted in one thread by [`plant`], for tests that run a volume in their own process,
+//! A bug is planted in one thread by `plant`, for tests that run a volume in their own process,
 //! or in a whole process by the environment variable `MANYLOGS_PLANT`, for servers that a test
 //! starts: the name of a bug, or several with commas between.
 
