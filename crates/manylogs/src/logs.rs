@@ -115,6 +115,11 @@ impl Logs {
         self.aside = Some(id);
     }
 
+    /// The log whose content moves.
+    pub(crate) const fn aside(&self) -> Option<LogId> {
+        self.aside
+    }
+
     /// Lets the log that was set aside take records again.
     pub(crate) fn put_back(&mut self) {
         let Some(id) = self.aside.take() else { return };

@@ -126,6 +126,8 @@ pub(crate) struct State {
     /// Logs that clients' records have filled above the swap threshold. One that is full of moved
     /// content is not among them: to move that again would gain nothing.
     pub(crate) hot: BTreeSet<LogId>,
+    /// Entries that displaced versions of the log whose content moves now, and how much.
+    pub(crate) overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     pub(crate) reset_candidates: Vec<LogId>,
     /// No requests are accepted any more.
@@ -201,7 +203,12 @@ impl State {
             self.reset_what_can_be();
             return;
         }
-        self.slots.get_mut(id).displaced.extend(displaced.logged);
+        for (log, sectors) in displaced.logged {
+            if self.logs.aside() == Some(log) {
+                self.overtakers.push((id, ticket, sectors));
+            }
+            self.slots.get_mut(id).displaced.push((log, sectors));
+        }
     }
 
     /// The entries of a durable record take effect; answers their waiters.
@@ -231,6 +238,9 @@ impl State {
             && !plant::is(Bug::SwapFreesSourceEarly)
         {
             self.sub_live(from, live);
+            if keeps && mapped < slot.entry.extent.len.0 {
+                self.keep_overtaken(log);
+            }
         }
         for (heir, ticket, sectors) in slot.heirs {
             // A newer version displaced this one in memory. Until that is durable, this is what a
@@ -356,6 +366,7 @@ impl State {
             pass_at: Lba(0),
             starved: 0,
             hot: BTreeSet::new(),
+            overtakers: Vec::new(),
             reset_candidates: Vec::new(),
             closing: false,
             closed: false,

@@ -1,5 +1,7 @@
 //! What a recovery knows so far: the newest version of each block, and what the logs hold.
 
+use std::collections::BTreeMap;
+
 use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::{
     DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
@@ -15,7 +17,7 @@ use manylogs_plant::{self as plant, Bug};
 struct Found {
     /// `None`: superseded, what is home is newer.
     place: Option<Place>,
-    /// The record it is from: of two copies of one version the later counts, as the earlier is
+    /// The record it is from, or the first of its epoch: of two copies of one version the later counts, as the earlier is
     /// where it was moved from.
     record: u64,
 }
@@ -51,8 +53,10 @@ impl Versions {
     pub(crate) fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
         let count = self.logs.count();
         let stands = |log: LogId| (log.0 as usize) < count && stands(log);
+        let mut epochs = BTreeMap::new();
         for log in snapshot.logs {
             if stands(log.id) {
+                epochs.insert(log.id, log.epoch.0);
                 for supersede in &log.content.supersedes {
                     let found = Found { place: None, record: 0 };
                     self.add(supersede.extent, supersede.data_sequence, found);
@@ -63,8 +67,10 @@ impl Versions {
             }
         }
         for (extent, mapped) in snapshot.map {
-            if mapped.value.log().is_some_and(&stands) {
-                let found = Found { place: Some(mapped.value), record: 0 };
+            if let Some(log) = mapped.value.log().filter(|log| stands(*log)) {
+                // The record is not known. Its epoch began no later.
+                let record = epochs.get(&log).copied().unwrap_or(0);
+                let found = Found { place: Some(mapped.value), record };
                 self.add(extent, mapped.sequence, found);
             }
         }
@@ -110,6 +116,14 @@ impl Versions {
         self.map.iter().filter_map(move |(extent, mapped)| {
             let value = mapped.value.place.filter(|_| mapped.sequence >= floor)?;
             Some((extent, Mapped { sequence: mapped.sequence, value }))
+        })
+    }
+
+    /// Whether every logged version is in the present epoch of its log. Of scanned logs that is so.
+    pub(crate) fn are_of_present_epochs(&self, floor: DataSequence) -> bool {
+        self.map.iter().filter(|(_, mapped)| mapped.sequence >= floor).all(|(_, mapped)| {
+            let Some(Place::Log { log, .. }) = mapped.value.place else { return true };
+            self.logs.get(log).is_some_and(|log| mapped.value.record >= log.epoch().0)
         })
     }
 

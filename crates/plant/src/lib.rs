@@ -178,6 +178,8 @@ bugs! {
         NvramDropsSupersedes,
         /// A checkpoint forgets the table although the floor is not durable.
         NvramFloorNotKept,
+        /// The copy of a version that was displaced while it moved keeps nothing of its log.
+        OvertakenCopyNotKept,
     }
     /// Bugs between a device's requests and the kernel.
     STORAGE {

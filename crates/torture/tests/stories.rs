@@ -38,6 +38,11 @@ fn stories() -> Vec<Story> {
         ("a flush brought back what a crash took", Plan::troubled(31_007_998).sparse(), false),
         ("a read-only volume looked for work for hours", Plan::troubled(20_587).sparse(), false),
         ("writes starved while a pass began again and again", Plan::troubled(99).sparse(), false),
+        (
+            "a log began anew below the copy of a displaced version",
+            Plan::troubled(42_028_182).sparse(),
+            false,
+        ),
     ]
 }
 

@@ -169,6 +169,9 @@ fn replay(selector: &Selector, half: &[u8], logs: Logs) -> Result<Replayed, Nvra
             }
         }
     }
+    if !replayed.versions.are_of_present_epochs(replayed.floor) {
+        return Err(NvramError::Damaged("a version is in a log that has begun anew since"));
+    }
     replayed.end = journal.at;
     Ok(replayed)
 }
