@@ -7,10 +7,11 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{DEVICE, bytes, config, read, write};
+use common::{DEVICE, Faulty, bytes, config, in_virtual_time, read, write};
 use manylogs::{EngineConfig, LogPlacement, Volume};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, MemoryDevice, Nanos, Request, completion,
+    BlockDevice, Capabilities, Completer, Completion, Extent, MemoryDevice, Nanos, Request,
+    completion,
 };
 use manylogs_sim::{Order, Sim};
 
@@ -83,4 +84,36 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
     sim.run_until(|| answered.get() == writes || steps.next().is_none());
     assert_eq!(answered.get(), writes);
     sim.block_on(node, pinning).unwrap();
+}
+
+fn a_large_write_that_fails_gives_its_room_back() {
+    in_virtual_time(|runtime| async move {
+        let device = Faulty::new();
+        let below: Rc<dyn BlockDevice> = Rc::<Faulty>::clone(&device);
+        let volume = Volume::create(runtime, below, &config()).await.unwrap();
+        for turn in 0..50 {
+            // Logged versions, for which the large write needs a supersede entry.
+            volume.submit(write(64, &bytes(turn, 8), true)).await.unwrap();
+            let home = volume.layout().home(Extent::new(100, 1)).next().unwrap();
+            device.fail_in(home);
+            volume.submit(write(0, &bytes(turn, 128), turn % 2 == 0)).await.unwrap_err();
+            device.bad.borrow_mut().clear();
+            assert_eq!(volume.backlog().reserved_sectors, 0, "after write {turn}");
+        }
+    });
+}
+
+#[test]
+fn failed_large_writes_cost_no_room() {
+    a_large_write_that_fails_gives_its_room_back();
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn that_failed_writes_keep_room_is_noticed() {
+    use manylogs_plant::{Bug, plant};
+    plant(Some(Bug::FailedWriteKeepsRoom));
+    let noticed = std::panic::catch_unwind(a_large_write_that_fails_gives_its_room_back).is_err();
+    plant(None);
+    assert!(noticed);
 }

@@ -161,6 +161,8 @@ bugs! {
         LookAheadForgets,
         /// Sequences go on beyond those that were set aside.
         SequencesNotSetAside,
+        /// A large write that fails keeps the log space that was set aside for it.
+        FailedWriteKeepsRoom,
     }
     /// Bugs that show only on a volume with its table in non-volatile RAM.
     NVRAM {
