@@ -52,6 +52,19 @@ impl Completion {
     }
 }
 
+/// Waits for all of `requests`.
+///
+/// # Errors
+/// The first error, when all have ended. Whoever stops at the first error instead leaves writes
+/// under way, which may land on top of what is written to the same place next.
+pub async fn all_done(requests: impl IntoIterator<Item = Completion>) -> Result<(), IoError> {
+    let mut result = Ok(());
+    for request in requests {
+        result = result.and(request.await.map(drop));
+    }
+    result
+}
+
 impl Completer {
     /// Hands over the answer and wakes whoever waits for it.
     pub fn complete(self, result: IoResult) {

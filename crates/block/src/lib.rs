@@ -16,7 +16,7 @@ mod tasks;
 mod text;
 mod units;
 
-pub use completion::{Completer, Completion, IoResult, completion};
+pub use completion::{Completer, Completion, IoResult, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Hint, IoError, Request};
 pub use media::{Media, Sector};
 pub use memory::MemoryDevice;

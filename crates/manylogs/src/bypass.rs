@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, Hint, IoError, Payload, Request, Sectors, completion};
+use manylogs_block::{
+    Completion, Extent, Hint, IoError, Payload, Request, Sectors, all_done, completion,
+};
 use manylogs_logstore::{DataSequence, Entry, EntryKind};
 
 use crate::home_lock::{HomeGuard, Writer};
@@ -55,14 +57,12 @@ impl Inner {
             }
         }
         let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
-        for part in written {
-            if let Err(error) = part.await {
-                if !plant::is(Bug::FailedWriteKeepsRoom) {
-                    self.state.borrow_mut().reserved -= reserved;
-                }
-                self.notify_progress();
-                return Err(error);
+        if let Err(error) = all_done(written).await {
+            if !plant::is(Bug::FailedWriteKeepsRoom) {
+                self.state.borrow_mut().reserved -= reserved;
             }
+            self.notify_progress();
+            return Err(error);
         }
         let durable = if plant::is(Bug::SupersedeBeforeHome) {
             None

@@ -106,6 +106,8 @@ bugs! {
         RenewOverNewer,
         /// A read error that passes makes a checkpoint mark blocks as lost.
         TransientIsLoss,
+        /// A checkpoint that fails gives its locks back while some of its writes are under way.
+        PassLeavesWrites,
         /// A pass with a limited rate does not hurry for writes that wait for room.
         RateNotHurried,
         /// What could not be written home is dropped from the logs all the same.

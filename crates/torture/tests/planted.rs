@@ -43,6 +43,7 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
         }
         Bug::RateNotHurried => |seed| Plan::plain(seed).rate_limited().sparse(),
         Bug::SettingsInOneCopy => |seed| Plan::plain(seed).setting(),
+        Bug::PassLeavesWrites => |seed| Plan::troubled(51_022_209 + seed).sparse(),
         Bug::GrowTakesHome => |seed| Plan::plain(seed).growing(),
         _ => Plan::plain,
     }

@@ -43,6 +43,11 @@ fn stories() -> Vec<Story> {
             Plan::troubled(42_028_182).sparse(),
             false,
         ),
+        (
+            "a write of a pass that had failed landed on newer data",
+            Plan::troubled(51_027_209).sparse(),
+            false,
+        ),
     ]
 }
 

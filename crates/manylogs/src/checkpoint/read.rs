@@ -42,7 +42,7 @@ impl Inner {
             let read = self.read_log(&mut self.state.borrow_mut(), log, span);
             reads.push((log, read, members));
         }
-        let mut failed = Vec::new();
+        let (mut failed, mut result) = (Vec::new(), Ok(()));
         for (log, (within, _, read), members) in reads {
             let home = runs[members[0].2].extent;
             match self.check_logged(log, within, read.await, home) {
@@ -56,9 +56,11 @@ impl Inner {
                 Err(error) if is_of_the_copy(&error) => {
                     failed.extend(members.iter().map(|(_, _, index)| *index));
                 }
-                Err(error) => return Err(error),
+                // The others are awaited all the same: each keeps its log from beginning anew.
+                Err(error) => result = result.and(Err(error)),
             }
         }
+        result?;
         self.read_one_by_one(runs, failed, progress).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors};
+use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
@@ -86,10 +86,7 @@ impl Inner {
             let request = Request::WriteZeroes { extent: home, fua: false };
             requests.push(self.device.submit(Phase::Checkpoint, request));
         }
-        for request in requests {
-            request.await?;
-        }
-        Ok(())
+        all_done(requests).await
     }
 
     /// Zeroes a part of a physical sector together with what is home beside it: a torn write of
@@ -105,9 +102,6 @@ impl Inner {
         let mut mended = content.slice(Sectors(0), before);
         mended.append(Payload::zeroes(edge.len));
         mended.append(content.slice(after, whole.len - after));
-        for write in self.submit_home(Phase::Checkpoint, whole, &mended, false) {
-            write.await?;
-        }
-        Ok(())
+        all_done(self.submit_home(Phase::Checkpoint, whole, &mended, false)).await
     }
 }
