@@ -44,18 +44,18 @@ impl Volume {
         let state = inner.state.borrow();
         Backlog {
             requests: Rc::strong_count(&inner.activity) - 1,
-            pending: state.pending.len(),
-            entries: state.slots.len(),
-            tickets: state.tickets.len(),
-            records: state.records.len(),
-            supersedes: state.deferred.len() + state.unsettled_supersedes.len(),
+            pending: state.store.pending.len(),
+            entries: state.store.slots.len(),
+            tickets: state.store.tickets.len(),
+            records: state.store.records.len(),
+            supersedes: state.store.deferred.len() + state.store.unsettled_supersedes.len(),
             flushes: state.flushes.len(),
             starved: state.starved,
-            reserved_sectors: state.reserved.log.0,
-            reserved_nvram_bytes: state.reserved.nvram,
-            volatile_sectors: state.volatile,
+            reserved_sectors: state.store.reserved.log.0,
+            reserved_nvram_bytes: state.store.reserved.nvram,
+            volatile_sectors: state.store.volatile,
             locked_homes: inner.locks.len(),
-            reset_candidates: state.reset_candidates.len(),
+            reset_candidates: state.store.reset_candidates.len(),
         }
     }
 }

@@ -9,10 +9,10 @@ use manylogs_logstore::{DataSequence, Entry, EntryKind};
 
 use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
-use crate::place::Displaced;
 use crate::room::Room;
-use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
+use crate::store::Displaced;
+use crate::store::{Origin, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
@@ -49,7 +49,7 @@ impl Inner {
     ) -> Result<Payload, IoError> {
         let (guard, reserved) = self.lock_and_reserve(extent, fua).await?;
         // Under the lock: the checkpoint renews versions in the extents that it has locked.
-        let sequence = self.state.borrow_mut().take_data_sequence();
+        let sequence = self.state.borrow_mut().store.take_data_sequence();
         if plant::is(Bug::SupersedeBeforeHome) {
             let early = self.forget_superseded(extent, sequence, reserved, true);
             if let Some(early) = early {
@@ -59,7 +59,7 @@ impl Inner {
         let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
         if let Err(error) = all_done(written).await {
             if !plant::is(Bug::FailedWriteKeepsRoom) {
-                self.state.borrow_mut().reserved -= reserved;
+                self.state.borrow_mut().store.reserved -= reserved;
             }
             self.notify_progress();
             return Err(error);
@@ -97,14 +97,14 @@ impl Inner {
             };
             {
                 let mut state = self.state.borrow_mut();
-                let logged = state.map.overlaps(extent);
+                let logged = state.store.map.overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
-                let unsettled = fua && !trusting && state.has_unsettled_supersede(extent);
+                let unsettled = fua && !trusting && state.store.has_unsettled_supersede(extent);
                 if !logged && !unsettled {
                     return Ok((guard, Room::default()));
                 }
-                if state.fits(needed) {
-                    state.reserved += needed;
+                if state.store.fits(needed) {
+                    state.store.reserved += needed;
                     return Ok((guard, needed));
                 }
             }
@@ -149,11 +149,11 @@ impl Inner {
     ) -> Option<Completion> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        state.reserved -= reserved;
+        state.store.reserved -= reserved;
         let dirty = !fua && self.below.volatile_cache;
-        state.dirty_home |= dirty && !plant::is(Bug::DirtyHomeNotSet);
+        state.store.dirty_home |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let mut displaced = Displaced::of(self.shape);
-        state.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        state.store.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in
         // the map meanwhile: that one may not be durable yet.
         if displaced.is_empty() && !(fua && reserved != Room::default()) {
@@ -170,19 +170,19 @@ impl Inner {
             (None, None)
         };
         let entry = Entry { extent, data_sequence: sequence, kind: EntryKind::Supersede };
-        let id = state.queue(entry, None, waiter, reserved, Origin::Client);
-        state.book_displaced(id, displaced);
-        state.unsettled_supersedes.push((id, extent));
+        let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
+        state.store.book_displaced(id, displaced);
+        state.store.unsettled_supersedes.push((id, extent));
         self.make_due(state, id, fua);
         answer
     }
 
     fn make_due(&self, state: &mut State, id: SlotId, fua: bool) {
         if fua {
-            state.make_pending(id);
+            state.store.make_pending(id);
             self.commit.notify();
         } else {
-            state.deferred.push(id);
+            state.store.deferred.push(id);
         }
     }
 }

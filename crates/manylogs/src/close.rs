@@ -92,7 +92,7 @@ impl Inner {
     fn end_tasks(&self) {
         let mut state = self.state.borrow_mut();
         state.closed = true;
-        state.sequences_low.notify();
+        state.store.sequences_low.notify();
         drop(state);
         self.commit.notify();
         self.flush_asked.notify();
@@ -105,7 +105,7 @@ impl Inner {
         let mut report = DrainReport::default();
         let mut kept = 0;
         for _ in 0..PASSES {
-            let extents = self.state.borrow().map.len() as u64;
+            let extents = self.state.borrow().store.map.len() as u64;
             if extents == 0 {
                 break;
             }
@@ -115,7 +115,7 @@ impl Inner {
             report.home_bytes += done.home_write_sectors.bytes();
             kept = done.kept_extents;
         }
-        let left = self.state.borrow().map.len() as u64;
+        let left = self.state.borrow().store.map.len() as u64;
         if kept > 0 {
             return Err(VolumeError::NotHome { extents: kept });
         }
@@ -135,13 +135,13 @@ impl Inner {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;
         }
-        let floor = self.state.borrow().next_data;
+        let floor = self.state.borrow().store.next_data;
         self.raise_floor(Phase::Drain, floor).await?;
         let mut state = self.state.borrow_mut();
-        for id in state.logs.ids() {
-            state.logs.adjust(id, |log| log.raise_floor(floor));
-            if state.logs.get(id).is_some_and(manylogs_logstore::Log::may_reset) {
-                state.logs.with(id, manylogs_logstore::Log::reset);
+        for id in state.store.logs.ids() {
+            state.store.logs.adjust(id, |log| log.raise_floor(floor));
+            if state.store.logs.get(id).is_some_and(manylogs_logstore::Log::may_reset) {
+                state.store.logs.with(id, manylogs_logstore::Log::reset);
             }
         }
         Ok(())

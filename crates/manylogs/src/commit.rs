@@ -9,8 +9,8 @@ use manylogs_logstore::{
 
 use crate::nvram::NvTable;
 use crate::phase::Phase;
-use crate::slots::{InFlightRecord, SlotId};
 use crate::state::{Inner, State};
+use crate::store::{InFlightRecord, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
@@ -56,22 +56,23 @@ impl Inner {
     }
 
     fn commit_is_due(&self, state: &State) -> bool {
-        let Some(&first) = state.pending.front() else { return false };
-        let forced = state.force.is_some_and(|force| state.slots.get(first).ticket <= force);
-        let aged = state.volatile_until.is_some_and(|until| self.runtime.now() >= until);
-        let large = state.volatile >= self.config().buffer.0 / 2;
-        state.read_only.is_none()
+        let Some(&first) = state.store.pending.front() else { return false };
+        let forced =
+            state.store.force.is_some_and(|force| state.store.slots.get(first).ticket <= force);
+        let aged = state.store.volatile_until.is_some_and(|until| self.runtime.now() >= until);
+        let large = state.store.volatile >= self.config().buffer.0 / 2;
+        state.store.read_only.is_none()
             && self.may_append(state)
-            && (state.pending_waiters > 0 || forced || aged || large)
+            && (state.store.pending_waiters > 0 || forced || aged || large)
     }
 
     /// A log above the swap threshold, or logs above the watermark, are work for idle time.
     fn note_full(&self, state: &mut State, id: LogId) {
-        let Some(log) = state.logs.get(id) else { return };
+        let Some(log) = state.store.logs.get(id) else { return };
         let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64;
-        let crowded = state.nvram.as_ref().is_some_and(NvTable::is_crowded);
-        let full = full && state.hot.insert(id);
-        if full || crowded || state.logs.occupancy() >= self.config().watermark {
+        let crowded = state.store.nvram.as_ref().is_some_and(NvTable::is_crowded);
+        let full = full && state.store.noted.insert(id);
+        if full || crowded || state.store.logs.occupancy() >= self.config().watermark {
             self.wanted.notify();
         }
     }
@@ -80,7 +81,7 @@ impl Inner {
     /// busy for longer than that with other requests, records follow one another at intervals: in
     /// the queue each is only one request among many.
     fn may_append(&self, state: &State) -> bool {
-        let in_flight = state.records.len();
+        let in_flight = state.store.records.len();
         in_flight < self.config().appends
             || (in_flight < IN_FLIGHT_MAX && self.runtime.now().since(state.last_append) >= STAGGER)
     }
@@ -88,7 +89,8 @@ impl Inner {
     /// Looks again when the next record need not be held back any longer.
     fn look_again(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        let held_back = !state.pending.is_empty() && state.records.len() < IN_FLIGHT_MAX;
+        let held_back =
+            !state.store.pending.is_empty() && state.store.records.len() < IN_FLIGHT_MAX;
         if held_back && !self.may_append(&state) && !state.stagger_armed {
             state.stagger_armed = true;
             let (inner, sleep) =
@@ -104,12 +106,12 @@ impl Inner {
     /// While a record is on its way, the next goes behind it: the drive writes both in one pass,
     /// wherever its queue takes the head in between.
     fn log_in_use(state: &State) -> Option<LogId> {
-        let (_, record) = state.records.last_key_value()?;
-        let first = state.slots.get(*state.pending.front()?);
-        let log = state.logs.get(record.log)?;
-        (state.logs.is_open(record.log)
+        let (_, record) = state.store.records.last_key_value()?;
+        let first = state.store.slots.get(*state.store.pending.front()?);
+        let log = state.store.logs.get(record.log)?;
+        (state.store.logs.is_open(record.log)
             && log.accepts(first.reserved.log)
-            && state.is_ready(record.log))
+            && state.store.is_ready(record.log))
         .then_some(record.log)
     }
 
@@ -117,20 +119,20 @@ impl Inner {
         if let Some(log) = Self::log_in_use(state) {
             return Some(log);
         }
-        let needed = state.slots.get(*state.pending.front()?).reserved.log;
-        let nearest = state.logs.nearest_for(state.head, needed, |_| true);
+        let needed = state.store.slots.get(*state.store.pending.front()?).reserved.log;
+        let nearest = state.store.logs.nearest_for(state.head, needed, |_| true);
         let ready = match nearest {
-            Some(log) if state.is_ready(log) => nearest,
-            _ => state.logs.nearest_for(state.head, needed, |log| state.is_ready(log)),
+            Some(log) if state.store.is_ready(log) => nearest,
+            _ => state.store.logs.nearest_for(state.head, needed, |log| state.store.is_ready(log)),
         };
         if nearest.is_none() {
             // Room is reserved before an entry is queued, so only failed logs lead here.
-            state.fail("no log accepts records any more");
+            state.store.fail("no log accepts records any more");
             self.progress.notify();
             return None;
         }
         if nearest != ready {
-            state.unopened = nearest;
+            state.store.unopened = nearest;
             self.log_wanted.notify();
         }
         ready
@@ -138,12 +140,13 @@ impl Inner {
 
     /// Takes as many pending slots as fit in one record of `log`.
     fn gather(&self, state: &mut State, log: LogId) -> Vec<SlotId> {
-        let free = state.logs.get(log).map_or(state.logs.region(log).len, |log| log.free());
+        let free =
+            state.store.logs.get(log).map_or(state.store.logs.region(log).len, |log| log.free());
         let longest = self.config().record.0;
         let mut size = RecordSize::default();
         let mut slots = Vec::new();
-        while let Some(&id) = state.pending.front() {
-            let slot = state.slots.get(id);
+        while let Some(&id) = state.store.pending.front() {
+            let slot = state.store.slots.get(id);
             let (reserved, waits) = (slot.reserved, slot.waiter.is_some());
             let next = size.with(slot.entry.payload_sectors());
             let fits = next.record_len(self.shape) <= free
@@ -153,14 +156,14 @@ impl Inner {
                 break;
             }
             size = next;
-            state.pending.pop_front();
+            state.store.pending.pop_front();
             // The record takes the room that was set aside.
-            state.reserved -= reserved;
-            state.pending_waiters -= usize::from(waits);
+            state.store.reserved -= reserved;
+            state.store.pending_waiters -= usize::from(waits);
             slots.push(id);
         }
-        if state.pending.is_empty() {
-            state.volatile_until = None;
+        if state.store.pending.is_empty() {
+            state.store.volatile_until = None;
         }
         slots
     }
@@ -174,34 +177,34 @@ impl Inner {
     ) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(state, log);
         let sequence = of.sequence;
-        let entries = slots.iter().map(|id| state.slots.get(*id).entry).collect();
+        let entries = slots.iter().map(|id| state.store.slots.get(*id).entry).collect();
         let payloads: Vec<Payload> =
-            slots.iter().filter_map(|id| state.slots.get(*id).payload.clone()).collect();
-        let slot = state.logs.with(log, |log| log.append(&of, entries, payloads));
+            slots.iter().filter_map(|id| state.store.slots.get(*id).payload.clone()).collect();
+        let slot = state.store.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
-        state.counters.supersedes += supersedes as u64;
-        state.counters.records += 1;
-        state.counters.record_sectors += slot.target.len.0;
+        state.store.counters.supersedes += supersedes as u64;
+        state.store.counters.records += 1;
+        state.store.counters.record_sectors += slot.target.len.0;
         let offsets = slot.offsets.clone();
-        let header = state.header_apart(&slot.record);
-        state.records.insert(sequence, InFlightRecord { log, slots, offsets, header });
+        let header = state.store.header_apart(&slot.record);
+        state.store.records.insert(sequence, InFlightRecord { log, slots, offsets, header });
         if plant::is(Bug::NvramBeforePayload) {
-            state.journal(&[sequence]);
+            state.store.journal(&[sequence]);
         }
         (sequence, slot)
     }
 
     /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
     fn next_record(&self, state: &mut State, log: LogId) -> AppendOf {
-        if let Some(touched) = &mut state.capturing
+        if let Some(touched) = &mut state.store.capturing
             && !plant::is(Bug::SnapshotMissesLog)
         {
             touched.add(log);
         }
-        let sequence = state.next_record;
-        state.next_record = sequence.next();
-        let (floor, next_data) = (state.root.floor, state.next_data);
+        let sequence = state.store.next_record;
+        state.store.next_record = sequence.next();
+        let (floor, next_data) = (state.store.root.floor, state.store.next_data);
         AppendOf { volume: self.volume, sequence, floor, next_data }
     }
 
@@ -211,13 +214,13 @@ impl Inner {
         let (sequence, slot) = {
             let mut state = self.state.borrow_mut();
             let state = &mut *state;
-            let floor = state.root.floor;
+            let floor = state.store.root.floor;
             let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
-            if state.logs.get(log).is_none_or(begun) {
+            if state.store.logs.get(log).is_none_or(begun) {
                 return;
             }
             let of = self.next_record(state, log);
-            (of.sequence, state.logs.with(log, |log| log.begin(&of)))
+            (of.sequence, state.store.logs.with(log, |log| log.begin(&of)))
         };
         let write = Request::write_fua(slot.target, slot.payload);
         match self.device.submit(Phase::Reset, write).await {
@@ -262,7 +265,7 @@ impl Inner {
     fn phase_of(&self, usually: Phase, slot: &AppendSlot) -> Phase {
         let header = &slot.record.header;
         let begins = header.offset.0 == 0;
-        if begins && self.state.borrow().logs.get(header.log).is_some_and(Log::was_reset) {
+        if begins && self.state.borrow().store.logs.get(header.log).is_some_and(Log::was_reset) {
             return Phase::Reset;
         }
         let special = slot.record.entries.iter().find(|entry| entry.kind != EntryKind::Data);
@@ -275,46 +278,46 @@ impl Inner {
 
     fn record_written(&self, log: LogId, sequence: RecordSequence) {
         let mut state = self.state.borrow_mut();
-        let durable = state.logs.with(log, |log| log.finish_append(sequence));
+        let durable = state.store.logs.with(log, |log| log.finish_append(sequence));
         if plant::is(Bug::AckPastHole) {
-            state.settle_record(sequence);
+            state.store.settle_record(sequence);
         }
-        if state.journal(&durable) {
+        if state.store.journal(&durable) {
             for sequence in durable {
-                state.settle_record(sequence);
+                state.store.settle_record(sequence);
             }
         }
-        state.reset_what_can_be();
+        state.store.reset_what_can_be();
     }
 
     /// The log is out of use; what was on its way there is appended elsewhere.
     fn record_failed(&self, log: LogId, sequence: RecordSequence, error: &IoError) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let void = state.logs.with(log, |log| log.fail_append(sequence));
+        let void = state.store.logs.with(log, |log| log.fail_append(sequence));
         for sequence in void {
             if plant::is(Bug::FailedRecordSettled) {
-                state.settle_record(sequence);
+                state.store.settle_record(sequence);
                 continue;
             }
-            let Some(record) = state.records.remove(&sequence) else { continue };
-            state.drop_header(&record.header);
+            let Some(record) = state.store.records.remove(&sequence) else { continue };
+            state.store.drop_header(&record.header);
             for id in record.slots {
-                let slot = state.slots.get(id);
-                state.reserved += slot.reserved;
+                let slot = state.store.slots.get(id);
+                state.store.reserved += slot.reserved;
                 // Whether or not somebody waits, this was due once.
-                state.force = state.force.max(Some(slot.ticket));
-                state.line_up(id);
+                state.store.force = state.store.force.max(Some(slot.ticket));
+                state.store.line_up(id);
             }
         }
         match error {
             // One log's sectors: others will do. The root is told in the background.
             error if error.is_local() => self.log_wanted.notify(),
-            error => state.fail_for(error, "records cannot be written"),
+            error => state.store.fail_for(error, "records cannot be written"),
         }
-        if let Some(reason) = state.read_only {
+        if let Some(reason) = state.store.read_only {
             // What came back from this record has nowhere to go.
-            state.fail(reason);
+            state.store.fail(reason);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
 use crate::phase::Phase;
-use crate::slots::Ticket;
 use crate::state::{Inner, State};
+use crate::store::Ticket;
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
@@ -47,23 +47,23 @@ impl Inner {
         let _turn = self.flush_turn.take().await;
         let (last, deferred, dirty) = {
             let mut state = self.state.borrow_mut();
-            let last = state.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
-            state.force = state.force.max(last);
-            let dirty = std::mem::take(&mut state.dirty_home);
-            (last, std::mem::take(&mut state.deferred), dirty)
+            let last = state.store.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
+            state.store.force = state.store.force.max(last);
+            let dirty = std::mem::take(&mut state.store.dirty_home);
+            (last, std::mem::take(&mut state.store.deferred), dirty)
         };
         if plant::is(Bug::DeferredBeforeFlush) {
-            deferred.iter().for_each(|id| self.state.borrow_mut().make_pending(*id));
+            deferred.iter().for_each(|id| self.state.borrow_mut().store.make_pending(*id));
         }
         self.commit.notify();
         let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
             let mut state = self.state.borrow_mut();
-            state.deferred.extend(deferred);
-            state.dirty_home = true;
+            state.store.deferred.extend(deferred);
+            state.store.dirty_home = true;
             if !plant::is(Bug::FailedFlushTakesWrites) {
-                state.fail("the device failed to flush");
+                state.store.fail("the device failed to flush");
             }
             drop(state);
             // Writes that wait for room would wait for ever.
@@ -71,7 +71,7 @@ impl Inner {
             return Err(error);
         }
         for id in deferred.into_iter().filter(|_| !plant::is(Bug::DeferredBeforeFlush)) {
-            self.state.borrow_mut().make_pending(id);
+            self.state.borrow_mut().store.make_pending(id);
         }
         self.commit.notify();
         match last {
@@ -82,11 +82,11 @@ impl Inner {
 
     /// Waits for one ticket, whatever older ones do.
     pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.tickets.is_done(ticket)).await
+        self.wait_until(|state| state.store.tickets.is_done(ticket)).await
     }
 
     async fn wait_durable(&self, last: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.tickets.all_done(last)).await
+        self.wait_until(|state| state.store.tickets.all_done(last)).await
     }
 
     async fn wait_until(&self, done: impl Fn(&State) -> bool) -> Result<(), IoError> {
@@ -97,7 +97,7 @@ impl Inner {
                 if done(&state) {
                     return Ok(());
                 }
-                if let Some(reason) = state.read_only {
+                if let Some(reason) = state.store.read_only {
                     return Err(IoError::ReadOnly { reason });
                 }
             }

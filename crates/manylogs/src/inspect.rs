@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors, Time};
+use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors};
 use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
 
 use crate::config::EngineConfig;
 use crate::error::{NvramError, VolumeError};
-use crate::logs::Logs;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
@@ -15,7 +14,8 @@ use crate::open::{LogDamage, OpenOptions, RecoveryReport};
 use crate::outlook::drain_estimate;
 use crate::recover;
 use crate::room::largest_record;
-use crate::state::State;
+use crate::store::Logs;
+use crate::store::Store;
 use crate::structures::{Structures, read_structures};
 use crate::volume::{MappedExtent, table_of};
 
@@ -173,9 +173,9 @@ pub async fn inspect_with(
     let largest = largest_record(&config, superblock.shape());
     let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
     let options = OpenOptions { accept_damage: true, ..options.clone() };
-    let state = State::new(logs, root.clone(), root_slot, Time(0));
-    let state = recover::rebuild(device, &superblock, &options, state, &mut report).await?;
-    report.mapped_extents = state.map.len() as u64;
+    let store = Store::new(logs, root.clone(), root_slot);
+    let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
+    report.mapped_extents = store.map.len() as u64;
     Ok(Inspection {
         volume: superblock.volume,
         label: superblock.label.clone(),
@@ -185,12 +185,12 @@ pub async fn inspect_with(
         left: root.left.into(),
         root_generation: root.generation,
         incarnation: root.incarnation.0,
-        floor: state.root.floor.0,
+        floor: store.root.floor.0,
         snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
-        opened_logs: state.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
+        opened_logs: store.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
         retired: root.retired.clone(),
-        table: table_of(&state),
-        logs: state
+        table: table_of(&store),
+        logs: store
             .logs
             .iter()
             .filter(|log| log.used().0 > 0 || log.is_retired())

@@ -12,7 +12,7 @@ mod close;
 mod commit;
 mod config;
 mod error;
-mod failure;
+
 mod flush;
 #[doc(hidden)]
 pub mod fuzz;
@@ -20,7 +20,7 @@ mod grow;
 mod home_lock;
 mod identity;
 mod inspect;
-mod logs;
+
 mod maintenance;
 mod nvram;
 mod ondisk;
@@ -28,24 +28,25 @@ mod open;
 mod outlook;
 mod patience;
 mod phase;
-mod place;
+
 mod policy;
 mod probe;
 mod read;
-mod ready;
+
 mod recover;
 mod repair;
 mod reserve;
 mod room;
 mod scrub;
 mod settings;
-mod slots;
+
 mod snapshot;
 mod state;
 mod stats;
+mod store;
 mod structures;
 mod swap;
-mod versions;
+
 mod volume;
 mod write;
 

@@ -81,7 +81,7 @@ impl Inner {
                 // A pass that finds nothing to do takes no time. Writes that waited for room take
                 // it before this task looks again: it would else never let them run.
                 yield_now().await;
-            } else if self.is_idle() && !self.state.borrow().hot.is_empty() {
+            } else if self.is_idle() && !self.state.borrow().store.noted.is_empty() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {
                     continue;
@@ -110,29 +110,29 @@ impl Inner {
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.runtime.now();
         let state = self.state.borrow();
-        if state.read_only.is_some() {
+        if state.store.read_only.is_some() {
             // Nothing is to be done but to end, and that wakes this task.
             return None;
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
         let starved = state.starved > 0;
         let paused = !state.futility.allows(now, starved);
-        let waits_for_idle = (!state.hot.is_empty() && agenda.swap_again)
+        let waits_for_idle = (!state.store.noted.is_empty() && agenda.swap_again)
             || (!paused && starved)
             || (!paused
                 && self.config().checkpoint == CheckpointPolicy::Idle
-                && !state.map.is_empty());
+                && !state.store.map.is_empty());
         if waits_for_idle {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
-        let snapshot = (self.config().snapshot.0 > 0 && state.nvram.is_none())
+        let snapshot = (self.config().snapshot.0 > 0 && state.store.nvram.is_none())
             .then(|| until(agenda.last_snapshot + self.config().snapshot));
         let checkpoint = match self.config().checkpoint {
             CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
             CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
         };
-        let swap = (!state.hot.is_empty()).then_some(SWAP_RETRY);
+        let swap = (!state.store.noted.is_empty()).then_some(SWAP_RETRY);
         let retry = paused.then(|| until(state.futility.not_before()));
         snapshot.into_iter().chain(checkpoint).chain(swap).chain(retry).min()
     }
@@ -140,7 +140,7 @@ impl Inner {
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
         let now = self.runtime.now();
         let state = self.state.borrow();
-        if state.read_only.is_some() || !state.futility.allows(now, state.starved > 0) {
+        if state.store.read_only.is_some() || !state.futility.allows(now, state.starved > 0) {
             return None;
         }
         if state.is_pressed(self.config().watermark) {
@@ -151,7 +151,7 @@ impl Inner {
             return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);
-        let due = !state.map.is_empty()
+        let due = !state.store.map.is_empty()
             && match self.config().checkpoint {
                 CheckpointPolicy::OnFull => false,
                 CheckpointPolicy::Every(span) => since >= span,
@@ -164,7 +164,7 @@ impl Inner {
             };
         drop(state);
         let idle = self.config().checkpoint == CheckpointPolicy::Idle
-            && !self.state.borrow().map.is_empty()
+            && !self.state.borrow().store.map.is_empty()
             && self.is_idle();
         (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
     }
@@ -172,9 +172,9 @@ impl Inner {
     async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
         let now = self.runtime.now();
         let due = self.config().snapshot.0 > 0
-            && self.state.borrow().nvram.is_none()
+            && self.state.borrow().store.nvram.is_none()
             && now.since(agenda.last_snapshot) >= self.config().snapshot
-            && self.state.borrow().read_only.is_none();
+            && self.state.borrow().store.read_only.is_none();
         if due {
             agenda.last_snapshot = now;
             let _ = self.snapshot().await;
@@ -198,10 +198,10 @@ impl Inner {
     /// begins an epoch there.
     async fn open_wanted_log(self: &Rc<Self>) {
         self.note_retired().await;
-        let Some(log) = self.state.borrow_mut().unopened.take() else { return };
+        let Some(log) = self.state.borrow_mut().store.unopened.take() else { return };
         let (marked, publishing) = {
             let state = self.state.borrow();
-            (state.is_marked(log), state.next_touched.is_some())
+            (state.store.is_marked(log), state.store.next_touched.is_some())
         };
         if !marked && !plant::is(Bug::OpenedSetLate) {
             // While a snapshot is published its set of opened logs is fixed; placement asks again.
@@ -213,7 +213,7 @@ impl Inner {
             // Without it the volume takes no writes any more.
             let _ = mark.await;
         }
-        if self.state.borrow().is_marked(log) || plant::is(Bug::OpenedSetLate) {
+        if self.state.borrow().store.is_marked(log) || plant::is(Bug::OpenedSetLate) {
             self.begin_epoch(log).await;
         }
         self.notify_progress();
@@ -223,8 +223,8 @@ impl Inner {
     async fn note_retired(&self) {
         let retired: Vec<_> = {
             let state = self.state.borrow();
-            let news = state.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
-            news.filter(|id| !state.root.retired.contains(id)).collect()
+            let news = state.store.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
+            news.filter(|id| !state.store.root.retired.contains(id)).collect()
         };
         if !retired.is_empty() {
             let noted = self.update_root(Phase::OpenedSet, |root| root.retired.extend(retired));

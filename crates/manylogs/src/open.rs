@@ -12,7 +12,6 @@ use manylogs_logstore::{
 use crate::config::{EngineConfig, TablePlace};
 use crate::error::VolumeError;
 use crate::grow::finish_hiding;
-use crate::logs::Logs;
 use crate::nvram;
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root, write_root};
@@ -22,7 +21,8 @@ use crate::phase::{Below, Phase, PhaseProbe};
 use crate::recover;
 use crate::room::largest_record;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::store::Logs;
+use crate::store::Store;
 use crate::structures::{Structures, read_structures};
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
@@ -174,11 +174,11 @@ impl Volume {
         write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
         write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         write_superblock(&device, &superblock).await?;
-        let mut state = State::new(logs, root, 1, runtime.now());
-        state.nvram = table;
+        let mut store = Store::new(logs, root, 1);
+        store.nvram = table;
         let table = table_place(options.nvram.as_ref());
         let config = EngineConfig { table, ..*config };
-        let created = Self::assemble(runtime, device, below, volume, layout, config, state);
+        let created = Self::assemble(runtime, device, below, volume, layout, config, store);
         created.run();
         Ok(created)
     }
@@ -218,25 +218,25 @@ impl Volume {
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
-        let state = State::new(logs, on_disk, root_slot, runtime.now());
+        let store = Store::new(logs, on_disk, root_slot);
         if let Some(memory) = &options.nvram {
             nvram::settle(&**memory)?;
         }
-        let found = recover::rebuild(&reads, &superblock, options, state, &mut report);
-        let mut state = found.await?;
+        let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
+        let mut store = found.await?;
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }
-        root.floor = state.root.floor;
+        root.floor = store.root.floor;
         root.left = Left::Open;
-        (state.next_data, state.next_record) = (DataSequence(first), RecordSequence(first));
+        (store.next_data, store.next_record) = (DataSequence(first), RecordSequence(first));
         if superblock.nvram {
             let memory = options.nvram.clone();
-            root.floor = state.begin_nvram(memory, superblock.volume, largest, &root)?;
+            root.floor = store.begin_nvram(memory, superblock.volume, largest, &root)?;
         }
-        report.mapped_extents = state.map.len() as u64;
+        report.mapped_extents = store.map.len() as u64;
         let volume = superblock.volume;
-        let opened = Self::assemble(runtime, device, below, volume, layout, config, state);
+        let opened = Self::assemble(runtime, device, below, volume, layout, config, store);
         // Durable before anything is appended under it.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();

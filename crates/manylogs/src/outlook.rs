@@ -2,7 +2,7 @@
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
 
-use crate::place::Place;
+use crate::store::Place;
 use crate::volume::Volume;
 
 /// Time for one home write at a random place, and bytes a second for long ones: what an estimate
@@ -37,7 +37,7 @@ impl Volume {
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
         let state = self.inner().state.borrow();
-        let data = state.map.iter().filter(|(_, mapped)| !is_zeroes(&mapped.value));
+        let data = state.store.map.iter().filter(|(_, mapped)| !is_zeroes(&mapped.value));
         drain_estimate(data.map(|(extent, _)| extent))
     }
 
@@ -45,7 +45,7 @@ impl Volume {
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
         let state = self.inner().state.borrow();
-        let zeroed = state.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
+        let zeroed = state.store.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
         zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
 
@@ -55,7 +55,7 @@ impl Volume {
     pub fn zeroes(&self, extent: Extent) -> Vec<(Extent, bool)> {
         let state = self.inner().state.borrow();
         let mut parts: Vec<(Extent, bool)> = Vec::new();
-        for (part, mapped) in state.map.lookup(extent) {
+        for (part, mapped) in state.store.map.lookup(extent) {
             let zeroes = mapped.is_some_and(|mapped| is_zeroes(&mapped.value));
             match parts.last_mut() {
                 Some((last, same)) if *same == zeroes => {

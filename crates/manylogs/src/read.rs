@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
 use manylogs_logstore::{EntryKind, LogId};
 
-use crate::place::Place;
 use crate::state::{Inner, State};
+use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
@@ -35,7 +35,7 @@ impl Inner {
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
         let mut state = self.state.borrow_mut();
         state.last_activity = self.runtime.now();
-        if !state.map.overlaps(extent) {
+        if !state.store.map.overlaps(extent) {
             let mut homes = self.layout.home(extent);
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 state.head = home.end();
@@ -65,7 +65,7 @@ impl Inner {
     /// Starts every device read and pins the logs they point into.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.state.borrow_mut();
-        let lookup: Vec<_> = state.map.lookup(extent).collect();
+        let lookup: Vec<_> = state.store.map.lookup(extent).collect();
         let mut parts = Vec::with_capacity(lookup.len());
         let mut spans: Vec<Extent> = Vec::new();
         for (part, mapped) in lookup {
@@ -83,7 +83,7 @@ impl Inner {
                 Some(Place::Zeroes { .. }) => Source::Here(Payload::zeroes(part.len)),
                 Some(Place::Lost { .. }) => Source::Lost,
                 Some(Place::Buffered { slot, skip }) => {
-                    let slot = state.slots.get(slot);
+                    let slot = state.store.slots.get(slot);
                     match &slot.payload {
                         Some(content) => {
                             let skip = if plant::is(Bug::BufferedReadFromStart) { 0 } else { skip };
@@ -112,13 +112,13 @@ impl Inner {
         log: LogId,
         wanted: Extent,
     ) -> (Extent, Sectors, Completion) {
-        let region = state.logs.region(log);
+        let region = state.store.logs.region(log);
         if !plant::is(Bug::ResetUnderRead) {
-            state.logs.adjust(log, manylogs_logstore::Log::pin);
+            state.store.logs.adjust(log, manylogs_logstore::Log::pin);
         }
         let offset = manylogs_logstore::LogOffset(u32::try_from(wanted.start.0).unwrap_or(0));
         let within =
-            state.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
+            state.store.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
         let extent = Extent { start: region.start + Sectors(within.start.0), len: within.len };
         let skip = Sectors(wanted.start.0 - within.start.0);
         (within, skip, self.device.read(extent))
@@ -179,7 +179,8 @@ impl Inner {
     ) -> IoResult {
         let mut state = self.state.borrow_mut();
         let result = read.and_then(|payload| {
-            let whole = state.logs.get(log).is_some_and(|log| log.units().verify(within, &payload));
+            let whole =
+                state.store.logs.get(log).is_some_and(|log| log.units().verify(within, &payload));
             if whole || plant::is(Bug::LogReadNotVerified) {
                 Ok(payload)
             } else {
@@ -187,10 +188,10 @@ impl Inner {
             }
         });
         if !plant::is(Bug::ResetUnderRead) {
-            state.logs.adjust(log, manylogs_logstore::Log::unpin);
+            state.store.logs.adjust(log, manylogs_logstore::Log::unpin);
         }
-        state.reset_candidates.push(log);
-        state.reset_what_can_be();
+        state.store.reset_candidates.push(log);
+        state.store.reset_what_can_be();
         drop(state);
         // A log that only this read held may have begun anew.
         self.offer_room();

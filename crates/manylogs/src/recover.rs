@@ -14,14 +14,14 @@ use crate::ondisk::root::{Left, Root};
 use crate::ondisk::superblock::Superblock;
 use crate::open::{LogDamage, OpenOptions, RecoveryReport};
 use crate::snapshot;
-use crate::state::State;
-use crate::versions::Versions;
+
+use crate::store::{Store, Versions};
 use manylogs_plant::{self as plant, Bug};
 
 /// Starts of logs that are read together.
 const LOOKS: usize = 32;
 
-/// Fills `state` from the snapshot and the logs.
+/// Fills `store` from the snapshot and the logs.
 ///
 /// Only what the medium does not give back counts as damaged. A snapshot that cannot be read for
 /// any reason that concerns its sectors only is not used, as the logs have the same; anything else
@@ -30,31 +30,31 @@ pub(crate) async fn rebuild(
     device: &Rc<dyn BlockDevice>,
     superblock: &Superblock,
     options: &OpenOptions,
-    mut state: State,
+    mut store: Store,
     report: &mut RecoveryReport,
-) -> Result<State, VolumeError> {
-    report.was_closed = state.root.left != Left::Open;
-    for id in state.root.retired.clone() {
+) -> Result<Store, VolumeError> {
+    report.was_closed = store.root.left != Left::Open;
+    for id in store.root.retired.clone() {
         if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
         {
-            state.logs.with(id, manylogs_logstore::Log::retire);
+            store.logs.with(id, manylogs_logstore::Log::retire);
         }
     }
     match (superblock.nvram, &options.nvram) {
-        (true, Some(_)) if options.give_up_nvram => return Ok(state),
+        (true, Some(_)) if options.give_up_nvram => return Ok(store),
         (true, Some(memory)) => {
-            return look_up(Rc::clone(memory), superblock.volume, state, report);
+            return look_up(Rc::clone(memory), superblock.volume, store, report);
         }
         (true, None) => return Err(NvramError::Missing.into()),
         (false, Some(_)) => return Err(NvramError::Unused.into()),
         (false, None) => {}
     }
     let layout = &superblock.layout;
-    let snapshot = match state.root.snapshot {
+    let snapshot = match store.root.snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await;
             let loaded = loaded.map_err(VolumeError::of_opening)?;
-            let limit = state.root.sequence_limit;
+            let limit = store.root.sequence_limit;
             let loaded =
                 loaded.filter(|snapshot| snapshot.fits(layout, superblock.physical, limit));
             report.read_bytes += named.bytes;
@@ -64,31 +64,31 @@ pub(crate) async fn rebuild(
         _ => None,
     };
     report.from_snapshot = snapshot.is_some();
-    let drained = state.root.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
+    let drained = store.root.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
         // Nothing that any log holds counts, so its damage is none.
         _ if drained => false,
-        Some(_) => opened_since(&state, *id),
-        None => state.root.used.contains(*id),
+        Some(_) => opened_since(&store, *id),
+        None => store.root.used.contains(*id),
     };
-    let wanted: Vec<LogId> = state.logs.ids().filter(unknown).collect();
-    let mut versions = Versions::new(state.logs.take());
+    let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
+    let mut versions = Versions::new(store.logs.take());
     if let Some(snapshot) = snapshot {
         // Of logs that were opened since the snapshot only what is found there now counts.
-        versions.take_snapshot(snapshot, |log| !opened_since(&state, log));
+        versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
     let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
     while let Some((log, start)) = used.next().await? {
-        let scanned = scan(device, superblock.scan_of(log, state.root.floor), start).await;
+        let scanned = scan(device, superblock.scan_of(log, store.root.floor), start).await;
         let scanned = scanned.map_err(VolumeError::of_opening)?;
         note(report, layout, log, &scanned);
         for record in &scanned.records {
-            if is_newer(record, &state.root) {
+            if is_newer(record, &store.root) {
                 return Err(VolumeError::StaleRoot);
             }
             let offset = record.header.offset;
             let whole = scanned.damage.iter().all(|damage| damage.offset != offset);
-            versions.take_record(log, record, state.root.floor, whole);
+            versions.take_record(log, record, store.root.floor, whole);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
@@ -97,7 +97,7 @@ pub(crate) async fn rebuild(
         let LogDamage { log, damage } = *unknown;
         return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
     }
-    Ok(fill_table(state, versions))
+    Ok(fill_table(store, versions))
 }
 
 /// Whether the record was written under a later root: each carries the floor that was durable
@@ -161,41 +161,41 @@ impl Used<'_> {
     }
 }
 
-/// Fills `state` from non-volatile RAM.
+/// Fills `store` from non-volatile RAM.
 fn look_up(
     memory: Rc<dyn Nvram>,
     volume: VolumeId,
-    mut state: State,
+    mut store: Store,
     report: &mut RecoveryReport,
-) -> Result<State, VolumeError> {
-    let incarnation = state.root.incarnation.0;
-    let (table, found) = nvram::look(memory, volume, state.logs.take(), incarnation)?;
+) -> Result<Store, VolumeError> {
+    let incarnation = store.root.incarnation.0;
+    let (table, found) = nvram::look(memory, volume, store.logs.take(), incarnation)?;
     report.from_nvram = true;
     report.records = found.records;
     report.read_bytes = table.used();
-    state.nvram = Some(table);
-    state.root.floor = state.root.floor.max(found.floor);
-    Ok(fill_table(state, found.versions))
+    store.nvram = Some(table);
+    store.root.floor = store.root.floor.max(found.floor);
+    Ok(fill_table(store, found.versions))
 }
 
 /// Whether a log may have changed since the snapshot.
-fn opened_since(state: &State, log: LogId) -> bool {
-    state.root.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+fn opened_since(store: &Store, log: LogId) -> bool {
+    store.root.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }
 
-/// Fills the state's table with what was found.
-pub(crate) fn fill_table(mut state: State, mut versions: Versions) -> State {
-    let floor = state.root.floor;
+/// Fills the store's table with what was found.
+pub(crate) fn fill_table(mut store: Store, mut versions: Versions) -> Store {
+    let floor = store.root.floor;
     versions.book_live(floor);
     for (extent, mapped) in versions.logged(floor) {
-        state.map.insert(extent, mapped, |_, _| ());
+        store.map.insert(extent, mapped, |_, _| ());
     }
-    state.logs = versions.logs;
-    for id in state.logs.ids() {
-        if state.logs.get(id).is_some() {
-            state.reset_candidates.push(id);
+    store.logs = versions.logs;
+    for id in store.logs.ids() {
+        if store.logs.get(id).is_some() {
+            store.reset_candidates.push(id);
         }
     }
-    state.reset_what_can_be();
-    state
+    store.reset_what_can_be();
+    store
 }

@@ -2,57 +2,20 @@
 
 use std::rc::Rc;
 
-use manylogs_logstore::{DataSequence, SequenceLimit};
-
 use crate::phase::Phase;
-use crate::state::{Inner, State};
-use manylogs_plant::{self as plant, Bug};
-
-/// When so many are left the next step is set aside.
-const LOW: u64 = SequenceLimit::STEP / 2;
-/// And when only so many are left, which is never seen unless the device does not take a root for
-/// hours, no more writes are accepted: those under way may need some.
-const LAST: u64 = 1 << 20;
-
-impl State {
-    /// The next version's number.
-    pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
-        let sequence = self.next_data;
-        self.next_data = sequence.next();
-        self.note_sequences();
-        sequence
-    }
-
-    /// Looks after sequences when some were taken.
-    pub(crate) fn note_sequences(&mut self) {
-        let next = self.next_data.0.max(self.next_record.0);
-        let left = self.root.sequence_limit.0.saturating_sub(next);
-        if left > LOW || plant::is(Bug::SequencesNotSetAside) {
-            return;
-        }
-        self.sequences_low.notify();
-        if left < LAST && self.read_only.is_none() {
-            self.fail("no more sequence numbers could be set aside");
-        }
-    }
-
-    fn are_sequences_low(&self) -> bool {
-        let next = self.next_data.0.max(self.next_record.0);
-        self.root.sequence_limit.0.saturating_sub(next) <= LOW
-    }
-}
+use crate::state::Inner;
 
 impl Inner {
     /// Sets more sequences aside whenever they run low, until the volume is closed.
     pub(crate) async fn run_reserver(self: Rc<Self>) {
-        let low = self.state.borrow().sequences_low.clone();
+        let low = self.state.borrow().store.sequences_low.clone();
         loop {
             let asked = low.wait();
             if self.state.borrow().closed {
                 return;
             }
-            if self.state.borrow().are_sequences_low() {
-                let extended = self.state.borrow().root.sequence_limit.extended();
+            if self.state.borrow().store.are_sequences_low() {
+                let extended = self.state.borrow().store.root.sequence_limit.extended();
                 let Some(limit) = extended else { return };
                 let update = self.update_root(Phase::Open, |root| root.sequence_limit = limit);
                 // Without it the volume takes no more writes.
@@ -70,12 +33,15 @@ mod tests {
     use manylogs_block::{
         BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, Request, Sectors,
     };
-    use manylogs_logstore::Incarnation;
+    use manylogs_logstore::{DataSequence, Incarnation, SequenceLimit};
+    #[cfg(feature = "plant")]
+    use manylogs_plant::{self as plant, Bug};
     use manylogs_sim::{Order, Sim};
 
-    use super::*;
     use crate::ondisk::root::{Root, write_root};
-    use crate::phase::{Below, PhaseProbe};
+
+    use crate::phase::{Below, Phase, PhaseProbe};
+    use crate::store::{LAST, LOW};
     use crate::structures::read_structures;
     use crate::{DrainOptions, EngineConfig, LogPlacement, OpenOptions, RecoveryReport, Volume};
     use crate::{VolumeError, inspect};
@@ -127,24 +93,24 @@ mod tests {
         in_virtual_time(|runtime, device| async move {
             let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
             let volume = made.unwrap();
-            let limit = volume.inner().state.borrow().root.sequence_limit;
+            let limit = volume.inner().state.borrow().store.root.sequence_limit;
             // As if half of them had been used.
             let used = DataSequence(limit.0 - LOW - 3);
-            volume.inner().state.borrow_mut().next_data = used;
+            volume.inner().state.borrow_mut().store.next_data = used;
             for i in 0..8 {
                 put(&volume, 100 * i, 1).await;
             }
             runtime.sleep(Nanos::from_secs(1)).await;
-            let now = volume.inner().state.borrow().root.sequence_limit;
+            let now = volume.inner().state.borrow().store.root.sequence_limit;
             assert_eq!(Some(now), limit.extended());
             // As if all of what there was had been used: what is written now outranks it.
-            volume.inner().state.borrow_mut().next_data = DataSequence(limit.0 + 5);
+            volume.inner().state.borrow_mut().store.next_data = DataSequence(limit.0 + 5);
             put(&volume, 0, 2).await;
             drop(volume);
             let (volume, _) = open(&runtime, &device, false).await.unwrap();
             let found = volume.submit(Request::Read { extent: Extent::new(0, 8) }).await.unwrap();
             assert_eq!(found, Payload::tags(2, Sectors(8)));
-            let first = volume.inner().state.borrow().next_data;
+            let first = volume.inner().state.borrow().store.next_data;
             assert_eq!(first.0, now.0, "no sequence is used twice");
         });
     }
@@ -169,8 +135,8 @@ mod tests {
             let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
             let volume = made.unwrap();
             put(&volume, 0, 1).await;
-            let limit = volume.inner().state.borrow().root.sequence_limit;
-            volume.inner().state.borrow_mut().next_data = DataSequence(limit.0 - LAST);
+            let limit = volume.inner().state.borrow().store.root.sequence_limit;
+            volume.inner().state.borrow_mut().store.next_data = DataSequence(limit.0 - LAST);
             let payload = Payload::tags(2, Sectors(8));
             let refused = volume.submit(Request::write_fua(Extent::new(8, 8), payload)).await;
             assert!(refused.is_err(), "{refused:?}");

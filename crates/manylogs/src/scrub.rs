@@ -4,7 +4,7 @@ use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::LogId;
 
 use crate::error::VolumeError;
-use crate::place::Place;
+use crate::store::Place;
 use crate::volume::Volume;
 
 /// What scrubbing found.
@@ -34,7 +34,7 @@ impl Volume {
         let inner = self.shared();
         let mut report = ScrubReport::default();
         let mut copies: Vec<(LogId, u32, Extent)> = Vec::new();
-        for (extent, mapped) in inner.state.borrow().map.iter() {
+        for (extent, mapped) in inner.state.borrow().store.map.iter() {
             match mapped.value {
                 Place::Log { log, offset } => copies.push((log, offset.0, extent)),
                 Place::Lost { .. } => report.lost.push(extent),
@@ -46,7 +46,7 @@ impl Volume {
         for (log, offset, extent) in copies {
             progress(report.extents, total);
             let still = |at: Place| at == Place::Log { log, offset: offset_of(offset) };
-            let mapped = inner.state.borrow().map.lookup(extent).next().and_then(|(_, m)| m);
+            let mapped = inner.state.borrow().store.map.lookup(extent).next().and_then(|(_, m)| m);
             if !mapped.is_some_and(|mapped| still(mapped.value)) {
                 continue;
             }

@@ -29,8 +29,8 @@ impl Inner {
     /// set of opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.turn.take().await;
-        if self.state.borrow().nvram.is_some() {
-            let written = self.state.borrow_mut().rewrite_nvram();
+        if self.state.borrow().store.nvram.is_some() {
+            let written = self.state.borrow_mut().store.rewrite_nvram();
             if left != Left::Open {
                 self.update_root(Phase::Snapshot, |root| root.left = left).await?;
             }
@@ -39,8 +39,8 @@ impl Inner {
         let bytes = self.capture();
         let result = self.publish(&bytes, left).await;
         let mut state = self.state.borrow_mut();
-        state.capturing = None;
-        state.next_touched = None;
+        state.store.capturing = None;
+        state.store.next_touched = None;
         drop(state);
         self.notify_progress();
         result
@@ -50,17 +50,17 @@ impl Inner {
     /// is still in memory now will be found there.
     fn capture(&self) -> Vec<u8> {
         let mut state = self.state.borrow_mut();
-        let mut touched = Touched::none(state.logs.count());
-        for log in state.logs.iter().filter(|log| log.is_busy()) {
+        let mut touched = Touched::none(state.store.logs.count());
+        for log in state.store.logs.iter().filter(|log| log.is_busy()) {
             touched.add(log.id());
         }
-        state.capturing = Some(touched);
-        state.note_table_size();
-        encode(state.logs.iter(), state.map.iter())
+        state.store.capturing = Some(touched);
+        state.store.note_table_size();
+        encode(state.store.logs.iter(), state.store.map.iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
-        let used = self.state.borrow().root.snapshot.map(|snapshot| snapshot.slot);
+        let used = self.state.borrow().store.root.snapshot.map(|snapshot| snapshot.slot);
         let slot = used.map_or(0, |slot| 1 - slot);
         let place = self.layout.snapshots()[to_usize(slot.into())];
         if bytes.len() as u64 > place.len.bytes() {
@@ -95,13 +95,13 @@ impl Inner {
     fn close_capture(&self, left: Left) -> Touched {
         let mut state = self.state.borrow_mut();
         let mut touched =
-            state.capturing.take().unwrap_or_else(|| Touched::none(state.logs.count()));
+            state.store.capturing.take().unwrap_or_else(|| Touched::none(state.store.logs.count()));
         if left == Left::Open
-            && let Some(near) = state.logs.nearest(state.head, |_| true)
+            && let Some(near) = state.store.logs.nearest(state.head, |_| true)
         {
-            touched.add_around(near, state.logs.count(), OPENED_TOGETHER);
+            touched.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
         }
-        state.next_touched = Some(touched.clone());
+        state.store.next_touched = Some(touched.clone());
         touched
     }
 }

@@ -11,19 +11,14 @@ pub(crate) struct Counters {
     pub(crate) logged_writes: u64,
     pub(crate) logged_sectors: u64,
     pub(crate) bypassed_writes: u64,
-    pub(crate) records: u64,
-    pub(crate) record_sectors: u64,
-    pub(crate) supersedes: u64,
     pub(crate) log_swaps: u64,
     pub(crate) swapped_sectors: u64,
-    pub(crate) log_resets: u64,
     pub(crate) checkpoints: u64,
     pub(crate) snapshots: u64,
     pub(crate) redirected_reads: u64,
     pub(crate) starved_writes: u64,
     pub(crate) logged_since_checkpoint: u64,
     pub(crate) logged_sectors_since_checkpoint: u64,
-    pub(crate) table_bytes_max: u64,
     pub(crate) kept_extents: u64,
     pub(crate) lost_extents: u64,
     /// Of the last checkpoint only.
@@ -122,37 +117,37 @@ impl Volume {
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let state = self.inner().state.borrow();
-        let counters = &state.counters;
-        let table = state.table_bytes();
+        let (store, counters) = (&state.store, &state.counters);
+        let table = store.table_bytes();
         VolumeStats {
             logged_writes: counters.logged_writes,
             logged_bytes: Sectors(counters.logged_sectors).bytes(),
             bypassed_writes: counters.bypassed_writes,
-            records: counters.records,
-            record_bytes: Sectors(counters.record_sectors).bytes(),
-            supersedes: counters.supersedes,
+            records: store.counters.records,
+            record_bytes: Sectors(store.counters.record_sectors).bytes(),
+            supersedes: store.counters.supersedes,
             log_swaps: counters.log_swaps,
             swapped_bytes: Sectors(counters.swapped_sectors).bytes(),
-            log_resets: counters.log_resets,
+            log_resets: store.counters.log_resets,
             checkpoints: counters.checkpoints,
             snapshots: counters.snapshots,
             redirected_reads: counters.redirected_reads,
             starved_writes: counters.starved_writes,
-            mapped_extents: state.map.len() as u64,
-            map_bytes: state.map.bytes() as u64,
+            mapped_extents: store.map.len() as u64,
+            map_bytes: store.map.bytes() as u64,
             mapping_table_bytes: table,
-            mapping_table_bytes_max: counters.table_bytes_max.max(table),
-            volatile_bytes: Sectors(state.volatile).bytes(),
-            logged_at_risk_bytes: state.logs.iter().map(|log| Sectors(log.live()).bytes()).sum(),
-            retired_logs: state.logs.iter().filter(|log| log.is_retired()).count() as u64,
+            mapping_table_bytes_max: store.counters.table_bytes_max.max(table),
+            volatile_bytes: Sectors(store.volatile).bytes(),
+            logged_at_risk_bytes: store.logs.iter().map(|log| Sectors(log.live()).bytes()).sum(),
+            retired_logs: store.logs.iter().filter(|log| log.is_retired()).count() as u64,
             kept_extents: counters.kept_extents,
             lost_extents: counters.lost_extents,
             unread_extents: counters.unread_extents,
             failed_checkpoints: counters.failed_checkpoints,
             checkpoint_at: state.pass_at.0,
-            nvram_bytes: state.nvram.as_ref().map_or(0, NvTable::half_len),
-            nvram_bytes_used: state.nvram.as_ref().map_or(0, NvTable::used),
-            nvram_rewrites: state.nvram.as_ref().map_or(0, NvTable::rewrites),
+            nvram_bytes: store.nvram.as_ref().map_or(0, NvTable::half_len),
+            nvram_bytes_used: store.nvram.as_ref().map_or(0, NvTable::used),
+            nvram_rewrites: store.nvram.as_ref().map_or(0, NvTable::rewrites),
         }
     }
 
@@ -160,7 +155,7 @@ impl Volume {
     #[must_use]
     pub fn health(&self) -> Health {
         let stats = self.stats();
-        let read_only = self.inner().state.borrow().read_only;
+        let read_only = self.inner().state.borrow().store.read_only;
         let extents = stats.kept_extents + stats.lost_extents + stats.unread_extents;
         let troubles = stats.retired_logs + extents;
         match read_only {
@@ -179,19 +174,6 @@ impl Volume {
             used: log.used(),
             live: Sectors(log.live()),
         };
-        state.logs.iter().map(occupancy).collect()
-    }
-}
-
-impl crate::state::State {
-    /// Memory of the table: the map itself, and the checksums of what logs hold.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        let checksums: usize = self.logs.iter().map(|log| log.units().bytes()).sum();
-        (self.map.bytes() + checksums) as u64
-    }
-
-    /// Notes the table's size if it is the largest so far; called where it shrinks.
-    pub(crate) fn note_table_size(&mut self) {
-        self.counters.table_bytes_max = self.counters.table_bytes_max.max(self.table_bytes());
+        state.store.logs.iter().map(occupancy).collect()
     }
 }

@@ -7,10 +7,10 @@ use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supersede, scan};
 
 use crate::phase::Phase;
-use crate::place::Place;
 use crate::room::Room;
-use crate::slots::{Origin, SlotId};
 use crate::state::{Inner, State};
+use crate::store::Place;
+use crate::store::{Origin, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 /// Sectors that one read of the source takes.
@@ -39,20 +39,20 @@ impl Inner {
     pub(crate) async fn swap_one(self: &Rc<Self>) -> bool {
         let _turn = self.turn.take().await;
         let Some((from, to)) = self.choose_swap() else { return false };
-        self.state.borrow_mut().logs.set_aside(from);
+        self.state.borrow_mut().store.logs.set_aside(from);
         let moved = self.move_log(from, to).await;
         let mut state = self.state.borrow_mut();
-        state.logs.put_back();
-        state.overtakers.clear();
+        state.store.logs.put_back();
+        state.store.overtakers.clear();
         if !matches!(moved, Ok(Moved::InPart)) {
             // It is free, or waits for newer versions to become durable, or is damaged, which is
             // for the checkpoint to find: to try again would not help.
-            state.hot.remove(&from);
+            state.store.noted.remove(&from);
         }
         if let Ok(Moved::All) = moved {
             state.counters.log_swaps += 1;
-            state.reset_candidates.push(from);
-            state.reset_what_can_be();
+            state.store.reset_candidates.push(from);
+            state.store.reset_what_can_be();
         }
         drop(state);
         self.notify_progress();
@@ -61,22 +61,22 @@ impl Inner {
 
     fn choose_swap(&self) -> Option<(LogId, LogId)> {
         let mut state = self.state.borrow_mut();
-        if state.read_only.is_some() {
+        if state.store.read_only.is_some() {
             return None;
         }
         let can_move = |log: &&manylogs_logstore::Log| !log.is_busy() && !log.is_retired();
-        let hot = state.hot.iter().filter_map(|id| state.logs.get(*id));
+        let hot = state.store.noted.iter().filter_map(|id| state.store.logs.get(*id));
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
         let (from, start, used) = (from.id(), from.region().start, from.used().0);
-        let to = state.logs.farthest_empty(start, from)?;
-        if !state.is_ready(to) {
+        let to = state.store.logs.farthest_empty(start, from)?;
+        if !state.store.is_ready(to) {
             // It is opened first, and found again in the next idle moment.
-            state.unopened = Some(to);
+            state.store.unopened = Some(to);
             self.log_wanted.notify();
             return None;
         }
         // While it moves, everything is there twice.
-        let enough = state.reserved.log.0 + 2 * used <= state.logs.room();
+        let enough = state.store.reserved.log.0 + 2 * used <= state.store.logs.room();
         enough.then_some((from, to))
     }
 
@@ -114,7 +114,7 @@ impl Inner {
             log,
             region: self.layout.regions()[log.0 as usize],
             physical: self.below.physical_sector,
-            floor: self.state.borrow().root.floor,
+            floor: self.state.borrow().store.root.floor,
             capacity: self.layout.capacity(),
         };
         if self.shape.headers == Headers::Apart {
@@ -125,7 +125,7 @@ impl Inner {
         let mut live: Vec<Live> = Vec::new();
         let entries = scanned.records.iter().flat_map(|record| &record.entries);
         for entry in entries.filter(|entry| entry.kind != EntryKind::Supersede) {
-            for (extent, mapped) in state.map.lookup(entry.extent) {
+            for (extent, mapped) in state.store.map.lookup(entry.extent) {
                 if let Some(mapped) = mapped
                     && mapped.value.log() == Some(log)
                 {
@@ -144,7 +144,7 @@ impl Inner {
     /// As [`Inner::live_in`], where the log does not tell.
     fn live_by_table(&self, log: LogId) -> Vec<Live> {
         let state = self.state.borrow();
-        let all = state.map.iter().map(|(extent, mapped)| Live { extent, mapped });
+        let all = state.store.map.iter().map(|(extent, mapped)| Live { extent, mapped });
         let mut live: Vec<Live> =
             all.filter(|live| live.mapped.value.kept_by(self.shape) == Some(log)).collect();
         live.sort_by_key(|live| (position(live), live.extent.start));
@@ -154,7 +154,7 @@ impl Inner {
     async fn move_supersedes(self: &Rc<Self>, from: LogId, to: LogId) -> Result<bool, IoError> {
         let supersedes: Vec<Supersede> = {
             let state = self.state.borrow();
-            state.logs.get(from).map(|log| log.supersedes().to_vec()).unwrap_or_default()
+            state.store.logs.get(from).map(|log| log.supersedes().to_vec()).unwrap_or_default()
         };
         for chunk in supersedes.chunks(64) {
             if plant::is(Bug::SwapDropsSupersedes) {
@@ -168,7 +168,7 @@ impl Inner {
                 return Ok(false);
             }
         }
-        self.state.borrow_mut().logs.adjust(from, manylogs_logstore::Log::clear_supersedes);
+        self.state.borrow_mut().store.logs.adjust(from, manylogs_logstore::Log::clear_supersedes);
         Ok(true)
     }
 
@@ -226,8 +226,9 @@ impl Inner {
             let state = &mut *state;
             let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
             let room = Room::of(&all, self.shape);
-            let accepts = state.logs.with(to, |log| log.accepts(room.log)) && state.is_ready(to);
-            if !accepts || !state.fits(room) {
+            let accepts =
+                state.store.logs.with(to, |log| log.accepts(room.log)) && state.store.is_ready(to);
+            if !accepts || !state.store.fits(room) {
                 return Ok(false);
             }
             state.counters.swapped_sectors += room.log.0;
@@ -236,7 +237,7 @@ impl Inner {
                 .map(|(entry, payload)| self.swap_slot(state, from, entry, payload))
                 .collect();
             let record = self.append(state, to, slots);
-            (state.tickets.last(), record)
+            (state.store.tickets.last(), record)
         };
         let (sequence, slot) = record;
         self.submit_record(Phase::Swap, to, sequence, slot);
@@ -255,36 +256,17 @@ impl Inner {
     ) -> SlotId {
         let mut entry = entry;
         if plant::is(Bug::SwapFreshSequence) {
-            entry.data_sequence = state.take_data_sequence();
+            entry.data_sequence = state.store.take_data_sequence();
         }
         let reserved = self.record_room(entry.kind, entry.extent);
-        let id = state.queue(entry, payload, None, reserved, Origin::Swap(from));
+        let id = state.store.queue(entry, payload, None, reserved, Origin::Swap(from));
         if plant::is(Bug::SwapFreesSourceEarly) && entry.kind != EntryKind::Supersede {
-            state.sub_live(from, entry.extent.len.0);
-            state.reset_what_can_be();
+            state.store.sub_live(from, entry.extent.len.0);
+            state.store.reset_what_can_be();
         }
         // It goes into a record at once, which takes the room.
-        state.reserved -= reserved;
+        state.store.reserved -= reserved;
         id
-    }
-}
-
-impl State {
-    /// A copy became durable in `log` of a version that newer ones have displaced meanwhile. Until
-    /// those are durable recovery may choose the copy: where headers are kept apart, it is told of
-    /// the copy even when `log` begins another epoch.
-    pub(crate) fn keep_overtaken(&mut self, log: LogId) {
-        if plant::is(Bug::OvertakenCopyNotKept) {
-            return;
-        }
-        let mut kept = 0;
-        for (id, ticket, sectors) in &self.overtakers {
-            if !self.tickets.is_done(*ticket) {
-                self.slots.get_mut(*id).displaced.push((log, *sectors));
-                kept += sectors;
-            }
-        }
-        self.logs.adjust(log, |log| log.add_live(kept));
     }
 }
 

@@ -14,8 +14,9 @@ use crate::error::VolumeError;
 use crate::home_lock::HomeLocks;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
-use crate::place::Place;
 use crate::state::{Inner, State};
+use crate::store::Place;
+use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
 
 /// An open volume. Clones are the same volume.
@@ -43,13 +44,14 @@ impl Volume {
         volume: VolumeId,
         layout: Layout,
         config: EngineConfig,
-        state: State,
+        store: Store,
     ) -> Self {
+        let state = State::new(store, runtime.now());
         Self(Rc::new(Inner {
             runtime,
             device,
             below,
-            shape: state.logs.shape(),
+            shape: state.store.logs.shape(),
             volume,
             layout,
             config: Cell::new(config),
@@ -114,7 +116,7 @@ impl Volume {
         config.validate().map_err(VolumeError::Config)?;
         self.0.config.set(config);
         let largest = self.0.largest_record().log;
-        self.0.state.borrow_mut().logs.set_largest_record(largest);
+        self.0.state.borrow_mut().store.logs.set_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();
         Ok(())
@@ -144,19 +146,19 @@ impl Volume {
     /// The mapping table, by address; neighbours of one version are one extent.
     #[must_use]
     pub fn table(&self) -> Vec<MappedExtent> {
-        table_of(&self.0.state.borrow())
+        table_of(&self.0.state.borrow().store)
     }
 }
 
-pub(crate) fn table_of(state: &State) -> Vec<MappedExtent> {
+pub(crate) fn table_of(store: &Store) -> Vec<MappedExtent> {
     let mut table: Vec<MappedExtent> = Vec::new();
-    for (extent, mapped) in state.map.iter() {
+    for (extent, mapped) in store.map.iter() {
         let (zeroes, lost) = match mapped.value {
             Place::Log { .. } => (false, false),
             Place::Zeroes { .. } => (true, false),
             Place::Lost { .. } => (false, true),
             Place::Buffered { slot, .. } => {
-                let kind = state.slots.get(slot).entry.kind;
+                let kind = store.slots.get(slot).entry.kind;
                 (kind == EntryKind::Zeroes, kind == EntryKind::Lost)
             }
         };
@@ -203,8 +205,8 @@ impl BlockDevice for Volume {
             Request::Flush => self.0.flush(),
             Request::Discard { extent } if plant::is(Bug::DiscardNotLogged) => {
                 let mut state = self.0.state.borrow_mut();
-                let sequence = state.take_data_sequence();
-                state.map.remove_older(extent, sequence, |_, _| ());
+                let sequence = state.store.take_data_sequence();
+                state.store.map.remove_older(extent, sequence, |_, _| ());
                 Completion::ready(Ok(manylogs_block::Payload::default()))
             }
             Request::Discard { extent } => self.0.log_write(EntryKind::Zeroes, extent, None, false),
@@ -221,11 +223,11 @@ impl std::fmt::Debug for Volume {
         let state = self.0.state.borrow();
         f.debug_struct("Volume")
             .field("health", &self.health())
-            .field("pending", &state.pending.len())
-            .field("records_in_flight", &state.records.len())
-            .field("deferred", &state.deferred.len())
-            .field("reserved", &state.reserved)
-            .field("room", &state.logs.room())
+            .field("pending", &state.store.pending.len())
+            .field("records_in_flight", &state.store.records.len())
+            .field("deferred", &state.store.deferred.len())
+            .field("reserved", &state.store.reserved)
+            .field("room", &state.store.logs.room())
             .field("starved", &state.starved)
             .field("stats", &self.stats())
             .finish_non_exhaustive()

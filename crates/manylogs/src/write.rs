@@ -6,10 +6,10 @@ use manylogs_block::{Completion, Extent, Hint, IoError, Lba, Payload, Sectors, c
 use manylogs_logstore::{Entry, EntryKind, Mapped};
 
 use crate::config::EngineConfig;
-use crate::place::{Displaced, Place};
 use crate::room::Room;
-use crate::slots::Origin;
 use crate::state::{Inner, State};
+use crate::store::Origin;
+use crate::store::{Displaced, Place};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
@@ -113,11 +113,11 @@ impl Inner {
             return Completion::ready(Err(error));
         }
         let reserved = self.record_room(kind, extent);
-        if state.starved == 0 && state.fits(reserved) {
+        if state.starved == 0 && state.store.fits(reserved) {
             return self.buffer(&mut state, kind, extent, payload, fua);
         }
         state.counters.starved_writes += 1;
-        let mapped = state.map.overlaps(extent);
+        let mapped = state.store.map.overlaps(extent);
         drop(state);
         self.wanted.notify();
         match payload {
@@ -167,13 +167,13 @@ impl Inner {
             let progress = self.progress.wait();
             {
                 let mut state = self.state.borrow_mut();
-                if let Some(reason) = state.read_only {
+                if let Some(reason) = state.store.read_only {
                     break Err(IoError::ReadOnly { reason });
                 }
-                if state.fits(needed) {
+                if state.store.fits(needed) {
                     break Ok(());
                 }
-                if state.logs.all_retired() {
+                if state.store.logs.all_retired() {
                     // No checkpoint makes room in those.
                     break Err(IoError::ReadOnly { reason: "every log has failed" });
                 }
@@ -194,42 +194,42 @@ impl Inner {
         fua: bool,
     ) -> Completion {
         let full =
-            state.volatile + extent.len.0 > self.config().buffer.0 && kind == EntryKind::Data;
+            state.store.volatile + extent.len.0 > self.config().buffer.0 && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
             (Some(completer), completion)
         } else {
             (None, Completion::ready(Ok(Payload::default())))
         };
-        let entry = Entry { extent, data_sequence: state.take_data_sequence(), kind };
+        let entry = Entry { extent, data_sequence: state.store.take_data_sequence(), kind };
         state.counters.logged_writes += 1;
         state.counters.logged_sectors += entry.payload_sectors().0;
         state.counters.logged_since_checkpoint += 1;
         state.counters.logged_sectors_since_checkpoint += entry.payload_sectors().0;
         if waiter.is_none() {
-            state.volatile += entry.payload_sectors().0;
+            state.store.volatile += entry.payload_sectors().0;
             self.arm_buffer_age(state);
         }
         let reserved = self.record_room(kind, extent);
-        let id = state.queue(entry, payload, waiter, reserved, Origin::Client);
+        let id = state.store.queue(entry, payload, waiter, reserved, Origin::Client);
         let mut displaced = Displaced::of(self.shape);
         let mapped =
             Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
-        if state.map.is_empty() {
+        if state.store.map.is_empty() {
             // Idle time has something to do again.
             self.wanted.notify();
         }
-        state.map.insert(extent, mapped, |part, old| displaced.add(part, old));
-        state.book_displaced(id, displaced);
-        state.make_pending(id);
+        state.store.map.insert(extent, mapped, |part, old| displaced.add(part, old));
+        state.store.book_displaced(id, displaced);
+        state.store.make_pending(id);
         self.commit.notify();
         answer
     }
 
     fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
-        if state.volatile_until.is_none() {
+        if state.store.volatile_until.is_none() {
             let until = self.runtime.now() + self.config().buffer_age;
-            state.volatile_until = Some(until);
+            state.store.volatile_until = Some(until);
             let inner = Rc::clone(self);
             let sleep = self.runtime.sleep_until(until);
             self.runtime.spawn(async move {

@@ -8,8 +8,8 @@ use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 use super::{CheckpointReport, Progress, ZEROES_COPIED};
 use crate::home_lock::{HomeGuard, Writer};
 use crate::phase::Phase;
-use crate::place::Place;
 use crate::state::Inner;
+use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// Longest home write.
@@ -189,7 +189,7 @@ impl Inner {
         progress: &Progress,
     ) -> Vec<(Extent, Mapped<Place>)> {
         let state = self.state.borrow();
-        let all = extents.iter().flat_map(|extent| state.map.lookup(*extent));
+        let all = extents.iter().flat_map(|extent| state.store.map.lookup(*extent));
         let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
         mapped.filter(|(_, mapped)| mapped.sequence < progress.floor).collect()
     }
@@ -209,14 +209,14 @@ impl Inner {
         let old = |mapped: Mapped<Place>| {
             mapped.sequence < floor && !matches!(mapped.value, Place::Buffered { .. })
         };
-        let lookup = state.map.lookup(extent);
+        let lookup = state.store.map.lookup(extent);
         let parts: Vec<Extent> =
             lookup.filter(|(_, m)| m.is_some_and(old)).map(|(part, _)| part).collect();
         for part in parts {
             let room = self.record_room(kind, part);
             // Zeroes can be written out instead.
             let spared = kind != EntryKind::Zeroes;
-            if !(if spared { state.fits_spared(room) } else { state.fits(room) }) {
+            if !(if spared { state.store.fits_spared(room) } else { state.store.fits(room) }) {
                 let reason = "the logs have no room to keep what cannot be written home";
                 return Err(IoError::ReadOnly { reason });
             }

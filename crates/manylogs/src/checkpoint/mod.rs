@@ -17,8 +17,8 @@ use manylogs_logstore::{DataSequence, LogId};
 
 use crate::error::VolumeError;
 use crate::phase::Phase;
-use crate::place::Place;
 use crate::state::Inner;
+use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
@@ -105,7 +105,7 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
-        let resets = self.state.borrow().counters.log_resets;
+        let resets = self.state.borrow().store.counters.log_resets;
         let result = self.run_pass(pass).await;
         self.note_pass(&result, resets);
         result
@@ -153,7 +153,7 @@ impl Inner {
                 }
                 let left = report.kept_extents + report.unread_extents;
                 let moved = report.home_write_sectors.0 > 0;
-                left == 0 && (moved || state.counters.log_resets > resets)
+                left == 0 && (moved || state.store.counters.log_resets > resets)
             }
             Err(VolumeError::Closed) => return,
             Err(_) => {
@@ -161,11 +161,11 @@ impl Inner {
                 false
             }
         };
-        let starved = state.starved > 0 && !state.fits(largest);
+        let starved = state.starved > 0 && !state.store.fits(largest);
         let served = state.starved > 0 && !starved;
         let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
         if enough {
-            state.fail(reason);
+            state.store.fail(reason);
         }
         drop(state);
         if enough || served {
@@ -197,7 +197,7 @@ impl Inner {
         self.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass came to them were not copied: what
         // overwrote them must be durable before they may die, and so must the copies.
-        self.state.borrow_mut().dirty_home |= self.below.volatile_cache;
+        self.state.borrow_mut().store.dirty_home |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
@@ -207,7 +207,7 @@ impl Inner {
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        if floor > self.state.borrow().root.floor {
+        if floor > self.state.borrow().store.root.floor {
             self.raise_floor(Phase::Checkpoint, floor).await?;
             self.forget_below(floor);
         }
@@ -224,7 +224,7 @@ impl Inner {
             logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
             ..CheckpointReport::default()
         };
-        let floor = state.next_data;
+        let floor = state.store.next_data;
         Progress { pass, floor, held_back: None, zeroed: Vec::new(), report }
     }
 
@@ -233,7 +233,7 @@ impl Inner {
         let state = self.state.borrow();
         let mut extents: Vec<Extent> = Vec::new();
         let mut sectors = 0;
-        for (extent, mapped) in state.map.iter_from(*cursor) {
+        for (extent, mapped) in state.store.map.iter_from(*cursor) {
             if sectors >= BATCH_SECTORS || extents.len() >= BATCH_RUNS {
                 break;
             }
@@ -257,9 +257,9 @@ impl Inner {
         {
             let mut state = self.state.borrow_mut();
             let state = &mut *state;
-            state.note_table_size();
+            state.store.note_table_size();
             let mut gone: Vec<(LogId, u64)> = Vec::new();
-            state.map.retain(|extent, mapped| {
+            state.store.map.retain(|extent, mapped| {
                 if mapped.sequence >= floor {
                     return true;
                 }
@@ -272,16 +272,16 @@ impl Inner {
                 false
             });
             for (log, sectors) in gone {
-                state.sub_live(log, sectors);
+                state.store.sub_live(log, sectors);
             }
-            for id in state.logs.ids() {
-                state.logs.adjust(id, |log| log.raise_floor(floor));
-                if state.logs.get(id).is_some() {
-                    state.reset_candidates.push(id);
+            for id in state.store.logs.ids() {
+                state.store.logs.adjust(id, |log| log.raise_floor(floor));
+                if state.store.logs.get(id).is_some() {
+                    state.store.reset_candidates.push(id);
                 }
             }
-            state.reset_what_can_be();
-            state.rewrite_after_checkpoint();
+            state.store.reset_what_can_be();
+            state.store.rewrite_after_checkpoint();
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;

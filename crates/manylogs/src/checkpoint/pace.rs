@@ -71,8 +71,8 @@ impl Futility {
 impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
-        let crowded = self.nvram.as_ref().is_some_and(NvTable::is_crowded);
-        self.starved > 0 || crowded || self.logs.occupancy() >= watermark
+        let crowded = self.store.nvram.as_ref().is_some_and(NvTable::is_crowded);
+        self.starved > 0 || crowded || self.store.logs.occupancy() >= watermark
     }
 }
 
@@ -89,7 +89,7 @@ impl Inner {
     /// If the volume takes no more writes, or is being closed.
     pub(super) fn may_go_on(&self, pass: Pass) -> Result<(), VolumeError> {
         let state = self.state.borrow();
-        state.writable()?;
+        state.store.writable()?;
         if state.closing && !pass.materialise {
             return Err(VolumeError::Closed);
         }

@@ -8,8 +8,8 @@ use manylogs_logstore::{EntryKind, LogId, units_of};
 use super::Progress;
 use super::copy::{Run, WRITE_SECTORS};
 use super::suspect::Verdict;
-use crate::place::Place;
 use crate::state::Inner;
+use crate::store::Place;
 
 /// Log reads are joined across gaps up to this: record headers lie between.
 const READ_GAP: u64 = 64;

@@ -8,8 +8,8 @@ use manylogs_plant::{self as plant, Bug};
 use super::Progress;
 use crate::home_lock::Writer;
 use crate::phase::Phase;
-use crate::place::Place;
 use crate::state::Inner;
+use crate::store::Place;
 
 /// Longest request for zeroes. Clients' large writes to the same place wait for one of these, and
 /// no longer.
@@ -53,7 +53,7 @@ impl Inner {
         // Clients may have written there since.
         let zeroed: Vec<Extent> = {
             let state = self.state.borrow();
-            let still = state.map.lookup(piece).filter(|(_, mapped)| {
+            let still = state.store.map.lookup(piece).filter(|(_, mapped)| {
                 mapped.is_some_and(|mapped| {
                     mapped.sequence < progress.floor && matches!(mapped.value, Place::Zeroes { .. })
                 })

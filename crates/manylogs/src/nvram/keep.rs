@@ -13,10 +13,11 @@ use crate::ondisk::root::Root;
 use crate::ondisk::snapshot::encode;
 use crate::phase::Phase;
 use crate::room::Room;
-use crate::state::{Inner, State};
+use crate::state::Inner;
+use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
 
-impl State {
+impl Store {
     /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
     /// Returns the floor.
     pub(crate) fn begin_nvram(
@@ -126,7 +127,7 @@ impl State {
     }
 
     fn push_entry(&mut self, entry: &Entry) -> bool {
-        let push = |state: &mut Self| state.nvram.as_mut().is_some_and(|table| table.push(entry));
+        let push = |store: &mut Self| store.nvram.as_mut().is_some_and(|table| table.push(entry));
         // Room was set aside, so the second try is for the unforeseen.
         push(self) || (self.rewrite_nvram() && push(self))
     }
@@ -171,8 +172,8 @@ impl Inner {
         phase: Phase,
         floor: DataSequence,
     ) -> Result<(), IoError> {
-        if self.state.borrow().nvram.is_some() {
-            return self.state.borrow_mut().keep_floor(floor);
+        if self.state.borrow().store.nvram.is_some() {
+            return self.state.borrow_mut().store.keep_floor(floor);
         }
         self.update_root(phase, |root| root.floor = floor).await
     }

@@ -13,13 +13,13 @@ use manylogs_block::{IoError, Nvram, to_usize};
 use manylogs_logstore::{DataSequence, Log, Record, VolumeId};
 
 use crate::error::NvramError;
-use crate::logs::Logs;
 use crate::ondisk::nvram::{
     Entry, Journal, Selector, encode_entry, half_len, read_selector, selector_at, size_for,
 };
 use crate::ondisk::snapshot::{decode, encode};
 use crate::room::Room;
-use crate::versions::Versions;
+use crate::store::Logs;
+use crate::store::Versions;
 use manylogs_plant::{self as plant, Bug};
 
 /// A byte of the journal adds at most this many to the next snapshot: an entry of 32 bytes with its

@@ -104,26 +104,26 @@ impl Inner {
         let _turn = self.root_turn.take().await;
         let (root, first) = {
             let mut state = self.state.borrow_mut();
-            let mut root = state.root.clone();
+            let mut root = state.store.root.clone();
             change(&mut root);
-            state.root_generation += 1;
-            root.generation = state.root_generation;
-            (root, 1 - state.root_slot)
+            state.store.root_generation += 1;
+            root.generation = state.store.root_generation;
+            (root, 1 - state.store.root_slot)
         };
         for slot in [first, 1 - first] {
             if let Err(error) = self.write_root_slot(phase, &root, slot).await {
                 if !plant::is(Bug::RootHalfWritten) {
-                    self.state.borrow_mut().fail_for(&error, "the root cannot be written");
+                    self.state.borrow_mut().store.fail_for(&error, "the root cannot be written");
                     self.notify_progress();
                 }
                 return Err(error);
             }
-            self.state.borrow_mut().root_slot = slot;
+            self.state.borrow_mut().store.root_slot = slot;
         }
         let mut state = self.state.borrow_mut();
         // In non-volatile RAM it may have risen meanwhile.
-        let floor = root.floor.max(state.root.floor);
-        state.root = Root { floor, ..root };
+        let floor = root.floor.max(state.store.root.floor);
+        state.store.root = Root { floor, ..root };
         Ok(())
     }
 

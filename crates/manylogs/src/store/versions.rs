@@ -7,9 +7,9 @@ use manylogs_logstore::{
     DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
 };
 
-use crate::logs::Logs;
 use crate::ondisk::snapshot::Snapshot;
-use crate::place::Place;
+use crate::store::Logs;
+use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// A version that recovery found.
@@ -17,8 +17,8 @@ use manylogs_plant::{self as plant, Bug};
 struct Found {
     /// `None`: superseded, what is home is newer.
     place: Option<Place>,
-    /// The record it is from, or the first of its epoch: of two copies of one version the later counts, as the earlier is
-    /// where it was moved from.
+    /// The record it is from, or the first of its epoch. Of two copies of one version the later
+    /// counts: the earlier is what it was moved from.
     record: u64,
 }
 

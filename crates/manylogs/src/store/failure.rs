@@ -1,20 +1,10 @@
-//! Whether a volume takes writes, and how it stops when what is below it fails.
+//! How a store stops taking entries when what is below it fails.
 
-use manylogs_block::{IoError, Time};
+use manylogs_block::IoError;
 
-use crate::slots::SlotId;
-use crate::state::State;
+use super::{SlotId, Store};
 
-impl State {
-    /// Notes that a client writes now.
-    ///
-    /// # Errors
-    /// [`IoError::ReadOnly`] if the volume takes no writes any more.
-    pub(crate) fn admit_write(&mut self, now: Time) -> Result<(), IoError> {
-        self.last_activity = now;
-        self.writable()
-    }
-
+impl Store {
     /// Whether the volume takes writes.
     ///
     /// # Errors

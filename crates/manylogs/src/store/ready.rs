@@ -2,10 +2,10 @@
 
 use manylogs_logstore::LogId;
 
-use crate::state::State;
+use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
-impl State {
+impl Store {
     /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
     pub(crate) fn is_ready(&self, log: LogId) -> bool {
         (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)

@@ -1,0 +1,37 @@
+//! Logs that begin anew when recovery needs nothing of them any more.
+
+use manylogs_logstore::{Log, LogId};
+
+use super::Store;
+use manylogs_plant::{self as plant, Bug};
+
+impl Store {
+    /// A log holds `sectors` fewer that recovery needs.
+    pub(crate) fn sub_live(&mut self, log: LogId, sectors: u64) {
+        self.logs.adjust(log, |log| log.sub_live(sectors));
+        self.reset_candidates.push(log);
+    }
+
+    /// Frees the logs that recovery needs nothing of any more.
+    pub(crate) fn reset_what_can_be(&mut self) {
+        while let Some(log) = self.reset_candidates.pop() {
+            self.try_reset(log);
+        }
+    }
+
+    /// An epoch is not ended for a few records.
+    fn try_reset(&mut self, id: LogId) {
+        if plant::is(Bug::ResetDropsSupersedes) && self.logs.get(id).is_some() {
+            self.logs.adjust(id, Log::clear_supersedes);
+        }
+        let worth = self
+            .logs
+            .get(id)
+            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 16);
+        if worth {
+            self.logs.with(id, Log::reset);
+            self.noted.remove(&id);
+            self.counters.log_resets += 1;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What becomes of entries when their record is durable.
+
+use manylogs_block::{Payload, Sectors};
+use manylogs_logstore::{EntryKind, LogId, LogOffset, MapValue, RecordSequence};
+
+use super::slots::Slot;
+use super::{Origin, Place, SlotId, Store};
+use manylogs_plant::{self as plant, Bug};
+
+impl Store {
+    /// The entries of a durable record take effect; answers their waiters.
+    pub(crate) fn settle_record(&mut self, sequence: RecordSequence) {
+        let Some(record) = self.records.remove(&sequence) else { return };
+        self.note_sequences();
+        let mut offsets = record.offsets.into_iter();
+        for id in record.slots {
+            let offset = match self.slots.get(id).entry.kind {
+                EntryKind::Data => offsets.next().unwrap_or_default(),
+                EntryKind::Zeroes | EntryKind::Supersede | EntryKind::Lost => LogOffset(0),
+            };
+            self.settle_slot(id, record.log, offset);
+        }
+    }
+
+    fn settle_slot(&mut self, id: SlotId, log: LogId, offset: LogOffset) {
+        let slot = self.slots.remove(id);
+        if slot.entry.kind == EntryKind::Supersede {
+            self.unsettled_supersedes.retain(|(unsettled, _)| *unsettled != id);
+        }
+        let mapped = self.map_durable(id, &slot, log, offset);
+        let keeps = place_of(slot.entry.kind, log, offset)
+            .is_some_and(|place| place.kept_by(self.logs.shape()).is_some());
+        let mut live = if keeps { mapped } else { 0 };
+        if let Origin::Swap(from) = slot.origin
+            && !plant::is(Bug::SwapFreesSourceEarly)
+        {
+            self.sub_live(from, live);
+            if keeps && mapped < slot.entry.extent.len.0 {
+                self.keep_overtaken(log);
+            }
+        }
+        for (heir, ticket, sectors) in slot.heirs {
+            // A newer version displaced this one in memory. Until that is durable, this is what a
+            // crash falls back to.
+            if keeps && !self.tickets.is_done(ticket) {
+                live += sectors;
+                self.slots.get_mut(heir).displaced.push((log, sectors));
+            }
+        }
+        self.logs.adjust(log, |log| log.add_live(live));
+        for (older, sectors) in slot.displaced {
+            self.sub_live(older, sectors);
+        }
+        self.tickets.finish(slot.ticket);
+        match slot.waiter {
+            Some(waiter) => waiter.complete(Ok(Payload::default())),
+            None if slot.origin == Origin::Client => {
+                self.volatile = self.volatile.saturating_sub(slot.entry.payload_sectors().0);
+            }
+            None => {}
+        }
+        // Nothing points there if it was overwritten before it was durable.
+        self.reset_candidates.push(log);
+    }
+
+    /// Points the map at the durable copy; returns how many sectors now have it as their newest.
+    fn map_durable(&mut self, id: SlotId, slot: &Slot, log: LogId, offset: LogOffset) -> u64 {
+        let entry = slot.entry;
+        let Some(target) = place_of(entry.kind, log, offset) else { return 0 };
+        let mut sectors = 0;
+        self.map.update(entry.extent, |part, mapped| {
+            let ours = mapped.sequence == entry.data_sequence
+                && match (slot.origin, mapped.value) {
+                    (Origin::Client, Place::Buffered { slot, .. }) => slot == id,
+                    (Origin::Swap(from), place) => place.log() == Some(from),
+                    _ => false,
+                };
+            ours.then(|| {
+                sectors += part.len.0;
+                target.advance(Sectors(part.start.0 - entry.extent.start.0))
+            })
+        });
+        sectors
+    }
+}
+
+/// Where a durable entry says that its blocks are; a supersede entry says nothing of that.
+const fn place_of(kind: EntryKind, log: LogId, offset: LogOffset) -> Option<Place> {
+    match kind {
+        EntryKind::Supersede => None,
+        EntryKind::Data => Some(Place::Log { log, offset }),
+        EntryKind::Zeroes => Some(Place::Zeroes { log }),
+        EntryKind::Lost => Some(Place::Lost { log }),
+    }
+}
