@@ -44,16 +44,16 @@ impl Volume {
         let state = inner.state.borrow();
         Backlog {
             requests: Rc::strong_count(&inner.activity) - 1,
-            pending: state.store.pending.len(),
-            entries: state.store.slots.len(),
-            tickets: state.store.tickets.len(),
-            records: state.store.records.len(),
-            supersedes: state.store.deferred.len() + state.store.unsettled_supersedes.len(),
+            pending: state.store.entries.pending.len(),
+            entries: state.store.entries.slots.len(),
+            tickets: state.store.entries.tickets.len(),
+            records: state.store.entries.records.len(),
+            supersedes: state.store.home.deferred.len() + state.store.home.unsettled.len(),
             flushes: state.flushes.len(),
             starved: state.starved,
             reserved_sectors: state.store.reserved.log.0,
             reserved_nvram_bytes: state.store.reserved.nvram,
-            volatile_sectors: state.store.volatile,
+            volatile_sectors: state.store.entries.volatile_sectors,
             locked_homes: inner.locks.len(),
             reset_candidates: state.store.reset_candidates.len(),
         }

@@ -151,7 +151,7 @@ impl Inner {
         let state = &mut *state;
         state.store.reserved -= reserved;
         let dirty = !fua && self.below.volatile_cache;
-        state.store.dirty_home |= dirty && !plant::is(Bug::DirtyHomeNotSet);
+        state.store.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let mut displaced = Displaced::of(self.shape);
         state.store.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in
@@ -172,7 +172,7 @@ impl Inner {
         let entry = Entry { extent, data_sequence: sequence, kind: EntryKind::Supersede };
         let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
         state.store.book_displaced(id, displaced);
-        state.store.unsettled_supersedes.push((id, extent));
+        state.store.home.unsettled.push((id, extent));
         self.make_due(state, id, fua);
         answer
     }
@@ -182,7 +182,7 @@ impl Inner {
             state.store.make_pending(id);
             self.commit.notify();
         } else {
-            state.store.deferred.push(id);
+            state.store.home.deferred.push(id);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Inner {
     fn end_tasks(&self) {
         let mut state = self.state.borrow_mut();
         state.closed = true;
-        state.store.sequences_low.notify();
+        state.store.sequences.low.notify();
         drop(state);
         self.commit.notify();
         self.flush_asked.notify();
@@ -135,7 +135,7 @@ impl Inner {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;
         }
-        let floor = self.state.borrow().store.next_data;
+        let floor = self.state.borrow().store.sequences.next_data;
         self.raise_floor(Phase::Drain, floor).await?;
         let mut state = self.state.borrow_mut();
         for id in state.store.logs.ids() {

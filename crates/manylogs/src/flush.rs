@@ -47,10 +47,11 @@ impl Inner {
         let _turn = self.flush_turn.take().await;
         let (last, deferred, dirty) = {
             let mut state = self.state.borrow_mut();
-            let last = state.store.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
-            state.store.force = state.store.force.max(last);
-            let dirty = std::mem::take(&mut state.store.dirty_home);
-            (last, std::mem::take(&mut state.store.deferred), dirty)
+            let last =
+                state.store.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
+            state.store.entries.force = state.store.entries.force.max(last);
+            let dirty = std::mem::take(&mut state.store.home.is_dirty);
+            (last, std::mem::take(&mut state.store.home.deferred), dirty)
         };
         if plant::is(Bug::DeferredBeforeFlush) {
             deferred.iter().for_each(|id| self.state.borrow_mut().store.make_pending(*id));
@@ -60,8 +61,8 @@ impl Inner {
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
             let mut state = self.state.borrow_mut();
-            state.store.deferred.extend(deferred);
-            state.store.dirty_home = true;
+            state.store.home.deferred.extend(deferred);
+            state.store.home.is_dirty = true;
             if !plant::is(Bug::FailedFlushTakesWrites) {
                 state.store.fail("the device failed to flush");
             }
@@ -82,11 +83,11 @@ impl Inner {
 
     /// Waits for one ticket, whatever older ones do.
     pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.store.tickets.is_done(ticket)).await
+        self.wait_until(|state| state.store.entries.tickets.is_done(ticket)).await
     }
 
     async fn wait_durable(&self, last: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.store.tickets.all_done(last)).await
+        self.wait_until(|state| state.store.entries.tickets.all_done(last)).await
     }
 
     async fn wait_until(&self, done: impl Fn(&State) -> bool) -> Result<(), IoError> {

@@ -173,7 +173,7 @@ pub async fn inspect_with(
     let largest = largest_record(&config, superblock.shape());
     let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
     let options = OpenOptions { accept_damage: true, ..options.clone() };
-    let store = Store::new(logs, root.clone(), root_slot);
+    let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
     let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
     report.mapped_extents = store.map.len() as u64;
     Ok(Inspection {
@@ -185,7 +185,7 @@ pub async fn inspect_with(
         left: root.left.into(),
         root_generation: root.generation,
         incarnation: root.incarnation.0,
-        floor: store.root.floor.0,
+        floor: store.roots.on_disk.floor.0,
         snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
         opened_logs: store.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
         retired: root.retired.clone(),

@@ -28,6 +28,7 @@ mod open;
 mod outlook;
 mod patience;
 mod phase;
+mod placement;
 
 mod policy;
 mod probe;

@@ -201,7 +201,7 @@ impl Inner {
         let Some(log) = self.state.borrow_mut().store.unopened.take() else { return };
         let (marked, publishing) = {
             let state = self.state.borrow();
-            (state.store.is_marked(log), state.store.next_touched.is_some())
+            (state.store.is_marked(log), state.store.roots.next_marked.is_some())
         };
         if !marked && !plant::is(Bug::OpenedSetLate) {
             // While a snapshot is published its set of opened logs is fixed; placement asks again.
@@ -224,7 +224,7 @@ impl Inner {
         let retired: Vec<_> = {
             let state = self.state.borrow();
             let news = state.store.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
-            news.filter(|id| !state.store.root.retired.contains(id)).collect()
+            news.filter(|id| !state.store.roots.on_disk.retired.contains(id)).collect()
         };
         if !retired.is_empty() {
             let noted = self.update_root(Phase::OpenedSet, |root| root.retired.extend(retired));

@@ -174,7 +174,7 @@ impl Volume {
         write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
         write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         write_superblock(&device, &superblock).await?;
-        let mut store = Store::new(logs, root, 1);
+        let mut store = Store::new(volume, logs, root, 1);
         store.nvram = table;
         let table = table_place(options.nvram.as_ref());
         let config = EngineConfig { table, ..*config };
@@ -218,7 +218,7 @@ impl Volume {
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
-        let store = Store::new(logs, on_disk, root_slot);
+        let store = Store::new(superblock.volume, logs, on_disk, root_slot);
         if let Some(memory) = &options.nvram {
             nvram::settle(&**memory)?;
         }
@@ -227,9 +227,10 @@ impl Volume {
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }
-        root.floor = store.root.floor;
+        root.floor = store.roots.on_disk.floor;
         root.left = Left::Open;
-        (store.next_data, store.next_record) = (DataSequence(first), RecordSequence(first));
+        (store.sequences.next_data, store.sequences.next_record) =
+            (DataSequence(first), RecordSequence(first));
         if superblock.nvram {
             let memory = options.nvram.clone();
             root.floor = store.begin_nvram(memory, superblock.volume, largest, &root)?;

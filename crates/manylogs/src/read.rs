@@ -83,7 +83,7 @@ impl Inner {
                 Some(Place::Zeroes { .. }) => Source::Here(Payload::zeroes(part.len)),
                 Some(Place::Lost { .. }) => Source::Lost,
                 Some(Place::Buffered { slot, skip }) => {
-                    let slot = state.store.slots.get(slot);
+                    let slot = state.store.entries.slots.get(slot);
                     match &slot.payload {
                         Some(content) => {
                             let skip = if plant::is(Bug::BufferedReadFromStart) { 0 } else { skip };

@@ -33,8 +33,8 @@ pub(crate) async fn rebuild(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    report.was_closed = store.root.left != Left::Open;
-    for id in store.root.retired.clone() {
+    report.was_closed = store.roots.on_disk.left != Left::Open;
+    for id in store.roots.on_disk.retired.clone() {
         if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
         {
             store.logs.with(id, manylogs_logstore::Log::retire);
@@ -50,11 +50,11 @@ pub(crate) async fn rebuild(
         (false, None) => {}
     }
     let layout = &superblock.layout;
-    let snapshot = match store.root.snapshot {
+    let snapshot = match store.roots.on_disk.snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await;
             let loaded = loaded.map_err(VolumeError::of_opening)?;
-            let limit = store.root.sequence_limit;
+            let limit = store.roots.on_disk.sequence_limit;
             let loaded =
                 loaded.filter(|snapshot| snapshot.fits(layout, superblock.physical, limit));
             report.read_bytes += named.bytes;
@@ -64,12 +64,12 @@ pub(crate) async fn rebuild(
         _ => None,
     };
     report.from_snapshot = snapshot.is_some();
-    let drained = store.root.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
+    let drained = store.roots.on_disk.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
         // Nothing that any log holds counts, so its damage is none.
         _ if drained => false,
         Some(_) => opened_since(&store, *id),
-        None => store.root.used.contains(*id),
+        None => store.roots.on_disk.used.contains(*id),
     };
     let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
     let mut versions = Versions::new(store.logs.take());
@@ -79,16 +79,16 @@ pub(crate) async fn rebuild(
     }
     let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
     while let Some((log, start)) = used.next().await? {
-        let scanned = scan(device, superblock.scan_of(log, store.root.floor), start).await;
+        let scanned = scan(device, superblock.scan_of(log, store.roots.on_disk.floor), start).await;
         let scanned = scanned.map_err(VolumeError::of_opening)?;
         note(report, layout, log, &scanned);
         for record in &scanned.records {
-            if is_newer(record, &store.root) {
+            if is_newer(record, &store.roots.on_disk) {
                 return Err(VolumeError::StaleRoot);
             }
             let offset = record.header.offset;
             let whole = scanned.damage.iter().all(|damage| damage.offset != offset);
-            versions.take_record(log, record, store.root.floor, whole);
+            versions.take_record(log, record, store.roots.on_disk.floor, whole);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
@@ -168,24 +168,24 @@ fn look_up(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    let incarnation = store.root.incarnation.0;
+    let incarnation = store.roots.on_disk.incarnation.0;
     let (table, found) = nvram::look(memory, volume, store.logs.take(), incarnation)?;
     report.from_nvram = true;
     report.records = found.records;
     report.read_bytes = table.used();
     store.nvram = Some(table);
-    store.root.floor = store.root.floor.max(found.floor);
+    store.roots.on_disk.floor = store.roots.on_disk.floor.max(found.floor);
     Ok(fill_table(store, found.versions))
 }
 
 /// Whether a log may have changed since the snapshot.
 fn opened_since(store: &Store, log: LogId) -> bool {
-    store.root.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+    store.roots.on_disk.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }
 
 /// Fills the store's table with what was found.
 pub(crate) fn fill_table(mut store: Store, mut versions: Versions) -> Store {
-    let floor = store.root.floor;
+    let floor = store.roots.on_disk.floor;
     versions.book_live(floor);
     for (extent, mapped) in versions.logged(floor) {
         store.map.insert(extent, mapped, |_, _| ());

@@ -8,14 +8,14 @@ use crate::state::Inner;
 impl Inner {
     /// Sets more sequences aside whenever they run low, until the volume is closed.
     pub(crate) async fn run_reserver(self: Rc<Self>) {
-        let low = self.state.borrow().store.sequences_low.clone();
+        let low = self.state.borrow().store.sequences.low.clone();
         loop {
             let asked = low.wait();
             if self.state.borrow().closed {
                 return;
             }
             if self.state.borrow().store.are_sequences_low() {
-                let extended = self.state.borrow().store.root.sequence_limit.extended();
+                let extended = self.state.borrow().store.roots.on_disk.sequence_limit.extended();
                 let Some(limit) = extended else { return };
                 let update = self.update_root(Phase::Open, |root| root.sequence_limit = limit);
                 // Without it the volume takes no more writes.
@@ -93,24 +93,24 @@ mod tests {
         in_virtual_time(|runtime, device| async move {
             let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
             let volume = made.unwrap();
-            let limit = volume.inner().state.borrow().store.root.sequence_limit;
+            let limit = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
             // As if half of them had been used.
             let used = DataSequence(limit.0 - LOW - 3);
-            volume.inner().state.borrow_mut().store.next_data = used;
+            volume.inner().state.borrow_mut().store.sequences.next_data = used;
             for i in 0..8 {
                 put(&volume, 100 * i, 1).await;
             }
             runtime.sleep(Nanos::from_secs(1)).await;
-            let now = volume.inner().state.borrow().store.root.sequence_limit;
+            let now = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
             assert_eq!(Some(now), limit.extended());
             // As if all of what there was had been used: what is written now outranks it.
-            volume.inner().state.borrow_mut().store.next_data = DataSequence(limit.0 + 5);
+            volume.inner().state.borrow_mut().store.sequences.next_data = DataSequence(limit.0 + 5);
             put(&volume, 0, 2).await;
             drop(volume);
             let (volume, _) = open(&runtime, &device, false).await.unwrap();
             let found = volume.submit(Request::Read { extent: Extent::new(0, 8) }).await.unwrap();
             assert_eq!(found, Payload::tags(2, Sectors(8)));
-            let first = volume.inner().state.borrow().store.next_data;
+            let first = volume.inner().state.borrow().store.sequences.next_data;
             assert_eq!(first.0, now.0, "no sequence is used twice");
         });
     }
@@ -135,8 +135,9 @@ mod tests {
             let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
             let volume = made.unwrap();
             put(&volume, 0, 1).await;
-            let limit = volume.inner().state.borrow().store.root.sequence_limit;
-            volume.inner().state.borrow_mut().store.next_data = DataSequence(limit.0 - LAST);
+            let limit = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
+            volume.inner().state.borrow_mut().store.sequences.next_data =
+                DataSequence(limit.0 - LAST);
             let payload = Payload::tags(2, Sectors(8));
             let refused = volume.submit(Request::write_fua(Extent::new(8, 8), payload)).await;
             assert!(refused.is_err(), "{refused:?}");

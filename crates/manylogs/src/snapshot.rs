@@ -12,6 +12,7 @@ use crate::ondisk::root::SnapshotRef;
 use crate::ondisk::snapshot::{Snapshot, decode, encode};
 use crate::ondisk::touched::{OPENED_TOGETHER, Touched};
 use crate::phase::{Below, Phase};
+use crate::placement::nearest;
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
 
@@ -39,8 +40,8 @@ impl Inner {
         let bytes = self.capture();
         let result = self.publish(&bytes, left).await;
         let mut state = self.state.borrow_mut();
-        state.store.capturing = None;
-        state.store.next_touched = None;
+        state.store.roots.capturing = None;
+        state.store.roots.next_marked = None;
         drop(state);
         self.notify_progress();
         result
@@ -54,13 +55,13 @@ impl Inner {
         for log in state.store.logs.iter().filter(|log| log.is_busy()) {
             touched.add(log.id());
         }
-        state.store.capturing = Some(touched);
+        state.store.roots.capturing = Some(touched);
         state.store.note_table_size();
         encode(state.store.logs.iter(), state.store.map.iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
-        let used = self.state.borrow().store.root.snapshot.map(|snapshot| snapshot.slot);
+        let used = self.state.borrow().store.roots.on_disk.snapshot.map(|snapshot| snapshot.slot);
         let slot = used.map_or(0, |slot| 1 - slot);
         let place = self.layout.snapshots()[to_usize(slot.into())];
         if bytes.len() as u64 > place.len.bytes() {
@@ -94,14 +95,18 @@ impl Inner {
     /// From here on only logs of the new set, and of the old one, take records.
     fn close_capture(&self, left: Left) -> Touched {
         let mut state = self.state.borrow_mut();
-        let mut touched =
-            state.store.capturing.take().unwrap_or_else(|| Touched::none(state.store.logs.count()));
+        let mut touched = state
+            .store
+            .roots
+            .capturing
+            .take()
+            .unwrap_or_else(|| Touched::none(state.store.logs.count()));
         if left == Left::Open
-            && let Some(near) = state.store.logs.nearest(state.head, |_| true)
+            && let Some(near) = nearest(&state.store.logs, state.head, |_| true)
         {
             touched.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
         }
-        state.store.next_touched = Some(touched.clone());
+        state.store.roots.next_marked = Some(touched.clone());
         touched
     }
 }

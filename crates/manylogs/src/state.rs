@@ -111,7 +111,7 @@ impl Inner {
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         Rc::strong_count(&self.activity) == 1
-            && state.store.pending.is_empty()
+            && state.store.entries.pending.is_empty()
             && self.runtime.now().since(state.last_activity) >= self.config().idle
     }
 

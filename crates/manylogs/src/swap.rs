@@ -7,6 +7,7 @@ use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supersede, scan};
 
 use crate::phase::Phase;
+use crate::placement::farthest_empty;
 use crate::room::Room;
 use crate::state::{Inner, State};
 use crate::store::Place;
@@ -68,7 +69,7 @@ impl Inner {
         let hot = state.store.noted.iter().filter_map(|id| state.store.logs.get(*id));
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
         let (from, start, used) = (from.id(), from.region().start, from.used().0);
-        let to = state.store.logs.farthest_empty(start, from)?;
+        let to = farthest_empty(&state.store.logs, start, from)?;
         if !state.store.is_ready(to) {
             // It is opened first, and found again in the next idle moment.
             state.store.unopened = Some(to);
@@ -114,7 +115,7 @@ impl Inner {
             log,
             region: self.layout.regions()[log.0 as usize],
             physical: self.below.physical_sector,
-            floor: self.state.borrow().store.root.floor,
+            floor: self.state.borrow().store.roots.on_disk.floor,
             capacity: self.layout.capacity(),
         };
         if self.shape.headers == Headers::Apart {
@@ -236,8 +237,8 @@ impl Inner {
                 .into_iter()
                 .map(|(entry, payload)| self.swap_slot(state, from, entry, payload))
                 .collect();
-            let record = self.append(state, to, slots);
-            (state.store.tickets.last(), record)
+            let record = state.store.append(to, slots);
+            (state.store.entries.tickets.last(), record)
         };
         let (sequence, slot) = record;
         self.submit_record(Phase::Swap, to, sequence, slot);

@@ -158,7 +158,7 @@ pub(crate) fn table_of(store: &Store) -> Vec<MappedExtent> {
             Place::Zeroes { .. } => (true, false),
             Place::Lost { .. } => (false, true),
             Place::Buffered { slot, .. } => {
-                let kind = store.slots.get(slot).entry.kind;
+                let kind = store.entries.slots.get(slot).entry.kind;
                 (kind == EntryKind::Zeroes, kind == EntryKind::Lost)
             }
         };
@@ -223,9 +223,9 @@ impl std::fmt::Debug for Volume {
         let state = self.0.state.borrow();
         f.debug_struct("Volume")
             .field("health", &self.health())
-            .field("pending", &state.store.pending.len())
-            .field("records_in_flight", &state.store.records.len())
-            .field("deferred", &state.store.deferred.len())
+            .field("pending", &state.store.entries.pending.len())
+            .field("records_in_flight", &state.store.entries.records.len())
+            .field("deferred", &state.store.home.deferred.len())
             .field("reserved", &state.store.reserved)
             .field("room", &state.store.logs.room())
             .field("starved", &state.starved)

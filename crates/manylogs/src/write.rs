@@ -193,8 +193,8 @@ impl Inner {
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        let full =
-            state.store.volatile + extent.len.0 > self.config().buffer.0 && kind == EntryKind::Data;
+        let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
+            && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
             (Some(completer), completion)
@@ -207,7 +207,7 @@ impl Inner {
         state.counters.logged_since_checkpoint += 1;
         state.counters.logged_sectors_since_checkpoint += entry.payload_sectors().0;
         if waiter.is_none() {
-            state.store.volatile += entry.payload_sectors().0;
+            state.store.entries.volatile_sectors += entry.payload_sectors().0;
             self.arm_buffer_age(state);
         }
         let reserved = self.record_room(kind, extent);
@@ -227,9 +227,9 @@ impl Inner {
     }
 
     fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
-        if state.store.volatile_until.is_none() {
+        if state.store.entries.volatile_until.is_none() {
             let until = self.runtime.now() + self.config().buffer_age;
-            state.store.volatile_until = Some(until);
+            state.store.entries.volatile_until = Some(until);
             let inner = Rc::clone(self);
             let sleep = self.runtime.sleep_until(until);
             self.runtime.spawn(async move {

@@ -197,7 +197,7 @@ impl Inner {
         self.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass came to them were not copied: what
         // overwrote them must be durable before they may die, and so must the copies.
-        self.state.borrow_mut().store.dirty_home |= self.below.volatile_cache;
+        self.state.borrow_mut().store.home.is_dirty |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
@@ -207,7 +207,7 @@ impl Inner {
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        if floor > self.state.borrow().store.root.floor {
+        if floor > self.state.borrow().store.roots.on_disk.floor {
             self.raise_floor(Phase::Checkpoint, floor).await?;
             self.forget_below(floor);
         }
@@ -224,7 +224,7 @@ impl Inner {
             logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
             ..CheckpointReport::default()
         };
-        let floor = state.store.next_data;
+        let floor = state.store.sequences.next_data;
         Progress { pass, floor, held_back: None, zeroed: Vec::new(), report }
     }
 

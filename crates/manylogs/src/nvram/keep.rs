@@ -35,7 +35,7 @@ impl Store {
         }
         let memory = given.ok_or(NvramError::Missing)?;
         // Nothing that was ever logged counts.
-        let floor = self.next_data;
+        let floor = self.sequences.next_data;
         self.nvram = Some(create(memory, volume, &self.logs, largest, floor, incarnation)?);
         Ok(floor)
     }
@@ -114,7 +114,7 @@ impl Store {
             return true;
         }
         for sequence in records {
-            let record = self.records.get_mut(sequence);
+            let record = self.entries.records.get_mut(sequence);
             let header = record.map(|record| std::mem::take(&mut record.header));
             let Some(header) = header.filter(|header| !header.is_empty()) else { continue };
             self.drop_header(&header);
@@ -142,9 +142,9 @@ impl Store {
     fn fail_records(&mut self, records: &[RecordSequence]) -> bool {
         self.fail_nvram();
         for sequence in records {
-            let slots = self.records.get(sequence).map(|record| record.slots.clone());
+            let slots = self.entries.records.get(sequence).map(|record| record.slots.clone());
             for id in slots.unwrap_or_default() {
-                if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
+                if let Some(waiter) = self.entries.slots.get_mut(id).waiter.take() {
                     waiter.complete(Err(IoError::ReadOnly { reason: FAILED }));
                 }
             }
@@ -160,7 +160,7 @@ impl Store {
             self.fail_nvram();
             return Err(IoError::ReadOnly { reason: FAILED });
         }
-        self.root.floor = floor;
+        self.roots.on_disk.floor = floor;
         Ok(())
     }
 }

@@ -104,11 +104,11 @@ impl Inner {
         let _turn = self.root_turn.take().await;
         let (root, first) = {
             let mut state = self.state.borrow_mut();
-            let mut root = state.store.root.clone();
+            let mut root = state.store.roots.on_disk.clone();
             change(&mut root);
-            state.store.root_generation += 1;
-            root.generation = state.store.root_generation;
-            (root, 1 - state.store.root_slot)
+            state.store.roots.generation += 1;
+            root.generation = state.store.roots.generation;
+            (root, 1 - state.store.roots.slot)
         };
         for slot in [first, 1 - first] {
             if let Err(error) = self.write_root_slot(phase, &root, slot).await {
@@ -118,12 +118,12 @@ impl Inner {
                 }
                 return Err(error);
             }
-            self.state.borrow_mut().store.root_slot = slot;
+            self.state.borrow_mut().store.roots.slot = slot;
         }
         let mut state = self.state.borrow_mut();
         // In non-volatile RAM it may have risen meanwhile.
-        let floor = root.floor.max(state.store.root.floor);
-        state.store.root = Root { floor, ..root };
+        let floor = root.floor.max(state.store.roots.on_disk.floor);
+        state.store.roots.on_disk = Root { floor, ..root };
         Ok(())
     }
 

@@ -1,21 +1,47 @@
-//! Entries on their way into a record.
+//! Entries on their way into a log.
 
-use manylogs_block::{Completer, Extent, IoError, Payload};
-use manylogs_logstore::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use manylogs_block::{Completer, IoError, Payload, Time};
+use manylogs_logstore::{Entry, RecordSequence};
 use smallvec::SmallVec;
 
-use super::slots::Slot;
-use super::{Displaced, Origin, SlotId, Store};
+use super::slots::{InFlightRecord, Slot, Slots, Tickets};
+use super::{Displaced, Origin, SlotId, Store, Ticket};
 use crate::room::Room;
 use manylogs_plant::{self as plant, Bug};
 
-impl Store {
-    /// Whether versions of `extent` were taken out of the map by a large write whose supersede
-    /// entry a crash would still lose.
-    pub(crate) fn has_unsettled_supersede(&self, extent: Extent) -> bool {
-        self.unsettled_supersedes.iter().any(|(_, other)| other.overlaps(extent))
-    }
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    pub(crate) slots: Slots,
+    pub(crate) tickets: Tickets,
+    /// Slots that wait for a record, in order of their tickets.
+    pub(crate) pending: VecDeque<SlotId>,
+    /// How many of them have a waiter.
+    pub(crate) waiters: usize,
+    /// Everything up to this ticket must go into records now.
+    pub(crate) force: Option<Ticket>,
+    /// Sectors of answered writes that are only in memory, and until when.
+    pub(crate) volatile_sectors: u64,
+    pub(crate) volatile_until: Option<Time>,
+    /// Records in flight.
+    pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
+}
 
+impl Entries {
+    /// Puts a slot where its ticket belongs among those that wait: the first is always the oldest,
+    /// so that what a flush waits for is never behind what nobody waits for.
+    pub(crate) fn line_up(&mut self, id: SlotId) {
+        let slot = self.slots.get(id);
+        self.waiters += usize::from(slot.waiter.is_some());
+        let ticket = slot.ticket;
+        let at = self.pending.partition_point(|other| self.slots.get(*other).ticket < ticket);
+        self.pending.insert(at, id);
+    }
+}
+
+impl Store {
     /// Queues an entry for a record. `displaced` is what it displaced in the map.
     pub(crate) fn queue(
         &mut self,
@@ -25,9 +51,9 @@ impl Store {
         reserved: Room,
         origin: Origin,
     ) -> SlotId {
-        let ticket = self.tickets.take();
+        let ticket = self.entries.tickets.take();
         self.reserved += reserved;
-        self.slots.insert(Slot {
+        self.entries.slots.insert(Slot {
             entry,
             payload,
             ticket,
@@ -41,32 +67,22 @@ impl Store {
 
     /// Lets a slot wait for a record.
     pub(crate) fn make_pending(&mut self, id: SlotId) {
-        let slot = self.slots.get_mut(id);
+        let slot = self.entries.slots.get_mut(id);
         if let Some(reason) = self.read_only
             && let Some(waiter) = slot.waiter.take()
         {
             // No record will be written any more.
             waiter.complete(Err(IoError::ReadOnly { reason }));
         }
-        self.line_up(id);
-    }
-
-    /// Puts a slot where its ticket belongs among those that wait: the first is always the oldest,
-    /// so that what a flush waits for is never behind what nobody waits for.
-    pub(crate) fn line_up(&mut self, id: SlotId) {
-        let slot = self.slots.get(id);
-        self.pending_waiters += usize::from(slot.waiter.is_some());
-        let ticket = slot.ticket;
-        let at = self.pending.partition_point(|other| self.slots.get(*other).ticket < ticket);
-        self.pending.insert(at, id);
+        self.entries.line_up(id);
     }
 
     /// Books what `id` displaced: versions in logs stay needed until it is durable, and so do
     /// versions that are themselves still on their way into a log.
     pub(crate) fn book_displaced(&mut self, id: SlotId, displaced: Displaced) {
-        let ticket = self.slots.get(id).ticket;
+        let ticket = self.entries.slots.get(id).ticket;
         for (older, sectors) in displaced.buffered {
-            self.slots.get_mut(older).heirs.push((id, ticket, sectors));
+            self.entries.slots.get_mut(older).heirs.push((id, ticket, sectors));
         }
         if plant::is(Bug::DeadBeforeSuccessorDurable) {
             for (log, sectors) in displaced.logged {
@@ -79,7 +95,7 @@ impl Store {
             if self.logs.aside() == Some(log) {
                 self.overtakers.push((id, ticket, sectors));
             }
-            self.slots.get_mut(id).displaced.push((log, sectors));
+            self.entries.slots.get_mut(id).displaced.push((log, sectors));
         }
     }
 }

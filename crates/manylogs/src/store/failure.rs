@@ -26,9 +26,9 @@ impl Store {
     /// Stops accepting writes for good; what is there stays readable.
     pub(crate) fn fail(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
-        let waiting: Vec<SlotId> = self.pending.iter().copied().collect();
+        let waiting: Vec<SlotId> = self.entries.pending.iter().copied().collect();
         for id in waiting {
-            if let Some(waiter) = self.slots.get_mut(id).waiter.take() {
+            if let Some(waiter) = self.entries.slots.get_mut(id).waiter.take() {
                 waiter.complete(Err(IoError::ReadOnly { reason }));
             }
         }

@@ -1,14 +1,12 @@
-//! The logs of a volume: which has room, which is near, and how much room is left in all.
+//! The logs of a store: which has room, and how much room is left in all.
 
 use std::collections::BTreeSet;
+use std::ops::RangeBounds;
 
 use manylogs_block::{Extent, Lba, Sectors};
 use manylogs_logstore::{Log, LogId, RecordShape};
 
 use manylogs_plant::{self as plant, Bug};
-
-/// Logs to either side that are looked at first.
-const NEIGHBOURS: u32 = 16;
 
 /// Logs by number; one that was never used costs a pointer.
 #[derive(Debug)]
@@ -153,23 +151,6 @@ impl Logs {
         }
     }
 
-    /// As [`Logs::nearest`], but a log that takes a record of `needed` sectors. What was accepted
-    /// under other parameters may find room only in logs that do not count as open any more.
-    pub(crate) fn nearest_for(
-        &self,
-        head: Lba,
-        needed: Sectors,
-        ready: impl Fn(LogId) -> bool,
-    ) -> Option<LogId> {
-        let takes = |id: LogId| {
-            self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
-        };
-        self.nearest(head, |id| takes(id) && ready(id)).or_else(|| {
-            let distance = |id: &LogId| self.region(*id).start.distance(head);
-            self.ids().filter(|id| takes(*id) && ready(*id)).min_by_key(distance)
-        })
-    }
-
     /// Changes what does not touch the room of a log that is in use: pins and live sectors.
     pub(crate) fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut self.logs[id.0 as usize] {
@@ -195,48 +176,24 @@ impl Logs {
         self.open.contains(&id.0)
     }
 
-    /// The log nearest to `head` with room, for which `ready` holds (near-head log, section III-D).
-    pub(crate) fn nearest(&self, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
-        let split = self.regions.partition_point(|region| region.start <= head);
-        let split = u32::try_from(split).unwrap_or(u32::MAX);
-        let ready = |id: &u32| ready(LogId(*id));
-        // Nearly always one of the neighbours will do, and a narrow range is cheaper to find.
-        let near = split.saturating_sub(NEIGHBOURS)..split.saturating_add(NEIGHBOURS);
-        let below = self
-            .open
-            .range(near.start..split)
-            .rev()
-            .copied()
-            .find(ready)
-            .or_else(|| self.open.range(..near.start).rev().copied().find(ready));
-        let above = self
-            .open
-            .range(split..near.end)
-            .copied()
-            .find(ready)
-            .or_else(|| self.open.range(near.end..).copied().find(ready));
-        let distance = |id: u32| {
-            let region = self.regions[id as usize];
-            let tail = self.logs[id as usize].as_ref().map_or(Sectors(0), |log| log.used());
-            (region.start + tail).distance(head)
-        };
-        match (below, above) {
-            (Some(a), Some(b)) => Some(LogId(if distance(a) <= distance(b) { a } else { b })),
-            (one, other) => one.or(other).map(LogId),
-        }
+    /// Open logs among `numbers`, in order of number, which is that of address.
+    pub(crate) fn open_in(
+        &self,
+        numbers: impl RangeBounds<u32>,
+    ) -> impl DoubleEndedIterator<Item = LogId> {
+        self.open.range(numbers).copied().map(LogId)
     }
 
-    /// An empty log as far from `head` as there is: where full hot logs are moved to.
-    pub(crate) fn farthest_empty(&self, head: Lba, except: LogId) -> Option<LogId> {
-        let empty = |id: &u32| {
-            let log = self.logs[*id as usize].as_ref();
-            *id != except.0
-                && log.is_none_or(|log| log.is_empty() && !log.is_busy() && !log.is_retired())
-        };
-        let first = self.open.iter().copied().find(empty);
-        let last = self.open.iter().rev().copied().find(empty);
-        let distance = |id: &u32| self.regions[*id as usize].start.distance(head);
-        first.into_iter().chain(last).max_by_key(distance).map(LogId)
+    /// How many logs begin at `at` or before.
+    pub(crate) fn count_until(&self, at: Lba) -> u32 {
+        let count = self.regions.partition_point(|region| region.start <= at);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the log takes a record of `needed` sectors. What was accepted under other parameters
+    /// may find room only in logs that do not count as open any more.
+    pub(crate) fn takes(&self, id: LogId, needed: Sectors) -> bool {
+        self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }
 }
 
@@ -246,20 +203,6 @@ mod tests {
 
     fn regions() -> Vec<Extent> {
         (0..5).map(|i| Extent::new(i * 1000 + 900, 100)).collect()
-    }
-
-    #[test]
-    fn the_near_head_log_is_the_nearest_with_room_on_either_side() {
-        let mut logs = Logs::new(&regions(), Sectors(10), RecordShape::in_log(Sectors(1)));
-        let nearest = |logs: &Logs, head| logs.nearest(Lba(head), |_| true).unwrap().0;
-        assert_eq!(nearest(&logs, 0), 0);
-        assert_eq!(nearest(&logs, 1300), 0);
-        assert_eq!(nearest(&logs, 1500), 1);
-        assert_eq!(nearest(&logs, 9999), 4);
-        logs.with(LogId(1), Log::retire);
-        assert_eq!(nearest(&logs, 1899), 0);
-        assert_eq!(nearest(&logs, 2500), 2);
-        assert_eq!(logs.nearest(Lba(0), |_| false), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Store {
 
     /// Whether the log's epoch has begun durably, so that records may follow.
     pub(crate) fn has_begun(&self, log: LogId) -> bool {
-        let floor = self.root.floor;
+        let floor = self.roots.on_disk.floor;
         if plant::is(Bug::EpochNotBegun) {
             return true;
         }
@@ -26,9 +26,10 @@ impl Store {
             // Recovery does not look for records in the logs.
             return true;
         }
-        let opened = self.root.snapshot.is_none() || self.root.touched.contains(log);
+        let opened =
+            self.roots.on_disk.snapshot.is_none() || self.roots.on_disk.touched.contains(log);
         opened
-            && self.root.used.contains(log)
-            && self.next_touched.as_ref().is_none_or(|next| next.contains(log))
+            && self.roots.on_disk.used.contains(log)
+            && self.roots.next_marked.as_ref().is_none_or(|next| next.contains(log))
     }
 }

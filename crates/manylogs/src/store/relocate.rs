@@ -15,8 +15,8 @@ impl Store {
         }
         let mut kept = 0;
         for (id, ticket, sectors) in &self.overtakers {
-            if !self.tickets.is_done(*ticket) {
-                self.slots.get_mut(*id).displaced.push((log, *sectors));
+            if !self.entries.tickets.is_done(*ticket) {
+                self.entries.slots.get_mut(*id).displaced.push((log, *sectors));
                 kept += sectors;
             }
         }

@@ -1,6 +1,7 @@
 //! Sequences that are handed out, and how many are left of those that were set aside.
 
-use manylogs_logstore::{DataSequence, SequenceLimit};
+use manylogs_block::Signal;
+use manylogs_logstore::{DataSequence, RecordSequence, SequenceLimit};
 
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
@@ -11,30 +12,53 @@ pub(crate) const LOW: u64 = SequenceLimit::STEP / 2;
 /// hours, no more writes are accepted: those under way may need some.
 pub(crate) const LAST: u64 = 1 << 20;
 
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sequences {
+    pub(crate) next_data: DataSequence,
+    pub(crate) next_record: RecordSequence,
+    /// More sequences must be set aside.
+    pub(crate) low: Signal,
+}
+
+impl Default for Sequences {
+    fn default() -> Self {
+        let first = SequenceLimit::NONE_USED.0;
+        let (next_data, next_record) = (DataSequence(first), RecordSequence(first));
+        Self { next_data, next_record, low: Signal::default() }
+    }
+}
+
+impl Sequences {
+    /// How many are left below `limit`.
+    fn left(&self, limit: SequenceLimit) -> u64 {
+        limit.0.saturating_sub(self.next_data.0.max(self.next_record.0))
+    }
+}
+
 impl Store {
     /// The next version's number.
     pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
-        let sequence = self.next_data;
-        self.next_data = sequence.next();
+        let sequence = self.sequences.next_data;
+        self.sequences.next_data = sequence.next();
         self.note_sequences();
         sequence
     }
 
     /// Looks after sequences when some were taken.
     pub(crate) fn note_sequences(&mut self) {
-        let next = self.next_data.0.max(self.next_record.0);
-        let left = self.root.sequence_limit.0.saturating_sub(next);
+        let left = self.sequences.left(self.roots.on_disk.sequence_limit);
         if left > LOW || plant::is(Bug::SequencesNotSetAside) {
             return;
         }
-        self.sequences_low.notify();
+        self.sequences.low.notify();
         if left < LAST && self.read_only.is_none() {
             self.fail("no more sequence numbers could be set aside");
         }
     }
 
+    /// Whether more should be set aside.
     pub(crate) fn are_sequences_low(&self) -> bool {
-        let next = self.next_data.0.max(self.next_record.0);
-        self.root.sequence_limit.0.saturating_sub(next) <= LOW
+        self.sequences.left(self.roots.on_disk.sequence_limit) <= LOW
     }
 }

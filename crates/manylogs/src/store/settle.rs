@@ -10,11 +10,11 @@ use manylogs_plant::{self as plant, Bug};
 impl Store {
     /// The entries of a durable record take effect; answers their waiters.
     pub(crate) fn settle_record(&mut self, sequence: RecordSequence) {
-        let Some(record) = self.records.remove(&sequence) else { return };
+        let Some(record) = self.entries.records.remove(&sequence) else { return };
         self.note_sequences();
         let mut offsets = record.offsets.into_iter();
         for id in record.slots {
-            let offset = match self.slots.get(id).entry.kind {
+            let offset = match self.entries.slots.get(id).entry.kind {
                 EntryKind::Data => offsets.next().unwrap_or_default(),
                 EntryKind::Zeroes | EntryKind::Supersede | EntryKind::Lost => LogOffset(0),
             };
@@ -23,9 +23,9 @@ impl Store {
     }
 
     fn settle_slot(&mut self, id: SlotId, log: LogId, offset: LogOffset) {
-        let slot = self.slots.remove(id);
+        let slot = self.entries.slots.remove(id);
         if slot.entry.kind == EntryKind::Supersede {
-            self.unsettled_supersedes.retain(|(unsettled, _)| *unsettled != id);
+            self.home.unsettled.retain(|(unsettled, _)| *unsettled != id);
         }
         let mapped = self.map_durable(id, &slot, log, offset);
         let keeps = place_of(slot.entry.kind, log, offset)
@@ -42,20 +42,21 @@ impl Store {
         for (heir, ticket, sectors) in slot.heirs {
             // A newer version displaced this one in memory. Until that is durable, this is what a
             // crash falls back to.
-            if keeps && !self.tickets.is_done(ticket) {
+            if keeps && !self.entries.tickets.is_done(ticket) {
                 live += sectors;
-                self.slots.get_mut(heir).displaced.push((log, sectors));
+                self.entries.slots.get_mut(heir).displaced.push((log, sectors));
             }
         }
         self.logs.adjust(log, |log| log.add_live(live));
         for (older, sectors) in slot.displaced {
             self.sub_live(older, sectors);
         }
-        self.tickets.finish(slot.ticket);
+        self.entries.tickets.finish(slot.ticket);
         match slot.waiter {
             Some(waiter) => waiter.complete(Ok(Payload::default())),
             None if slot.origin == Origin::Client => {
-                self.volatile = self.volatile.saturating_sub(slot.entry.payload_sectors().0);
+                self.entries.volatile_sectors =
+                    self.entries.volatile_sectors.saturating_sub(slot.entry.payload_sectors().0);
             }
             None => {}
         }
