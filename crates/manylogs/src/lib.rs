@@ -5,70 +5,42 @@
 //! is in `docs/semantics.md`, the bytes on the disk in `docs/format.md`, the reasons in
 //! `docs/design.md`.
 
-mod backlog;
-mod bypass;
-mod checkpoint;
-mod close;
-mod commit;
-mod config;
+mod checks;
+mod cleaning;
 mod error;
-
-mod flush;
-#[doc(hidden)]
-pub mod fuzz;
-mod grow;
-mod home_lock;
-mod identity;
-mod inspect;
-
-mod maintenance;
-mod nvram;
+mod lifecycle;
 mod ondisk;
-mod open;
-mod outlook;
-mod patience;
 mod phase;
-mod placement;
-
-mod policy;
-mod probe;
-mod read;
-
-mod recover;
-mod repair;
-mod reserve;
-mod room;
-mod scrub;
+mod records;
+mod reports;
+mod requests;
+mod roots;
 mod settings;
-
-mod snapshot;
 mod state;
-mod stats;
 mod store;
-mod structures;
-mod swap;
-
+mod task_lock;
 mod volume;
-mod write;
 
-pub use backlog::Backlog;
-pub use checkpoint::CheckpointReport;
-pub use close::{DrainOptions, DrainReport};
-pub use config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
-pub use error::{NvramError, VolumeError};
-pub use grow::GrowReport;
-pub use inspect::{
+#[doc(hidden)]
+pub use checks::fuzz;
+pub use checks::inspect::{
     Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, check_with, identify,
     inspect, inspect_log, inspect_with,
 };
+pub use checks::scrub::ScrubReport;
+pub use cleaning::checkpoint::CheckpointReport;
+pub use error::{NvramError, VolumeError};
+pub use lifecycle::close::{DrainOptions, DrainReport};
+pub use lifecycle::grow::GrowReport;
+pub use lifecycle::open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
+pub use lifecycle::patience::PatientReads;
+pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};
+pub use lifecycle::repair::RepairReport;
 pub use ondisk::layout::{Layout, LogRun};
-pub use open::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
-pub use patience::PatientReads;
 pub use phase::{Phase, PhaseProbe, Written};
-pub use policy::{Policy, PolicyError};
-pub use probe::{HEAD_BYTES, Probed, probe};
-pub use repair::RepairReport;
-pub use scrub::ScrubReport;
+pub use reports::backlog::Backlog;
+pub use reports::stats::{Health, LogOccupancy, VolumeStats};
+pub use settings::config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
+pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};
-pub use stats::{Health, LogOccupancy, VolumeStats};
 pub use volume::{MappedExtent, Volume};

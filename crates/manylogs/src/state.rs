@@ -3,17 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{Capabilities, Completer, Handle, IoError, Lba, Signal, Time};
-use manylogs_logstore::{RecordShape, VolumeId};
+use manylogs_block::{Capabilities, Completer, Extent, Handle, IoError, Lba, Signal, Time};
+use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
-use crate::checkpoint::{Futility, Suspects};
-use crate::config::EngineConfig;
-use crate::home_lock::HomeLocks;
-use crate::maintenance::Turn;
+use crate::cleaning::checkpoint::{Futility, Suspects};
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
-use crate::stats::Counters;
-use crate::store::Store;
+use crate::reports::stats::Counters;
+use crate::requests::home_lock::HomeLocks;
+use crate::settings::config::EngineConfig;
+use crate::store::{Room, Store};
+use crate::task_lock::TaskLock;
 
 /// What every part of the engine shares.
 pub(crate) struct Inner {
@@ -36,15 +36,15 @@ pub(crate) struct Inner {
     /// Placement asks for a log that is not opened.
     pub(crate) log_wanted: Signal,
     /// One of checkpoint, swap and snapshot at a time.
-    pub(crate) turn: Turn,
+    pub(crate) cleaning: TaskLock,
     /// One flush of the whole volume at a time.
-    pub(crate) flush_turn: Turn,
+    pub(crate) flush_lock: TaskLock,
     /// Somebody asked for a flush.
     pub(crate) flush_asked: Signal,
     /// One root update at a time.
-    pub(crate) root_turn: Turn,
+    pub(crate) root_lock: TaskLock,
     /// One change of the superblock at a time.
-    pub(crate) superblock_turn: Turn,
+    pub(crate) superblock_lock: TaskLock,
     /// Held by every foreground request in flight: more than one holder means not idle.
     pub(crate) activity: Rc<()>,
 }
@@ -107,6 +107,21 @@ impl State {
 }
 
 impl Inner {
+    /// The parameters as they are now.
+    pub(crate) fn config(&self) -> EngineConfig {
+        self.config.get()
+    }
+
+    /// No entry needs more than this for a record of its own.
+    pub(crate) fn largest_record(&self) -> Room {
+        self.config().largest_record(self.shape)
+    }
+
+    /// What a record with this entry alone takes: what is reserved for it.
+    pub(crate) fn record_room(&self, kind: EntryKind, extent: Extent) -> Room {
+        Room::of_one(kind, extent, self.shape)
+    }
+
     /// Whether nothing has arrived for a while and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();

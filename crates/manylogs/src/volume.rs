@@ -8,12 +8,12 @@ use manylogs_block::{
 };
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
-use crate::checkpoint::{CheckpointReport, Pace, Pass};
-use crate::config::EngineConfig;
+use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
-use crate::home_lock::HomeLocks;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
+use crate::requests::home_lock::HomeLocks;
+use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
 use crate::store::Place;
 use crate::store::Store;
@@ -61,11 +61,11 @@ impl Volume {
             progress: Signal::default(),
             wanted: Signal::default(),
             log_wanted: Signal::default(),
-            turn: crate::maintenance::Turn::default(),
-            flush_turn: crate::maintenance::Turn::default(),
+            cleaning: crate::task_lock::TaskLock::default(),
+            flush_lock: crate::task_lock::TaskLock::default(),
             flush_asked: Signal::default(),
-            root_turn: crate::maintenance::Turn::default(),
-            superblock_turn: crate::maintenance::Turn::default(),
+            root_lock: crate::task_lock::TaskLock::default(),
+            superblock_lock: crate::task_lock::TaskLock::default(),
             activity: Rc::new(()),
         }))
     }

@@ -7,9 +7,9 @@ use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
+use crate::settings::config::{EngineConfig, LogPlacement};
 
 /// Sectors of a root slot: one behind the first superblock, one before the last.
 pub(crate) const ROOT_SECTORS: Sectors = Sectors(24);

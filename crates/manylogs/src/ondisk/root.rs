@@ -5,16 +5,13 @@
 //! loss of either slot when the second is.
 
 use bytes::Bytes;
-use manylogs_block::{IoError, Payload, Request, to_usize};
+use manylogs_block::to_usize;
 use manylogs_logstore::{DataSequence, Incarnation, LogId, SequenceLimit, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::ondisk::layout::{Layout, ROOT_SECTORS};
+use crate::ondisk::layout::ROOT_SECTORS;
 use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
-use crate::phase::{Below, Phase};
-use crate::state::Inner;
-use manylogs_plant::{self as plant, Bug};
 
 const MAGIC: [u8; 8] = *b"MLOGROOT";
 /// Logs that may be out of use; a drive with more bad places should be replaced.
@@ -88,65 +85,6 @@ pub(crate) struct Root {
     /// Logs that failed and take no more records.
     pub(crate) retired: Vec<LogId>,
     pub(crate) left: Left,
-}
-
-impl Inner {
-    /// Changes the root, durably in both slots. Changes follow one another.
-    ///
-    /// # Errors
-    /// If one of the slots cannot be written. A crash may then find the old root or the new one:
-    /// the volume takes no more writes, as no log is sure to be looked at.
-    pub(crate) async fn update_root(
-        &self,
-        phase: Phase,
-        change: impl FnOnce(&mut Root),
-    ) -> Result<(), IoError> {
-        let _turn = self.root_turn.take().await;
-        let (root, first) = {
-            let mut state = self.state.borrow_mut();
-            let mut root = state.store.roots.on_disk.clone();
-            change(&mut root);
-            state.store.roots.generation += 1;
-            root.generation = state.store.roots.generation;
-            (root, 1 - state.store.roots.slot)
-        };
-        for slot in [first, 1 - first] {
-            if let Err(error) = self.write_root_slot(phase, &root, slot).await {
-                if !plant::is(Bug::RootHalfWritten) {
-                    self.state.borrow_mut().store.fail_for(&error, "the root cannot be written");
-                    self.notify_progress();
-                }
-                return Err(error);
-            }
-            self.state.borrow_mut().store.roots.slot = slot;
-        }
-        let mut state = self.state.borrow_mut();
-        // In non-volatile RAM it may have risen meanwhile.
-        let floor = root.floor.max(state.store.roots.on_disk.floor);
-        state.store.roots.on_disk = Root { floor, ..root };
-        Ok(())
-    }
-
-    /// Tries twice: drives replace a bad sector when it is written again.
-    async fn write_root_slot(&self, phase: Phase, root: &Root, slot: usize) -> Result<(), IoError> {
-        let write = || write_root(&self.device, phase, root, self.volume, &self.layout, slot);
-        match write().await {
-            Err(error) if error.is_local() => write().await,
-            result => result,
-        }
-    }
-}
-
-pub(crate) async fn write_root(
-    device: &Below,
-    phase: Phase,
-    root: &Root,
-    volume: VolumeId,
-    layout: &Layout,
-    slot: usize,
-) -> Result<(), IoError> {
-    let payload = Payload::bytes(root.encode(volume));
-    device.submit(phase, Request::write_fua(layout.roots()[slot], payload)).await.map(drop)
 }
 
 impl Root {

@@ -4,8 +4,8 @@ use manylogs_block::{Nanos, Sectors, to_usize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::config::{CheckpointPolicy, EngineConfig};
 use crate::settings::Settings;
+use crate::settings::config::{CheckpointPolicy, EngineConfig};
 
 /// Bits of `given`: the setting is not the default, and its field counts.
 const SWAP: u32 = 1;

@@ -7,11 +7,11 @@ use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::config::{EngineConfig, LogPlacement};
 use crate::error::VolumeError;
 use crate::ondisk::layout::{Layout, LogRun, Plan, SUPERBLOCK_LEAST};
 use crate::ondisk::settings::RawSettings;
 use crate::settings::Settings;
+use crate::settings::config::{EngineConfig, LogPlacement};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.

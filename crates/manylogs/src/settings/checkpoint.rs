@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use manylogs_block::{parse_span, span_text};
 
-use crate::config::CheckpointPolicy;
+use crate::settings::config::CheckpointPolicy;
 
 const EXPECTED: &str = "HH:MM-HH:MM, idle, every:10min or full";
 

@@ -6,10 +6,12 @@ use manylogs_block::{BlockDevice, IoError, Request};
 
 use super::Settings;
 use crate::error::VolumeError;
+use crate::lifecycle::open::{
+    RecoveryReport, finish_change, write_superblock, write_superblock_copy,
+};
+use crate::lifecycle::structures::read_superblock;
 use crate::ondisk::superblock::Superblock;
-use crate::open::{RecoveryReport, finish_change, write_superblock, write_superblock_copy};
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::structures::read_superblock;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
@@ -38,7 +40,7 @@ impl Volume {
         }
         // A volume that closes waits for what is active.
         let _activity = Rc::clone(&inner.activity);
-        let _turn = inner.superblock_turn.take().await;
+        let _turn = inner.superblock_lock.take().await;
         let read_only = inner.state.borrow().store.read_only;
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());

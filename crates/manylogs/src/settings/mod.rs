@@ -1,7 +1,9 @@
 //! What an operator tunes on a volume in use, as `key=value`.
 
 mod checkpoint;
+pub(crate) mod config;
 mod keep;
+pub(crate) mod policy;
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +13,7 @@ use manylogs_block::{
 };
 use thiserror::Error;
 
-use crate::config::EngineConfig;
+use crate::settings::config::EngineConfig;
 
 /// No setting, or none of this value.
 const NONE: &str = "none";
@@ -258,7 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::CheckpointPolicy;
+    use crate::settings::config::CheckpointPolicy;
 
     fn any_policy() -> impl Strategy<Value = CheckpointPolicy> {
         let second = 0..=86_400u64;

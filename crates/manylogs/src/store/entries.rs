@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::slots::{InFlightRecord, Slot, Slots, Tickets};
 use super::{Displaced, Origin, SlotId, Store, Ticket};
-use crate::room::Room;
+use crate::store::Room;
 use manylogs_plant::{self as plant, Bug};
 
 /// See the module.

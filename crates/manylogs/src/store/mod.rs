@@ -1,6 +1,7 @@
 //! The log-structured store: which version of a block counts, where it is, and which entries are on
 //! their way into a log. Nothing here does I/O, or knows why an entry is written.
 
+pub(crate) mod apart;
 mod append;
 mod entries;
 mod failure;
@@ -11,6 +12,7 @@ mod placement;
 mod ready;
 mod relocate;
 mod reset;
+mod room;
 mod roots;
 mod sequences;
 mod settle;
@@ -22,6 +24,7 @@ pub(crate) use home::HomeWrites;
 pub(crate) use logs::Logs;
 pub(crate) use place::{Displaced, Place};
 pub(crate) use placement::{Choice, Placement};
+pub(crate) use room::Room;
 pub(crate) use roots::Roots;
 pub(crate) use sequences::Sequences;
 #[cfg(test)]
@@ -33,9 +36,8 @@ use std::collections::BTreeSet;
 
 use manylogs_logstore::{ExtentMap, LogId, VolumeId};
 
-use crate::nvram::NvTable;
 use crate::ondisk::root::Root;
-use crate::room::Room;
+use apart::NvTable;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +55,7 @@ pub(crate) struct Store {
     pub(crate) map: ExtentMap<Place>,
     pub(crate) logs: Logs,
     /// Where the headers of records are, if not in the logs.
-    pub(crate) nvram: Option<NvTable>,
+    pub(crate) apart: Option<NvTable>,
     pub(crate) entries: Entries,
     /// Room promised to entries and to bypassing writes.
     pub(crate) reserved: Room,
@@ -79,7 +81,7 @@ impl Store {
             volume,
             map: ExtentMap::new(),
             logs,
-            nvram: None,
+            apart: None,
             entries: Entries::default(),
             reserved: Room::default(),
             sequences: Sequences::default(),

@@ -22,7 +22,7 @@ impl Store {
 
     /// Whether the root allows records in `log`.
     pub(crate) fn is_marked(&self, log: LogId) -> bool {
-        if self.nvram.is_some() {
+        if self.apart.is_some() {
             // Recovery does not look for records in the logs.
             return true;
         }

@@ -1,0 +1,155 @@
+//! Everything that meets an image of unknown origin.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Handle, Hint, IoResult, Media, Payload, Request,
+    Sectors,
+};
+use manylogs_logstore::LogId;
+
+use crate::checks::fuzz::image::Image;
+use crate::checks::inspect::{LeftAs, check, identify, inspect_log};
+use crate::error::VolumeError;
+use crate::lifecycle::close::DrainOptions;
+use crate::lifecycle::open::OpenOptions;
+use crate::volume::Volume;
+
+/// No pass over an image may read or write more than so many times its size.
+const TIMES: u64 = 64;
+/// What one read of the volume asks for.
+const PIECE: u64 = 700;
+
+/// A device that counts, and has had enough some time.
+struct Counting {
+    capabilities: Capabilities,
+    media: RefCell<Media>,
+    left: Cell<u64>,
+}
+
+impl Counting {
+    fn new(image: Image, physical: Sectors) -> Rc<Self> {
+        let capabilities = Capabilities {
+            capacity: image.sectors,
+            physical_sector: physical,
+            rotational: true,
+            volatile_cache: true,
+            native_fua: true,
+            discard: true,
+        };
+        let device = Self { capabilities, media: RefCell::new(image.media), left: Cell::new(0) };
+        device.refill();
+        Rc::new(device)
+    }
+
+    fn refill(&self) {
+        self.left.set(TIMES * self.capabilities.capacity.0);
+    }
+
+    fn apply(&self, request: Request) -> IoResult {
+        self.capabilities.check(&request)?;
+        // A command costs something too.
+        let sectors = 1 + request.extent().unwrap_or_default().len.0;
+        let left = self.left.get().checked_sub(sectors);
+        self.left.set(left.unwrap_or_else(|| panic!("I/O without end: {request:?}")));
+        let mut media = self.media.borrow_mut();
+        match request {
+            Request::Read { extent } => return Ok(media.read(extent)),
+            Request::Write { extent, payload, .. } => media.write(extent, &payload),
+            Request::Discard { extent } | Request::WriteZeroes { extent, .. } => media.zero(extent),
+            Request::Flush => {}
+        }
+        Ok(Payload::default())
+    }
+}
+
+impl BlockDevice for Counting {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        Completion::ready(self.apply(request))
+    }
+}
+
+/// Looks at the image in every way, and opens, reads, writes and drains it if it can be opened;
+/// returns whether it could.
+///
+/// # Panics
+/// If more is read or written than the image explains, or what was opened breaks a promise.
+pub async fn exercise(runtime: Handle, image: Image, physical: Sectors) -> bool {
+    let counting = Counting::new(image, physical);
+    let device: Rc<dyn BlockDevice> = Rc::<Counting>::clone(&counting);
+    let _ = identify(&device).await;
+    let checked = check(&device).await;
+    if let Ok((found, _)) = &checked {
+        assert!(found.layout.device() <= counting.capabilities.capacity);
+        let capacity = found.layout.capacity();
+        assert!(found.table.iter().all(|mapped| mapped.extent.end().0 <= capacity.0));
+        let _ = found.drain_estimate();
+        for log in (0..).map(LogId).take(found.layout.regions().len()) {
+            counting.refill();
+            let _ = inspect_log(&device, log).await;
+        }
+    }
+    counting.refill();
+    let opened = open(&runtime, &device).await;
+    let Ok(volume) = opened else {
+        assert!(checked.is_err() || matches!(opened, Err(VolumeError::Worn)), "only opening fails");
+        return false;
+    };
+    assert!(checked.is_ok(), "only the check fails: {:?}", checked.err());
+    use_it(&volume, &counting).await;
+    counting.refill();
+    if volume.drain(&DrainOptions::default()).await.is_ok() {
+        counting.refill();
+        let left = identify(&device).await.map(|found| found.left);
+        assert_eq!(left, Ok(LeftAs::Drained), "drained");
+    }
+    counting.refill();
+    assert!(check(&device).await.is_ok(), "what was closed can be looked at");
+    true
+}
+
+async fn open(runtime: &Handle, device: &Rc<dyn BlockDevice>) -> Result<Volume, VolumeError> {
+    let mut options = OpenOptions::default();
+    let first = Volume::open(runtime.clone(), Rc::clone(device), &options).await;
+    let opened = match first {
+        Err(VolumeError::Damaged { .. }) => {
+            options.accept_damage = true;
+            Volume::open(runtime.clone(), Rc::clone(device), &options).await
+        }
+        opened => opened,
+    };
+    opened.map(|(volume, _)| volume)
+}
+
+/// Reads everything, and writes a little, which must be there afterwards.
+async fn use_it(volume: &Volume, counting: &Counting) {
+    let capacity = volume.capabilities().capacity.0;
+    for start in (0..capacity).step_by(usize::try_from(PIECE).unwrap_or(1)) {
+        counting.refill();
+        let extent = Extent::new(start, PIECE.min(capacity - start));
+        let found = volume.submit(Request::Read { extent }).await;
+        assert!(found.is_err() || found.is_ok_and(|found| found.len() == extent.len));
+    }
+    for (start, len, fua) in
+        [(0, 1, true), (40, 9, true), (100, 300, false), (capacity / 2, 8, true)]
+    {
+        counting.refill();
+        let extent = Extent::new(start, len);
+        if start + len > capacity {
+            continue;
+        }
+        let payload = Payload::bytes(vec![0x77; usize::try_from(len * 512).unwrap_or(0)]);
+        let write = Request::Write { extent, payload: payload.clone(), fua, hint: Hint::None };
+        if volume.submit(write).await.is_ok() {
+            let found = volume.submit(Request::Read { extent }).await;
+            let same = found.as_ref().is_ok_and(|found| found.to_bytes() == payload.to_bytes());
+            assert!(same, "{extent} reads otherwise than it was written: {:?}", found.err());
+        }
+    }
+    let _ = volume.submit(Request::Flush).await;
+}

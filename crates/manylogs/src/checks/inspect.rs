@@ -1,0 +1,357 @@
+//! Looking at a volume without opening it: nothing is written. For `check`, `dump` and `status`.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors};
+use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
+
+use crate::error::{NvramError, VolumeError};
+use crate::lifecycle::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::lifecycle::recover;
+use crate::lifecycle::structures::{Structures, read_structures};
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Left;
+use crate::ondisk::superblock::Superblock;
+use crate::reports::outlook::drain_estimate;
+use crate::settings::config::EngineConfig;
+use crate::store::Logs;
+use crate::store::Store;
+use crate::volume::{MappedExtent, table_of};
+
+/// How a volume was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAs {
+    /// In use, or left by a crash.
+    Open,
+    /// Closed in order.
+    Closed,
+    /// Drained: readable without this software.
+    Drained,
+}
+
+/// A volume as its disk describes it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// Its id.
+    pub volume: VolumeId,
+    /// Its name.
+    pub label: String,
+    /// How often its superblock changed.
+    pub superblock_generation: u64,
+    /// Its physical sector.
+    pub physical: Sectors,
+    /// The parameters that it has without others given at open.
+    pub config: EngineConfig,
+    /// Where it keeps what.
+    pub layout: Layout,
+    /// How it was left.
+    pub left: LeftAs,
+    /// How often its root changed.
+    pub root_generation: u64,
+    /// How often it was opened.
+    pub incarnation: u32,
+    /// Entries with smaller data sequences are dead.
+    pub floor: u64,
+    /// Size of the table snapshot; none if there is none.
+    pub snapshot_bytes: Option<u64>,
+    /// Logs that may have changed since the snapshot.
+    pub opened_logs: u64,
+    /// Logs out of use.
+    pub retired: Vec<LogId>,
+    /// What recovery would find.
+    pub recovery: RecoveryReport,
+    /// The mapping table.
+    pub table: Vec<MappedExtent>,
+    /// The logs that hold anything.
+    pub logs: Vec<LogSummary>,
+}
+
+/// What one log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSummary {
+    /// Its number.
+    pub log: LogId,
+    /// Its place.
+    pub region: Extent,
+    /// Its present use.
+    pub epoch: u64,
+    /// Appended in it.
+    pub used: Sectors,
+    /// Home sectors whose newest version is there.
+    pub live: Sectors,
+    /// Supersede entries that recovery still needs.
+    pub supersedes: usize,
+    /// Whether it is out of use.
+    pub retired: bool,
+}
+
+impl Inspection {
+    /// Home bytes whose newest version is in a log.
+    #[must_use]
+    pub fn at_risk_bytes(&self) -> u64 {
+        self.table.iter().map(|mapped| mapped.extent.len.bytes()).sum()
+    }
+
+    /// Of those, what was zeroed or discarded.
+    #[must_use]
+    pub fn zeroed_bytes(&self) -> u64 {
+        let zeroed = self.table.iter().filter(|mapped| mapped.zeroes);
+        zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
+    }
+
+    /// About how long a drain takes: a seek for each run of neighbouring blocks, and transfer.
+    #[must_use]
+    pub fn drain_estimate(&self) -> Nanos {
+        let data = self.table.iter().filter(|mapped| !mapped.zeroes);
+        drain_estimate(data.map(|mapped| mapped.extent))
+    }
+}
+
+/// Who a volume is, without a look at its logs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// Its id.
+    pub volume: VolumeId,
+    /// Its name.
+    pub label: String,
+    /// How it was left.
+    pub left: LeftAs,
+    /// The parameters that it has without others given at open.
+    pub config: EngineConfig,
+    /// Where it keeps what.
+    pub layout: Layout,
+}
+
+/// Reads superblock and root.
+///
+/// # Errors
+/// As [`inspect`].
+pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeError> {
+    let Structures { superblock, root, .. } =
+        read_structures(device, &mut RecoveryReport::default()).await?;
+    let config = superblock.config();
+    let Superblock { volume, label, layout, .. } = superblock;
+    Ok(Identity { volume, label, left: root.left.into(), config, layout })
+}
+
+impl From<Left> for LeftAs {
+    fn from(left: Left) -> Self {
+        match left {
+            Left::Open => Self::Open,
+            Left::Closed => Self::Closed,
+            Left::Drained => Self::Drained,
+        }
+    }
+}
+
+/// Reads what describes the volume on `device` and what recovery would find. Damage is reported,
+/// not refused.
+///
+/// # Errors
+/// If there is no volume, its superblock or root cannot be read, or the device fails.
+pub async fn inspect(
+    device: &Rc<dyn BlockDevice>,
+    ignore_snapshot: bool,
+) -> Result<Inspection, VolumeError> {
+    inspect_with(device, &OpenOptions { ignore_snapshot, ..OpenOptions::default() }).await
+}
+
+/// As [`inspect`], of a volume that needs more to be opened.
+///
+/// # Errors
+/// As [`inspect`], or if the table is in non-volatile RAM that will not do.
+pub async fn inspect_with(
+    device: &Rc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<Inspection, VolumeError> {
+    let mut report = RecoveryReport::default();
+    let Structures { superblock, root, root_slot, .. } =
+        read_structures(device, &mut report).await?;
+    let config = superblock.config();
+    let layout = superblock.layout.clone();
+    let largest = config.largest_record(superblock.shape());
+    let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
+    let options = OpenOptions { accept_damage: true, ..options.clone() };
+    let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
+    let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
+    report.mapped_extents = store.map.len() as u64;
+    Ok(Inspection {
+        volume: superblock.volume,
+        label: superblock.label.clone(),
+        superblock_generation: superblock.generation,
+        physical: superblock.physical,
+        config,
+        left: root.left.into(),
+        root_generation: root.generation,
+        incarnation: root.incarnation.0,
+        floor: store.roots.on_disk.floor.0,
+        snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
+        opened_logs: store.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
+        retired: root.retired.clone(),
+        table: table_of(&store),
+        logs: store
+            .logs
+            .iter()
+            .filter(|log| log.used().0 > 0 || log.is_retired())
+            .map(|log| LogSummary {
+                log: log.id(),
+                region: log.region(),
+                epoch: log.epoch().0,
+                used: log.used(),
+                live: Sectors(log.live()),
+                supersedes: log.supersedes().len(),
+                retired: log.is_retired(),
+            })
+            .collect(),
+        recovery: report,
+        layout,
+    })
+}
+
+/// The records of one log, as a recovery would find them.
+///
+/// # Errors
+/// If the volume has no such log ([`VolumeError::NoSuchLog`]), or as [`inspect`].
+pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Scanned, VolumeError> {
+    let Structures { superblock, root, .. } =
+        read_structures(device, &mut RecoveryReport::default()).await?;
+    if superblock.nvram {
+        return Err(NvramError::Apart.into());
+    }
+    let logs = superblock.layout.regions().len();
+    if log.0 as usize >= logs {
+        return Err(VolumeError::NoSuchLog { log, logs });
+    }
+    let scanned = scan(device, superblock.scan_of(log, root.floor), Payload::default()).await;
+    scanned.map_err(VolumeError::of_opening)
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Normal after a crash; the next opening takes care of it.
+    Note,
+    /// A copy is damaged, its twin is whole: nothing is lost, but the next damage may.
+    Redundancy,
+    /// Acknowledged data is lost.
+    Loss,
+}
+
+/// Something that [`check`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where on the device.
+    pub at: Extent,
+    /// What is wrong.
+    pub problem: String,
+    /// What a repair would do.
+    pub repair: &'static str,
+}
+
+/// Reads every structure and every record of the volume and says what is wrong.
+///
+/// # Errors
+/// As [`inspect`].
+pub async fn check(
+    device: &Rc<dyn BlockDevice>,
+) -> Result<(Inspection, Vec<Finding>), VolumeError> {
+    check_with(device, &OpenOptions::default()).await
+}
+
+/// As [`check`], of a volume that needs more to be opened. Where the table is in non-volatile RAM
+/// the logs tell nothing of themselves: [`crate::Volume::scrub`] reads what it points to.
+///
+/// # Errors
+/// As [`inspect_with`].
+pub async fn check_with(
+    device: &Rc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<(Inspection, Vec<Finding>), VolumeError> {
+    let fast = inspect_with(device, options).await?;
+    let alone = if options.nvram.is_some() {
+        fast.clone()
+    } else {
+        inspect_with(device, &OpenOptions { ignore_snapshot: true, ..options.clone() }).await?
+    };
+    let mut findings = structure_findings(&fast);
+    findings.extend(alone.recovery.damage.iter().map(|found| log_finding(&alone.layout, found)));
+    if alone.table != fast.table && alone.recovery.damage.is_empty() {
+        findings.push(Finding {
+            severity: Severity::Loss,
+            at: fast.layout.snapshots()[0],
+            problem: format!(
+                "the table of the snapshot has {} extents, that of the logs {}",
+                fast.table.len(),
+                alone.table.len()
+            ),
+            repair: "the logs decide",
+        });
+    }
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.at));
+    Ok((alone, findings))
+}
+
+fn structure_findings(found: &Inspection) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let recovery = &found.recovery;
+    let mut add = |severity, at, problem: &str, repair| {
+        findings.push(Finding { severity, at, problem: problem.to_owned(), repair });
+    };
+    let [first, last] = found.layout.superblocks();
+    if recovery.from_backup_superblock {
+        let problem = "the first superblock is damaged; the copy at the end is used";
+        add(Severity::Redundancy, first, problem, "write it anew from the copy");
+    }
+    if recovery.backup_superblock_damaged {
+        let problem = "the copy of the superblock at the end is damaged";
+        add(Severity::Redundancy, last, problem, "write it anew from the first");
+    }
+    if recovery.roots_damaged > 0 {
+        let (severity, problem) = match found.left {
+            LeftAs::Open => {
+                (Severity::Note, "one of the two roots is not whole (a crash does that)")
+            }
+            LeftAs::Closed | LeftAs::Drained => {
+                (Severity::Redundancy, "one of the two roots is damaged")
+            }
+        };
+        add(severity, found.layout.roots()[0], problem, "write it anew from the other");
+    }
+    if recovery.snapshot_damaged {
+        let problem = "the table snapshot is damaged; the logs have the same";
+        add(Severity::Redundancy, found.layout.snapshots()[0], problem, "write a new one");
+    }
+    if recovery.superblock_change_unfinished {
+        let problem = "a crash interrupted a change of the superblock";
+        add(Severity::Note, first, problem, "finish it, as the next opening does");
+    }
+    if found.left == LeftAs::Open {
+        let problem = "the volume was not closed in order; the next opening recovers it";
+        add(Severity::Note, Extent::default(), problem, "recover and close it");
+    }
+    findings
+}
+
+fn log_finding(layout: &Layout, found: &LogDamage) -> Finding {
+    let region = layout.regions()[found.log.0 as usize];
+    let start = region.start + Sectors(found.damage.offset.0.into());
+    let (what, repair) = if found.damage.known {
+        (
+            "payload is damaged; what it held is known",
+            "mark those blocks as lost: reads of them fail",
+        )
+    } else {
+        (
+            "where a record begins is damaged or cannot be read",
+            "give up what it held; older versions appear",
+        )
+    };
+    Finding {
+        severity: Severity::Loss,
+        at: Extent { start, len: found.damage.sectors },
+        problem: format!("log {}: {what}", found.log.0),
+        repair,
+    }
+}

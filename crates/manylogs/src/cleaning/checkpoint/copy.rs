@@ -1,0 +1,276 @@
+//! One batch of a checkpoint: logged versions are read, and written to their homes.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_done};
+use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
+
+use super::{CheckpointReport, Progress, ZEROES_COPIED};
+use crate::phase::Phase;
+use crate::requests::home_lock::{HomeGuard, Writer};
+use crate::state::Inner;
+use crate::store::Place;
+use manylogs_plant::{self as plant, Bug};
+
+/// Longest home write.
+pub(super) const WRITE_SECTORS: u64 = 2048;
+
+/// A version on its way home.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) extent: Extent,
+    pub(super) sequence: DataSequence,
+    pub(super) place: Place,
+    pub(super) content: Payload,
+}
+
+impl Run {
+    /// The part of `len` sectors that begins behind the first `skip`.
+    pub(super) fn part(&self, skip: Sectors, len: Sectors) -> Self {
+        Self {
+            extent: Extent { start: self.extent.start + skip, len },
+            sequence: self.sequence,
+            place: self.place.advance(skip),
+            content: self.content.slice(skip, len),
+        }
+    }
+}
+
+/// Runs that go home in one write, gaps between them filled with what is home.
+#[derive(Debug)]
+struct Group {
+    /// Whole physical sectors.
+    extent: Extent,
+    runs: Vec<Run>,
+}
+
+impl Inner {
+    pub(super) async fn copy_home(
+        self: &Rc<Self>,
+        extents: &[Extent],
+        progress: &mut Progress,
+    ) -> Result<(), IoError> {
+        let planted = plant::is(Bug::RenewOverNewer);
+        let early = if planted { Some(self.runs(extents, progress)?) } else { None };
+        let mut guards: Vec<HomeGuard> = Vec::new();
+        for extent in extents {
+            if plant::is(Bug::CheckpointWithoutLock) {
+                break;
+            }
+            let whole = self.widen_to_physical(*extent);
+            guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
+        }
+        // What is mapped may have changed while waiting for the locks.
+        let mut runs = match early {
+            Some(early) => early,
+            None => self.runs(extents, progress)?,
+        };
+        let read_from = self.runtime.now();
+        self.read_logged(&mut runs, progress).await?;
+        let groups = self.groups(runs);
+        let mut contents = Vec::with_capacity(groups.len());
+        for group in &groups {
+            contents.push(self.content_of(group).await);
+        }
+        let written_from = self.runtime.now();
+        let report = &mut progress.report;
+        let mut writes: Vec<(Group, Result<Vec<Completion>, IoError>)> = Vec::new();
+        for (group, content) in groups.into_iter().zip(contents) {
+            let started = content.map(|content| {
+                report.home_writes += 1;
+                report.home_write_sectors += group.extent.len;
+                self.submit_home(Phase::Checkpoint, group.extent, &content, false)
+            });
+            writes.push((group, started));
+        }
+        // All of them, whatever becomes of one: while the locks are held nothing else is written
+        // there, which a write that is still under way could land on.
+        let mut result = Ok(());
+        for (group, started) in writes {
+            let finished = self.finish_group(group, started, progress.floor, report).await;
+            result = result.and(finished);
+            if plant::is(Bug::PassLeavesWrites) {
+                result.clone()?;
+            }
+        }
+        report.log_read_time += written_from.since(read_from);
+        report.home_write_time += self.runtime.now().since(written_from);
+        drop(guards);
+        result
+    }
+
+    /// Waits for a group's writes. What could not be written stays logged, as a new version: the
+    /// floor passes it, and the next checkpoint tries again.
+    async fn finish_group(
+        self: &Rc<Self>,
+        group: Group,
+        started: Result<Vec<Completion>, IoError>,
+        floor: DataSequence,
+        report: &mut CheckpointReport,
+    ) -> Result<(), IoError> {
+        let result = match started {
+            Ok(writes) => all_done(writes).await,
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(IoError::Medium { .. } | IoError::Transient { .. } | IoError::NoSpace { .. }) => {
+                for run in group.runs {
+                    report.kept_extents += 1;
+                    if plant::is(Bug::KeptDropped) {
+                        continue;
+                    }
+                    let zeroes = matches!(run.place, Place::Zeroes { .. });
+                    let kind = if zeroes { EntryKind::Zeroes } else { EntryKind::Data };
+                    let content = (kind == EntryKind::Data).then_some(&run.content);
+                    self.renew(kind, run.extent, content, floor)?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn widen_to_physical(&self, extent: Extent) -> Extent {
+        let physical = self.below.physical_sector.0;
+        let start = extent.start.0 / physical * physical;
+        let end = extent.end().0.next_multiple_of(physical).min(self.layout.capacity().0);
+        Extent::between(Lba(start), Lba(end))
+    }
+
+    /// What is mapped in `extents` and must be copied. Lost extents are renewed in the table, and
+    /// so are long zeroed ones; where the logs have no room for these, or nothing may stay logged,
+    /// they are listed in `progress`, to be zeroed at home.
+    fn runs(
+        self: &Rc<Self>,
+        extents: &[Extent],
+        progress: &mut Progress,
+    ) -> Result<Vec<Run>, IoError> {
+        let mut runs = Vec::new();
+        for (extent, Mapped { sequence, value: mut place }) in self.mapped_below(extents, progress)
+        {
+            match place {
+                Place::Buffered { .. } => continue,
+                Place::Lost { .. } if plant::is(Bug::LostForgotten) => continue,
+                Place::Lost { .. } => {
+                    self.renew(EntryKind::Lost, extent, None, progress.floor)?;
+                    continue;
+                }
+                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => {
+                    let renewed = !progress.pass.materialise
+                        && self.renew(EntryKind::Zeroes, extent, None, progress.floor).is_ok();
+                    if !renewed {
+                        progress.zeroed.push(extent);
+                    }
+                    continue;
+                }
+                Place::Zeroes { .. } | Place::Log { .. } => {}
+            }
+            let mut rest = extent;
+            while !rest.is_empty() {
+                let part = Extent { start: rest.start, len: rest.len.min(Sectors(WRITE_SECTORS)) };
+                runs.push(Run {
+                    extent: part,
+                    sequence,
+                    place,
+                    content: Payload::zeroes(part.len),
+                });
+                rest = Extent { start: rest.start + part.len, len: rest.len - part.len };
+                place = place.advance(part.len);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The versions in `extents` that are to go home.
+    fn mapped_below(
+        &self,
+        extents: &[Extent],
+        progress: &Progress,
+    ) -> Vec<(Extent, Mapped<Place>)> {
+        let state = self.state.borrow();
+        let all = extents.iter().flat_map(|extent| state.store.map.lookup(*extent));
+        let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
+        mapped.filter(|(_, mapped)| mapped.sequence < progress.floor).collect()
+    }
+
+    /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
+    /// holds the lock on the extent, so no client's write with an older sequence can be under way
+    /// to it, which the new version would hide. What was overwritten meanwhile stays as it is.
+    pub(super) fn renew(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        content: Option<&Payload>,
+        floor: DataSequence,
+    ) -> Result<(), IoError> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let old = |mapped: Mapped<Place>| {
+            mapped.sequence < floor && !matches!(mapped.value, Place::Buffered { .. })
+        };
+        let lookup = state.store.map.lookup(extent);
+        let parts: Vec<Extent> =
+            lookup.filter(|(_, m)| m.is_some_and(old)).map(|(part, _)| part).collect();
+        for part in parts {
+            let room = self.record_room(kind, part);
+            // Zeroes can be written out instead.
+            let spared = kind != EntryKind::Zeroes;
+            if !(if spared { state.store.fits_spared(room) } else { state.store.fits(room) }) {
+                let reason = "the logs have no room to keep what cannot be written home";
+                return Err(IoError::ReadOnly { reason });
+            }
+            let skip = Sectors(part.start.0 - extent.start.0);
+            let content = content.map(|content| content.slice(skip, part.len));
+            let _answered = self.buffer(state, kind, part, content, false);
+        }
+        Ok(())
+    }
+
+    fn groups(&self, runs: Vec<Run>) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for run in runs {
+            let whole = self.widen_to_physical(run.extent);
+            if let Some(group) = groups.last_mut() {
+                // Two writes must not share a physical sector.
+                let shares = whole.start < group.extent.end();
+                let joins = whole.start == group.extent.end()
+                    && group.extent.len.0 + whole.len.0 <= WRITE_SECTORS;
+                if shares || joins {
+                    group.extent = Extent::between(group.extent.start, whole.end());
+                    group.runs.push(run);
+                    continue;
+                }
+            }
+            groups.push(Group { extent: whole, runs: vec![run] });
+        }
+        groups
+    }
+
+    /// What a group writes: its runs, and what is home between them.
+    async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
+        let covered: u64 = group.runs.iter().map(|run| run.extent.len.0).sum();
+        let mut home = Payload::default();
+        if covered < group.extent.len.0 {
+            for part in self.layout.home(group.extent) {
+                home.append(self.device.read(part).await?);
+            }
+        }
+        let gap = |from: Lba, until: Lba| {
+            home.slice(Sectors(from.0 - group.extent.start.0), Sectors(until.0 - from.0))
+        };
+        let mut content = Payload::default();
+        let mut next = group.extent.start;
+        for run in &group.runs {
+            if next < run.extent.start {
+                content.append(gap(next, run.extent.start));
+            }
+            content.append(run.content.clone());
+            next = run.extent.end();
+        }
+        if next < group.extent.end() {
+            content.append(gap(next, group.extent.end()));
+        }
+        Ok(content)
+    }
+}

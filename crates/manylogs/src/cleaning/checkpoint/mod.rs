@@ -1,0 +1,291 @@
+//! Checkpoint: the newest versions go home in order of address, and then one number, the floor,
+//! declares everything older dead at once.
+
+mod copy;
+mod pace;
+mod read;
+mod suspect;
+mod zeroes;
+
+pub(crate) use pace::Futility;
+pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE, Suspects};
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_logstore::{DataSequence, LogId};
+
+use crate::error::VolumeError;
+use crate::phase::Phase;
+use crate::state::Inner;
+use crate::store::Place;
+use manylogs_plant::{self as plant, Bug};
+
+/// What one batch holds at most: memory, and the time for which clients may be locked out.
+const BATCH_SECTORS: u64 = 8192;
+const BATCH_RUNS: usize = 512;
+/// Zeroed extents up to this go home like data; longer ones stay in the table.
+const ZEROES_COPIED: Sectors = Sectors(2048);
+
+/// How much a checkpoint yields to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Between batches it waits until the volume is idle.
+    Gentle,
+    /// As fast as its rate limit allows.
+    Steady,
+    /// As fast as it can: somebody waits for room.
+    Urgent,
+}
+
+/// What a checkpoint did (seed 000 section VI, Fig. 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointReport {
+    /// From the start to the durable floor.
+    pub duration: Nanos,
+    /// Client writes that were logged since the last checkpoint, and their length.
+    pub logged_writes: u64,
+    /// See `logged_writes`.
+    pub logged_sectors: Sectors,
+    /// Reads from logs, and their length.
+    pub log_reads: u64,
+    /// See `log_reads`.
+    pub log_read_sectors: Sectors,
+    /// Writes home, and their length: fewer than were logged, where writes were overwritten or
+    /// became neighbours.
+    pub home_writes: u64,
+    /// See `home_writes`.
+    pub home_write_sectors: Sectors,
+    /// Time spent reading logs.
+    pub log_read_time: Nanos,
+    /// Time spent writing home.
+    pub home_write_time: Nanos,
+    /// Extents whose home could not be written: they stay logged, and the next pass tries again.
+    pub kept_extents: u64,
+    /// Extents whose logged copy is damaged: reads of them fail until they are overwritten.
+    pub lost_extents: u64,
+    /// Extents whose logged copy could not be read this time: they stay logged, and the next pass
+    /// tries again.
+    pub unread_extents: u64,
+}
+
+/// What a pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// How much it yields to clients.
+    pub(crate) pace: Pace,
+    /// Whether long zeroed extents are written out too, so that nothing is left in the logs.
+    pub(crate) materialise: bool,
+    /// A medium error counts as a loss when it is there for this long.
+    pub(crate) confirm_after: Nanos,
+}
+
+impl Pass {
+    /// A pass of the engine's own, at this pace.
+    pub(crate) const fn at(pace: Pace) -> Self {
+        Self { pace, materialise: false, confirm_after: CONFIRM_AFTER }
+    }
+}
+
+/// A pass under way.
+#[derive(Debug)]
+struct Progress {
+    pass: Pass,
+    /// Versions below are to go home.
+    floor: DataSequence,
+    /// The oldest version that stays in a log unread: the floor may not rise above it.
+    held_back: Option<DataSequence>,
+    /// Long zeroed extents that must be written out.
+    zeroed: Vec<Extent>,
+    report: CheckpointReport,
+}
+
+impl Inner {
+    pub(crate) async fn checkpoint(
+        self: &Rc<Self>,
+        pass: Pass,
+    ) -> Result<CheckpointReport, VolumeError> {
+        let resets = self.state.borrow().store.counters.log_resets;
+        let result = self.run_pass(pass).await;
+        self.note_pass(&result, resets);
+        result
+    }
+
+    /// Repeats passes until every logged copy is read, or is lost for good.
+    ///
+    /// # Errors
+    /// If the device fails, or does not say for what reason copies cannot be read
+    /// ([`VolumeError::Unread`]): these stay logged.
+    pub(crate) async fn checkpoint_all(
+        self: &Rc<Self>,
+        pass: Pass,
+    ) -> Result<CheckpointReport, VolumeError> {
+        let mut unread_since = None;
+        loop {
+            let report = self.checkpoint(pass).await?;
+            if report.unread_extents == 0 {
+                return Ok(report);
+            }
+            let now = self.runtime.now();
+            let unread_for = now.since(*unread_since.get_or_insert(now));
+            // A medium error is decided by now; what is left has other reasons.
+            if unread_for.0 > 2 * pass.confirm_after.0 {
+                return Err(VolumeError::Unread { extents: report.unread_extents });
+            }
+            self.runtime.sleep(Nanos(pass.confirm_after.0 / 4)).await;
+        }
+    }
+
+    /// Counts what went wrong. Writes that wait for room must not wait for ever for passes that
+    /// make none. `resets` is how often logs had begun anew before it.
+    fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
+        let largest = self.largest_record();
+        let mut state = self.state.borrow_mut();
+        state.pass_at = Lba(0);
+        let mut reason = "the logs are full and what they hold cannot be written home";
+        let useful = match result {
+            Ok(report) => {
+                state.counters.kept_extents += report.kept_extents;
+                state.counters.lost_extents += report.lost_extents;
+                state.counters.unread_extents = report.unread_extents;
+                if report.unread_extents > 0 {
+                    reason = "the logs are full and what they hold cannot be read";
+                }
+                let left = report.kept_extents + report.unread_extents;
+                let moved = report.home_write_sectors.0 > 0;
+                left == 0 && (moved || state.store.counters.log_resets > resets)
+            }
+            Err(VolumeError::Closed) => return,
+            Err(_) => {
+                state.counters.failed_checkpoints += 1;
+                false
+            }
+        };
+        let starved = state.starved > 0 && !state.store.fits(largest);
+        let served = state.starved > 0 && !starved;
+        let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
+        if enough {
+            state.store.fail(reason);
+        }
+        drop(state);
+        if enough || served {
+            self.notify_progress();
+        }
+        // Maintenance tries again in time what this pass left.
+        self.wanted.notify();
+    }
+
+    async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
+        let _turn = self.cleaning.take().await;
+        self.may_go_on(pass)?;
+        let started = self.runtime.now();
+        let mut progress = self.begin_pass(pass);
+        // From here on no version below the floor is on its way into a record.
+        if !plant::is(Bug::NoBarrierBeforePass) {
+            self.make_durable(Phase::Checkpoint).await?;
+        }
+        let mut cursor = Lba(0);
+        while let Some(extents) = self.next_batch(&mut cursor, progress.floor) {
+            self.state.borrow_mut().pass_at = cursor;
+            self.yield_to_clients(pass).await?;
+            let (began, before) = (self.runtime.now(), progress.report.home_write_sectors);
+            self.copy_home(&extents, &mut progress).await?;
+            self.write_zeroes_home(&mut progress).await?;
+            let moved = progress.report.home_write_sectors - before;
+            self.limit_rate(pass, began, moved).await?;
+        }
+        self.state.borrow_mut().suspects.end();
+        // Versions that were overwritten before the pass came to them were not copied: what
+        // overwrote them must be durable before they may die, and so must the copies.
+        self.state.borrow_mut().store.home.is_dirty |= self.below.volatile_cache;
+        if !plant::is(Bug::FloorBeforeHomeDurable) {
+            self.make_durable(Phase::Checkpoint).await?;
+        }
+        // What could not be read stays where it is, and with it everything newer.
+        let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
+        let floor = if plant::is(Bug::FloorOverUnread) { progress.floor } else { floor };
+        if plant::is(Bug::ForgetBeforeFloor) {
+            self.forget_below(floor);
+        }
+        if floor > self.state.borrow().store.roots.on_disk.floor {
+            self.raise_floor(Phase::Checkpoint, floor).await?;
+            self.forget_below(floor);
+        }
+        let report =
+            CheckpointReport { duration: self.runtime.now().since(started), ..progress.report };
+        Ok(report)
+    }
+
+    fn begin_pass(&self, pass: Pass) -> Progress {
+        let mut state = self.state.borrow_mut();
+        state.suspects.begin();
+        let report = CheckpointReport {
+            logged_writes: state.counters.logged_since_checkpoint,
+            logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
+            ..CheckpointReport::default()
+        };
+        let floor = state.store.sequences.next_data;
+        Progress { pass, floor, held_back: None, zeroed: Vec::new(), report }
+    }
+
+    /// The next extents with versions below the floor, in order of address.
+    fn next_batch(&self, cursor: &mut Lba, floor: DataSequence) -> Option<Vec<Extent>> {
+        let state = self.state.borrow();
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut sectors = 0;
+        for (extent, mapped) in state.store.map.iter_from(*cursor) {
+            if sectors >= BATCH_SECTORS || extents.len() >= BATCH_RUNS {
+                break;
+            }
+            *cursor = extent.end();
+            if mapped.sequence < floor {
+                let copied = match mapped.value {
+                    Place::Log { .. } => extent.len.0,
+                    Place::Zeroes { .. } if extent.len <= ZEROES_COPIED => extent.len.0,
+                    Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
+                };
+                sectors += copied;
+                extents.push(extent);
+            }
+        }
+        (!extents.is_empty()).then_some(extents)
+    }
+
+    /// Everything below the durable floor is home: the table forgets it, and logs that held
+    /// nothing else are free.
+    fn forget_below(&self, floor: DataSequence) {
+        {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            state.store.note_table_size();
+            let mut gone: Vec<(LogId, u64)> = Vec::new();
+            state.store.map.retain(|extent, mapped| {
+                if mapped.sequence >= floor {
+                    return true;
+                }
+                if let Some(log) = mapped.value.kept_by(self.shape) {
+                    match gone.last_mut() {
+                        Some((last, sectors)) if *last == log => *sectors += extent.len.0,
+                        _ => gone.push((log, extent.len.0)),
+                    }
+                }
+                false
+            });
+            for (log, sectors) in gone {
+                state.store.sub_live(log, sectors);
+            }
+            for id in state.store.logs.ids() {
+                state.store.logs.adjust(id, |log| log.raise_floor(floor));
+                if state.store.logs.get(id).is_some() {
+                    state.store.reset_candidates.push(id);
+                }
+            }
+            state.store.reset_what_can_be();
+            state.store.rewrite_after_checkpoint();
+            state.counters.checkpoints += 1;
+            state.counters.logged_since_checkpoint = 0;
+            state.counters.logged_sectors_since_checkpoint = 0;
+        }
+        self.notify_progress();
+    }
+}

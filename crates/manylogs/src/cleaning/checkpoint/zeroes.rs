@@ -1,0 +1,107 @@
+//! Long zeroed extents that cannot stay in the table: they are zeroed at home.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors, all_done};
+use manylogs_plant::{self as plant, Bug};
+
+use super::Progress;
+use crate::phase::Phase;
+use crate::requests::home_lock::Writer;
+use crate::state::Inner;
+use crate::store::Place;
+
+/// Longest request for zeroes. Clients' large writes to the same place wait for one of these, and
+/// no longer.
+const ZEROES_REQUEST: Sectors = Sectors(1 << 17);
+
+impl Inner {
+    /// Zeroes the homes of the extents that `progress` lists, piece by piece: memory does not
+    /// depend on their length.
+    pub(super) async fn write_zeroes_home(
+        self: &Rc<Self>,
+        progress: &mut Progress,
+    ) -> Result<(), crate::error::VolumeError> {
+        for extent in std::mem::take(&mut progress.zeroed) {
+            let mut rest = extent;
+            while !rest.is_empty() {
+                self.may_go_on(progress.pass)?;
+                let piece = self.first_piece(rest);
+                rest = Extent::between(piece.end(), rest.end());
+                self.write_zeroes_piece(piece, progress).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The beginning of `rest`; it ends between two physical sectors.
+    fn first_piece(&self, rest: Extent) -> Extent {
+        if rest.len <= ZEROES_REQUEST {
+            return rest;
+        }
+        let physical = self.below.physical_sector.0;
+        let end = (rest.start.0 + ZEROES_REQUEST.0) / physical * physical;
+        Extent::between(rest.start, Lba(end))
+    }
+
+    async fn write_zeroes_piece(
+        &self,
+        piece: Extent,
+        progress: &mut Progress,
+    ) -> Result<(), IoError> {
+        let _guard = self.locks.lock(Writer::Checkpoint, self.widen_to_physical(piece)).await;
+        // Clients may have written there since.
+        let zeroed: Vec<Extent> = {
+            let state = self.state.borrow();
+            let still = state.store.map.lookup(piece).filter(|(_, mapped)| {
+                mapped.is_some_and(|mapped| {
+                    mapped.sequence < progress.floor && matches!(mapped.value, Place::Zeroes { .. })
+                })
+            });
+            still.map(|(part, _)| part).collect()
+        };
+        for part in zeroed {
+            let torn = plant::is(Bug::ZeroesTornSectors);
+            let whole = if torn { part } else { self.whole_physical(part) };
+            let edges = [
+                Extent::between(part.start, whole.start),
+                Extent::between(whole.end(), part.end()),
+            ];
+            for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
+                self.zero_edge(edge).await?;
+            }
+            self.zero_whole(whole).await?;
+            progress.report.home_write_sectors += part.len;
+            progress.report.home_writes += 1;
+        }
+        Ok(())
+    }
+
+    async fn zero_whole(&self, whole: Extent) -> Result<(), IoError> {
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let mut requests = Vec::new();
+        for home in self.layout.home(whole) {
+            let request = Request::WriteZeroes { extent: home, fua: false };
+            requests.push(self.device.submit(Phase::Checkpoint, request));
+        }
+        all_done(requests).await
+    }
+
+    /// Zeroes a part of a physical sector together with what is home beside it: a torn write of
+    /// the part alone could damage its neighbours.
+    async fn zero_edge(&self, edge: Extent) -> Result<(), IoError> {
+        let whole = self.widen_to_physical(edge);
+        let mut content = Payload::default();
+        for home in self.layout.home(whole) {
+            content.append(self.device.read(home).await?);
+        }
+        let before = Sectors(edge.start.0 - whole.start.0);
+        let after = Sectors(edge.end().0 - whole.start.0);
+        let mut mended = content.slice(Sectors(0), before);
+        mended.append(Payload::zeroes(edge.len));
+        mended.append(content.slice(after, whole.len - after));
+        all_done(self.submit_home(Phase::Checkpoint, whole, &mended, false)).await
+    }
+}

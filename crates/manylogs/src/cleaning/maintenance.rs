@@ -1,0 +1,220 @@
+//! What the engine does on its own account, and when.
+
+use std::rc::Rc;
+
+use manylogs_block::{Nanos, Time, TimeOfDay, yield_now};
+
+use crate::cleaning::checkpoint::{Pace, Pass};
+use crate::phase::Phase;
+use crate::settings::config::CheckpointPolicy;
+use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
+
+/// A swap that found no place, or was interrupted, is tried again after this.
+const SWAP_RETRY: Nanos = Nanos::from_millis(500);
+/// Nothing is looked at more often.
+const LOOK_LEAST: Nanos = Nanos::from_millis(10);
+
+/// When what was last done.
+#[derive(Debug, Default)]
+struct Agenda {
+    last_checkpoint: Time,
+    last_snapshot: Time,
+    /// Whether the last attempt to swap came to something.
+    swap_again: bool,
+}
+
+impl Inner {
+    /// Checkpoints, swaps and takes snapshots for as long as the volume is open.
+    pub(crate) async fn run_maintenance(self: Rc<Self>) {
+        let now = self.runtime.now();
+        let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now, swap_again: true };
+        loop {
+            let wanted = self.wanted.wait();
+            if self.state.borrow().closed {
+                return;
+            }
+            if let Some(pace) = self.checkpoint_due(&agenda) {
+                // An error is in the volume's state; the next round tries again.
+                let _ = self.checkpoint(Pass::at(pace)).await;
+                agenda.last_checkpoint = self.runtime.now();
+                // A pass that finds nothing to do takes no time. Writes that waited for room take
+                // it before this task looks again: it would else never let them run.
+                yield_now().await;
+            } else if self.is_idle() && !self.state.borrow().store.noted.is_empty() {
+                agenda.swap_again = self.swap_one().await;
+                if agenda.swap_again {
+                    continue;
+                }
+            }
+            self.snapshot_if_due(&mut agenda).await;
+            match self.next_look(&agenda) {
+                Some(span) => self.nap(wanted, span).await,
+                None => wanted.await,
+            }
+        }
+    }
+
+    /// Waits until somebody needs something, or for a while.
+    pub(crate) async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
+        let mut sleep = self.runtime.sleep(span);
+        std::future::poll_fn(|cx| {
+            let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
+            let slept = std::pin::Pin::new(&mut sleep).poll(cx).is_ready();
+            if woken || slept { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    /// When to look again whether there is something to do, if nobody calls before.
+    fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
+        let now = self.runtime.now();
+        let state = self.state.borrow();
+        if state.store.read_only.is_some() {
+            // Nothing is to be done but to end, and that wakes this task.
+            return None;
+        }
+        let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
+        let starved = state.starved > 0;
+        let paused = !state.futility.allows(now, starved);
+        let waits_for_idle = (!state.store.noted.is_empty() && agenda.swap_again)
+            || (!paused && starved)
+            || (!paused
+                && self.config().checkpoint == CheckpointPolicy::Idle
+                && !state.store.map.is_empty());
+        if waits_for_idle {
+            return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
+        }
+        let snapshot = (self.config().snapshot.0 > 0 && state.store.apart.is_none())
+            .then(|| until(agenda.last_snapshot + self.config().snapshot));
+        let checkpoint = match self.config().checkpoint {
+            CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
+            CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
+            CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
+        };
+        let swap = (!state.store.noted.is_empty()).then_some(SWAP_RETRY);
+        let retry = paused.then(|| until(state.futility.not_before()));
+        snapshot.into_iter().chain(checkpoint).chain(swap).chain(retry).min()
+    }
+
+    fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
+        let now = self.runtime.now();
+        let state = self.state.borrow();
+        if state.store.read_only.is_some() || !state.futility.allows(now, state.starved > 0) {
+            return None;
+        }
+        if state.is_pressed(self.config().watermark) {
+            return Some(Pace::Urgent);
+        }
+        if state.futility.has_failed() && !state.suspects.is_empty() {
+            // What could not be read is tried again soon, whatever the policy says.
+            return Some(Pace::Steady);
+        }
+        let since = now.since(agenda.last_checkpoint);
+        let due = !state.store.map.is_empty()
+            && match self.config().checkpoint {
+                CheckpointPolicy::OnFull => false,
+                CheckpointPolicy::Every(span) => since >= span,
+                CheckpointPolicy::Idle => false,
+                CheckpointPolicy::OffHours { from_s, until_s } => {
+                    // Once an hour at most: between passes little is new.
+                    in_window(self.runtime.time_of_day(), from_s, until_s)
+                        && since >= Nanos::from_secs(3600)
+                }
+            };
+        drop(state);
+        let idle = self.config().checkpoint == CheckpointPolicy::Idle
+            && !self.state.borrow().store.map.is_empty()
+            && self.is_idle();
+        (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
+    }
+
+    async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
+        let now = self.runtime.now();
+        let due = self.config().snapshot.0 > 0
+            && self.state.borrow().store.apart.is_none()
+            && now.since(agenda.last_snapshot) >= self.config().snapshot
+            && self.state.borrow().store.read_only.is_none();
+        if due {
+            agenda.last_snapshot = now;
+            let _ = self.snapshot().await;
+        }
+    }
+
+    /// Opens logs for as long as the volume is open: a task of its own, as checkpoint and snapshot
+    /// wait for records, which may wait for a log.
+    pub(crate) async fn run_opener(self: Rc<Self>) {
+        loop {
+            let log_wanted = self.log_wanted.wait();
+            if self.state.borrow().closed {
+                return;
+            }
+            self.open_wanted_log().await;
+            log_wanted.await;
+        }
+    }
+
+    /// Marks in the root, ahead of use, the logs around the one that placement asks for, and
+    /// begins an epoch there.
+    async fn open_wanted_log(self: &Rc<Self>) {
+        self.note_retired().await;
+        let Some(log) = self.state.borrow_mut().store.unopened.take() else { return };
+        let (marked, publishing) = {
+            let state = self.state.borrow();
+            (state.store.is_marked(log), state.store.roots.next_marked.is_some())
+        };
+        if !marked && !plant::is(Bug::OpenedSetLate) {
+            // While a snapshot is published its set of opened logs is fixed; placement asks again.
+            if publishing {
+                return;
+            }
+            let logs = self.layout.regions().len();
+            let mark = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
+            // Without it the volume takes no writes any more.
+            let _ = mark.await;
+        }
+        if self.state.borrow().store.is_marked(log) || plant::is(Bug::OpenedSetLate) {
+            self.begin_epoch(log).await;
+        }
+        self.notify_progress();
+    }
+
+    /// Tells the root of logs that went out of use, so that they stay so.
+    async fn note_retired(&self) {
+        let retired: Vec<_> = {
+            let state = self.state.borrow();
+            let news = state.store.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
+            news.filter(|id| !state.store.roots.on_disk.retired.contains(id)).collect()
+        };
+        if !retired.is_empty() {
+            let noted = self.update_root(Phase::OpenedSet, |root| root.retired.extend(retired));
+            // A log that is tried again fails again.
+            let _ = noted.await;
+        }
+    }
+}
+
+/// Whether the time of day is in the window, which may reach over midnight.
+fn in_window(now: TimeOfDay, from_s: u64, until_s: u64) -> bool {
+    let second = now.seconds();
+    if from_s <= until_s {
+        (from_s..until_s).contains(&second)
+    } else {
+        second >= from_s || second < until_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_may_wrap_around_midnight() {
+        let at = |hour: u64| TimeOfDay::from_seconds(hour * 3600);
+        let (night, noon) = ((22 * 3600, 6 * 3600), (11 * 3600, 13 * 3600));
+        let hours_in = |(from, until)| (0..24).filter(|h| in_window(at(*h), from, until)).count();
+        assert_eq!(hours_in(night), 8);
+        assert_eq!(hours_in(noon), 2);
+        assert!(in_window(at(24 + 23), night.0, night.1));
+    }
+}

@@ -1,0 +1,159 @@
+//! Leaving a volume: in order, or drained, so that the disk is readable without this software.
+
+use std::rc::Rc;
+
+use manylogs_block::Nanos;
+
+use crate::cleaning::checkpoint::{Pace, Pass};
+use crate::error::VolumeError;
+use crate::lifecycle::open::zero;
+use crate::ondisk::root::Left;
+use crate::ondisk::touched::Touched;
+use crate::phase::Phase;
+use crate::state::Inner;
+use crate::volume::Volume;
+use manylogs_plant::{self as plant, Bug};
+
+/// How often it is looked whether the last request has ended.
+const LOOK: Nanos = Nanos::from_millis(1);
+/// Passes that a drain makes: the first may have to wait for versions on their way into a log.
+const PASSES: u32 = 4;
+
+/// How to drain a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainOptions {
+    /// Overwrite the logs and the snapshots with zeroes: no old copies of data stay there.
+    pub wipe: bool,
+}
+
+/// What draining did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainReport {
+    /// Extents that went home.
+    pub extents: u64,
+    /// Bytes written home.
+    pub home_bytes: u64,
+    /// Bytes of logs and snapshots that were overwritten.
+    pub wiped_bytes: u64,
+}
+
+impl Volume {
+    /// Makes everything durable, writes a snapshot and ends the engine's tasks. Requests under way
+    /// are served, later ones fail with [`manylogs_block::IoError::Gone`].
+    ///
+    /// # Errors
+    /// If the device fails: then the volume is closed as by a crash.
+    pub async fn close(&self) -> Result<(), VolumeError> {
+        let inner = self.shared();
+        inner.refuse_requests().await;
+        let result = inner.leave(Left::Closed).await;
+        inner.end_tasks();
+        result
+    }
+
+    /// Moves everything home, zeroed ranges too, and closes the volume. Afterwards the logs hold
+    /// nothing that counts, and a linear device-mapper table over [`crate::Layout::homes`] exposes
+    /// the same data. After a crash in the middle the volume opens as ever.
+    ///
+    /// # Errors
+    /// If the device fails, or logged copies are lost ([`VolumeError::Lost`]): then the volume is
+    /// closed with everything else at home, and the lost extents still known.
+    pub async fn drain(&self, options: &DrainOptions) -> Result<DrainReport, VolumeError> {
+        let inner = self.shared();
+        inner.refuse_requests().await;
+        inner.device.set_draining();
+        let result = inner.drain(options).await;
+        if result.is_err() {
+            // As much as can be said in order.
+            let _ = inner.leave(Left::Closed).await;
+        }
+        inner.end_tasks();
+        result
+    }
+}
+
+impl Inner {
+    /// New requests fail from here on; resolves when the last one has ended.
+    async fn refuse_requests(&self) {
+        self.state.borrow_mut().closing = true;
+        // A checkpoint that waits looks whether it should end.
+        self.wanted.notify();
+        while Rc::strong_count(&self.activity) > 1 {
+            self.runtime.sleep(LOOK).await;
+        }
+    }
+
+    async fn leave(self: &Rc<Self>, left: Left) -> Result<(), VolumeError> {
+        self.make_durable(Phase::Snapshot).await?;
+        self.snapshot_and_leave(left).await?;
+        Ok(())
+    }
+
+    fn end_tasks(&self) {
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        state.store.sequences.low.notify();
+        drop(state);
+        self.commit.notify();
+        self.flush_asked.notify();
+        self.wanted.notify();
+        self.log_wanted.notify();
+        self.notify_progress();
+    }
+
+    async fn drain(self: &Rc<Self>, options: &DrainOptions) -> Result<DrainReport, VolumeError> {
+        let mut report = DrainReport::default();
+        let mut kept = 0;
+        for _ in 0..PASSES {
+            let extents = self.state.borrow().store.map.len() as u64;
+            if extents == 0 {
+                break;
+            }
+            report.extents += extents;
+            let pass = Pass { materialise: true, ..Pass::at(Pace::Urgent) };
+            let done = self.checkpoint_all(pass).await?;
+            report.home_bytes += done.home_write_sectors.bytes();
+            kept = done.kept_extents;
+        }
+        let left = self.state.borrow().store.map.len() as u64;
+        if kept > 0 {
+            return Err(VolumeError::NotHome { extents: kept });
+        }
+        if left > 0 {
+            return Err(VolumeError::Lost { extents: left });
+        }
+        self.raise_floor_to_the_end().await?;
+        self.leave(Left::Drained).await?;
+        if options.wipe {
+            report.wiped_bytes = self.wipe().await?;
+        }
+        Ok(report)
+    }
+
+    /// Nothing that any log holds counts any more.
+    async fn raise_floor_to_the_end(self: &Rc<Self>) -> Result<(), VolumeError> {
+        if !plant::is(Bug::DrainWithoutBarrier) {
+            self.make_durable(Phase::Drain).await?;
+        }
+        let floor = self.state.borrow().store.sequences.next_data;
+        self.raise_floor(Phase::Drain, floor).await?;
+        let mut state = self.state.borrow_mut();
+        for id in state.store.logs.ids() {
+            state.store.logs.adjust(id, |log| log.raise_floor(floor));
+            if state.store.logs.get(id).is_some_and(manylogs_logstore::Log::may_reset) {
+                state.store.logs.with(id, manylogs_logstore::Log::reset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites logs and snapshots. The root says that nothing in them counts.
+    async fn wipe(&self) -> Result<u64, VolumeError> {
+        self.update_root(Phase::Drain, |root| root.snapshot = None).await?;
+        let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());
+        let bytes = zero(&self.device, Phase::Drain, places).await?;
+        let none = Touched::none(self.layout.regions().len());
+        self.update_root(Phase::Drain, |root| root.used = none).await?;
+        Ok(bytes)
+    }
+}

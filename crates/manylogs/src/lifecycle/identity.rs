@@ -1,0 +1,58 @@
+//! Giving a copy of a volume an identity of its own.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle, Request};
+use manylogs_logstore::VolumeId;
+
+use crate::error::VolumeError;
+use crate::lifecycle::open::{RecoveryReport, finish_change, new_volume_id, write_superblock};
+use crate::lifecycle::structures::{Structures, read_structures};
+use crate::ondisk::root::{Left, Root};
+use crate::ondisk::superblock::Superblock;
+use crate::phase::{Below, Phase, PhaseProbe};
+use crate::roots::update::write_root;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Gives the drained volume on `device` a new id. Records in its logs count for nothing, and
+    /// under another id they are not even recognised.
+    ///
+    /// A crash leaves the old volume or the new one: the last root and superblock are written
+    /// first, then the first superblock, which decides, then the first root.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotDrained`], or if there is no volume or the device fails.
+    pub async fn renew_id(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<VolumeId, VolumeError> {
+        let device = Below::new(device, PhaseProbe::default());
+        device.submit(Phase::Open, Request::Flush).await?;
+        let Structures { superblock, older, root, .. } =
+            read_structures(device.device(), &mut RecoveryReport::default()).await?;
+        if root.left != Left::Drained {
+            return Err(VolumeError::NotDrained);
+        }
+        let id = new_volume_id(&runtime);
+        let layout = superblock.layout.clone();
+        if let Some(older) = older {
+            finish_change(&device, &superblock, &older).await?;
+        }
+        // No record of the new id has a sequence: they are counted anew.
+        let first = Root::first(layout.regions().len());
+        let root = Root {
+            generation: root.generation + 1,
+            incarnation: root.incarnation,
+            retired: root.retired,
+            left: root.left,
+            ..first
+        };
+        write_root(&device, Phase::Open, &root, id, &layout, 1).await?;
+        let generation = superblock.generation + 1;
+        let renewed = Superblock { volume: id, generation, ..superblock };
+        write_superblock(&device, &renewed).await?;
+        write_root(&device, Phase::Open, &root, id, &layout, 0).await?;
+        Ok(id)
+    }
+}

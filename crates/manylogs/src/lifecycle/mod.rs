@@ -1,0 +1,11 @@
+//! Format, opening and recovery, growing, leaving.
+
+pub(crate) mod close;
+pub(crate) mod grow;
+pub(crate) mod identity;
+pub(crate) mod open;
+pub(crate) mod patience;
+pub(crate) mod probe;
+pub(crate) mod recover;
+pub(crate) mod repair;
+pub(crate) mod structures;

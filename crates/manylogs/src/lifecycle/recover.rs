@@ -1,0 +1,201 @@
+//! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
+//! opened since. It only reads.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
+use manylogs_logstore::{BLANK, LogId, Record, Scanned, VolumeId, scan};
+
+use crate::error::{NvramError, VolumeError};
+use crate::lifecycle::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::{Left, Root};
+use crate::ondisk::superblock::Superblock;
+use crate::roots::snapshot;
+use crate::store::apart;
+
+use crate::store::{Store, Versions};
+use manylogs_plant::{self as plant, Bug};
+
+/// Starts of logs that are read together.
+const LOOKS: usize = 32;
+
+/// Fills `store` from the snapshot and the logs.
+///
+/// Only what the medium does not give back counts as damaged. A snapshot that cannot be read for
+/// any reason that concerns its sectors only is not used, as the logs have the same; anything else
+/// that cannot be read ends the recovery.
+pub(crate) async fn rebuild(
+    device: &Rc<dyn BlockDevice>,
+    superblock: &Superblock,
+    options: &OpenOptions,
+    mut store: Store,
+    report: &mut RecoveryReport,
+) -> Result<Store, VolumeError> {
+    report.was_closed = store.roots.on_disk.left != Left::Open;
+    for id in store.roots.on_disk.retired.clone() {
+        if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
+        {
+            store.logs.with(id, manylogs_logstore::Log::retire);
+        }
+    }
+    match (superblock.nvram, &options.nvram) {
+        (true, Some(_)) if options.give_up_nvram => return Ok(store),
+        (true, Some(memory)) => {
+            return look_up(Rc::clone(memory), superblock.volume, store, report);
+        }
+        (true, None) => return Err(NvramError::Missing.into()),
+        (false, Some(_)) => return Err(NvramError::Unused.into()),
+        (false, None) => {}
+    }
+    let layout = &superblock.layout;
+    let snapshot = match store.roots.on_disk.snapshot {
+        Some(named) if !options.ignore_snapshot => {
+            let loaded = snapshot::load(device, layout, named).await;
+            let loaded = loaded.map_err(VolumeError::of_opening)?;
+            let limit = store.roots.on_disk.sequence_limit;
+            let loaded =
+                loaded.filter(|snapshot| snapshot.fits(layout, superblock.physical, limit));
+            report.read_bytes += named.bytes;
+            report.snapshot_damaged = loaded.is_none();
+            loaded
+        }
+        _ => None,
+    };
+    report.from_snapshot = snapshot.is_some();
+    let drained = store.roots.on_disk.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
+    let unknown = |id: &LogId| match &snapshot {
+        // Nothing that any log holds counts, so its damage is none.
+        _ if drained => false,
+        Some(_) => opened_since(&store, *id),
+        None => store.roots.on_disk.used.contains(*id),
+    };
+    let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
+    let mut versions = Versions::new(store.logs.take());
+    if let Some(snapshot) = snapshot {
+        // Of logs that were opened since the snapshot only what is found there now counts.
+        versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
+    }
+    let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
+    while let Some((log, start)) = used.next().await? {
+        let scanned = scan(device, superblock.scan_of(log, store.roots.on_disk.floor), start).await;
+        let scanned = scanned.map_err(VolumeError::of_opening)?;
+        note(report, layout, log, &scanned);
+        for record in &scanned.records {
+            if is_newer(record, &store.roots.on_disk) {
+                return Err(VolumeError::StaleRoot);
+            }
+            let offset = record.header.offset;
+            let whole = scanned.damage.iter().all(|damage| damage.offset != offset);
+            versions.take_record(log, record, store.roots.on_disk.floor, whole);
+        }
+    }
+    if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
+        && !options.accept_damage
+    {
+        let LogDamage { log, damage } = *unknown;
+        return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
+    }
+    Ok(fill_table(store, versions))
+}
+
+/// Whether the record was written under a later root: each carries the floor that was durable
+/// before it, and has sequences that were set aside before it.
+fn is_newer(record: &Record, root: &Root) -> bool {
+    let header = &record.header;
+    let limit = root.sequence_limit.0;
+    !plant::is(Bug::StaleRootBelieved)
+        && (header.floor > root.floor
+            || header.record_sequence.0 >= limit
+            || header.next_data.0 > limit)
+}
+
+fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scanned) {
+    report.scanned_logs += 1;
+    report.records += scanned.records.len() as u64;
+    report.read_bytes +=
+        scanned.records.iter().map(|record| record.record_sectors.bytes()).sum::<u64>();
+    report.damage.extend(scanned.damage.iter().map(|damage| LogDamage { log, damage: *damage }));
+    let region = layout.regions()[log.0 as usize];
+    for offset in &scanned.unreadable {
+        let start = region.start + Sectors(offset.0.into());
+        match report.unreadable.last_mut() {
+            Some(last) if last.end() == start => last.len += Sectors(1),
+            _ => report.unreadable.push(Extent { start, len: Sectors(1) }),
+        }
+    }
+}
+
+/// Logs that are not blank. Of a large volume most are, so many are looked at together.
+struct Used<'a> {
+    device: &'a Rc<dyn BlockDevice>,
+    layout: &'a Layout,
+    wanted: std::vec::IntoIter<LogId>,
+    asked: VecDeque<(LogId, Completion)>,
+}
+
+impl Used<'_> {
+    /// The next one, and what was read of its start.
+    async fn next(&mut self) -> Result<Option<(LogId, Payload)>, VolumeError> {
+        loop {
+            while self.asked.len() < LOOKS
+                && let Some(log) = self.wanted.next()
+            {
+                let region = self.layout.regions()[log.0 as usize];
+                let extent = Extent { len: BLANK.min(region.len), ..region };
+                self.asked.push_back((log, self.device.submit(Request::Read { extent })));
+            }
+            let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
+            match start.await {
+                Ok(start) if start.is_zero() => {}
+                Ok(start) => return Ok(Some((log, start))),
+                // The scan finds out what can be read.
+                Err(IoError::Medium { .. }) => return Ok(Some((log, Payload::default()))),
+                Err(error) if plant::is(Bug::AnyErrorIsTheMedium) && error.is_local() => {
+                    return Ok(Some((log, Payload::default())));
+                }
+                Err(error) => return Err(VolumeError::of_opening(error)),
+            }
+        }
+    }
+}
+
+/// Fills `store` from non-volatile RAM.
+fn look_up(
+    memory: Rc<dyn Nvram>,
+    volume: VolumeId,
+    mut store: Store,
+    report: &mut RecoveryReport,
+) -> Result<Store, VolumeError> {
+    let incarnation = store.roots.on_disk.incarnation.0;
+    let (table, found) = apart::look(memory, volume, store.logs.take(), incarnation)?;
+    report.from_nvram = true;
+    report.records = found.records;
+    report.read_bytes = table.used();
+    store.apart = Some(table);
+    store.roots.on_disk.floor = store.roots.on_disk.floor.max(found.floor);
+    Ok(fill_table(store, found.versions))
+}
+
+/// Whether a log may have changed since the snapshot.
+fn opened_since(store: &Store, log: LogId) -> bool {
+    store.roots.on_disk.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+}
+
+/// Fills the store's table with what was found.
+pub(crate) fn fill_table(mut store: Store, mut versions: Versions) -> Store {
+    let floor = store.roots.on_disk.floor;
+    versions.book_live(floor);
+    for (extent, mapped) in versions.logged(floor) {
+        store.map.insert(extent, mapped, |_, _| ());
+    }
+    store.logs = versions.logs;
+    for id in store.logs.ids() {
+        if store.logs.get(id).is_some() {
+            store.reset_candidates.push(id);
+        }
+    }
+    store.reset_what_can_be();
+    store
+}

@@ -1,0 +1,112 @@
+//! Making a damaged volume whole again: what can be restored from a second copy is, and what is
+//! lost is marked, so that reads of it fail rather than return something older.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors, to_usize};
+
+use crate::cleaning::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
+use crate::error::VolumeError;
+use crate::lifecycle::open::{OpenOptions, RecoveryReport, finish_change, write_superblock};
+use crate::lifecycle::patience::PatientReads;
+use crate::lifecycle::structures::{Structures, read_structures};
+use crate::phase::{Below, Phase};
+use crate::volume::Volume;
+
+/// Checkpoints that are made again when the first leaves something that could not be read.
+const CHECKPOINTS_MORE: u32 = 3;
+
+/// What a repair did.
+#[derive(Clone, Debug)]
+pub struct RepairReport {
+    /// What was found.
+    pub recovery: RecoveryReport,
+    /// What went home, and how many extents are lost.
+    pub checkpoint: CheckpointReport,
+    /// Whether a copy of the superblock was written anew.
+    pub superblock_rewritten: bool,
+    /// Sectors of logs that could not be read to the end and were overwritten.
+    pub overwritten: Sectors,
+}
+
+impl Volume {
+    /// Repairs the volume on `device` and closes it: damaged copies of superblock, root and
+    /// snapshot are written anew; blocks whose logged copy is damaged are marked as lost;
+    /// everything else that is logged goes home. Records of which nobody knows what they held are
+    /// given up: older versions of their blocks appear, which [`crate::check`] says beforehand.
+    /// What cannot be read for whatever reason is given up likewise, and sectors of the logs that
+    /// still cannot be read in the end are overwritten, so that the drive replaces them.
+    ///
+    /// # Errors
+    /// If no superblock or no root is whole, or the device fails.
+    pub async fn repair(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+    ) -> Result<RepairReport, VolumeError> {
+        Self::repair_with(runtime, device, &OpenOptions::default()).await
+    }
+
+    /// As [`Volume::repair`], of a volume that needs more to be opened.
+    ///
+    /// # Errors
+    /// As [`Volume::repair`].
+    pub async fn repair_with(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<RepairReport, VolumeError> {
+        let mut found = RecoveryReport::default();
+        let below = Below::new(Rc::clone(&device), options.probe.clone());
+        below.submit(Phase::Open, Request::Flush).await?;
+        let reads: Rc<dyn BlockDevice> =
+            PatientReads::giving_up(Rc::clone(&device), runtime.clone());
+        let Structures { superblock, older, .. } = read_structures(&reads, &mut found).await?;
+        let damaged = found.from_backup_superblock || found.backup_superblock_damaged;
+        if let Some(older) = older {
+            finish_change(&below, &superblock, &older).await?;
+        } else if damaged {
+            write_superblock(&below, &superblock).await?;
+        }
+        let options = OpenOptions { accept_damage: true, ..options.clone() };
+        // The engine gives up what cannot be read, too: it marks it as lost.
+        let (volume, mut recovery) = Self::open(runtime, Rc::clone(&reads), &options).await?;
+        recovery.from_backup_superblock = found.from_backup_superblock;
+        recovery.backup_superblock_damaged = found.backup_superblock_damaged;
+        // The floor rises above all that is damaged: it does not count any more.
+        let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
+        let mut checkpoint = volume.shared().checkpoint_all(pass).await;
+        // While reads are tried again, time passes, and the medium has not said it twice yet.
+        for _ in 0..CHECKPOINTS_MORE {
+            if matches!(checkpoint, Err(VolumeError::Unread { .. })) {
+                checkpoint = volume.shared().checkpoint_all(pass).await;
+            }
+        }
+        let checkpoint = checkpoint?;
+        volume.close().await?;
+        let overwritten =
+            overwrite_unreadable(&reads, &below, &recovery.unreadable, superblock.physical).await?;
+        Ok(RepairReport { recovery, checkpoint, superblock_rewritten: damaged, overwritten })
+    }
+}
+
+/// Writes zeroes to the physical sectors in `places` that can still not be read. Nothing in them
+/// counts any more; what was written since can be read. Returns how many sectors that were.
+async fn overwrite_unreadable(
+    reads: &Rc<dyn BlockDevice>,
+    below: &Below,
+    places: &[Extent],
+    physical: Sectors,
+) -> Result<Sectors, VolumeError> {
+    let mut overwritten = Sectors(0);
+    for place in places {
+        for start in place.range().step_by(to_usize(physical.0)) {
+            let extent = Extent::new(start, physical.0);
+            let Err(IoError::Medium { .. }) = reads.submit(Request::Read { extent }).await else {
+                continue;
+            };
+            below.submit(Phase::Open, Request::WriteZeroes { extent, fua: true }).await?;
+            overwritten += physical;
+        }
+    }
+    Ok(overwritten)
+}

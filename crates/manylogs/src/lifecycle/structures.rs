@@ -1,0 +1,173 @@
+//! Finding what describes a volume: its superblock and its root. It only reads.
+//!
+//! A copy that is damaged, or that the medium does not give back, is replaced by its twin. That is
+//! safe, as whoever changes them writes both before anything relies on the change: what the twin
+//! may lack was never acknowledged. A copy that cannot be read for another reason is no damaged
+//! one: then the volume is refused.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
+
+use crate::error::VolumeError;
+use crate::lifecycle::open::RecoveryReport;
+use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
+use crate::ondisk::root::Root;
+use crate::ondisk::superblock::Superblock;
+use manylogs_plant::{self as plant, Bug};
+
+/// What describes a volume.
+pub(crate) struct Structures {
+    pub(crate) superblock: Superblock,
+    /// The other copy, if a crash left it older.
+    pub(crate) older: Option<Superblock>,
+    pub(crate) root: Root,
+    pub(crate) root_slot: usize,
+}
+
+/// Finds superblock and root, and checks that they fit the device.
+pub(crate) async fn read_structures(
+    device: &Rc<dyn BlockDevice>,
+    report: &mut RecoveryReport,
+) -> Result<Structures, VolumeError> {
+    let (superblock, older) = read_superblock(device, report).await?;
+    report.superblock_change_unfinished = older.is_some();
+    let have = device.capabilities();
+    if have.physical_sector > superblock.physical {
+        let (device, volume) = (have.physical_sector, superblock.physical);
+        return Err(VolumeError::PhysicalSector { device, volume });
+    }
+    let (root, root_slot) = read_root(device, &superblock, report).await?;
+    Ok(Structures { superblock, older, root, root_slot })
+}
+
+/// A copy of the superblock, or what is wrong with it.
+type Copy = Result<Superblock, VolumeError>;
+
+/// The newest whole superblock, and the other copy if it is older.
+pub(crate) async fn read_superblock(
+    device: &Rc<dyn BlockDevice>,
+    report: &mut RecoveryReport,
+) -> Result<(Superblock, Option<Superblock>), VolumeError> {
+    let capacity = device.capabilities().capacity;
+    if capacity < Sectors(2 * SUPERBLOCK_LEAST.0) {
+        return Err(VolumeError::NotAVolume);
+    }
+    let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
+    let last = match &first {
+        Ok(first) => {
+            let len = first.layout.as_plan().superblock;
+            let own = superblock_at(device, first.layout.superblocks()[1]).await?;
+            // A volume that was growing when it crashed has a newer one at the device's end.
+            let at_end = superblock_at(device, superblock_at_end(capacity, len)).await?;
+            match (own, at_end) {
+                (Ok(own), Ok(at_end)) if at_end.generation <= own.generation => Ok(own),
+                (own, Err(_)) => own,
+                (_, at_end) => at_end,
+            }
+        }
+        // Copies inside what is left of it, if there are any, are older.
+        Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
+        Err(_) => search_at_end(device, capacity).await?,
+    };
+    report.from_backup_superblock = first.is_err();
+    report.backup_superblock_damaged = last.is_err();
+    match (first, last) {
+        (Ok(first), Ok(last)) if last.volume == first.volume => {
+            let same = last.generation == first.generation;
+            let (newer, older) =
+                if last.generation > first.generation { (last, first) } else { (first, last) };
+            Ok((newer, (!same).then_some(older)))
+        }
+        (Ok(one), _) | (Err(_), Ok(one)) => Ok((one, None)),
+        (Err(VolumeError::NotAVolume), Err(error)) | (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// The superblock that begins at `place`, however long it is, or what is wrong with it.
+///
+/// # Errors
+/// If it cannot be read, and it is not the medium that is at fault.
+async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Copy, VolumeError> {
+    let capacity = device.capabilities().capacity;
+    let head = Extent { len: SUPERBLOCK_LEAST, ..place };
+    let bytes = match read_copy(device, head).await? {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(Err(error)),
+    };
+    let len = match Superblock::announced(&bytes) {
+        Ok(len) if len > SUPERBLOCK_MOST => return Ok(Err(VolumeError::Impossible("length"))),
+        Ok(len) => len,
+        Err(error) => return Ok(Err(error)),
+    };
+    let whole = if len <= SUPERBLOCK_LEAST {
+        Ok(bytes)
+    } else {
+        read_copy(device, Extent { len, ..place }).await?
+    };
+    let found = whole.and_then(|whole| Superblock::decode(&whole, capacity));
+    // Data may hold superblocks too: those of a volume within this one.
+    Ok(found.and_then(|found| {
+        let places = found.layout.superblocks();
+        let in_place = places.iter().any(|own| own.start == place.start);
+        if in_place { Ok(found) } else { Err(VolumeError::NotAVolume) }
+    }))
+}
+
+async fn search_at_end(
+    device: &Rc<dyn BlockDevice>,
+    capacity: Sectors,
+) -> Result<Copy, VolumeError> {
+    let end = capacity.0 / 8 * 8;
+    let mut first_error = VolumeError::NotAVolume;
+    for back in (8..=SUPERBLOCK_MOST.0.min(end)).step_by(8) {
+        let place = Extent::new(end - back, SUPERBLOCK_LEAST.0);
+        match superblock_at(device, place).await? {
+            Err(VolumeError::NotAVolume) => {}
+            Err(error) => first_error = error,
+            found => return Ok(found),
+        }
+    }
+    Ok(Err(first_error))
+}
+
+/// Reads one copy of a structure. A medium error is believed when the device says it twice.
+async fn read_copy(
+    device: &Rc<dyn BlockDevice>,
+    extent: Extent,
+) -> Result<Result<Bytes, VolumeError>, VolumeError> {
+    let read = || device.submit(Request::Read { extent });
+    let mut result = read().await;
+    if matches!(result, Err(IoError::Medium { .. })) {
+        result = read().await;
+    }
+    match result {
+        Ok(payload) => Ok(payload.to_bytes().ok_or(VolumeError::NotAVolume)),
+        Err(error @ IoError::Medium { .. }) => Ok(Err(error.into())),
+        Err(error) if plant::is(Bug::UnreadCopyIsDamaged) => Ok(Err(error.into())),
+        Err(error) => Err(VolumeError::of_opening(error)),
+    }
+}
+
+/// The newest whole root and its slot.
+async fn read_root(
+    device: &Rc<dyn BlockDevice>,
+    superblock: &Superblock,
+    report: &mut RecoveryReport,
+) -> Result<(Root, usize), VolumeError> {
+    let mut newest: Option<(Root, usize)> = None;
+    for (slot, extent) in superblock.layout.roots().into_iter().enumerate() {
+        let bytes = read_copy(device, extent).await?.ok();
+        let root = bytes.and_then(|bytes| Root::decode(&bytes, superblock.volume));
+        let root = root.filter(|root| root.used.covers(superblock.layout.regions().len()));
+        let Some(root) = root else {
+            report.roots_damaged += 1;
+            continue;
+        };
+        if newest.as_ref().is_none_or(|(best, _)| root.generation > best.generation) {
+            newest = Some((root, slot));
+        }
+    }
+    newest.ok_or(VolumeError::NoRoot)
+}

@@ -1,0 +1,218 @@
+//! Group commit: small writes that wait together share a record, in the log near the head.
+
+use std::rc::Rc;
+
+use manylogs_block::{Hint, IoError, Nanos, Request};
+use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
+
+use crate::phase::Phase;
+use crate::records::placement::NearHead;
+use crate::state::{Inner, State};
+use crate::store::Choice;
+use crate::store::apart::NvTable;
+
+/// Interval at which records follow one another while the drive is busy: about a revolution.
+const STAGGER: Nanos = Nanos::from_millis(10);
+/// Records in flight at most, whatever happens.
+const IN_FLIGHT_MAX: usize = 64;
+
+/// What one turn of the committer came to.
+enum Turned {
+    /// A record is on its way.
+    Submitted,
+    /// Nothing to do, or nothing that may be done now.
+    Nothing,
+}
+
+impl Inner {
+    /// Writes records for as long as the volume is open.
+    pub(crate) async fn run_committer(self: Rc<Self>) {
+        loop {
+            let signal = self.commit.wait();
+            while let Turned::Submitted = self.commit_one() {}
+            self.look_again();
+            if self.state.borrow().closed {
+                return;
+            }
+            signal.await;
+        }
+    }
+
+    fn commit_one(self: &Rc<Self>) -> Turned {
+        let mut state = self.state.borrow_mut();
+        if !self.commit_is_due(&state) {
+            return Turned::Nothing;
+        }
+        let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
+        let slots = state.store.gather(log, self.config().record);
+        let (sequence, slot) = state.store.append(log, slots);
+        self.note_full(&mut state, log);
+        state.last_append = self.runtime.now();
+        drop(state);
+        self.submit_record(Phase::Append, log, sequence, slot);
+        Turned::Submitted
+    }
+
+    fn commit_is_due(&self, state: &State) -> bool {
+        let Some(&first) = state.store.entries.pending.front() else { return false };
+        let forced = state
+            .store
+            .entries
+            .force
+            .is_some_and(|force| state.store.entries.slots.get(first).ticket <= force);
+        let aged =
+            state.store.entries.volatile_until.is_some_and(|until| self.runtime.now() >= until);
+        let large = state.store.entries.volatile_sectors >= self.config().buffer.0 / 2;
+        state.store.read_only.is_none()
+            && self.may_append(state)
+            && (state.store.entries.waiters > 0 || forced || aged || large)
+    }
+
+    /// A log above the swap threshold, or logs above the watermark, are work for idle time.
+    fn note_full(&self, state: &mut State, id: LogId) {
+        let Some(log) = state.store.logs.get(id) else { return };
+        let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64;
+        let crowded = state.store.apart.as_ref().is_some_and(NvTable::is_crowded);
+        let full = full && state.store.noted.insert(id);
+        if full || crowded || state.store.logs.occupancy() >= self.config().watermark {
+            self.wanted.notify();
+        }
+    }
+
+    /// Holding a record back is worth it while the drive is about to finish another. When it is
+    /// busy for longer than that with other requests, records follow one another at intervals: in
+    /// the queue each is only one request among many.
+    fn may_append(&self, state: &State) -> bool {
+        let in_flight = state.store.entries.records.len();
+        in_flight < self.config().appends
+            || (in_flight < IN_FLIGHT_MAX && self.runtime.now().since(state.last_append) >= STAGGER)
+    }
+
+    /// Looks again when the next record need not be held back any longer.
+    fn look_again(self: &Rc<Self>) {
+        let mut state = self.state.borrow_mut();
+        let held_back = !state.store.entries.pending.is_empty()
+            && state.store.entries.records.len() < IN_FLIGHT_MAX;
+        if held_back && !self.may_append(&state) && !state.stagger_armed {
+            state.stagger_armed = true;
+            let (inner, sleep) =
+                (Rc::clone(self), self.runtime.sleep_until(state.last_append + STAGGER));
+            self.runtime.spawn(async move {
+                sleep.await;
+                inner.state.borrow_mut().stagger_armed = false;
+                inner.commit.notify();
+            });
+        }
+    }
+
+    /// The log for the next record. While a record is on its way, the next goes behind it: the
+    /// drive writes both in one pass, wherever its queue takes the head in between.
+    fn choose_log(&self, state: &mut State) -> Option<LogId> {
+        let near = NearHead { head: state.head };
+        if let Some(log) = state.store.log_in_use() {
+            return Some(log);
+        }
+        let choice = state.store.choose_log(&near)?;
+        match choice {
+            Choice { log: None, unopened: None } => {
+                // Room is reserved before an entry is queued, so only failed logs lead here.
+                state.store.fail("no log accepts records any more");
+                self.progress.notify();
+            }
+            Choice { unopened: Some(log), .. } => {
+                state.store.unopened = Some(log);
+                self.log_wanted.notify();
+            }
+            Choice { .. } => {}
+        }
+        choice.log
+    }
+
+    /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when
+    /// they may.
+    pub(crate) async fn begin_epoch(self: &Rc<Self>, log: LogId) {
+        let (sequence, slot) = {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            let floor = state.store.roots.on_disk.floor;
+            let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
+            if state.store.logs.get(log).is_none_or(begun) {
+                return;
+            }
+            let of = state.store.next_record(log);
+            (of.sequence, state.store.logs.with(log, |log| log.begin(&of)))
+        };
+        let write = Request::write_fua(slot.target, slot.payload);
+        match self.device.submit(Phase::Reset, write).await {
+            Ok(_) => self.record_written(log, sequence),
+            Err(error) => self.record_failed(log, sequence, &error),
+        }
+    }
+
+    /// Writes the record; its entries take effect when it and all before it in the log are durable.
+    pub(crate) fn submit_record(
+        self: &Rc<Self>,
+        usually: Phase,
+        log: LogId,
+        sequence: RecordSequence,
+        slot: AppendSlot,
+    ) {
+        if slot.target.is_empty() {
+            // Its header is all there is.
+            self.record_written(log, sequence);
+            self.notify_progress();
+            return;
+        }
+        let phase = self.phase_of(usually, &slot);
+        let write = Request::Write {
+            extent: slot.target,
+            payload: slot.payload,
+            fua: true,
+            hint: Hint::None,
+        };
+        let written = self.device.submit(phase, write);
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move {
+            match written.await {
+                Ok(_) => inner.record_written(log, sequence),
+                Err(error) => inner.record_failed(log, sequence, &error),
+            }
+            inner.notify_progress();
+        });
+    }
+
+    /// What a record is for, if it is not what records `usually` are for.
+    fn phase_of(&self, usually: Phase, slot: &AppendSlot) -> Phase {
+        let header = &slot.record.header;
+        let begins = header.offset.0 == 0;
+        if begins && self.state.borrow().store.logs.get(header.log).is_some_and(Log::was_reset) {
+            return Phase::Reset;
+        }
+        let special = slot.record.entries.iter().find(|entry| entry.kind != EntryKind::Data);
+        match (usually, special.map(|entry| entry.kind)) {
+            (Phase::Append, Some(EntryKind::Supersede)) => Phase::Supersede,
+            (Phase::Append, Some(_)) => Phase::Discard,
+            (usually, _) => usually,
+        }
+    }
+
+    fn record_written(&self, log: LogId, sequence: RecordSequence) {
+        self.state.borrow_mut().store.record_written(log, sequence);
+    }
+
+    /// The log is out of use; what was on its way there is appended elsewhere.
+    fn record_failed(&self, log: LogId, sequence: RecordSequence, error: &IoError) {
+        let mut state = self.state.borrow_mut();
+        let store = &mut state.store;
+        store.record_failed(log, sequence);
+        match error {
+            // One log's sectors: others will do. The root is told in the background.
+            error if error.is_local() => self.log_wanted.notify(),
+            error => store.fail_for(error, "records cannot be written"),
+        }
+        if let Some(reason) = store.read_only {
+            // What came back from this record has nowhere to go.
+            store.fail(reason);
+        }
+    }
+}

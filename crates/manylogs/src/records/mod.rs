@@ -1,0 +1,4 @@
+//! When records are written, and in which log.
+
+pub(crate) mod commit;
+pub(crate) mod placement;

@@ -1,0 +1,5 @@
+//! Counters, sizes and forecasts.
+
+pub(crate) mod backlog;
+pub(crate) mod outlook;
+pub(crate) mod stats;

@@ -1,0 +1,179 @@
+//! What the engine counts.
+
+use manylogs_block::{Extent, Sectors};
+
+use crate::store::apart::NvTable;
+use crate::volume::Volume;
+
+/// Counters that only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) logged_writes: u64,
+    pub(crate) logged_sectors: u64,
+    pub(crate) bypassed_writes: u64,
+    pub(crate) log_swaps: u64,
+    pub(crate) swapped_sectors: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) snapshots: u64,
+    pub(crate) redirected_reads: u64,
+    pub(crate) starved_writes: u64,
+    pub(crate) logged_since_checkpoint: u64,
+    pub(crate) logged_sectors_since_checkpoint: u64,
+    pub(crate) kept_extents: u64,
+    pub(crate) lost_extents: u64,
+    /// Of the last checkpoint only.
+    pub(crate) unread_extents: u64,
+    pub(crate) failed_checkpoints: u64,
+}
+
+/// A volume's counters and sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeStats {
+    /// Client writes that went into a log.
+    pub logged_writes: u64,
+    /// Their length.
+    pub logged_bytes: u64,
+    /// Client writes that went home.
+    pub bypassed_writes: u64,
+    /// Records appended.
+    pub records: u64,
+    /// Their length, headers and padding included.
+    pub record_bytes: u64,
+    /// Supersede entries appended for bypassing writes.
+    pub supersedes: u64,
+    /// Full logs whose content was moved to an empty one.
+    pub log_swaps: u64,
+    /// What was moved.
+    pub swapped_bytes: u64,
+    /// Logs that began a new epoch.
+    pub log_resets: u64,
+    /// Checkpoints that ran to the end.
+    pub checkpoints: u64,
+    /// Table snapshots written.
+    pub snapshots: u64,
+    /// Client reads with a part in a log or in memory.
+    pub redirected_reads: u64,
+    /// Writes that found the logs full.
+    pub starved_writes: u64,
+    /// Extents in the mapping table.
+    pub mapped_extents: u64,
+    /// Memory of the map of extents.
+    pub map_bytes: u64,
+    /// Memory of the mapping table: the map and the checksums of what logs hold.
+    pub mapping_table_bytes: u64,
+    /// The largest that ever was.
+    pub mapping_table_bytes_max: u64,
+    /// Acknowledged bytes that are only in memory.
+    pub volatile_bytes: u64,
+    /// Home sectors whose newest version is in a log: what the disk does not have without us.
+    pub logged_at_risk_bytes: u64,
+    /// Logs out of use after an I/O error.
+    pub retired_logs: u64,
+    /// Extents that stayed logged because their home could not be written.
+    pub kept_extents: u64,
+    /// Extents whose logged copy was found damaged.
+    pub lost_extents: u64,
+    /// Extents whose logged copy the last checkpoint could not read: they stay logged, and the
+    /// next one tries again.
+    pub unread_extents: u64,
+    /// Checkpoints that ended with an error.
+    pub failed_checkpoints: u64,
+    /// The exported address that the pass under way has come to; zero if none is.
+    pub checkpoint_at: u64,
+    /// Bytes of non-volatile RAM that the table may take, and those it takes; zero where it is in
+    /// the logs.
+    pub nvram_bytes: u64,
+    /// See `nvram_bytes`.
+    pub nvram_bytes_used: u64,
+    /// How often the table was written anew there.
+    pub nvram_rewrites: u64,
+}
+
+/// In what state a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing is wrong.
+    Good,
+    /// Something failed, and the volume copes: logs are out of use, homes cannot be written, or
+    /// logged copies are lost or cannot be read. See [`VolumeStats`].
+    Degraded,
+    /// Writes are refused, for this reason; reads are served. What was acknowledged is still there.
+    ReadOnly(&'static str),
+}
+
+/// How full one log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOccupancy {
+    /// Its place on the device.
+    pub region: Extent,
+    /// Appended in its present epoch.
+    pub used: Sectors,
+    /// Home sectors whose newest version is there.
+    pub live: Sectors,
+}
+
+impl Volume {
+    /// Counters and sizes now.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        let state = self.inner().state.borrow();
+        let (store, counters) = (&state.store, &state.counters);
+        let table = store.table_bytes();
+        VolumeStats {
+            logged_writes: counters.logged_writes,
+            logged_bytes: Sectors(counters.logged_sectors).bytes(),
+            bypassed_writes: counters.bypassed_writes,
+            records: store.counters.records,
+            record_bytes: Sectors(store.counters.record_sectors).bytes(),
+            supersedes: store.counters.supersedes,
+            log_swaps: counters.log_swaps,
+            swapped_bytes: Sectors(counters.swapped_sectors).bytes(),
+            log_resets: store.counters.log_resets,
+            checkpoints: counters.checkpoints,
+            snapshots: counters.snapshots,
+            redirected_reads: counters.redirected_reads,
+            starved_writes: counters.starved_writes,
+            mapped_extents: store.map.len() as u64,
+            map_bytes: store.map.bytes() as u64,
+            mapping_table_bytes: table,
+            mapping_table_bytes_max: store.counters.table_bytes_max.max(table),
+            volatile_bytes: Sectors(store.entries.volatile_sectors).bytes(),
+            logged_at_risk_bytes: store.logs.iter().map(|log| Sectors(log.live()).bytes()).sum(),
+            retired_logs: store.logs.iter().filter(|log| log.is_retired()).count() as u64,
+            kept_extents: counters.kept_extents,
+            lost_extents: counters.lost_extents,
+            unread_extents: counters.unread_extents,
+            failed_checkpoints: counters.failed_checkpoints,
+            checkpoint_at: state.pass_at.0,
+            nvram_bytes: store.apart.as_ref().map_or(0, NvTable::half_len),
+            nvram_bytes_used: store.apart.as_ref().map_or(0, NvTable::used),
+            nvram_rewrites: store.apart.as_ref().map_or(0, NvTable::rewrites),
+        }
+    }
+
+    /// In what state the volume is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let stats = self.stats();
+        let read_only = self.inner().state.borrow().store.read_only;
+        let extents = stats.kept_extents + stats.lost_extents + stats.unread_extents;
+        let troubles = stats.retired_logs + extents;
+        match read_only {
+            Some(reason) => Health::ReadOnly(reason),
+            None if troubles + stats.failed_checkpoints > 0 => Health::Degraded,
+            None => Health::Good,
+        }
+    }
+
+    /// How full each log that was used is, by address.
+    #[must_use]
+    pub fn log_occupancy(&self) -> Vec<LogOccupancy> {
+        let state = self.inner().state.borrow();
+        let occupancy = |log: &manylogs_logstore::Log| LogOccupancy {
+            region: log.region(),
+            used: log.used(),
+            live: Sectors(log.live()),
+        };
+        state.store.logs.iter().map(occupancy).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! Flush: everything acknowledged before it becomes durable.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completion, IoError, Payload, Request, completion};
+
+use crate::phase::Phase;
+use crate::state::{Inner, State};
+use crate::store::Ticket;
+use manylogs_plant::{self as plant, Bug};
+
+impl Inner {
+    /// Entry point of client flushes.
+    pub(crate) fn flush(&self) -> Completion {
+        let (completer, completion) = completion();
+        self.state.borrow_mut().flushes.push(completer);
+        self.flush_asked.notify();
+        completion
+    }
+
+    /// Answers flushes; those that arrive while one is under way share the next.
+    pub(crate) async fn run_flusher(self: Rc<Self>) {
+        loop {
+            let asked = self.flush_asked.wait();
+            let mut waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
+            if waiting.is_empty() {
+                if self.state.borrow().closed {
+                    return;
+                }
+                asked.await;
+                continue;
+            }
+            let result = self.make_durable(Phase::Bypass).await;
+            if plant::is(Bug::FlushAnsweredByEarlier) {
+                waiting.append(&mut self.state.borrow_mut().flushes);
+            }
+            for completer in waiting {
+                completer.complete(result.clone().map(|()| Payload::default()));
+            }
+        }
+    }
+
+    /// Makes durable what was acknowledged when this was called: buffered writes by a record, home
+    /// writes by a flush of the device, and then the supersedes of those home writes.
+    pub(crate) async fn make_durable(&self, phase: Phase) -> Result<(), IoError> {
+        // A second flush must not overtake the device flush of the first.
+        let _turn = self.flush_lock.take().await;
+        let (last, deferred, dirty) = {
+            let mut state = self.state.borrow_mut();
+            let last =
+                state.store.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
+            state.store.entries.force = state.store.entries.force.max(last);
+            let dirty = std::mem::take(&mut state.store.home.is_dirty);
+            (last, std::mem::take(&mut state.store.home.deferred), dirty)
+        };
+        if plant::is(Bug::DeferredBeforeFlush) {
+            deferred.iter().for_each(|id| self.state.borrow_mut().store.make_pending(*id));
+        }
+        self.commit.notify();
+        let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
+        if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
+            // What the device may have dropped is not assumed durable by a later, lucky flush.
+            let mut state = self.state.borrow_mut();
+            state.store.home.deferred.extend(deferred);
+            state.store.home.is_dirty = true;
+            if !plant::is(Bug::FailedFlushTakesWrites) {
+                state.store.fail("the device failed to flush");
+            }
+            drop(state);
+            // Writes that wait for room would wait for ever.
+            self.notify_progress();
+            return Err(error);
+        }
+        for id in deferred.into_iter().filter(|_| !plant::is(Bug::DeferredBeforeFlush)) {
+            self.state.borrow_mut().store.make_pending(id);
+        }
+        self.commit.notify();
+        match last {
+            Some(last) => self.wait_durable(last).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for one ticket, whatever older ones do.
+    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
+        self.wait_until(|state| state.store.entries.tickets.is_done(ticket)).await
+    }
+
+    async fn wait_durable(&self, last: Ticket) -> Result<(), IoError> {
+        self.wait_until(|state| state.store.entries.tickets.all_done(last)).await
+    }
+
+    async fn wait_until(&self, done: impl Fn(&State) -> bool) -> Result<(), IoError> {
+        loop {
+            let progress = self.progress.wait();
+            {
+                let state = self.state.borrow();
+                if done(&state) {
+                    return Ok(());
+                }
+                if let Some(reason) = state.store.read_only {
+                    return Err(IoError::ReadOnly { reason });
+                }
+            }
+            progress.await;
+        }
+    }
+}

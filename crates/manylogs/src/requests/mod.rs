@@ -1,0 +1,7 @@
+//! What clients ask for: reads, small and large writes, flushes.
+
+pub(crate) mod bypass;
+pub(crate) mod flush;
+pub(crate) mod home_lock;
+pub(crate) mod read;
+pub(crate) mod write;

@@ -1,0 +1,241 @@
+//! Writes: small ones to a log, large ones home.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completion, Extent, Hint, IoError, Lba, Payload, Sectors, completion};
+use manylogs_logstore::{Entry, EntryKind, Mapped};
+
+use crate::settings::config::EngineConfig;
+use crate::state::{Inner, State};
+use crate::store::Origin;
+use crate::store::Room;
+use crate::store::{Displaced, Place};
+use manylogs_plant::{self as plant, Bug};
+
+impl Inner {
+    /// Entry point of client writes.
+    pub(crate) fn write(
+        self: &Rc<Self>,
+        extent: Extent,
+        payload: Payload,
+        fua: bool,
+        hint: Hint,
+    ) -> Completion {
+        // Without logging every write is a large one: physical sectors must not be torn even then.
+        let EngineConfig { logging, threshold, .. } = self.config();
+        if logging && extent.len <= threshold {
+            return self.log_write(EntryKind::Data, extent, Some(payload), fua);
+        }
+        if logging && hint == Hint::DurabilityOnly {
+            return self.log_in_parts(extent, &payload, fua);
+        }
+        let whole = self.whole_physical(extent);
+        if whole == extent {
+            return self.bypass(extent, payload, fua);
+        }
+        self.bypass_with_edges(extent, whole, &payload, fua)
+    }
+
+    /// The part of `extent` that consists of whole physical sectors: the medium writes the others
+    /// together with neighbours, and a torn write would damage those.
+    pub(crate) fn whole_physical(&self, extent: Extent) -> Extent {
+        let all = plant::is(Bug::EdgesNotLogged);
+        let physical = if all { 1 } else { self.below.physical_sector.0 };
+        let start = extent.start.0.next_multiple_of(physical).min(extent.end().0);
+        let end = extent.end().0 / physical * physical;
+        Extent::between(Lba(start), Lba(end))
+    }
+
+    fn bypass_with_edges(
+        self: &Rc<Self>,
+        extent: Extent,
+        whole: Extent,
+        payload: &Payload,
+        fua: bool,
+    ) -> Completion {
+        let part = |part: Extent| payload.slice(Sectors(part.start.0 - extent.start.0), part.len);
+        let mut parts = Vec::new();
+        for edge in
+            [Extent::between(extent.start, whole.start), Extent::between(whole.end(), extent.end())]
+        {
+            if !edge.is_empty() {
+                parts.push(self.log_write(EntryKind::Data, edge, Some(part(edge)), fua));
+            }
+        }
+        if !whole.is_empty() {
+            parts.push(self.bypass(whole, part(whole), fua));
+        }
+        self.join(parts)
+    }
+
+    fn log_in_parts(self: &Rc<Self>, extent: Extent, payload: &Payload, fua: bool) -> Completion {
+        let step = self.config().threshold.0;
+        let parts = (0..extent.len.0.div_ceil(step)).map(|i| {
+            let start = Sectors(i * step);
+            let len = Sectors(step.min(extent.len.0 - start.0));
+            let part = Extent { start: extent.start + start, len };
+            self.log_write(EntryKind::Data, part, Some(payload.slice(start, len)), fua)
+        });
+        let parts = parts.collect();
+        self.join(parts)
+    }
+
+    /// Completes when all parts have, with the first error if there is one.
+    fn join(&self, parts: Vec<Completion>) -> Completion {
+        let (completer, completion) = completion();
+        self.runtime.spawn(async move {
+            let mut result = Ok(Payload::default());
+            for part in parts {
+                let one = part.await;
+                if result.is_ok() {
+                    result = one;
+                }
+                if plant::is(Bug::PartsAnsweredEarly) {
+                    break;
+                }
+            }
+            completer.complete(result);
+        });
+        completion
+    }
+
+    /// Logs a version: data, or zeroes. With FUA it is answered when its record is durable, else
+    /// as soon as it is buffered, within the bound on volatile bytes.
+    pub(crate) fn log_write(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let mut state = self.state.borrow_mut();
+        if let Err(error) = state.admit_write(self.runtime.now()) {
+            return Completion::ready(Err(error));
+        }
+        let reserved = self.record_room(kind, extent);
+        if state.starved == 0 && state.store.fits(reserved) {
+            return self.buffer(&mut state, kind, extent, payload, fua);
+        }
+        state.counters.starved_writes += 1;
+        let mapped = state.store.map.overlaps(extent);
+        drop(state);
+        self.wanted.notify();
+        match payload {
+            // The logs are full. What is not logged already can go home at once.
+            Some(payload) if !mapped && self.whole_physical(extent) == extent => {
+                self.bypass(extent, payload, fua)
+            }
+            payload => self.buffer_when_there_is_room(kind, extent, payload, fua),
+        }
+    }
+
+    fn buffer_when_there_is_room(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move {
+            let reserved = inner.record_room(kind, extent);
+            let result = match inner.wait_for_room(reserved).await {
+                Ok(()) => inner.buffer_now(kind, extent, payload, fua).await,
+                Err(error) => Err(error),
+            };
+            completer.complete(result);
+        });
+        completion
+    }
+
+    fn buffer_now(
+        self: &Rc<Self>,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
+    }
+
+    /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
+    /// waits again.
+    pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
+        self.state.borrow_mut().starved += 1;
+        let result = loop {
+            let progress = self.progress.wait();
+            {
+                let mut state = self.state.borrow_mut();
+                if let Some(reason) = state.store.read_only {
+                    break Err(IoError::ReadOnly { reason });
+                }
+                if state.store.fits(needed) {
+                    break Ok(());
+                }
+                if state.store.logs.all_retired() {
+                    // No checkpoint makes room in those.
+                    break Err(IoError::ReadOnly { reason: "every log has failed" });
+                }
+            }
+            self.wanted.notify();
+            progress.await;
+        };
+        self.state.borrow_mut().starved -= 1;
+        result
+    }
+
+    pub(crate) fn buffer(
+        self: &Rc<Self>,
+        state: &mut State,
+        kind: EntryKind,
+        extent: Extent,
+        payload: Option<Payload>,
+        fua: bool,
+    ) -> Completion {
+        let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
+            && kind == EntryKind::Data;
+        let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
+            let (completer, completion) = completion();
+            (Some(completer), completion)
+        } else {
+            (None, Completion::ready(Ok(Payload::default())))
+        };
+        let entry = Entry { extent, data_sequence: state.store.take_data_sequence(), kind };
+        state.counters.logged_writes += 1;
+        state.counters.logged_sectors += entry.payload_sectors().0;
+        state.counters.logged_since_checkpoint += 1;
+        state.counters.logged_sectors_since_checkpoint += entry.payload_sectors().0;
+        if waiter.is_none() {
+            state.store.entries.volatile_sectors += entry.payload_sectors().0;
+            self.arm_buffer_age(state);
+        }
+        let reserved = self.record_room(kind, extent);
+        let id = state.store.queue(entry, payload, waiter, reserved, Origin::Client);
+        let mut displaced = Displaced::of(self.shape);
+        let mapped =
+            Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
+        if state.store.map.is_empty() {
+            // Idle time has something to do again.
+            self.wanted.notify();
+        }
+        state.store.map.insert(extent, mapped, |part, old| displaced.add(part, old));
+        state.store.book_displaced(id, displaced);
+        state.store.make_pending(id);
+        self.commit.notify();
+        answer
+    }
+
+    fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
+        if state.store.entries.volatile_until.is_none() {
+            let until = self.runtime.now() + self.config().buffer_age;
+            state.store.entries.volatile_until = Some(until);
+            let inner = Rc::clone(self);
+            let sleep = self.runtime.sleep_until(until);
+            self.runtime.spawn(async move {
+                sleep.await;
+                inner.commit.notify();
+            });
+        }
+    }
+}

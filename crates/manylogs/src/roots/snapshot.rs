@@ -1,0 +1,166 @@
+//! Table snapshots: recovery without reading every log. Never needed for correctness.
+
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Extent, IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
+};
+
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Left;
+use crate::ondisk::root::SnapshotRef;
+use crate::ondisk::snapshot::{Snapshot, decode, encode};
+use crate::ondisk::touched::{OPENED_TOGETHER, Touched};
+use crate::phase::{Below, Phase};
+use crate::records::placement::nearest;
+use crate::state::Inner;
+use manylogs_plant::{self as plant, Bug};
+
+/// Longest write or read of a snapshot.
+const CHUNK: Sectors = Sectors(2048);
+
+impl Inner {
+    /// Writes the table to the snapshot slot that is not in use and names it in the root; false if
+    /// it does not fit, which only makes recovery slower.
+    pub(crate) async fn snapshot(self: &Rc<Self>) -> Result<bool, IoError> {
+        self.snapshot_and_leave(Left::Open).await
+    }
+
+    /// A snapshot that, if `left` says so, is the last: nothing is appended behind it, so that the
+    /// set of opened logs is empty.
+    pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
+        let _turn = self.cleaning.take().await;
+        if self.state.borrow().store.apart.is_some() {
+            let written = self.state.borrow_mut().store.rewrite_apart();
+            if left != Left::Open {
+                self.update_root(Phase::Snapshot, |root| root.left = left).await?;
+            }
+            return Ok(written);
+        }
+        let bytes = self.capture();
+        let result = self.publish(&bytes, left).await;
+        let mut state = self.state.borrow_mut();
+        state.store.roots.capturing = None;
+        state.store.roots.next_marked = None;
+        drop(state);
+        self.notify_progress();
+        result
+    }
+
+    /// The durable part of the table. Logs that are appended to from here on are remembered: what
+    /// is still in memory now will be found there.
+    fn capture(&self) -> Vec<u8> {
+        let mut state = self.state.borrow_mut();
+        let mut touched = Touched::none(state.store.logs.count());
+        for log in state.store.logs.iter().filter(|log| log.is_busy()) {
+            touched.add(log.id());
+        }
+        state.store.roots.capturing = Some(touched);
+        state.store.note_table_size();
+        encode(state.store.logs.iter(), state.store.map.iter())
+    }
+
+    async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
+        let used = self.state.borrow().store.roots.on_disk.snapshot.map(|snapshot| snapshot.slot);
+        let slot = used.map_or(0, |slot| 1 - slot);
+        let place = self.layout.snapshots()[to_usize(slot.into())];
+        if bytes.len() as u64 > place.len.bytes() {
+            if left != Left::Open {
+                // The logs say the same, only not as fast.
+                self.update_root(Phase::Snapshot, |root| root.left = left).await?;
+            }
+            return Ok(false);
+        }
+        // Versions that others displaced before they were durable are not in the snapshot: the
+        // others must be found in the logs, and home writes must be home.
+        if !plant::is(Bug::SnapshotWithoutBarrier) {
+            self.make_durable(Phase::Snapshot).await?;
+        }
+        write_chunks(&self.device, place, bytes).await?;
+        self.device.submit(Phase::Snapshot, Request::Flush).await?;
+        let snapshot =
+            SnapshotRef { slot, bytes: bytes.len() as u64, checksum: crc32c::crc32c(bytes) };
+        let touched = self.close_capture(left);
+        let named = self.update_root(Phase::Snapshot, |root| {
+            root.snapshot = Some(snapshot);
+            root.used.add_all(&touched);
+            root.touched = touched;
+            root.left = left;
+        });
+        named.await?;
+        self.state.borrow_mut().counters.snapshots += 1;
+        Ok(true)
+    }
+
+    /// From here on only logs of the new set, and of the old one, take records.
+    fn close_capture(&self, left: Left) -> Touched {
+        let mut state = self.state.borrow_mut();
+        let mut touched = state
+            .store
+            .roots
+            .capturing
+            .take()
+            .unwrap_or_else(|| Touched::none(state.store.logs.count()));
+        if left == Left::Open
+            && let Some(near) = nearest(&state.store.logs, state.head, |_| true)
+        {
+            touched.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
+        }
+        state.store.roots.next_marked = Some(touched.clone());
+        touched
+    }
+}
+
+async fn write_chunks(device: &Below, place: Extent, bytes: &[u8]) -> Result<(), IoError> {
+    let mut at = place.start;
+    for chunk in bytes.chunks(to_usize(CHUNK.bytes())) {
+        let len = Sectors::from_bytes_ceil(chunk.len() as u64);
+        let len = Sectors(len.0.next_multiple_of(device.capabilities().physical_sector.0));
+        let mut padded = chunk.to_vec();
+        padded.resize(to_usize(len.bytes()), 0);
+        let write = Request::Write {
+            extent: Extent { start: at, len },
+            payload: Payload::bytes(padded),
+            fua: false,
+            hint: manylogs_block::Hint::None,
+        };
+        device.submit(Phase::Snapshot, write).await?;
+        at = at + len;
+    }
+    Ok(())
+}
+
+/// Reads the snapshot that the root names; `None` if it is not whole, or cannot be read.
+///
+/// # Errors
+/// If the device fails as a whole.
+pub(crate) async fn load(
+    device: &Rc<dyn BlockDevice>,
+    layout: &Layout,
+    named: SnapshotRef,
+) -> Result<Option<Snapshot>, IoError> {
+    let place = layout.snapshots()[to_usize(named.slot.min(1).into())];
+    if named.slot > 1 || named.bytes > place.len.bytes() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(to_usize(named.bytes));
+    let (mut at, mut left) = (place.start, named.bytes.div_ceil(SECTOR_BYTES));
+    while left > 0 {
+        let len = Sectors(left.min(CHUNK.0));
+        let payload = match device.submit(Request::Read { extent: Extent { start: at, len } }).await
+        {
+            Ok(payload) => payload,
+            // The logs say the same.
+            Err(error) if error.is_local() && !plant::is(Bug::SnapshotNeeded) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(chunk) = payload.to_bytes() else { return Ok(None) };
+        bytes.extend_from_slice(&chunk);
+        (at, left) = (at + len, left - len.0);
+    }
+    bytes.truncate(to_usize(named.bytes));
+    if crc32c::crc32c(&bytes) != named.checksum {
+        return Ok(None);
+    }
+    Ok(decode(&bytes))
+}

@@ -1,0 +1,289 @@
+//! The parameters of seed 000 section VI, and ours.
+
+use crate::store::Room;
+use manylogs_block::{Extent, Nanos, Sectors, bytes_text, span_text};
+use manylogs_logstore::RECORD_PAYLOAD_MAX;
+use manylogs_logstore::{EntryKind, RecordShape};
+
+/// Sectors in a mebibyte and a kibibyte.
+const MIB: u64 = 2048;
+const KIB: u64 = 2;
+/// Seconds of a day.
+const DAY_S: u64 = 24 * 3600;
+/// No parameter is a longer time: some 30 years.
+const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
+/// More volatile memory than any machine has to spare.
+const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
+
+/// When logged data moves home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointPolicy {
+    /// In a daily window of local time, given in seconds since midnight; the window may wrap around
+    /// midnight. The paper's default (section III-F).
+    OffHours {
+        /// Start of the window.
+        from_s: u64,
+        /// End of the window.
+        until_s: u64,
+    },
+    /// Whenever the volume has been idle for a while.
+    Idle,
+    /// At a fixed interval.
+    Every(Nanos),
+    /// Only when the logs are full.
+    OnFull,
+}
+
+/// Where the logs are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LogPlacement {
+    /// Each group of this size ends in a log.
+    EveryGroup(Sectors),
+    /// One log for the whole volume, at this fraction of the device: the baseline that isolates
+    /// the gain of *many* logs.
+    Single(f64),
+}
+
+/// Where the mapping table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TablePlace {
+    /// In the logs: records describe themselves.
+    Logs,
+    /// In non-volatile RAM of so many bytes, as in the paper (section III-E).
+    Nvram(usize),
+}
+
+/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest are
+/// [`crate::Settings`], which can change at any time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// Writes up to this long are logged (`LoggedWriteSize`).
+    pub threshold: Sectors,
+    /// Size of a log (`LogSize`).
+    pub log: Sectors,
+    /// Where the logs are (`GroupSize`).
+    pub placement: LogPlacement,
+    /// Occupancy above which an idle engine swaps a log for an empty one.
+    pub swap: f64,
+    /// When logged data moves home.
+    pub checkpoint: CheckpointPolicy,
+    /// How long nothing must arrive before the volume counts as idle.
+    pub idle: Nanos,
+    /// Fraction of all log space in use from which a checkpoint starts whatever the policy, so
+    /// that lazy never becomes a cliff.
+    pub watermark: f64,
+    /// Checkpoint speed limit in bytes a second; zero for none.
+    pub checkpoint_rate: u64,
+    /// Records in flight together.
+    pub appends: usize,
+    /// Longest payload of a record.
+    pub record: Sectors,
+    /// Volatile bytes that writes without FUA may wait in, and for how long.
+    pub buffer: Sectors,
+    /// See `buffer`.
+    pub buffer_age: Nanos,
+    /// Interval of table snapshots; zero for none but at an orderly close.
+    pub snapshot: Nanos,
+    /// Whether small writes are logged; if not they go home like large ones.
+    pub logging: bool,
+    /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
+    pub table: TablePlace,
+}
+
+impl Default for EngineConfig {
+    /// The paper's: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
+    fn default() -> Self {
+        Self {
+            threshold: Sectors(256 * KIB),
+            log: Sectors(10 * MIB),
+            placement: LogPlacement::EveryGroup(Sectors(100 * MIB)),
+            swap: 0.8,
+            checkpoint: CheckpointPolicy::OffHours { from_s: 22 * 3600, until_s: 6 * 3600 },
+            // About as long as it takes to move a log: see docs/results.md.
+            idle: Nanos::from_millis(300),
+            watermark: 0.9,
+            checkpoint_rate: 0,
+            appends: 2,
+            record: Sectors(MIB),
+            buffer: Sectors(4 * MIB),
+            buffer_age: Nanos::from_secs(1),
+            snapshot: Nanos::from_secs(3600),
+            logging: true,
+            table: TablePlace::Logs,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// These parameters changed to `wanted`, but for what the format of the volume fixed.
+    pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
+        Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
+    }
+
+    /// What a volume on a device of this size gets when nobody says otherwise. The logs take
+    /// 64 GiB, about what 160 small writes a second fill in a day, but between 1 % and 10 % of the
+    /// device; each is 10 MB, as in the paper, or a hundredth of a small device. Why:
+    /// `docs/results.md`.
+    #[must_use]
+    pub fn for_device(device: Sectors) -> Self {
+        let (least, most) = (device.0 / 100, device.0 / 10);
+        let space = (64 * 1024 * MIB).clamp(least, most.max(least)).max(1);
+        let log = (device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB);
+        let group = (u128::from(device.0) * u128::from(log) / u128::from(space)).max(1);
+        let group = u64::try_from(group).unwrap_or(u64::MAX).next_multiple_of(128).max(2 * log);
+        let placement = LogPlacement::EveryGroup(Sectors(group));
+        Self { placement, ..Self::default() }.with_log(Sectors(log))
+    }
+
+    /// These parameters with logs of another size, and the default threshold and record for it:
+    /// 256 KiB and 1 MiB, but no more than fit a log several times.
+    #[must_use]
+    pub fn with_log(self, log: Sectors) -> Self {
+        Self {
+            log,
+            threshold: Sectors((256 * KIB).min(log.0 / 16)),
+            record: Sectors(MIB.min(log.0 / 4)),
+            ..self
+        }
+    }
+
+    /// The paper's default with another threshold.
+    #[must_use]
+    pub fn with_threshold(threshold: Sectors) -> Self {
+        Self { threshold, ..Self::default() }
+    }
+
+    /// One log of 5 GB in the middle of the device: as large as the journal that the paper gave
+    /// ext3 (section V-A).
+    #[must_use]
+    pub fn single_log() -> Self {
+        Self {
+            log: Sectors(5 * 1024 * MIB),
+            placement: LogPlacement::Single(0.5),
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the parameters make sense together.
+    ///
+    /// # Errors
+    /// A sentence that names the parameter and its bounds.
+    pub fn validate(&self) -> Result<(), String> {
+        if let LogPlacement::EveryGroup(group) = self.placement
+            && group.0 <= self.log.0
+        {
+            return Err(format!(
+                "log={} is not smaller than group={}: nothing would be left for data",
+                size(self.log),
+                size(group)
+            ));
+        }
+        if let LogPlacement::Single(place) = self.placement
+            && !(0.0..=1.0).contains(&place)
+        {
+            return Err(format!("place={place} is not between 0 % and 100 % of the device"));
+        }
+        if self.log.0 < 4 * (self.threshold.0 + 8) {
+            return Err(format!(
+                "log={} is too small for threshold={}: a log must hold at least four of the \
+                 largest logged writes",
+                size(self.log),
+                size(self.threshold)
+            ));
+        }
+        if !manylogs_logstore::UnitTable::fits(self.log) {
+            return Err(format!("log={} exceeds 128 GiB", size(self.log)));
+        }
+        if self.record > RECORD_PAYLOAD_MAX {
+            return Err(format!(
+                "record={} exceeds {}, the longest payload of a record",
+                size(self.record),
+                size(RECORD_PAYLOAD_MAX)
+            ));
+        }
+        if self.record < self.threshold || self.record.0 > self.log.0 / 2 {
+            return Err(format!(
+                "record={} is not between threshold={} and half of log={}",
+                size(self.record),
+                size(self.threshold),
+                size(self.log)
+            ));
+        }
+        self.validate_apart()
+    }
+
+    /// Of the parameters that have nothing to do with others.
+    fn validate_apart(&self) -> Result<(), String> {
+        if self.threshold.0 == 0 {
+            return Err("threshold=0 logs nothing: say logging=off".to_owned());
+        }
+        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+            if !(value > 0.0 && value <= 1.0) {
+                return Err(format!("{name}={value} is not above 0 and at most 1"));
+            }
+        }
+        if self.appends == 0 || self.appends > 64 {
+            return Err(format!("appends={} is not between 1 and 64", self.appends));
+        }
+        if self.buffer > BUFFER_MAX {
+            return Err(format!("buffer={} exceeds {}", size(self.buffer), size(BUFFER_MAX)));
+        }
+        let every = match self.checkpoint {
+            CheckpointPolicy::Every(Nanos(0)) => return Err("checkpoint=every:0s".to_owned()),
+            CheckpointPolicy::OffHours { from_s, until_s } if from_s.max(until_s) > DAY_S => {
+                return Err(format!("checkpoint={} is not within a day", self.checkpoint));
+            }
+            CheckpointPolicy::Every(span) => span,
+            _ => Nanos(0),
+        };
+        let spans = [
+            ("idle", self.idle),
+            ("buffer-age", self.buffer_age),
+            ("snapshot", self.snapshot),
+            ("checkpoint=every", every),
+        ];
+        match spans.into_iter().find(|(_, span)| *span > SPAN_MAX) {
+            Some((name, span)) => Err(format!("{name}={} exceeds 30 years", span_text(span))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A length as people write it.
+pub(crate) fn size(len: Sectors) -> String {
+    bytes_text(len.bytes())
+}
+
+impl EngineConfig {
+    /// What the largest entry that goes into a log needs for a record of its own.
+    pub(crate) fn largest_record(&self, shape: RecordShape) -> Room {
+        // The edges of an unaligned bypass are logged too, whatever the threshold.
+        let longest = Sectors(self.threshold.0.max(shape.physical.0));
+        Room::of_one(EntryKind::Data, Extent { len: longest, ..Extent::default() }, shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layout;
+
+    #[test]
+    fn defaults_scale_with_the_device() {
+        let share = |bytes: u64| {
+            let device = Sectors(bytes / 512);
+            let config = EngineConfig::for_device(device);
+            config.validate().unwrap();
+            let layout = Layout::plan(&config, device, Sectors(8)).unwrap();
+            let share = layout.log_sectors().0 as f64 / device.0 as f64;
+            assert!((0.009..0.13).contains(&share), "{bytes} bytes: {share}");
+            share
+        };
+        for power in 24..50 {
+            share(1 << power);
+            share((1 << power) / 3 * 5);
+        }
+        assert!(share(300_000_000_000) > 0.09, "the paper's tenth on a small disk");
+        assert!(share(20_000_000_000_000) < 0.011, "a hundredth of a large one");
+    }
+}

@@ -1,0 +1,167 @@
+//! How the engine keeps its table in non-volatile RAM.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{IoError, Nvram};
+use manylogs_logstore::{DataSequence, Record, RecordSequence, VolumeId};
+
+use super::{FAILED, create};
+use crate::error::NvramError;
+use crate::ondisk::nvram::{Entry, entry_len};
+use crate::ondisk::root::Root;
+use crate::ondisk::snapshot::encode;
+use crate::phase::Phase;
+use crate::state::Inner;
+use crate::store::Room;
+use crate::store::Store;
+use manylogs_plant::{self as plant, Bug};
+
+impl Store {
+    /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
+    /// Returns the floor.
+    pub(crate) fn begin_apart(
+        &mut self,
+        given: Option<Rc<dyn Nvram>>,
+        volume: VolumeId,
+        largest: Room,
+        root: &Root,
+    ) -> Result<DataSequence, NvramError> {
+        let incarnation = root.incarnation.0;
+        if let Some(table) = &mut self.apart {
+            let snapshot = encode(self.logs.iter(), self.map.iter());
+            table.begin(&snapshot, root.floor, incarnation)?;
+            return Ok(root.floor);
+        }
+        let memory = given.ok_or(NvramError::Missing)?;
+        // Nothing that was ever logged counts.
+        let floor = self.sequences.next_data;
+        self.apart = Some(create(memory, volume, &self.logs, largest, floor, incarnation)?);
+        Ok(floor)
+    }
+
+    /// Whether headers of so many bytes surely fit beside the logs, once all that waits is durable.
+    pub(crate) fn fits_apart(&mut self, bytes: u64, spared: bool) -> bool {
+        let Some(table) = &self.apart else { return true };
+        if table.fits(bytes, spared) {
+            return true;
+        }
+        if !table.is_worth_rewriting() || !self.rewrite_apart() {
+            return false;
+        }
+        self.apart.as_ref().is_some_and(|table| table.fits(bytes, spared))
+    }
+
+    /// Replaces snapshot and journal by a snapshot of what they say; false if it did not work out.
+    pub(crate) fn rewrite_apart(&mut self) -> bool {
+        let Some(table) = &mut self.apart else { return false };
+        if table.failed {
+            return false;
+        }
+        let installed = table
+            .replayed_snapshot(self.logs.blank())
+            .ok()
+            .and_then(|(snapshot, floor)| table.install(&snapshot, floor).ok());
+        if installed.is_none() {
+            self.fail_apart();
+        }
+        installed == Some(true)
+    }
+
+    /// After a checkpoint there is no more room to be had.
+    pub(crate) fn rewrite_after_checkpoint(&mut self) {
+        self.rewrite_apart();
+        if let Some(table) = &mut self.apart {
+            table.crowded = false;
+        }
+    }
+
+    /// What the journal will need when this record is durable; and gives it its header.
+    pub(crate) fn header_apart(&mut self, record: &Record) -> Bytes {
+        let Some(table) = &mut self.apart else { return Bytes::new() };
+        let header = record.encode();
+        table.in_flight += entry_len(header.len()) as u64;
+        header
+    }
+
+    /// The record will not be written.
+    pub(crate) fn drop_header(&mut self, header: &Bytes) {
+        if header.is_empty() {
+            return;
+        }
+        if let Some(table) = &mut self.apart {
+            table.in_flight -= entry_len(header.len()) as u64;
+        }
+    }
+
+    /// Puts the headers of records whose payload is durable where they are durable too. If that
+    /// fails, their waiters are told and the volume reads only.
+    pub(crate) fn journal(&mut self, records: &[RecordSequence]) -> bool {
+        if self.apart.is_none() || records.is_empty() {
+            return true;
+        }
+        for sequence in records {
+            let record = self.entries.records.get_mut(sequence);
+            let header = record.map(|record| std::mem::take(&mut record.header));
+            let Some(header) = header.filter(|header| !header.is_empty()) else { continue };
+            self.drop_header(&header);
+            if !self.push_entry(&Entry::Record(header.into())) {
+                return self.fail_records(records);
+            }
+        }
+        let persisted = self.apart.as_mut().is_none_or(|table| table.persist().is_ok());
+        persisted || self.fail_records(records)
+    }
+
+    fn push_entry(&mut self, entry: &Entry) -> bool {
+        let push = |store: &mut Self| store.apart.as_mut().is_some_and(|table| table.push(entry));
+        // Room was set aside, so the second try is for the unforeseen.
+        push(self) || (self.rewrite_apart() && push(self))
+    }
+
+    fn fail_apart(&mut self) {
+        if let Some(table) = &mut self.apart {
+            table.failed = true;
+        }
+        self.fail(FAILED);
+    }
+
+    fn fail_records(&mut self, records: &[RecordSequence]) -> bool {
+        self.fail_apart();
+        for sequence in records {
+            let slots = self.entries.records.get(sequence).map(|record| record.slots.clone());
+            for id in slots.unwrap_or_default() {
+                if let Some(waiter) = self.entries.slots.get_mut(id).waiter.take() {
+                    waiter.complete(Err(IoError::ReadOnly { reason: FAILED }));
+                }
+            }
+        }
+        false
+    }
+
+    /// Makes `floor` durable in non-volatile RAM.
+    fn keep_floor(&mut self, floor: DataSequence) -> Result<(), IoError> {
+        let kept = plant::is(Bug::NvramFloorNotKept) || self.push_entry(&Entry::Floor(floor));
+        let kept = kept && self.apart.as_mut().is_some_and(|table| table.persist().is_ok());
+        if !kept {
+            self.fail_apart();
+            return Err(IoError::ReadOnly { reason: FAILED });
+        }
+        self.roots.on_disk.floor = floor;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes `floor` durable: entries below it are dead from then on.
+    pub(crate) async fn raise_floor(
+        &self,
+        phase: Phase,
+        floor: DataSequence,
+    ) -> Result<(), IoError> {
+        if self.state.borrow().store.apart.is_some() {
+            return self.state.borrow_mut().store.keep_floor(floor);
+        }
+        self.update_root(phase, |root| root.floor = floor).await
+    }
+}

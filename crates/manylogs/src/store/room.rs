@@ -1,0 +1,79 @@
+//! What is set aside for an entry before it is accepted, so that it never waits for room.
+
+use std::ops::{Add, AddAssign, SubAssign};
+
+use manylogs_block::{Extent, Sectors, to_usize};
+use manylogs_logstore::{
+    DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes, units_in,
+};
+
+use super::Store;
+use crate::ondisk::nvram::entry_len;
+
+/// Room for records: in the logs, and where their headers are kept apart, in non-volatile RAM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) log: Sectors,
+    /// Bytes for headers, where these are kept apart.
+    pub(crate) apart_bytes: u64,
+}
+
+impl Room {
+    /// What a record of these entries takes.
+    pub(crate) fn of(entries: &[Entry], shape: RecordShape) -> Self {
+        let log = shape.measure(entries).1;
+        let apart_bytes = match shape.headers {
+            Headers::InLog => 0,
+            Headers::Apart => {
+                entry_len(header_bytes(entries.len(), to_usize(units_in(entries)))) as u64
+            }
+        };
+        Self { log, apart_bytes }
+    }
+
+    /// What an entry takes in a record of its own.
+    pub(crate) fn of_one(kind: EntryKind, extent: Extent, shape: RecordShape) -> Self {
+        Self::of(&[Entry { extent, data_sequence: DataSequence(0), kind }], shape)
+    }
+}
+
+impl Add for Room {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { log: self.log + other.log, apart_bytes: self.apart_bytes + other.apart_bytes }
+    }
+}
+
+impl AddAssign for Room {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Room {
+    fn sub_assign(&mut self, other: Self) {
+        self.log = self.log - other.log;
+        self.apart_bytes -= other.apart_bytes;
+    }
+}
+
+impl Store {
+    /// Whether a record of its own for an entry that takes this would find room.
+    pub(crate) fn fits(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, false)
+    }
+
+    /// As [`State::fits`], for what a checkpoint cannot do without.
+    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, true)
+    }
+
+    fn fits_with(&mut self, needed: Room, spared: bool) -> bool {
+        let needed = self.reserved + needed;
+        if needed.log.0 > self.logs.room() {
+            return false;
+        }
+        self.apart.is_none() || self.fits_apart(needed.apart_bytes, spared)
+    }
+}

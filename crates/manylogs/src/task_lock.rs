@@ -1,0 +1,45 @@
+//! A lock that tasks hold across awaits.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::Signal;
+
+/// One task at a time, in the order in which they asked. A task that asked must see it
+/// through.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskLock(Rc<LockState>);
+
+#[derive(Debug, Default)]
+struct LockState {
+    asked: Cell<u64>,
+    served: Cell<u64>,
+    given_back: Signal,
+}
+
+/// Gives the lock back when dropped.
+#[derive(Debug)]
+pub(crate) struct TaskGuard(TaskLock);
+
+impl TaskLock {
+    pub(crate) async fn take(&self) -> TaskGuard {
+        let number = self.0.asked.get();
+        self.0.asked.set(number + 1);
+        while self.0.served.get() != number {
+            self.0.given_back.wait().await;
+        }
+        TaskGuard(self.clone())
+    }
+
+    /// Whether a task waits while another has the lock.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.asked.get() > self.0.served.get() + 1
+    }
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        self.0.0.served.set(self.0.0.served.get() + 1);
+        self.0.0.given_back.notify();
+    }
+}
