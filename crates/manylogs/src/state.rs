@@ -11,6 +11,7 @@ use crate::ondisk::layout::Layout;
 use crate::phase::Below;
 use crate::reports::stats::Counters;
 use crate::requests::home_lock::HomeLocks;
+use crate::requests::starved::Starved;
 use crate::settings::config::EngineConfig;
 use crate::store::{Room, Store};
 use crate::task_lock::TaskLock;
@@ -68,7 +69,7 @@ pub(crate) struct State {
     /// How far the checkpoint under way has come.
     pub(crate) pass_at: Lba,
     /// Requests that wait for room in the logs.
-    pub(crate) starved: usize,
+    pub(crate) starved: Starved,
     /// No requests are accepted any more.
     pub(crate) closing: bool,
     /// The engine's tasks end.
@@ -89,7 +90,7 @@ impl State {
             futility: Futility::default(),
             suspects: Suspects::default(),
             pass_at: Lba(0),
-            starved: 0,
+            starved: Starved::default(),
             closing: false,
             closed: false,
             counters: Counters::default(),
@@ -139,7 +140,7 @@ impl Inner {
     /// There may be more room than before: writes that wait for it look again. Whoever frees room
     /// calls this, as no other event need follow.
     pub(crate) fn offer_room(&self) {
-        if self.state.borrow().starved > 0 {
+        if !self.state.borrow().starved.is_empty() {
             self.notify_progress();
         }
     }

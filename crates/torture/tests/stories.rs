@@ -48,6 +48,11 @@ fn stories() -> Vec<Story> {
             Plan::troubled(51_027_209).sparse(),
             false,
         ),
+        (
+            "passes took no time while a read kept the only log full",
+            Plan::troubled(52_018_933).sparse(),
+            false,
+        ),
     ]
 }
 

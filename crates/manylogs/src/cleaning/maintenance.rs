@@ -75,7 +75,7 @@ impl Inner {
             return None;
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
-        let starved = state.starved > 0;
+        let starved = !state.starved.is_empty();
         let paused = !state.futility.allows(now, starved);
         let waits_for_idle = (!state.store.noted.is_empty() && agenda.swap_again)
             || (!paused && starved)
@@ -100,7 +100,8 @@ impl Inner {
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
         let now = self.runtime.now();
         let state = self.state.borrow();
-        if state.store.read_only.is_some() || !state.futility.allows(now, state.starved > 0) {
+        if state.store.read_only.is_some() || !state.futility.allows(now, !state.starved.is_empty())
+        {
             return None;
         }
         if state.is_pressed(self.config().watermark) {

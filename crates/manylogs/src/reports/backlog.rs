@@ -50,7 +50,7 @@ impl Volume {
             records: state.store.entries.records.len(),
             supersedes: state.store.home.deferred.len() + state.store.home.unsettled.len(),
             flushes: state.flushes.len(),
-            starved: state.starved,
+            starved: state.starved.len(),
             reserved_sectors: state.store.reserved.log.0,
             reserved_nvram_bytes: state.store.reserved.apart_bytes,
             volatile_sectors: state.store.entries.volatile_sectors,

@@ -113,7 +113,7 @@ impl Inner {
             return Completion::ready(Err(error));
         }
         let reserved = self.record_room(kind, extent);
-        if state.starved == 0 && state.store.fits(reserved) {
+        if state.starved.is_empty() && state.store.fits(reserved) {
             return self.buffer(&mut state, kind, extent, payload, fua);
         }
         state.counters.starved_writes += 1;
@@ -162,7 +162,7 @@ impl Inner {
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
-        self.state.borrow_mut().starved += 1;
+        self.state.borrow_mut().starved.add(needed);
         let result = loop {
             let progress = self.progress.wait();
             {
@@ -181,7 +181,7 @@ impl Inner {
             self.wanted.notify();
             progress.await;
         };
-        self.state.borrow_mut().starved -= 1;
+        self.state.borrow_mut().starved.remove(needed);
         result
     }
 

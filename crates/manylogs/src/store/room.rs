@@ -11,7 +11,7 @@ use super::Store;
 use crate::ondisk::nvram::entry_len;
 
 /// Room for records: in the logs, and where their headers are kept apart, in non-volatile RAM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Room {
     pub(crate) log: Sectors,
     /// Bytes for headers, where these are kept apart.

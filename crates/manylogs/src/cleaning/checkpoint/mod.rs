@@ -139,8 +139,8 @@ impl Inner {
     /// Counts what went wrong. Writes that wait for room must not wait for ever for passes that
     /// make none. `resets` is how often logs had begun anew before it.
     fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
-        let largest = self.largest_record();
-        let mut state = self.state.borrow_mut();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
         state.pass_at = Lba(0);
         let mut reason = "the logs are full and what they hold cannot be written home";
         let useful = match result {
@@ -161,13 +161,15 @@ impl Inner {
                 false
             }
         };
-        let starved = state.starved > 0 && !state.store.fits(largest);
-        let served = state.starved > 0 && !starved;
+        let waiting = !state.starved.is_empty();
+        let served = state.starved.any_served_by(&mut state.store);
+        // What matters is what the requests need that wait, not what later ones may need.
+        let starved = waiting && !served;
         let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
         if enough {
             state.store.fail(reason);
         }
-        drop(state);
+        drop(guard);
         if enough || served {
             self.notify_progress();
         }

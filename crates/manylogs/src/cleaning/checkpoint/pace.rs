@@ -72,7 +72,7 @@ impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
         let crowded = self.store.apart.as_ref().is_some_and(NvTable::is_crowded);
-        self.starved > 0 || crowded || self.store.logs.occupancy() >= watermark
+        !self.starved.is_empty() || crowded || self.store.logs.occupancy() >= watermark
     }
 }
 
