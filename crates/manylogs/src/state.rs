@@ -6,10 +6,12 @@ use std::rc::Rc;
 use manylogs_block::{Capabilities, Completer, Extent, Handle, IoError, Lba, Signal, Time};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
-use crate::cleaning::checkpoint::{Futility, Suspects};
+use crate::cleaning::checkpoint::futility::Futility;
+use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
-use crate::reports::stats::Counters;
+use crate::records::largest::largest_record;
+use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::EngineConfig;
@@ -115,7 +117,7 @@ impl Inner {
 
     /// No entry needs more than this for a record of its own.
     pub(crate) fn largest_record(&self) -> Room {
-        self.config().largest_record(self.shape)
+        largest_record(&self.config(), self.shape)
     }
 
     /// What a record with this entry alone takes: what is reserved for it.

@@ -6,12 +6,13 @@ use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors};
 use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
 
 use crate::error::{NvramError, VolumeError};
-use crate::lifecycle::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
+use crate::records::largest::largest_record;
 use crate::reports::outlook::drain_estimate;
 use crate::settings::config::EngineConfig;
 use crate::store::Logs;
@@ -169,7 +170,7 @@ pub async fn inspect_with(
         read_structures(device, &mut report).await?;
     let config = superblock.config();
     let layout = superblock.layout.clone();
-    let largest = config.largest_record(superblock.shape());
+    let largest = largest_record(&config, superblock.shape());
     let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
     let options = OpenOptions { accept_damage: true, ..options.clone() };
     let store = Store::new(superblock.volume, logs, root.clone(), root_slot);

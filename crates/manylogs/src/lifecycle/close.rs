@@ -6,7 +6,7 @@ use manylogs_block::Nanos;
 
 use crate::cleaning::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
-use crate::lifecycle::open::zero;
+use crate::lifecycle::superblocks::zero;
 use crate::ondisk::root::Left;
 use crate::ondisk::touched::Touched;
 use crate::phase::Phase;

@@ -6,8 +6,11 @@ use manylogs_block::{BlockDevice, Handle, Request};
 use manylogs_logstore::VolumeId;
 
 use crate::error::VolumeError;
-use crate::lifecycle::open::{RecoveryReport, finish_change, new_volume_id, write_superblock};
+use crate::lifecycle::create::new_volume_id;
+use crate::lifecycle::old_end::finish_change;
+use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
+use crate::lifecycle::superblocks::write_superblock;
 use crate::ondisk::root::{Left, Root};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};

@@ -8,7 +8,7 @@ use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, R
 use manylogs_logstore::{BLANK, LogId, Record, Scanned, VolumeId, scan};
 
 use crate::error::{NvramError, VolumeError};
-use crate::lifecycle::open::{LogDamage, OpenOptions, RecoveryReport};
+use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::root::{Left, Root};
 use crate::ondisk::superblock::Superblock;

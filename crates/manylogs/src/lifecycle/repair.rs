@@ -7,9 +7,11 @@ use manylogs_block::{BlockDevice, Extent, Handle, IoError, Request, Sectors, to_
 
 use crate::cleaning::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
-use crate::lifecycle::open::{OpenOptions, RecoveryReport, finish_change, write_superblock};
+use crate::lifecycle::old_end::finish_change;
+use crate::lifecycle::options::{OpenOptions, RecoveryReport};
 use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::structures::{Structures, read_structures};
+use crate::lifecycle::superblocks::write_superblock;
 use crate::phase::{Below, Phase};
 use crate::volume::Volume;
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 
 use crate::error::VolumeError;
-use crate::lifecycle::open::RecoveryReport;
+use crate::lifecycle::options::RecoveryReport;
 use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;

@@ -10,7 +10,7 @@ use manylogs_logstore::{
 };
 
 use crate::ondisk::layout::Layout;
-use crate::store::Place;
+use crate::store::place::Place;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP2");
 const KIND_LOG: u64 = 1;

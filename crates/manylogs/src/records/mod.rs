@@ -1,4 +1,5 @@
 //! When records are written, and in which log.
 
 pub(crate) mod commit;
+pub(crate) mod largest;
 pub(crate) mod placement;

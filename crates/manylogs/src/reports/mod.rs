@@ -1,5 +1,6 @@
 //! Counters, sizes and forecasts.
 
 pub(crate) mod backlog;
+pub(crate) mod counters;
 pub(crate) mod outlook;
 pub(crate) mod stats;

@@ -1,9 +1,7 @@
 //! The parameters of seed 000 section VI, and ours.
 
-use crate::store::Room;
-use manylogs_block::{Extent, Nanos, Sectors, bytes_text, span_text};
+use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
-use manylogs_logstore::{EntryKind, RecordShape};
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
@@ -252,15 +250,6 @@ impl EngineConfig {
 /// A length as people write it.
 pub(crate) fn size(len: Sectors) -> String {
     bytes_text(len.bytes())
-}
-
-impl EngineConfig {
-    /// What the largest entry that goes into a log needs for a record of its own.
-    pub(crate) fn largest_record(&self, shape: RecordShape) -> Room {
-        // The edges of an unaligned bypass are logged too, whatever the threshold.
-        let longest = Sectors(self.threshold.0.max(shape.physical.0));
-        Room::of_one(EntryKind::Data, Extent { len: longest, ..Extent::default() }, shape)
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use manylogs_block::{BlockDevice, IoError, Request};
 
 use super::Settings;
 use crate::error::VolumeError;
-use crate::lifecycle::open::{
-    RecoveryReport, finish_change, write_superblock, write_superblock_copy,
-};
+use crate::lifecycle::old_end::finish_change;
+use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::read_superblock;
+use crate::lifecycle::superblocks::{write_superblock, write_superblock_copy};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::volume::Volume;

@@ -4,7 +4,7 @@ use manylogs_block::{Extent, Sectors};
 use manylogs_logstore::{Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use smallvec::SmallVec;
 
-use crate::store::SlotId;
+use super::slots::SlotId;
 
 /// Where the newest version of a block is when it is not at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use manylogs_logstore::{
     DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes, units_in,
 };
 
-use super::Store;
 use crate::ondisk::nvram::entry_len;
 
 /// Room for records: in the logs, and where their headers are kept apart, in non-volatile RAM.
@@ -55,25 +54,5 @@ impl SubAssign for Room {
     fn sub_assign(&mut self, other: Self) {
         self.log = self.log - other.log;
         self.apart_bytes -= other.apart_bytes;
-    }
-}
-
-impl Store {
-    /// Whether a record of its own for an entry that takes this would find room.
-    pub(crate) fn fits(&mut self, needed: Room) -> bool {
-        self.fits_with(needed, false)
-    }
-
-    /// As [`State::fits`], for what a checkpoint cannot do without.
-    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
-        self.fits_with(needed, true)
-    }
-
-    fn fits_with(&mut self, needed: Room, spared: bool) -> bool {
-        let needed = self.reserved + needed;
-        if needed.log.0 > self.logs.room() {
-            return false;
-        }
-        self.apart.is_none() || self.fits_apart(needed.apart_bytes, spared)
     }
 }

@@ -5,7 +5,7 @@ use manylogs_block::{Completer, Payload};
 use manylogs_logstore::{Entry, LogId, LogOffset};
 use smallvec::SmallVec;
 
-use crate::store::Room;
+use super::room::Room;
 
 /// A slot's number; reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,7 @@ use crate::checks::fuzz::image::Image;
 use crate::checks::inspect::{LeftAs, check, identify, inspect_log};
 use crate::error::VolumeError;
 use crate::lifecycle::close::DrainOptions;
-use crate::lifecycle::open::OpenOptions;
+use crate::lifecycle::options::OpenOptions;
 use crate::volume::Volume;
 
 /// No pass over an image may read or write more than so many times its size.

@@ -2,13 +2,13 @@
 //! declares everything older dead at once.
 
 mod copy;
+pub(crate) mod futility;
 mod pace;
 mod read;
-mod suspect;
+pub(crate) mod suspect;
 mod zeroes;
 
-pub(crate) use pace::Futility;
-pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE, Suspects};
+pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 
 use std::rc::Rc;
 

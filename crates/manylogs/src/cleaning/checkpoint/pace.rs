@@ -12,62 +12,6 @@ use crate::store::apart::NvTable;
 
 /// A pass that waits looks at least this often whether it should hurry or end.
 const LOOK: Nanos = Nanos::from_millis(500);
-/// After a pass that made no room the next one waits this long, and twice as long each time.
-const BACKOFF_LEAST: Nanos = Nanos::from_millis(10);
-/// The longest wait between two passes while a write waits for room.
-const BACKOFF_STARVED: Nanos = Nanos::from_secs(2);
-/// The longest wait between two passes while no write waits for room.
-const BACKOFF_MOST: Nanos = Nanos::from_secs(60);
-/// Passes and time after which writes that wait for room are refused, if no pass made any. The
-/// time is longer than [`super::suspect::CONFIRM_AFTER`], so that damage is decided by then.
-const PATIENCE_PASSES: u32 = 3;
-const PATIENCE: Nanos = Nanos::from_secs(120);
-
-/// What the passes of late came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Futility {
-    /// Passes in a row that moved nothing or made no room.
-    passes: u32,
-    /// No pass begins by itself before this.
-    not_before: Time,
-    /// Since when writes wait for room and passes make none.
-    in_vain_since: Option<Time>,
-}
-
-impl Futility {
-    /// Whether another pass may begin. A write that has just begun to wait for room does not
-    /// wait for the end of a pause that began before it.
-    pub(crate) fn allows(&self, now: Time, starved: bool) -> bool {
-        now >= self.not_before || (starved && self.in_vain_since.is_none())
-    }
-
-    /// When another pass may begin.
-    pub(crate) const fn not_before(&self) -> Time {
-        self.not_before
-    }
-
-    /// Whether the last pass left something to be tried again.
-    pub(crate) const fn has_failed(&self) -> bool {
-        self.passes > 0
-    }
-
-    /// Notes the end of a pass. `starved`: writes wait for room that the pass did not make.
-    /// Returns whether these have waited long enough.
-    pub(crate) fn note(&mut self, now: Time, useful: bool, starved: bool) -> bool {
-        if useful {
-            *self = Self::default();
-            return false;
-        }
-        let most = if starved { BACKOFF_STARVED } else { BACKOFF_MOST };
-        let doubled = BACKOFF_LEAST.0.saturating_mul(1 << self.passes.min(20));
-        self.passes = self.passes.saturating_add(1);
-        self.not_before = now + Nanos(doubled.min(most.0));
-        self.in_vain_since = starved.then(|| self.in_vain_since.unwrap_or(now));
-        let waited = self.in_vain_since.map_or(Nanos(0), |since| now.since(since));
-        self.passes >= PATIENCE_PASSES && waited >= PATIENCE
-    }
-}
-
 impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
@@ -138,42 +82,5 @@ impl Inner {
             let wanted = self.wanted.wait();
             self.nap(wanted, Nanos(due.since(now).0.min(LOOK.0))).await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_in_vain_wait_longer_and_longer_and_then_end_the_patience() {
-        let mut futility = Futility::default();
-        let (mut now, mut passes, mut waits) = (Time(0), 0, Vec::new());
-        while !futility.note(now, false, true) {
-            passes += 1;
-            waits.push(futility.not_before().since(now));
-            assert!(!futility.allows(now, true));
-            now = futility.not_before();
-            assert!(futility.allows(now, true));
-        }
-        assert!(waits.is_sorted());
-        assert_eq!((waits[0], waits[passes - 1]), (BACKOFF_LEAST, BACKOFF_STARVED));
-        assert!(now.0 >= PATIENCE.0 && now.0 <= PATIENCE.0 + BACKOFF_STARVED.0);
-        assert!(!futility.note(now, true, true));
-        assert!(futility.allows(now, true), "a pass that made room ends the waiting");
-    }
-
-    #[test]
-    fn nobody_waits_so_nobody_is_refused() {
-        let mut futility = Futility::default();
-        let day = Time(Nanos::from_secs(86_400).0);
-        for _ in 0..100 {
-            assert!(!futility.note(day, false, false));
-        }
-        assert_eq!(futility.not_before().since(day), BACKOFF_MOST);
-        assert!(!futility.allows(day, false));
-        assert!(futility.allows(day, true), "for a write that begins to wait");
-        assert!(!futility.note(day, false, true), "the time counts from here");
-        assert!(!futility.allows(day, true));
     }
 }

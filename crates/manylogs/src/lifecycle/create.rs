@@ -1,0 +1,98 @@
+//! Format.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle};
+use manylogs_logstore::VolumeId;
+
+use crate::error::VolumeError;
+use crate::lifecycle::options::{CreateOptions, table_place};
+use crate::lifecycle::superblocks::{write_superblock, zero};
+use crate::ondisk::layout::Layout;
+use crate::ondisk::root::Root;
+use crate::ondisk::superblock::Superblock;
+use crate::phase::{Below, Phase};
+use crate::records::largest::largest_record;
+use crate::roots::update::write_root;
+use crate::settings::Settings;
+use crate::settings::config::EngineConfig;
+use crate::store::{Logs, Store, apart};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Formats `device` and opens the new volume, which keeps the settings in `config`. What the
+    /// device held is lost.
+    ///
+    /// # Errors
+    /// If the parameters make no sense, the device is too small, or it fails.
+    pub async fn create(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        config: &EngineConfig,
+    ) -> Result<Self, VolumeError> {
+        Self::create_with(runtime, device, config, &CreateOptions::default()).await
+    }
+
+    /// As [`Volume::create`], with options.
+    ///
+    /// # Errors
+    /// As [`Volume::create`].
+    pub async fn create_with(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        config: &EngineConfig,
+        options: &CreateOptions,
+    ) -> Result<Self, VolumeError> {
+        let device = Below::new(device, options.probe.clone());
+        let below = device.capabilities();
+        let layout = match &options.layout {
+            Some(layout) => layout.clone(),
+            None => Layout::plan(config, below.capacity, below.physical_sector)?,
+        };
+        let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
+        let root = Root::first(layout.regions().len());
+        let superblock = Superblock {
+            volume,
+            generation: 1,
+            physical: below.physical_sector,
+            label: options.label.clone(),
+            settings: Settings::of(config),
+            features_compatible: 0,
+            nvram: options.nvram.is_some(),
+            layout: layout.clone(),
+        };
+        let largest = largest_record(config, superblock.shape());
+        let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
+        let table = match options.nvram.clone() {
+            Some(memory) => {
+                let (floor, incarnation) = (root.floor, root.incarnation.0);
+                Some(apart::create(memory, volume, &logs, largest, floor, incarnation)?)
+            }
+            None => None,
+        };
+        if options.zero {
+            zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
+        }
+        // The roots first: a superblock makes it a volume, and by then they must be whole. The
+        // last copy before the first: a device with the first one is formatted.
+        write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
+        write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
+        write_superblock(&device, &superblock).await?;
+        let mut store = Store::new(volume, logs, root, 1);
+        store.apart = table;
+        let table = table_place(options.nvram.as_ref());
+        let config = EngineConfig { table, ..*config };
+        let created = Self::assemble(runtime, device, below, volume, layout, config, store);
+        created.run();
+        Ok(created)
+    }
+}
+
+/// An id that no other volume has.
+pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {
+    let mut id = VolumeId::default();
+    let (low, high) = id.split_at_mut(8);
+    low.copy_from_slice(&runtime.random().to_le_bytes());
+    high.copy_from_slice(&runtime.random().to_le_bytes());
+    id
+}

@@ -1,0 +1,100 @@
+//! How to format and open volumes, and what an opening found.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, Nanos, Nvram};
+use manylogs_logstore::{LogId, VolumeId};
+
+use crate::ondisk::layout::Layout;
+use crate::phase::PhaseProbe;
+use crate::settings::config::{EngineConfig, TablePlace};
+
+/// How to open a volume.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The parameters that may change; the layout is the volume's own. `None` takes the settings
+    /// that the volume keeps.
+    pub config: Option<EngineConfig>,
+    /// Rebuild the table from the logs alone.
+    pub ignore_snapshot: bool,
+    /// Open although records are damaged, or cannot be read, of which nobody knows what they were:
+    /// acknowledged writes are given up. The report lists where.
+    pub accept_damage: bool,
+    /// Open to drain: also a volume that has sequences left for nothing else.
+    pub to_drain: bool,
+    /// Where the table is, if the volume keeps it in non-volatile RAM.
+    pub nvram: Option<Rc<dyn Nvram>>,
+    /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
+    /// data is as the last checkpoint, large write or drain left it.
+    pub give_up_nvram: bool,
+    /// Told what the engine writes for.
+    pub probe: PhaseProbe,
+}
+
+/// How to create a volume.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    /// A name for people, up to 32 bytes.
+    pub label: String,
+    /// The volume's id; drawn from the runtime's random numbers when not given.
+    pub volume: Option<VolumeId>,
+    /// Where the logs are, if not where the parameters would put them.
+    pub layout: Option<Layout>,
+    /// Keep the mapping table there rather than in the logs. What it held is lost.
+    pub nvram: Option<Rc<dyn Nvram>>,
+    /// Write zeroes to all that is for data: blocks read as zeroes until they are written, rather
+    /// than as what the device held before. This writes the whole device where it cannot zero
+    /// faster.
+    pub zero: bool,
+    /// Told what the engine writes for.
+    pub probe: PhaseProbe,
+}
+
+/// Damage that a scan found in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogDamage {
+    /// The log.
+    pub log: LogId,
+    /// Where, how far, and whether it is known what was there.
+    pub damage: manylogs_logstore::Damage,
+}
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Whether the volume was closed in order, and nothing had to be recovered.
+    pub was_closed: bool,
+    /// Whether a snapshot was used.
+    pub from_snapshot: bool,
+    /// Whether the table came from non-volatile RAM.
+    pub from_nvram: bool,
+    /// Whether the root names a snapshot that is damaged; the logs have the same.
+    pub snapshot_damaged: bool,
+    /// Whether the first superblock was damaged and the last one used.
+    pub from_backup_superblock: bool,
+    /// Whether the last superblock is damaged.
+    pub backup_superblock_damaged: bool,
+    /// Whether a crash interrupted a change of the superblock, which an opening finishes.
+    pub superblock_change_unfinished: bool,
+    /// Root slots that are damaged. One may be after a crash, and is rewritten.
+    pub roots_damaged: u32,
+    /// Logs that were read.
+    pub scanned_logs: u64,
+    /// Records found in them.
+    pub records: u64,
+    /// Bytes read from logs and snapshot.
+    pub read_bytes: u64,
+    /// What was durable in the logs once and is damaged.
+    pub damage: Vec<LogDamage>,
+    /// Sectors of the logs that the medium does not give back, whether anything was there or not.
+    pub unreadable: Vec<Extent>,
+    /// Extents in the rebuilt table.
+    pub mapped_extents: u64,
+    /// Time it took.
+    pub duration: Nanos,
+}
+
+/// Where a table is that may be in `nvram`.
+pub(crate) fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
+    nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
+}

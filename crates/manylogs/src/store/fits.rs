@@ -1,0 +1,23 @@
+//! Whether there is room for an entry.
+
+use super::{Room, Store};
+
+impl Store {
+    /// Whether a record of its own for an entry that takes this would find room.
+    pub(crate) fn fits(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, false)
+    }
+
+    /// As [`State::fits`], for what a checkpoint cannot do without.
+    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
+        self.fits_with(needed, true)
+    }
+
+    fn fits_with(&mut self, needed: Room, spared: bool) -> bool {
+        let needed = self.reserved + needed;
+        if needed.log.0 > self.logs.room() {
+            return false;
+        }
+        self.apart.is_none() || self.fits_apart(needed.apart_bytes, spared)
+    }
+}
