@@ -19,6 +19,14 @@ pub enum VolumeError {
         /// Smallest size that would do.
         need: Sectors,
     },
+    /// A layout that was made for a device of another size.
+    #[error("the layout is for a device of {} sectors, this one has {}", planned.0, device.0)]
+    OtherDevice {
+        /// Size that the layout is for.
+        planned: Sectors,
+        /// Size of the device.
+        device: Sectors,
+    },
     /// A parameter, or a combination, that makes no sense.
     #[error("{0}")]
     Config(String),

@@ -36,7 +36,7 @@ pub use lifecycle::options::{CreateOptions, LogDamage, OpenOptions, RecoveryRepo
 pub use lifecycle::patience::PatientReads;
 pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};
 pub use lifecycle::repair::RepairReport;
-pub use ondisk::layout::{Layout, LogRun};
+pub use ondisk::layout::{Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};

@@ -46,7 +46,16 @@ impl Volume {
         let device = Below::new(device, options.probe.clone());
         let below = device.capabilities();
         let layout = match &options.layout {
-            Some(layout) => layout.clone(),
+            Some(layout) if layout.device() != below.capacity => {
+                return Err(VolumeError::OtherDevice {
+                    planned: layout.device(),
+                    device: below.capacity,
+                });
+            }
+            Some(layout) => {
+                layout.as_plan().check(below.physical_sector).map_err(VolumeError::Impossible)?;
+                layout.clone()
+            }
             None => Layout::plan(config, below.capacity, below.physical_sector)?,
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
@@ -61,6 +70,9 @@ impl Volume {
             nvram: options.nvram.is_some(),
             layout: layout.clone(),
         };
+        if options.layout.is_some() {
+            superblock.config().validate().map_err(VolumeError::Config)?;
+        }
         let largest = largest_record(config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let table = match options.nvram.clone() {

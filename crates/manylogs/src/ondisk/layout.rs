@@ -3,6 +3,10 @@
 //! The layout is data, a list of log regions in runs; whatever they and the structures leave is
 //! home space, exported without gaps. See `docs/format.md`.
 
+mod regions;
+
+pub use regions::LayoutError;
+
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
 use manylogs_plant::{self as plant, Bug};
@@ -72,10 +76,14 @@ impl Layout {
         physical: Sectors,
     ) -> Result<Self, VolumeError> {
         config.validate().map_err(VolumeError::Config)?;
+        if config.placement == LogPlacement::Listed {
+            let reason = "no rule says where the logs are: a layout must list them";
+            return Err(VolumeError::Config(reason.to_owned()));
+        }
         let log = Sectors(config.log.0 / physical.0 * physical.0);
         let logs_share = match config.placement {
             LogPlacement::EveryGroup(group) => device.0 / group.0 * log.0,
-            LogPlacement::Single(_) => log.0,
+            LogPlacement::Single(_) | LogPlacement::Listed => log.0,
         };
         let snapshot = SNAPSHOT_LEAST.0.max(logs_share / SNAPSHOT_SHARE).next_multiple_of(ALIGN);
         let superblock = SUPERBLOCK_LEAST;
@@ -93,6 +101,7 @@ impl Layout {
                 group_runs(space, group, log)
             }
             LogPlacement::Single(place) => vec![single_run(space, log, place, physical)],
+            LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
         Ok(Self::from_plan(Plan { device, superblock, snapshot, space, runs }))
@@ -228,6 +237,7 @@ impl Layout {
         plan.space = Extent::between(old.space.start, end);
         if let Some(last) = plan.runs.last().copied()
             && self.logs.len() > 1
+            && last.stride > last.len
         {
             // The last group may have been too short for a log: what it exports stays exported, so
             // that no log may begin before the end of the old space.

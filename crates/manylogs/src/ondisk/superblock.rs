@@ -111,10 +111,19 @@ impl Superblock {
     /// The parameters of the volume: those of the layout, and the settings that it keeps.
     pub(crate) fn config(&self) -> EngineConfig {
         let regions = self.layout.regions();
-        let log = regions.iter().map(|region| region.len).max().unwrap_or_default();
-        let placement = match (self.layout.as_plan().runs.first(), regions.len()) {
-            (Some(run), 2..) => LogPlacement::EveryGroup(run.stride.max(run.len + Sectors(1))),
-            _ => LogPlacement::Single(0.5),
+        // The shortest log must take the largest record.
+        let log = regions.iter().map(|region| region.len).min().unwrap_or_default();
+        let placement = match self.layout.as_plan().runs.as_slice() {
+            [] => LogPlacement::Listed,
+            [run] if run.count == 1 => LogPlacement::Single(0.5),
+            [run, rest @ ..] => {
+                let regular = rest.iter().all(|r| (r.stride, r.len) == (run.stride, run.len));
+                if regular && run.stride > run.len {
+                    LogPlacement::EveryGroup(run.stride)
+                } else {
+                    LogPlacement::Listed
+                }
+            }
         };
         self.settings.applied_to(&EngineConfig { log, placement, ..EngineConfig::default() })
     }

@@ -40,6 +40,8 @@ pub enum LogPlacement {
     /// One log for the whole volume, at this fraction of the device: the baseline that isolates
     /// the gain of *many* logs.
     Single(f64),
+    /// Where a layout says that was made with [`crate::Layout::with_logs`]; no rule gives them.
+    Listed,
 }
 
 /// Where the mapping table is.

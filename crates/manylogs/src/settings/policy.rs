@@ -206,6 +206,7 @@ impl fmt::Display for Policy {
         match config.placement {
             LogPlacement::EveryGroup(group) => write!(f, ",group={}", size(group))?,
             LogPlacement::Single(place) => write!(f, ",place={place}")?,
+            LogPlacement::Listed => {}
         }
         for (key, value) in Settings::of(config).list() {
             write!(f, ",{key}={value}")?;

@@ -23,6 +23,8 @@ pub(crate) struct Logs {
     /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
     room: u64,
     used: u64,
+    /// Length of all logs together.
+    sectors: u64,
 }
 
 impl Logs {
@@ -36,6 +38,7 @@ impl Logs {
             shape,
             room: 0,
             used: 0,
+            sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
         };
         logs.set_largest_record(largest_record);
         logs
@@ -167,8 +170,7 @@ impl Logs {
 
     /// Fraction of all log space that is appended to.
     pub(crate) fn occupancy(&self) -> f64 {
-        let total: u64 = self.regions.first().map_or(1, |r| r.len.0) * self.regions.len() as u64;
-        self.used as f64 / total as f64
+        self.used as f64 / self.sectors as f64
     }
 
     /// Whether it takes any entry: it has room and is not set aside.
