@@ -27,4 +27,4 @@ pub use runtime::{Handle, LocalTask, Runtime, Sleep};
 pub use signal::{Signal, Wait, yield_now};
 pub use tasks::Tasks;
 pub use text::{bytes_text, parse_bytes, parse_share, parse_span, span_text};
-pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, TimeOfDay, to_usize};
+pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, TimeOfDay, narrow, to_usize};

@@ -6,6 +6,19 @@ use std::ops::{Add, AddAssign, Range, Sub};
 /// Bytes in a sector, the unit of every address and length (as in the Linux block layer).
 pub const SECTOR_BYTES: u64 = 512;
 
+/// `value` as a narrower number, such as a field of an on-disk structure.
+///
+/// # Panics
+/// If it does not fit. What comes from outside is checked before; so this is a fault of the program,
+/// and a number that was cut off would be written where nobody would find the fault.
+#[track_caller]
+pub fn narrow<T: TryInto<N> + Copy + fmt::Display, N>(value: T) -> N {
+    match value.try_into() {
+        Ok(narrow) => narrow,
+        Err(_) => panic!("{value} exceeds {} bits", 8 * size_of::<N>()),
+    }
+}
+
 /// An index into memory. The project is for 64-bit machines only, where nothing is lost.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits, as asserted")]

@@ -4,6 +4,8 @@
 //! bytes as the largest difference in this leaf takes: none where all rows agree, eight where they
 //! have nothing in common. A row that does not fit makes the leaf be packed anew, wider.
 
+use manylogs_block::narrow;
+
 /// Words in a row.
 pub(crate) const WORDS: usize = 5;
 /// The word that rows are ordered by.
@@ -45,7 +47,7 @@ impl Leaf {
     /// A leaf of these rows, which are in order.
     pub(crate) fn pack(rows: &[Row]) -> Self {
         let mut leaf = Self::fitting(rows);
-        leaf.rows = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+        leaf.rows = narrow(rows.len());
         leaf.packed = vec![0; rows.len() * usize::from(leaf.row_bytes) + PADDING];
         for (index, row) in rows.iter().enumerate() {
             leaf.store_row(index, row);
@@ -169,7 +171,7 @@ impl Leaf {
         let at = index * usize::from(self.row_bytes);
         let behind = Self {
             packed: self.packed[at..].to_vec(),
-            rows: self.rows - u16::try_from(index).unwrap_or(u16::MAX),
+            rows: self.rows - narrow::<_, u16>(index),
             ..*self
         };
         self.rows -= behind.rows;

@@ -1,7 +1,7 @@
 //! The log record: a header that proves where it belongs and what follows it.
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{Extent, Payload, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_block::{Extent, Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -164,8 +164,8 @@ impl Entry {
     }
 }
 
-fn narrow(n: u64) -> U32 {
-    U32::new(u32::try_from(n).unwrap_or_else(|_| panic!("record field {n} exceeds 32 bits")))
+fn field(n: u64) -> U32 {
+    U32::new(narrow(n))
 }
 
 impl Record {
@@ -228,17 +228,17 @@ impl Record {
             magic: MAGIC,
             checksum: U32::ZERO,
             version: U16::new(VERSION),
-            entry_count: U16::new(u16::try_from(self.entries.len()).unwrap_or(u16::MAX)),
+            entry_count: U16::new(narrow(self.entries.len())),
             volume: self.header.volume,
             log: U32::new(self.header.log.0),
-            header_sectors: narrow(self.header_sectors.0),
+            header_sectors: field(self.header_sectors.0),
             epoch: U64::new(self.header.epoch.0),
             record_sequence: U64::new(self.header.record_sequence.0),
             floor: U64::new(self.header.floor.0),
-            payload_sectors: narrow(payload),
+            payload_sectors: field(payload),
             previous_checksum: U32::new(self.header.previous_checksum),
-            record_sectors: narrow(self.record_sectors.0),
-            unit_count: narrow(self.unit_checksums.len() as u64),
+            record_sectors: field(self.record_sectors.0),
+            unit_count: field(self.unit_checksums.len() as u64),
             offset: U32::new(self.header.offset.0),
             durable_tail: U32::new(self.header.durable_tail.0),
             next_data: U64::new(self.header.next_data.0),

@@ -1,6 +1,6 @@
 //! Checksums of logged payload, one for each unit of at most eight sectors.
 
-use manylogs_block::{Extent, Payload, Sectors};
+use manylogs_block::{Extent, Payload, Sectors, narrow};
 
 use crate::LogOffset;
 
@@ -85,7 +85,7 @@ impl UnitTable {
         let in_block = self.blocks.last().map(|block| index - block.first as usize);
         let joins = gap <= GAP_MAX && in_block.is_some_and(|units| units < BLOCK_UNITS);
         if !joins {
-            let first = u32::try_from(index).unwrap_or(u32::MAX);
+            let first = narrow(index);
             self.blocks.push(Block { offset: unit.offset.0, first });
         }
         self.make_room();
@@ -172,7 +172,7 @@ impl Iterator for Units<'_> {
         let offset = self.end + u64::from(step >> LEN_BITS);
         let len = u64::from(step & ((1 << LEN_BITS) - 1)) + 1;
         self.end = offset + len;
-        let offset = LogOffset(u32::try_from(offset).unwrap_or(u32::MAX));
+        let offset = LogOffset(narrow(offset));
         Some(Unit { offset, len: Sectors(len), checksum })
     }
 

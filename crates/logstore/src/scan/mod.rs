@@ -7,7 +7,7 @@ mod window;
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, IoError, Payload, Sectors};
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Sectors, narrow};
 
 use manylogs_plant::{self as plant, Bug};
 
@@ -342,5 +342,5 @@ fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), 
 }
 
 fn offset_of(offset: u64) -> LogOffset {
-    LogOffset(u32::try_from(offset).unwrap_or(u32::MAX))
+    LogOffset(narrow(offset))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use manylogs_block::{Nvram, to_usize};
+use manylogs_block::{Nvram, narrow, to_usize};
 use manylogs_logstore::{DataSequence, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -125,7 +125,7 @@ impl Selector {
     }
 
     pub(crate) fn encode(&self) -> [u8; 128] {
-        let narrow = |n: usize| U32::new(u32::try_from(n).unwrap_or(u32::MAX));
+        let field = |n: usize| U32::new(narrow(n));
         let mut raw = RawSelector {
             magic: MAGIC,
             checksum: U32::ZERO,
@@ -137,7 +137,7 @@ impl Selector {
             snapshot_bytes: U64::new(self.snapshot_bytes as u64),
             floor: U64::new(self.floor.0),
             snapshot_checksum: U32::new(self.snapshot_checksum),
-            half: narrow(self.half),
+            half: field(self.half),
             incarnation: U32::new(self.incarnation),
             reserved: [0; 44],
         };
@@ -220,10 +220,10 @@ pub(crate) fn encode_entry(selector: &Selector, durable: usize, entry: &Entry) -
         }
     };
     let mut raw = RawEntry {
-        len: U32::new(u32::try_from(content.len()).unwrap_or(u32::MAX)),
+        len: U32::new(narrow(content.len())),
         checksum: U32::ZERO,
         generation: U64::new(selector.generation),
-        durable: U32::new(u32::try_from(durable).unwrap_or(u32::MAX)),
+        durable: U32::new(narrow(durable)),
         kind: U32::new(kind),
     };
     raw.checksum = U32::new(entry_checksum(&selector.volume, raw.as_bytes(), content));

@@ -2,7 +2,7 @@
 //! grows, in two copies; the one with the higher generation counts.
 
 use bytes::Bytes;
-use manylogs_block::{Extent, Lba, Sectors, to_usize};
+use manylogs_block::{Extent, Lba, Sectors, narrow, to_usize};
 use manylogs_logstore::{DataSequence, LogId, RecordShape, ScanOf, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -144,7 +144,7 @@ impl Superblock {
         let runs: Vec<RawRun> = plan.runs.iter().map(raw_run).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
         let tail = tail_runs.as_bytes();
-        let narrow = |n: u64| U32::new(u32::try_from(n).unwrap_or(u32::MAX));
+        let field = |n: u64| U32::new(narrow(n));
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
@@ -158,9 +158,9 @@ impl Superblock {
             space_start: U64::new(plan.space.start.0),
             space_sectors: U64::new(plan.space.len.0),
             snapshot_sectors: U64::new(plan.snapshot.0),
-            physical_sectors: narrow(self.physical.0),
-            superblock_sectors: narrow(plan.superblock.0),
-            run_count: narrow(runs.len() as u64),
+            physical_sectors: field(self.physical.0),
+            superblock_sectors: field(plan.superblock.0),
+            run_count: field(runs.len() as u64),
             tail_checksum: U32::new(crc32c::crc32c(tail)),
             threshold_sectors: U64::new(config.threshold.0),
             record_sectors: U64::new(config.record.0),

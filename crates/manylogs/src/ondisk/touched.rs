@@ -1,5 +1,6 @@
 //! The set of logs that may have changed since the snapshot.
 
+use manylogs_block::narrow;
 use manylogs_logstore::LogId;
 use manylogs_plant::{self as plant, Bug};
 
@@ -23,7 +24,7 @@ pub(crate) struct Touched {
 
 impl Touched {
     pub(crate) fn none(logs: usize) -> Self {
-        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        let logs: u32 = narrow(logs);
         let logs_per_bit =
             if plant::is(Bug::LogSetTruncated) { 1 } else { logs.div_ceil(BITS).max(1) };
         Self { logs_per_bit, bits: Box::new([0; TOUCHED_BYTES]) }
@@ -61,7 +62,7 @@ impl Touched {
     /// many the volume has.
     pub(crate) fn add_around(&mut self, log: LogId, logs: usize, together: u32) {
         let bit = log.0 / self.logs_per_bit;
-        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        let logs: u32 = narrow(logs);
         let share = if together > OPENED_TOGETHER { LEAST_USED } else { 0 };
         let batch = (logs / self.logs_per_bit / 16).max(share).min(together);
         for bit in bit.saturating_sub(batch)..=(bit + batch).min(BITS - 1) {
@@ -79,7 +80,7 @@ impl Touched {
     /// The same set for a volume of `logs` logs.
     pub(crate) fn resized(&self, logs: usize) -> Self {
         let mut new = Self::none(logs);
-        let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+        let logs: u32 = narrow(logs);
         for log in (0..logs).map(LogId).filter(|log| self.contains(*log)) {
             new.add(log);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeBounds;
 
-use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_block::{Extent, Lba, Sectors, narrow};
 use manylogs_logstore::{Log, LogId, RecordShape};
 
 use manylogs_plant::{self as plant, Bug};
@@ -64,7 +64,7 @@ impl Logs {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = LogId> + use<> {
-        (0..u32::try_from(self.regions.len()).unwrap_or(u32::MAX)).map(LogId)
+        (0..narrow::<_, u32>(self.regions.len())).map(LogId)
     }
 
     pub(crate) fn get(&self, id: LogId) -> Option<&Log> {
@@ -189,7 +189,7 @@ impl Logs {
     /// How many logs begin at `at` or before.
     pub(crate) fn count_until(&self, at: Lba) -> u32 {
         let count = self.regions.partition_point(|region| region.start <= at);
-        u32::try_from(count).unwrap_or(u32::MAX)
+        narrow(count)
     }
 
     /// Whether the log takes a record of `needed` sectors. What was accepted under other parameters
