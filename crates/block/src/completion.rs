@@ -8,40 +8,39 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{IoError, Payload};
 
-/// What a request ends with: the content for a read, an empty payload otherwise.
-pub type IoResult = Result<Payload, IoError>;
+/// What a request ends with: the content for a read, an empty payload for other requests.
+pub type IoResult<T = Payload> = Result<T, IoError>;
 
-#[derive(Default)]
-struct Slot {
-    result: RefCell<Option<IoResult>>,
+struct Slot<T> {
+    result: RefCell<Option<IoResult<T>>>,
     waker: Cell<Option<Waker>>,
 }
 
 /// Resolves when the device has answered. Dropping it abandons the answer, never the I/O.
 #[must_use = "an unawaited completion hides errors"]
-pub struct Completion {
-    inner: Inner,
+pub struct Completion<T = Payload> {
+    inner: Inner<T>,
     /// Kept until the answer is taken or abandoned.
     held: Option<Rc<()>>,
 }
 
-enum Inner {
-    Ready(Option<IoResult>),
-    Pending(Rc<Slot>),
+enum Inner<T> {
+    Ready(Option<IoResult<T>>),
+    Pending(Rc<Slot<T>>),
 }
 
 /// The device's end of a [`Completion`].
-pub struct Completer(Rc<Slot>);
+pub struct Completer<T = Payload>(Rc<Slot<T>>);
 
 /// A completion and the end that resolves it.
-pub fn completion() -> (Completer, Completion) {
-    let slot = Rc::new(Slot::default());
+pub fn completion<T>() -> (Completer<T>, Completion<T>) {
+    let slot = Rc::new(Slot { result: RefCell::default(), waker: Cell::default() });
     (Completer(Rc::clone(&slot)), Completion { inner: Inner::Pending(slot), held: None })
 }
 
-impl Completion {
+impl<T> Completion<T> {
     /// An answer that is there at once.
-    pub const fn ready(result: IoResult) -> Self {
+    pub const fn ready(result: IoResult<T>) -> Self {
         Self { inner: Inner::Ready(Some(result)), held: None }
     }
 
@@ -65,9 +64,9 @@ pub async fn all_done(requests: impl IntoIterator<Item = Completion>) -> Result<
     result
 }
 
-impl Completer {
+impl<T> Completer<T> {
     /// Hands over the answer and wakes whoever waits for it.
-    pub fn complete(self, result: IoResult) {
+    pub fn complete(self, result: IoResult<T>) {
         *self.0.result.borrow_mut() = Some(result);
         if let Some(waker) = self.0.waker.take() {
             waker.wake();
@@ -75,10 +74,13 @@ impl Completer {
     }
 }
 
-impl Future for Completion {
-    type Output = IoResult;
+/// Nothing points into it.
+impl<T> Unpin for Completion<T> {}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult> {
+impl<T> Future for Completion<T> {
+    type Output = IoResult<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<T>> {
         let this = &mut *self;
         match &mut this.inner {
             Inner::Ready(result) => {
@@ -96,13 +98,13 @@ impl Future for Completion {
     }
 }
 
-impl std::fmt::Debug for Completion {
+impl<T> std::fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completion").finish_non_exhaustive()
     }
 }
 
-impl std::fmt::Debug for Completer {
+impl<T> std::fmt::Debug for Completer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Completer").finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Completion, Extent, Payload, Sectors};
+use crate::{Completion, Extent, ExtentKind, Extents, Payload, Sectors};
 
 /// What a device can do, after nbdkit's list of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Capabilities {
     pub native_fua: bool,
     /// Whether discarded sectors are given up by the device; else a discard only costs time.
     pub discard: bool,
+    /// Whether zeroes can cost less than writing them: see [`Request::WriteZeroes`].
+    pub fast_zero: bool,
 }
 
 /// What the submitter knows of a write beyond its content.
@@ -57,6 +59,8 @@ pub enum Request {
     Discard {
         /// What to give up.
         extent: Extent,
+        /// Whatever it does to the content is durable when acknowledged.
+        fua: bool,
     },
     /// Read zeroes from now on.
     WriteZeroes {
@@ -64,6 +68,9 @@ pub enum Request {
         extent: Extent,
         /// Durable when acknowledged.
         fua: bool,
+        /// Fail with [`IoError::Unsupported`] where it would cost as much as writing zeroes. A
+        /// device without [`Capabilities::fast_zero`] always does.
+        if_fast: bool,
     },
 }
 
@@ -74,7 +81,7 @@ impl Request {
         match self {
             Self::Read { extent }
             | Self::Write { extent, .. }
-            | Self::Discard { extent }
+            | Self::Discard { extent, .. }
             | Self::WriteZeroes { extent, .. } => Some(*extent),
             Self::Flush => None,
         }
@@ -84,6 +91,12 @@ impl Request {
     #[must_use]
     pub const fn write_fua(extent: Extent, payload: Payload) -> Self {
         Self::Write { extent, payload, fua: true, hint: Hint::None }
+    }
+
+    /// Zeroing at whatever cost.
+    #[must_use]
+    pub const fn write_zeroes(extent: Extent, fua: bool) -> Self {
+        Self::WriteZeroes { extent, fua, if_fast: false }
     }
 }
 
@@ -113,9 +126,9 @@ pub enum IoError {
         extent: Extent,
     },
     /// What was read is not what was written: its checksum is wrong.
-    #[error("checksum mismatch in the logged copy of {extent}")]
+    #[error("checksum mismatch at {extent}: what is stored is not what was written")]
     Checksum {
-        /// The sectors whose logged copy is damaged.
+        /// The sectors whose content is damaged.
         extent: Extent,
     },
     /// The device accepts no more writes.
@@ -168,13 +181,29 @@ pub trait BlockDevice {
 
     /// Starts `request`.
     fn submit(&self, request: Request) -> Completion;
+
+    /// What is known of `within` without reading it.
+    ///
+    /// The answer begins where `within` begins. It may end before `within` does, but not before
+    /// its first sector: what follows is asked for again. What is said to read as zeroes did so at
+    /// some time between question and answer.
+    ///
+    /// A device that knows nothing says that all of it is data.
+    ///
+    /// # Errors
+    /// The answer is [`IoError::OutOfRange`] if `within` is empty or reaches beyond the device.
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        let inside = self.capabilities().check(&Request::Read { extent: within });
+        Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
+    }
 }
 
 impl Capabilities {
-    /// Checks that `request` names a non-empty extent inside the device and a payload that fits.
+    /// Checks that `request` names a non-empty extent inside the device and a payload that fits,
+    /// and does not insist on zeroing being fast where it never is.
     ///
     /// # Errors
-    /// [`IoError::OutOfRange`] if not.
+    /// [`IoError::OutOfRange`] or [`IoError::Unsupported`] if not.
     pub fn check(&self, request: &Request) -> Result<(), IoError> {
         let Some(extent) = request.extent() else { return Ok(()) };
         let fits = extent.start.0.checked_add(extent.len.0).is_some_and(|e| e <= self.capacity.0);
@@ -182,10 +211,14 @@ impl Capabilities {
             Request::Write { payload, .. } => payload.len() == extent.len,
             _ => true,
         };
-        if fits && whole && !extent.is_empty() {
-            Ok(())
-        } else {
-            Err(IoError::OutOfRange { extent, capacity: self.capacity })
+        if !fits || !whole || extent.is_empty() {
+            return Err(IoError::OutOfRange { extent, capacity: self.capacity });
+        }
+        match request {
+            Request::WriteZeroes { if_fast: true, .. } if !self.fast_zero => {
+                Err(IoError::Unsupported)
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod completion;
 mod device;
+mod extents;
 mod media;
 mod memory;
 mod nvram;
@@ -18,6 +19,7 @@ mod units;
 
 pub use completion::{Completer, Completion, IoResult, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Hint, IoError, Request};
+pub use extents::{ExtentKind, Extents};
 pub use media::{Media, Sector};
 pub use memory::MemoryDevice;
 pub use nvram::{MemoryNvram, Nvram};

@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 
-use crate::{BlockDevice, Capabilities, Completion, IoResult, Media, Payload, Request, Sectors};
+use crate::{
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, IoResult, Media, Payload,
+    Request, Sectors,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,6 +25,7 @@ impl MemoryDevice {
             volatile_cache: false,
             native_fua: true,
             discard: true,
+            fast_zero: true,
         };
         Self { capabilities, media: RefCell::default() }
     }
@@ -32,7 +36,7 @@ impl MemoryDevice {
         match request {
             Request::Read { extent } => return Ok(media.read(extent)),
             Request::Write { extent, payload, .. } => media.write(extent, &payload),
-            Request::Discard { extent } | Request::WriteZeroes { extent, .. } => {
+            Request::Discard { extent, .. } | Request::WriteZeroes { extent, .. } => {
                 media.zero(extent);
             }
             Request::Flush => {}
@@ -48,5 +52,87 @@ impl BlockDevice for MemoryDevice {
 
     fn submit(&self, request: Request) -> Completion {
         Completion::ready(self.apply(request))
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        let content = self.apply(Request::Read { extent: within });
+        let known = |content| Extents::of_content(within, &content, ExtentKind::Hole);
+        Completion::ready(content.map(known))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::future::Future;
+
+    use super::*;
+    use crate::{IoError, Rng};
+
+    fn now<T>(completion: Completion<T>) -> IoResult<T> {
+        use std::task::{Context, Poll, Waker};
+        let mut completion = std::pin::pin!(completion);
+        match completion.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("memory answers at once"),
+        }
+    }
+
+    /// Whether each sector holds something: the model that the device is compared with.
+    #[test]
+    fn extents_are_those_of_the_sectors_that_hold_something() {
+        const SECTORS: u64 = 64;
+        let device = MemoryDevice::new(Sectors(SECTORS));
+        let mut model = [false; SECTORS as usize];
+        let mut rng = Rng::new(7);
+        for step in 1..2000 {
+            let len = 1 + rng.below(9);
+            let extent = Extent::new(rng.below(SECTORS - len + 1), len);
+            let request = match rng.below(4) {
+                0 => Request::Discard { extent, fua: rng.one_in(2) },
+                1 => Request::WriteZeroes { extent, fua: false, if_fast: rng.one_in(2) },
+                _ => Request::write_fua(extent, Payload::tags(step * SECTORS, extent.len)),
+            };
+            let holds = matches!(request, Request::Write { .. });
+            now(device.submit(request)).unwrap();
+            extent.range().for_each(|at| model[crate::to_usize(at)] = holds);
+            let within = Extent::new(rng.below(32), 1 + rng.below(32));
+            let known = now(device.extents(within)).unwrap();
+            assert_eq!(known.whole(), within);
+            for (part, kind) in known.iter() {
+                let wanted = kind == ExtentKind::Data;
+                assert!(part.range().all(|at| model[crate::to_usize(at)] == wanted), "{known:?}");
+            }
+        }
+        let beyond = now(device.extents(Extent::new(60, 5)));
+        assert!(matches!(beyond, Err(IoError::OutOfRange { .. })));
+    }
+
+    /// A device that says nothing of its extents, and zeroes slowly.
+    struct Plain(MemoryDevice);
+
+    impl BlockDevice for Plain {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { fast_zero: false, ..self.0.capabilities() }
+        }
+
+        fn submit(&self, request: Request) -> Completion {
+            match self.capabilities().check(&request) {
+                Ok(()) => self.0.submit(request),
+                Err(error) => Completion::ready(Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_that_knows_nothing_says_data_and_zeroes_at_its_own_pace() {
+        let device = Plain(MemoryDevice::new(Sectors(8)));
+        let whole = Extent::new(0, 8);
+        assert_eq!(now(device.extents(whole)), Ok(Extents::of(whole, ExtentKind::Data)));
+        assert!(now(device.extents(Extent::new(8, 1))).is_err());
+        let zeroes = |if_fast| Request::WriteZeroes { extent: whole, fua: false, if_fast };
+        assert_eq!(now(device.submit(zeroes(true))), Err(IoError::Unsupported));
+        assert!(now(device.submit(zeroes(false))).is_ok());
     }
 }

@@ -84,6 +84,7 @@ impl ModelledDrive {
             volatile_cache: options.write_cache,
             native_fua: true,
             discard: false,
+            fast_zero: false,
         };
         let drive = Self(Rc::new(Shared {
             runtime: runtime.clone(),
@@ -145,7 +146,7 @@ impl ModelledDrive {
         }
         let (kind, extent) = match *request {
             Request::Read { extent } => (Kind::Read, extent),
-            Request::Write { extent, fua, .. } | Request::WriteZeroes { extent, fua } => {
+            Request::Write { extent, fua, .. } | Request::WriteZeroes { extent, fua, .. } => {
                 (Kind::Write { fua }, extent)
             }
             Request::Flush => (Kind::Flush, Extent::default()),

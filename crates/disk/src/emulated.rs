@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Handle, IoResult, Request, Sectors, completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoResult, Request, Sectors,
+    completion,
 };
 
 use crate::device::ModelledDrive;
@@ -118,7 +119,7 @@ impl BlockDevice for EmulatedDrive {
             return Completion::ready(Err(error));
         }
         if matches!(request, Request::Discard { .. }) {
-            return shared.content.submit(request);
+            return shared.content.submit(shared.as_stored(request));
         }
         let due = Rc::new(Cell::default());
         let timed = shared.model.submit_noting(&request, Rc::clone(&due));
@@ -134,12 +135,19 @@ impl BlockDevice for EmulatedDrive {
         });
         completion
     }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.0.content.extents(within)
+    }
 }
 
 impl Shared {
     /// The request as the content gets it.
     fn as_stored(&self, mut request: Request) -> Request {
-        if let Request::Write { fua, .. } | Request::WriteZeroes { fua, .. } = &mut request {
+        if let Request::Write { fua, .. }
+        | Request::WriteZeroes { fua, .. }
+        | Request::Discard { fua, .. } = &mut request
+        {
             *fua |= self.durable_writes;
         }
         request

@@ -104,6 +104,7 @@ impl BlockDevice for Nowhere {
             volatile_cache: false,
             native_fua: true,
             discard: true,
+            fast_zero: true,
         }
     }
 

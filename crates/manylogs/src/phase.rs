@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Request, SECTOR_BYTES,
+};
 
 /// The work that a write or flush of the engine belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,8 +134,13 @@ impl Below {
         self.device.capabilities()
     }
 
-    pub(crate) fn read(&self, extent: manylogs_block::Extent) -> Completion {
+    pub(crate) fn read(&self, extent: Extent) -> Completion {
         self.device.submit(Request::Read { extent })
+    }
+
+    /// See [`BlockDevice::extents`].
+    pub(crate) fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.device.extents(within)
     }
 
     /// Submits anything but a read.

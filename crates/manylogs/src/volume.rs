@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, Request, Signal,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Signal,
 };
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
@@ -187,6 +187,7 @@ impl BlockDevice for Volume {
             volatile_cache: true,
             native_fua: true,
             discard: true,
+            fast_zero: true,
         }
     }
 
@@ -203,17 +204,25 @@ impl BlockDevice for Volume {
                 self.0.write(extent, payload, fua, hint)
             }
             Request::Flush => self.0.flush(),
-            Request::Discard { extent } if plant::is(Bug::DiscardNotLogged) => {
+            Request::Discard { extent, .. } if plant::is(Bug::DiscardNotLogged) => {
                 let mut state = self.0.state.borrow_mut();
                 let sequence = state.store.take_data_sequence();
                 state.store.map.remove_older(extent, sequence, |_, _| ());
                 Completion::ready(Ok(manylogs_block::Payload::default()))
             }
-            Request::Discard { extent } => self.0.log_write(EntryKind::Zeroes, extent, None, false),
-            Request::WriteZeroes { extent, fua } => {
+            Request::Discard { extent, fua } | Request::WriteZeroes { extent, fua, .. } => {
                 let fua = fua && !plant::is(Bug::ZeroesNotDurable);
                 self.0.log_write(EntryKind::Zeroes, extent, None, fua)
             }
+        }
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        let inside = self.capabilities().check(&Request::Read { extent: within });
+        match inside {
+            Err(error) => Completion::ready(Err(error)),
+            Ok(()) if self.0.state.borrow().closing => Completion::ready(Err(IoError::Gone)),
+            Ok(()) => self.0.extents(within),
         }
     }
 }

@@ -277,7 +277,7 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
         let exported = volume.layout().capacity().0;
         // Unaligned at both ends.
         let zeroes = Extent::new(3, exported - 10);
-        volume.submit(Request::WriteZeroes { extent: zeroes, fua: true }).await.unwrap();
+        volume.submit(Request::write_zeroes(zeroes, true)).await.unwrap();
         // Writes over the zeroes leave long rests; more of these than the logs can keep.
         for i in 0..300 {
             volume.submit(tagged(20_000 * i + 1000, 1000 * i, 64)).await.unwrap();

@@ -70,8 +70,10 @@ impl Client {
             Load::Scattered if self.below(20) == 0 => Request::Flush,
             Load::Scattered => tags(self.place(1 + self.below(16)), false),
             Load::Stream => tags(self.place(200), false),
-            Load::Zeroes if self.below(2) == 0 => Request::Discard { extent: self.place(4000) },
-            Load::Zeroes => Request::WriteZeroes { extent: self.place(3), fua: true },
+            Load::Zeroes if self.below(2) == 0 => {
+                Request::Discard { extent: self.place(4000), fua: false }
+            }
+            Load::Zeroes => Request::write_zeroes(self.place(3), true),
             Load::Nothing | Load::Reads => Request::Read { extent: self.place(64) },
             Load::Mixed => {
                 let among = LOADS.len() as u64 - 1;

@@ -64,7 +64,10 @@ fn a_read_is_put_together_from_home_log_buffer_and_zeroes() {
         let (home, logged, buffered) = (bytes(1, 200), bytes(2, 10), bytes(3, 5));
         volume.submit(write(3500, &home, true)).await.unwrap();
         volume.submit(write(3553, &logged, true)).await.unwrap();
-        volume.submit(Request::Discard { extent: Extent::new(3600, 20) }).await.unwrap();
+        volume
+            .submit(Request::Discard { extent: Extent::new(3600, 20), fua: false })
+            .await
+            .unwrap();
         volume.submit(write(3604, &buffered, false)).await.unwrap();
         let mut expected = home.to_bytes().unwrap().to_vec();
         expected[53 * 512..63 * 512].copy_from_slice(&logged.to_bytes().unwrap());

@@ -90,7 +90,7 @@ async fn fill(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
     volume.submit(write(47, &marked(2, 3), true)).await.unwrap();
     volume.submit(write(160, &marked(3, 16), true)).await.unwrap();
     volume.submit(write(160, &marked(4, 24), true)).await.unwrap();
-    volume.submit(Request::Discard { extent: Extent::new(500, 3000) }).await.unwrap();
+    volume.submit(Request::Discard { extent: Extent::new(500, 3000), fua: false }).await.unwrap();
     volume.submit(Request::Flush).await.unwrap();
     volume.snapshot().await.unwrap();
     volume.submit(write(600, &marked(5, 1), true)).await.unwrap();

@@ -30,7 +30,7 @@ fn a_drained_disk_is_readable_without_us() {
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(5000, &bytes(2, 500), false)).await.unwrap();
         volume.submit(write(5100, &bytes(3, 3), false)).await.unwrap();
-        let zeroes = Request::Discard { extent: Extent::new(5200, 20_000) };
+        let zeroes = Request::Discard { extent: Extent::new(5200, 20_000), fua: false };
         volume.submit(zeroes).await.unwrap();
         let capacity = volume.layout().capacity();
         let whole = Request::Read { extent: Extent::new(0, capacity.0) };

@@ -239,7 +239,7 @@ fn without_logging_small_writes_go_home() {
         let writes = device.writes.borrow().clone();
         assert!(!writes.iter().any(|write| regions.iter().any(|log| log.overlaps(*write))));
         assert_eq!(writes.len(), 4);
-        volume.submit(Request::Discard { extent: Extent::new(500, 1) }).await.unwrap();
+        volume.submit(Request::Discard { extent: Extent::new(500, 1), fua: false }).await.unwrap();
         assert_eq!(volume.stats().logged_writes, logged + 1, "discards are entries as ever");
         volume.set(&with(&volume, "logging=on")).await.unwrap();
         volume.submit(write(40, &bytes(9, 8), true)).await.unwrap();

@@ -1,16 +1,13 @@
 //! One client's connection: NBD's requests as the engine's.
 
 use bytes::Bytes;
-use manylogs_block::{Extent, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize};
+use manylogs_block::{Extent, ExtentKind, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize};
 use manylogs_serve::{content, errno, sectors_around, sectors_exactly};
 use nbdkit::{Error, ExtentHandle, ExtentType, Flags, FuaFlags, Result, Server};
 use rustix::io::Errno;
 
 use crate::config;
 use crate::service::{self, Access};
-
-/// Block status is told for so many bytes at a time: the engine answers nobody else meanwhile.
-const STATUS_BYTES_MAX: u32 = 256 << 20;
 
 /// A connection; nbdkit calls it from many threads.
 pub(crate) struct Connection(Access);
@@ -102,9 +99,8 @@ impl Server for Connection {
         Ok(true)
     }
 
-    /// A volume notes what is zeroed; a device may have to write it.
     fn can_fast_zero(&self) -> Result<bool> {
-        Ok(self.0.has_volume)
+        Ok(self.0.capabilities.fast_zero)
     }
 
     /// All connections lead to one engine: a flush of any covers the writes of all.
@@ -113,7 +109,7 @@ impl Server for Connection {
     }
 
     fn can_extents(&self) -> Result<bool> {
-        Ok(self.0.has_volume)
+        Ok(true)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
@@ -136,16 +132,13 @@ impl Server for Connection {
 
     fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
         let extent = self.exactly(offset, to_usize(count.into()))?;
-        self.call(Request::Discard { extent })?;
-        if flags.contains(Flags::FUA) { self.flush() } else { Ok(()) }
+        self.call(Request::Discard { extent, fua: flags.contains(Flags::FUA) }).map(drop)
     }
 
     fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
-        if flags.contains(Flags::FAST_ZERO) && !self.0.has_volume {
-            return Err(refused(&IoError::Unsupported));
-        }
         let extent = self.exactly(offset, to_usize(count.into()))?;
-        self.call(Request::WriteZeroes { extent, fua: flags.contains(Flags::FUA) }).map(drop)
+        let (fua, if_fast) = (flags.contains(Flags::FUA), flags.contains(Flags::FAST_ZERO));
+        self.call(Request::WriteZeroes { extent, fua, if_fast }).map(drop)
     }
 
     fn extents(
@@ -155,12 +148,15 @@ impl Server for Connection {
         _flags: Flags,
         told: &mut ExtentHandle,
     ) -> Result<()> {
-        let count = count.min(STATUS_BYTES_MAX);
         let extent = sectors_around(self.0.capabilities.capacity, offset, count.into());
         let extent = extent.ok_or_else(|| invalid("not within the export"))?;
-        let parts = self.0.port.zeroes(extent).map_err(|error| refused(&error))?;
-        for (part, zeroes) in parts {
-            let kind = if zeroes { ExtentType::HoleZero } else { ExtentType::Allocated };
+        let parts = self.0.port.extents(extent).map_err(|error| refused(&error))?;
+        for (part, kind) in parts.iter() {
+            let kind = match kind {
+                ExtentKind::Data | ExtentKind::Logged => ExtentType::Allocated,
+                ExtentKind::Zero => ExtentType::Zero,
+                ExtentKind::Hole => ExtentType::HoleZero,
+            };
             told.add(part.start.0 * SECTOR_BYTES, part.len.bytes(), kind)?;
         }
         Ok(())

@@ -35,7 +35,6 @@ enum State {
 
 struct Service {
     engine: Engine,
-    has_volume: bool,
     _control: ControlSocket,
 }
 
@@ -43,7 +42,6 @@ struct Service {
 pub(crate) struct Access {
     pub(crate) port: Port,
     pub(crate) capabilities: Capabilities,
-    pub(crate) has_volume: bool,
 }
 
 impl Drop for Access {
@@ -81,8 +79,7 @@ pub(crate) fn start() -> Result<()> {
             return Err(Error::new(Errno::IO.raw_os_error(), message));
         }
     };
-    *state() =
-        State::Running(Box::new(Service { engine, has_volume: !options.raw, _control: control }));
+    *state() = State::Running(Box::new(Service { engine, _control: control }));
     Ok(())
 }
 
@@ -105,11 +102,7 @@ pub(crate) fn access() -> Result<Access> {
         return Err(Error::new(Errno::SHUTDOWN.raw_os_error(), "the server is stopping"));
     };
     CONNECTIONS.fetch_add(1, Ordering::SeqCst);
-    Ok(Access {
-        port: service.engine.port(),
-        capabilities: service.engine.about().capabilities,
-        has_volume: service.has_volume,
-    })
+    Ok(Access { port: service.engine.port(), capabilities: service.engine.about().capabilities })
 }
 
 /// Closes the volume, unless an operator's order has done so; called when nbdkit ends.

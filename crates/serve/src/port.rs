@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use manylogs_block::{Extent, IoError, IoResult, Payload, Request};
+use manylogs_block::{Extent, Extents, IoError, IoResult, Payload, Request};
 
 use crate::control::{Answer, Order};
 
@@ -34,8 +34,8 @@ struct Queue {
 pub(crate) enum Message {
     /// A request of a client.
     Io(Request, Reply),
-    /// How much of an extent reads as zeroes without a look at the device: see [`Port::zeroes`].
-    Map(Extent, MapReply),
+    /// What is known of an extent without reading it: see [`Port::extents`].
+    Extents(Extent, ExtentsReply),
     /// A request of the operator.
     Order(Order, OrderReply),
     /// Finish what is under way and close the volume.
@@ -48,8 +48,8 @@ pub(crate) struct ReplyTo<T: Lost>(Option<Box<dyn FnOnce(T) + Send>>);
 
 /// Answers a request of a client.
 pub(crate) type Reply = ReplyTo<IoResult>;
-/// Answers with extents and whether each is mapped as zeroes.
-pub(crate) type MapReply = ReplyTo<Result<Vec<(Extent, bool)>, IoError>>;
+/// Answers with what is known.
+pub(crate) type ExtentsReply = ReplyTo<IoResult<Extents>>;
 /// Answers a request of the operator.
 pub(crate) type OrderReply = ReplyTo<Answer>;
 
@@ -141,13 +141,13 @@ impl Port {
         self.ask(|reply| Message::Io(request, reply))
     }
 
-    /// Asks which parts of `extent` are known to read as zeroes; blocks until answered. Parts that
-    /// are home count as data: nobody knows what they hold without reading them.
+    /// Asks what is known of `within`, or of its beginning, without reading it: see
+    /// [`manylogs_block::BlockDevice::extents`]. Blocks until answered.
     ///
     /// # Errors
-    /// [`IoError::Gone`] if the engine is.
-    pub fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
-        self.ask(|reply| Message::Map(extent, reply))
+    /// As the device's, and [`IoError::Gone`] if the engine is.
+    pub fn extents(&self, within: Extent) -> IoResult<Extents> {
+        self.ask(|reply| Message::Extents(within, reply))
     }
 
     /// Asks for what an operator wants; blocks until answered.
@@ -219,6 +219,6 @@ mod tests {
         drop(inbox);
         assert_eq!(receiver.recv().unwrap(), Err(IoError::Gone));
         assert_eq!(port.call(Request::Flush), Err(IoError::Gone));
-        assert_eq!(port.zeroes(Extent::new(0, 8)), Err(IoError::Gone));
+        assert_eq!(port.extents(Extent::new(0, 8)), Err(IoError::Gone));
     }
 }

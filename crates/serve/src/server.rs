@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use manylogs::{PhaseProbe, Volume, VolumeError};
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, IoResult, Nanos, Request, Signal, Time,
+    BlockDevice, Extent, Extents, Handle, IoResult, Nanos, Request, SECTOR_BYTES, Sectors, Signal,
+    Time,
 };
 use manylogs_disk::EmulatedDrive;
 use manylogs_plant::{self as plant, Bug};
@@ -22,6 +23,8 @@ use crate::under_way::UnderWay;
 
 /// A server that takes longer to stop says each time what it waits for.
 const PATIENCE: Nanos = Nanos::from_secs(10);
+/// The device is asked about so much at a time: the engine answers nobody else meanwhile.
+const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 
 /// What is served.
 pub(crate) struct Exported {
@@ -138,9 +141,12 @@ impl Server {
                     Message::Order(Order::Status, reply) => reply.send(self.told()),
                     Message::Order(_, reply) if stopping => reply.send(Err(self.waits_for())),
                     // Dropped, they are answered: the server is gone.
-                    Message::Io(..) | Message::Map(..) if stopping => {}
+                    Message::Io(..) | Message::Extents(..) if stopping => {}
                     Message::Io(request, reply) => self.submit(request, reply),
-                    Message::Map(extent, reply) => reply.send(self.zeroes(extent)),
+                    Message::Extents(within, reply) => {
+                        let known = self.extents(within);
+                        self.runtime.spawn(async move { reply.send(known.await) });
+                    }
                     Message::Order(order, reply) => {
                         let server = Rc::clone(self);
                         self.runtime.spawn(async move { reply.send(server.obey(order).await) });
@@ -171,13 +177,19 @@ impl Server {
         }
     }
 
-    pub(crate) fn zeroes(&self, extent: Extent) -> Result<Vec<(Extent, bool)>, IoError> {
-        let capabilities = self.exported.device.capabilities();
-        capabilities.check(&Request::Read { extent })?;
-        Ok(match &self.exported.volume {
-            Some(volume) => volume.zeroes(extent),
-            None => vec![(extent, false)],
-        })
+    /// What the device knows of `within`, or of its beginning, without reading it.
+    pub(crate) fn extents(
+        &self,
+        within: Extent,
+    ) -> impl Future<Output = IoResult<Extents>> + use<> {
+        let token = self.under_way.enter(self.runtime.now());
+        let len = within.len.min(EXTENTS_MAX);
+        let known = self.exported.device.extents(Extent { len, ..within });
+        async move {
+            let known = known.await;
+            drop(token);
+            known
+        }
     }
 
     async fn leave(&self) -> Result<Left, ServeError> {

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, IoResult, Nanos, Payload,
-    Request, Rng, Sectors, completion,
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Handle, IoError, IoResult,
+    Nanos, Payload, Request, Rng, Sectors, completion,
 };
 
 use crate::image::{DiskImage, Survival};
@@ -119,7 +119,7 @@ impl CrashDisk {
             Request::Write { extent, payload, fua, .. } => {
                 self.write(extent, payload, fua, failure, label)
             }
-            Request::WriteZeroes { extent, fua } => {
+            Request::WriteZeroes { extent, fua, .. } => {
                 self.write(extent, Payload::zeroes(extent.len), fua, failure, label)
             }
             Request::Discard { .. } => {
@@ -260,11 +260,26 @@ impl BlockDevice for CrashDisk {
             volatile_cache: self.0.config.volatile_cache,
             native_fua: self.0.config.native_fua,
             discard: false,
+            fast_zero: false,
         }
     }
 
     fn submit(&self, request: Request) -> Completion {
         self.submit_labelled(request, 0)
+    }
+
+    /// All of it is set aside; where nothing was written, or zeroes, it says so.
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        if let Err(error) = self.capabilities().check(&Request::Read { extent: within }) {
+            return Completion::ready(Err(error));
+        }
+        let state = self.0.state.borrow();
+        let image = state.cache.image();
+        Completion::ready(Ok(if image.is_readable(within) {
+            Extents::of_content(within, &image.read(within), ExtentKind::Zero)
+        } else {
+            Extents::of(within, ExtentKind::Data)
+        }))
     }
 }
 

@@ -81,7 +81,7 @@ async fn soil(volume: &Volume, sectors: Sectors, rng: &mut Rng) -> Any {
     }
     submit_all(volume, requests).await?;
     volume.submit(Request::Flush).await?;
-    volume.submit(Request::Discard { extent: Extent::new(0, sectors.0) }).await?;
+    volume.submit(Request::Discard { extent: Extent::new(0, sectors.0), fua: false }).await?;
     volume.submit(Request::Flush).await?;
     Ok(())
 }

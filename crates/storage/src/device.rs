@@ -146,8 +146,11 @@ impl Core {
                 partial::write(core, extent, payload, fua, then);
             }
             Request::Flush => core.flush(then),
-            Request::Discard { extent } => range::discard(core, extent, then),
-            Request::WriteZeroes { extent, fua } => range::zero(core, extent, fua, then),
+            Request::Discard { extent, fua } => range::discard(core, extent, fua, then),
+            Request::WriteZeroes { extent, fua, if_fast: true } => {
+                range::zero_fast(core, extent, fua, then);
+            }
+            Request::WriteZeroes { extent, fua, .. } => range::zero(core, extent, fua, then),
         }
         completion
     }

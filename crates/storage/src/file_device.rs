@@ -6,7 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Request, SECTOR_BYTES, Sectors};
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, ExtentKind, Extents, Request, SECTOR_BYTES,
+    Sectors,
+};
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -14,6 +17,7 @@ use rustix::io::Errno;
 use crate::access::{Access, bypass_cache};
 use crate::device::{Core, Medium};
 use crate::driver::DeviceEngine;
+use crate::holes;
 use crate::open::{self, OpenError, OpenMode};
 use crate::reactor::Reactor;
 use crate::sysfs::Disk;
@@ -164,6 +168,18 @@ impl BlockDevice for FileDevice {
     fn submit(&self, request: Request) -> Completion {
         self.core.submit(request)
     }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        let inside = self.core.capabilities.check(&Request::Read { extent: within });
+        match (inside, self.core.medium) {
+            (Err(error), _) => Completion::ready(Err(error)),
+            // The kernel knows nothing of the sectors of disks.
+            (Ok(()), Medium::Disk { .. }) => {
+                Completion::ready(Ok(Extents::of(within, ExtentKind::Data)))
+            }
+            (Ok(()), Medium::File) => holes::extents(&self.core, within),
+        }
+    }
 }
 
 impl Drop for FileDevice {
@@ -206,6 +222,7 @@ fn capabilities(
 ) -> Result<Capabilities, Errno> {
     let capacity = Sectors(opened.size / SECTOR_BYTES);
     let discard = options.discard && options.mode == OpenMode::Exclusive;
+    let holes = discard && opened.disk.is_none() && punches_holes(opened);
     let told = match &opened.disk {
         Some(disk) => Capabilities {
             capacity,
@@ -219,6 +236,10 @@ fn capabilities(
             discard: discard
                 && disk.limit("discard_max_bytes") > 0
                 && disk.limit("write_zeroes_max_bytes") > 0,
+            // Drives that turn write the zeroes to the platters, whoever makes them.
+            fast_zero: discard
+                && disk.limit("write_zeroes_max_bytes") > 0
+                && disk.queue("rotational").is_some_and(|value| value == "0"),
         },
         None => Capabilities {
             capacity,
@@ -226,7 +247,8 @@ fn capabilities(
             rotational: true,
             volatile_cache: is_volatile(None, access),
             native_fua: false,
-            discard: discard && punches_holes(opened),
+            discard: holes,
+            fast_zero: holes,
         },
     };
     let physical_sector = options.physical_sector.unwrap_or(told.physical_sector);

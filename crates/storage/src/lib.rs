@@ -12,6 +12,7 @@ mod event;
 mod failure;
 mod file_device;
 mod gate;
+mod holes;
 mod image;
 mod in_use;
 mod ioctl;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoResult, Payload, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_block::{Extent, IoError, IoResult, Payload, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -37,23 +37,54 @@ pub(crate) fn zero(
     if extent.len <= ZEROES_WRITTEN {
         return partial::write(core, extent, Payload::zeroes(extent.len), durable, then);
     }
-    let this = Rc::clone(&core);
-    zero_by(core, extent, zero_range, move |result| match result {
-        Ok(_) if durable && !plant::is(Bug::ZeroesNotFlushed) => this.flush(then),
-        other => then(other),
-    });
+    let then = flushed_if(durable, &core, then);
+    zero_by(core, extent, zero_range, then);
 }
 
-/// Gives `extent` up, as far as the device does that.
-pub(crate) fn discard(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'static) {
+/// Zeroes `extent` by giving its space up, or fails where the system would have to write zeroes.
+pub(crate) fn zero_fast(
+    core: Rc<Core>,
+    extent: Extent,
+    durable: bool,
+    then: impl FnOnce(IoResult) + 'static,
+) {
+    if split(&core, extent).whole.is_empty() {
+        return then(Err(IoError::Unsupported));
+    }
+    let then = flushed_if(durable, &core, then);
+    zero_by(core, extent, punch_only, then);
+}
+
+/// Gives `extent` up, as far as the device does that, durably if asked to.
+pub(crate) fn discard(
+    core: Rc<Core>,
+    extent: Extent,
+    durable: bool,
+    then: impl FnOnce(IoResult) + 'static,
+) {
     if core.capabilities.discard {
+        let then = flushed_if(durable, &core, then);
         return zero_by(core, extent, punch, then);
     }
     if core.medium == (Medium::Disk { discards: true }) {
         let whole = split(&core, extent).whole;
         return call(core, whole, advise, then);
     }
+    // Nothing happens to the content.
     then(Ok(Payload::default()));
+}
+
+/// Flushes after a success if `durable`, and then calls `then`.
+fn flushed_if(
+    durable: bool,
+    core: &Rc<Core>,
+    then: impl FnOnce(IoResult) + 'static,
+) -> impl FnOnce(IoResult) + 'static {
+    let core = Rc::clone(core);
+    move |result| match result {
+        Ok(_) if durable && !plant::is(Bug::ZeroesNotFlushed) => core.flush(then),
+        other => then(other),
+    }
 }
 
 /// Lets `zeroing` zero the whole logical sectors of `extent`, and writes zeroes to the parts of
@@ -145,11 +176,15 @@ fn zero_range(file: &File, at: u64, len: u64) -> Result<(), Errno> {
 
 /// Zeroes a range and gives its space up.
 fn punch(file: &File, at: u64, len: u64) -> Result<(), Errno> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, at, len) {
+    match punch_only(file, at, len) {
         Err(errno) if is_unsupported(errno) => zero_range(file, at, len),
         other => other,
     }
+}
+
+fn punch_only(file: &File, at: u64, len: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, flags, at, len)
 }
 
 /// Tells a disk that a range is no longer needed. Advice that it does not take is no failure.

@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 use common::{BACKENDS, Loop, Mount, bytes_of, image, open, pattern, read, try_run, write};
 use manylogs_block::{
-    BlockDevice, Completion, Extent, IoError, MemoryDevice, Payload, Request, Rng, Sectors,
+    BlockDevice, Completion, Extent, ExtentKind, Extents, IoError, MemoryDevice, Payload, Request,
+    Rng, Sectors,
 };
 use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
 
@@ -31,8 +32,8 @@ fn random_request(rng: &mut Rng, serial: u64, capacity: u64) -> Request {
             write(start, payload, rng.one_in(8))
         }
         16 => Request::Flush,
-        17 => Request::Discard { extent },
-        _ => Request::WriteZeroes { extent, fua: rng.one_in(4) },
+        17 => Request::Discard { extent, fua: rng.one_in(4) },
+        _ => Request::WriteZeroes { extent, fua: rng.one_in(4), if_fast: rng.one_in(4) },
     }
 }
 
@@ -72,15 +73,67 @@ async fn compare_with_memory(device: Rc<FileDevice>, seed: u64) {
         }
         let reads = matches!(request, Request::Read { .. });
         let completion = device.submit(request.clone());
+        if matches!(request, Request::WriteZeroes { if_fast: true, .. }) {
+            match completion.await {
+                Ok(_) => drop(model.submit(request).await.unwrap()),
+                Err(error) => assert_eq!(error, IoError::Unsupported),
+            }
+            continue;
+        }
         let expected = model.submit(request).await.unwrap();
         in_flight.push_back(InFlight { extent, reads, completion, expected });
     }
     for rest in in_flight {
         rest.check().await;
     }
+    zeroes_are_where_it_says(&*device, Extent { len: capacity, ..Extent::default() }).await;
     let whole = device.submit(read(0, capacity.0)).await.unwrap();
     let expected = model.submit(read(0, capacity.0)).await.unwrap();
     assert!(bytes_of(&whole) == bytes_of(&expected), "the content at the end");
+}
+
+/// Asks for all extents of `whole`, and reads those that are said to read as zeroes; returns what
+/// was said.
+async fn zeroes_are_where_it_says(device: &FileDevice, whole: Extent) -> Extents {
+    let mut all = Extents::default();
+    let mut next = whole.start;
+    while next < whole.end() {
+        let known = device.extents(Extent::between(next, whole.end())).await.unwrap();
+        assert_eq!(known.whole().start, next);
+        for (extent, kind) in known.iter() {
+            all.push(extent, kind);
+            let zeroes = kind.reads_as_zeroes();
+            let found = device.submit(Request::Read { extent }).await.unwrap();
+            assert!(!zeroes || found.is_zero(), "{extent} is said to be zeroes");
+        }
+        next = known.whole().end();
+    }
+    assert_eq!(all.whole(), whole);
+    all
+}
+
+#[test]
+fn the_holes_of_a_file_are_known_and_zeroing_makes_them_if_it_must_be_fast() {
+    with_file(|device| async move {
+        let whole = Extent::new(0, 4096);
+        let kinds = |known: Extents| known.iter().map(|(_, kind)| kind).collect::<Vec<_>>();
+        let known = zeroes_are_where_it_says(&device, whole).await;
+        assert_eq!(kinds(known), [ExtentKind::Hole], "a sparse file");
+        device.submit(write(0, pattern(1, 4096), true)).await.unwrap();
+        assert_eq!(device.extents(whole).await, Ok(Extents::of(whole, ExtentKind::Data)));
+        let extent = Extent::new(1024, 2048);
+        let fast = Request::WriteZeroes { extent, fua: true, if_fast: true };
+        match device.submit(fast).await {
+            // The file system punches no holes.
+            Err(error) => return assert_eq!(error, IoError::Unsupported),
+            Ok(_) => assert!(device.capabilities().fast_zero),
+        }
+        let known = zeroes_are_where_it_says(&device, whole).await;
+        let wanted = [ExtentKind::Data, ExtentKind::Hole, ExtentKind::Data];
+        assert_eq!(kinds(known.clone()), wanted, "{known:?}");
+        let beyond = device.extents(Extent::new(4095, 2)).await;
+        assert!(matches!(beyond, Err(IoError::OutOfRange { .. })));
+    });
 }
 
 fn compare(path: &Path, backend: Backend, seed: u64) -> Option<bool> {
@@ -223,7 +276,7 @@ fn a_file_that_is_truncated_in_use_fails_and_nothing_panics() {
         assert_eq!(found, Err(IoError::Shrunk { extent: Extent::new(2000, 1) }));
         let flushed = device.submit(Request::Flush).await;
         assert_eq!(flushed, Err(IoError::Shrunk { extent: Extent::new(0, 4096) }));
-        let zeroes = Request::WriteZeroes { extent: Extent::new(0, 4096), fua: true };
+        let zeroes = Request::write_zeroes(Extent::new(0, 4096), true);
         assert!(device.submit(zeroes).await.is_err(), "there is nothing to be durable");
         assert!(device.submit(read(0, 990)).await.is_ok());
     });

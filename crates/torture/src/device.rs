@@ -1,7 +1,7 @@
 //! The disk as the engine sees it: each request carries the phase that the engine was in.
 
 use manylogs::{Phase, PhaseProbe};
-use manylogs_block::{BlockDevice, Capabilities, Completion, Request};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};
 use manylogs_sim::CrashDisk;
 
 /// See the module.
@@ -18,6 +18,10 @@ impl BlockDevice for PhasedDisk {
 
     fn submit(&self, request: Request) -> Completion {
         self.disk.submit_labelled(request, self.probe.get() as u8)
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.disk.extents(within)
     }
 }
 

@@ -55,6 +55,7 @@ mod tests {
         volatile_cache: true,
         native_fua: true,
         discard: true,
+        fast_zero: true,
     };
 
     #[test]

@@ -62,14 +62,13 @@ impl Command {
                 let fua = fua && !plant::is(Bug::UblkFuaIgnored);
                 Ok(Request::Write { extent, payload, fua, hint: Hint::None })
             }
-            // Else what was discarded could come back with a killed server.
-            DISCARD if fua && !plant::is(Bug::UblkDiscardNotDurable) => {
-                Ok(Request::WriteZeroes { extent, fua })
+            DISCARD => {
+                let fua = fua && !plant::is(Bug::UblkDiscardNotDurable);
+                Ok(Request::Discard { extent, fua })
             }
-            DISCARD => Ok(Request::Discard { extent }),
             WRITE_ZEROES => {
                 let fua = fua && !plant::is(Bug::UblkZeroFuaIgnored);
-                Ok(Request::WriteZeroes { extent, fua })
+                Ok(Request::write_zeroes(extent, fua))
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -122,12 +121,12 @@ mod tests {
         let back = |op, flags| request(command(op | flags, 8, 3), Cache::WriteBack).unwrap();
         assert_eq!(back(READ, 0), Request::Read { extent });
         assert_eq!(back(FLUSH, 0), Request::Flush);
-        assert_eq!(back(DISCARD, 0), Request::Discard { extent });
+        assert_eq!(back(DISCARD, 0), Request::Discard { extent, fua: false });
         for (flags, fua) in [(0, false), (FUA, true), (FUA | 1 << 8, true), (1 << 15, false)] {
             let payload = Payload::bytes(vec![7; 1536]);
             let write = Request::Write { extent, payload, fua, hint: Hint::None };
             assert_eq!(back(WRITE, flags), write);
-            assert_eq!(back(WRITE_ZEROES, flags), Request::WriteZeroes { extent, fua });
+            assert_eq!(back(WRITE_ZEROES, flags), Request::write_zeroes(extent, fua));
         }
     }
 
@@ -136,8 +135,8 @@ mod tests {
         let extent = Extent::new(0, 64);
         let through = |op| request(command(op, 0, 64), Cache::WriteThrough).unwrap();
         assert!(matches!(through(WRITE), Request::Write { fua: true, .. }));
-        assert_eq!(through(DISCARD), Request::WriteZeroes { extent, fua: true });
-        assert_eq!(through(WRITE_ZEROES), Request::WriteZeroes { extent, fua: true });
+        assert_eq!(through(DISCARD), Request::Discard { extent, fua: true });
+        assert_eq!(through(WRITE_ZEROES), Request::write_zeroes(extent, true));
         assert_eq!(through(READ), Request::Read { extent });
     }
 

@@ -30,7 +30,7 @@ fn random_request(rng: &mut Rng, tag: u64, capacity: u64) -> Request {
     let (extent, fua) = (random_extent(rng, capacity), rng.one_in(2));
     match rng.below(8) {
         0 => Request::Flush,
-        1 => Request::WriteZeroes { extent, fua },
+        1 => Request::write_zeroes(extent, fua),
         2..5 => {
             let payload = Payload::tags(tag << 8, extent.len);
             Request::Write { extent, payload, fua, hint: Hint::None }
@@ -101,7 +101,7 @@ async fn agrees_with_reference(device: Rc<dyn BlockDevice>, seed: u64, requests:
         let bytes = vec![u8::try_from(index % 251).unwrap(); to_usize(extent.len.bytes())];
         let payload = Payload::bytes(bytes);
         let request = match rng.below(4) {
-            0 => Request::WriteZeroes { extent, fua: false },
+            0 => Request::write_zeroes(extent, false),
             1 => Request::write_fua(extent, payload.clone()),
             2 => Request::Flush,
             _ => Request::Read { extent },
@@ -198,10 +198,11 @@ fn without_a_write_cache_the_content_makes_writes_durable() {
         );
         let extent = Extent::new(0, 8);
         sim.block_on(node, async move {
-            drive.submit(Request::WriteZeroes { extent, fua: false }).await.unwrap();
-            drive.submit(Request::Discard { extent }).await.unwrap();
+            drive.submit(Request::write_zeroes(extent, false)).await.unwrap();
+            drive.submit(Request::Discard { extent, fua: false }).await.unwrap();
         });
-        let expected = [Request::WriteZeroes { extent, fua: durable }, Request::Discard { extent }];
+        let expected =
+            [Request::write_zeroes(extent, durable), Request::Discard { extent, fua: durable }];
         assert_eq!(*content.seen.borrow(), expected);
     }
 }

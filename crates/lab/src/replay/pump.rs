@@ -279,8 +279,8 @@ impl Feed {
                 self.tag += extent.len.0;
                 Request::Write { extent, payload, fua, hint: Hint::None }
             }
-            TraceOp::WriteZeroes => Request::WriteZeroes { extent, fua },
-            TraceOp::Discard => Request::Discard { extent },
+            TraceOp::WriteZeroes => Request::write_zeroes(extent, fua),
+            TraceOp::Discard => Request::Discard { extent, fua },
             TraceOp::Flush => Request::Flush,
         }
     }

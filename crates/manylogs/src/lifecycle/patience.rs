@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Handle, IoError, IoResult, Nanos, Request, completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, IoResult, Nanos,
+    Request, completion,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -101,6 +102,10 @@ impl BlockDevice for PatientReads {
             completer.complete(result.map_err(last_word));
         });
         answer
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.device.extents(within)
     }
 }
 

@@ -106,7 +106,7 @@ async fn overwrite_unreadable(
             let Err(IoError::Medium { .. }) = reads.submit(Request::Read { extent }).await else {
                 continue;
             };
-            below.submit(Phase::Open, Request::WriteZeroes { extent, fua: true }).await?;
+            below.submit(Phase::Open, Request::write_zeroes(extent, true)).await?;
             overwritten += physical;
         }
     }

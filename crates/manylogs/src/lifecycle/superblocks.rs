@@ -42,7 +42,7 @@ pub(crate) async fn zero(
     for place in places {
         for start in place.range().step_by(to_usize(ZERO_SECTORS)) {
             let extent = Extent::new(start, ZERO_SECTORS.min(place.end().0 - start));
-            device.submit(phase, Request::WriteZeroes { extent, fua: false }).await?;
+            device.submit(phase, Request::write_zeroes(extent, false)).await?;
             bytes += extent.len.bytes();
         }
     }

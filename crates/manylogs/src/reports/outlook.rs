@@ -1,8 +1,14 @@
-//! What a look at the table tells without I/O: how long a drain would take, what reads as zeroes.
+//! What the table tells without reading data: how long a drain would take, what reads as zeroes.
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use std::rc::Rc;
 
-use crate::store::Place;
+use manylogs_block::{
+    Completion, Extent, ExtentKind, Extents, IoError, IoResult, Lba, Nanos, Sectors, completion,
+};
+use manylogs_logstore::{EntryKind, Mapped};
+
+use crate::state::Inner;
+use crate::store::{Place, Store};
 use crate::volume::Volume;
 
 /// Time for one home write at a random place, and bytes a second for long ones: what an estimate
@@ -11,6 +17,9 @@ const SEEK: Nanos = Nanos::from_millis(8);
 const BYTES_PER_S: f64 = 100e6;
 /// Home writes closer than this count as one: the drive passes over the gap.
 const NEAR: Sectors = Sectors(256);
+/// Parts of the table that one answer about extents goes through: the engine answers nobody else
+/// meanwhile.
+const PARTS_MAX: usize = 4096;
 
 /// About how long it takes to move `extents`, by address, home: a seek for each run of neighbours,
 /// and transfer.
@@ -48,22 +57,62 @@ impl Volume {
         let zeroed = state.store.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
         zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
+}
 
-    /// The parts of `extent`, and whether the table says that they read as zeroes. What is home
-    /// counts as data: nobody knows what it holds without reading it. Costs O(extents).
-    #[must_use]
-    pub fn zeroes(&self, extent: Extent) -> Vec<(Extent, bool)> {
-        let state = self.inner().state.borrow();
-        let mut parts: Vec<(Extent, bool)> = Vec::new();
-        for (part, mapped) in state.store.map.lookup(extent) {
-            let zeroes = mapped.is_some_and(|mapped| is_zeroes(&mapped.value));
-            match parts.last_mut() {
-                Some((last, same)) if *same == zeroes => {
-                    *last = Extent::between(last.start, part.end());
-                }
-                _ => parts.push((part, zeroes)),
+impl Inner {
+    /// Which parts of `within` the table knows, and what the device below knows of the others.
+    /// Costs O(parts).
+    pub(crate) fn extents(self: &Rc<Self>, within: Extent) -> Completion<Extents> {
+        let parts = {
+            let state = self.state.borrow();
+            let kind = |mapped: Mapped<Place>| kind_of(&state.store, &mapped.value);
+            let parts = state.store.map.lookup(within).take(PARTS_MAX);
+            parts.map(|(part, mapped)| (part, mapped.map(kind))).collect::<Vec<_>>()
+        };
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move { completer.complete(inner.with_homes(parts).await) });
+        completion
+    }
+
+    async fn with_homes(&self, parts: Vec<(Extent, Option<ExtentKind>)>) -> IoResult<Extents> {
+        let mut known = Extents::default();
+        for (part, kind) in parts {
+            match kind {
+                Some(kind) => known.push(part, kind),
+                None if self.add_home(part, &mut known).await? => {}
+                None => break,
             }
         }
-        parts
+        Ok(known)
+    }
+
+    /// Adds what the device below knows of the homes of `part`; false if it did not tell all.
+    async fn add_home(&self, part: Extent, known: &mut Extents) -> Result<bool, IoError> {
+        let mut next = part.start;
+        for home in self.layout.home(part) {
+            let told = self.device.extents(home).await?;
+            for (extent, kind) in told.iter() {
+                known.push(Extent { start: next, len: extent.len }, kind);
+                next = next + extent.len;
+            }
+            if told.whole() != home {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn kind_of(store: &Store, place: &Place) -> ExtentKind {
+    match place {
+        Place::Zeroes { .. } => ExtentKind::Hole,
+        Place::Log { .. } => ExtentKind::Logged,
+        Place::Lost { .. } => ExtentKind::Data,
+        Place::Buffered { slot, .. } => match store.entries.slots.get(*slot).entry.kind {
+            EntryKind::Zeroes => ExtentKind::Hole,
+            EntryKind::Lost => ExtentKind::Data,
+            _ => ExtentKind::Logged,
+        },
     }
 }

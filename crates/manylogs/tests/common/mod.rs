@@ -199,7 +199,7 @@ impl BlockDevice for Unreliable {
             Request::Flush => {}
             Request::Write { extent, .. }
             | Request::WriteZeroes { extent, .. }
-            | Request::Discard { extent } => {
+            | Request::Discard { extent, .. } => {
                 let Some(left) = self.changes_left.get().checked_sub(1) else {
                     return Completion::ready(Err(IoError::Gone));
                 };

@@ -54,10 +54,7 @@ fn a_record_is_its_payload_and_nothing_else() {
         let volume = create(&runtime, &device, &memory()).await;
         device.writes.borrow_mut().clear();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
-        volume
-            .submit(Request::WriteZeroes { extent: read(50, 9).extent().unwrap(), fua: true })
-            .await
-            .unwrap();
+        volume.submit(Request::write_zeroes(read(50, 9).extent().unwrap(), true)).await.unwrap();
         let writes = device.writes.borrow().clone();
         assert_eq!(writes.len(), 1, "{writes:?}");
         assert_eq!(writes[0].len, Sectors(8));

@@ -74,7 +74,7 @@ pub(super) fn allocate(
     if mode.intersects(zeroing) {
         // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
         let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncPunchIgnored);
-        Ok(Some(Request::WriteZeroes { extent, fua }))
+        Ok(Some(Request::write_zeroes(extent, fua)))
     } else if mode.is_empty() || mode == FallocateFlags::KEEP_SIZE {
         // All of it is there.
         Ok(None)
@@ -121,7 +121,7 @@ pub(crate) mod tests {
             let durable = Durable::of(flags(given));
             let made = allocate(CAPACITY, 512, 1024, mode.bits().cast_signed(), durable);
             let extent = Extent::new(1, 2);
-            assert_eq!(made.ok(), Some(Some(Request::WriteZeroes { extent, fua })), "{given:?}");
+            assert_eq!(made.ok(), Some(Some(Request::write_zeroes(extent, fua))), "{given:?}");
         }
     }
 

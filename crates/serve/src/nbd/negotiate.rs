@@ -2,7 +2,7 @@
 
 use std::io;
 
-use manylogs_block::{Capabilities, SECTOR_BYTES};
+use manylogs_block::Capabilities;
 use manylogs_storage::Stream;
 
 use super::channel::{Input, write_all};
@@ -19,14 +19,6 @@ const PREFERRED_BLOCK_BYTES: u32 = 4096;
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// What is exported.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Export {
-    pub(super) capabilities: Capabilities,
-    /// Whether zeroes cost nothing and the table says where they are: a volume is served.
-    pub(super) has_volume: bool,
-}
-
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Terms {
@@ -36,28 +28,23 @@ pub(super) struct Terms {
     pub(super) allocation: bool,
 }
 
-impl Export {
-    fn size(&self) -> u64 {
-        self.capabilities.capacity.0 * SECTOR_BYTES
+/// What the export can do, as its transmission flags.
+fn flags(export: &Capabilities, structured: bool) -> u16 {
+    use export_flag::{
+        DF, FAST_ZERO, FLUSH, FUA, HAS_FLAGS, MULTI_CONN, ROTATIONAL, TRIM, WRITE_ZEROES,
+    };
+    // All connections lead to one engine: a flush of any covers the writes of all.
+    let mut flags = HAS_FLAGS | FLUSH | FUA | WRITE_ZEROES | MULTI_CONN;
+    let also = [
+        (ROTATIONAL, export.rotational),
+        (TRIM, export.discard),
+        (FAST_ZERO, export.fast_zero),
+        (DF, structured),
+    ];
+    for (flag, _) in also.iter().filter(|(_, set)| *set) {
+        flags |= flag;
     }
-
-    fn flags(&self, structured: bool) -> u16 {
-        use export_flag::{
-            DF, FAST_ZERO, FLUSH, FUA, HAS_FLAGS, MULTI_CONN, ROTATIONAL, TRIM, WRITE_ZEROES,
-        };
-        // All connections lead to one engine: a flush of any covers the writes of all.
-        let mut flags = HAS_FLAGS | FLUSH | FUA | WRITE_ZEROES | MULTI_CONN;
-        let also = [
-            (ROTATIONAL, self.capabilities.rotational),
-            (TRIM, self.capabilities.discard),
-            (FAST_ZERO, self.has_volume),
-            (DF, structured),
-        ];
-        for (flag, _) in also.iter().filter(|(_, set)| *set) {
-            flags |= flag;
-        }
-        flags
-    }
+    flags
 }
 
 /// Negotiates with a client that has just connected; `None` if it only wanted to know something.
@@ -67,7 +54,7 @@ impl Export {
 pub(super) async fn negotiate(
     input: &mut Input,
     stream: &Stream,
-    export: &Export,
+    export: &Capabilities,
 ) -> io::Result<Option<Terms>> {
     let mut greeting = [GREETING, OPTION_MAGIC].concat();
     greeting.extend((FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes());
@@ -112,15 +99,15 @@ pub(super) async fn negotiate(
 }
 
 /// The answer to the one option that has no reply of the usual form.
-fn old_answer(export: &Export, terms: &Terms, zeroes: bool) -> Vec<u8> {
-    let mut reply = export.size().to_be_bytes().to_vec();
-    reply.extend(export.flags(terms.structured).to_be_bytes());
+fn old_answer(export: &Capabilities, terms: &Terms, zeroes: bool) -> Vec<u8> {
+    let mut reply = export.capacity.bytes().to_be_bytes().to_vec();
+    reply.extend(flags(export, terms.structured).to_be_bytes());
     reply.resize(reply.len() + if zeroes { 124 } else { 0 }, 0);
     reply
 }
 
 /// What is said to `option`, and whether requests follow.
-fn replies(option: u32, data: &[u8], export: &Export, terms: &mut Terms) -> (Vec<u8>, bool) {
+fn replies(option: u32, data: &[u8], export: &Capabilities, terms: &mut Terms) -> (Vec<u8>, bool) {
     let say = |kind, data: &[u8]| option_reply(option, kind, data);
     let replies = match option {
         option::INFO | option::GO => {
@@ -138,7 +125,7 @@ fn replies(option: u32, data: &[u8], export: &Export, terms: &mut Terms) -> (Vec
             say(answer::ACK, &[])
         }
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
-            contexts(option, data, export, terms).unwrap_or_else(|| say(answer::INVALID, &[]))
+            contexts(option, data, terms).unwrap_or_else(|| say(answer::INVALID, &[]))
         }
         option::LIST | option::STRUCTURED_REPLY => say(answer::INVALID, &[]),
         option::STARTTLS => {
@@ -150,7 +137,7 @@ fn replies(option: u32, data: &[u8], export: &Export, terms: &mut Terms) -> (Vec
 }
 
 /// What is told of the export; `None` if the question makes no sense.
-fn information(option: u32, data: &[u8], export: &Export, terms: &Terms) -> Option<Vec<u8>> {
+fn information(option: u32, data: &[u8], export: &Capabilities, terms: &Terms) -> Option<Vec<u8>> {
     let mut data = Fields(data);
     data.text()?;
     let count = data.u16()?;
@@ -158,8 +145,8 @@ fn information(option: u32, data: &[u8], export: &Export, terms: &Terms) -> Opti
     let (asked, say) = (asked?, |data: &[u8]| option_reply(option, answer::INFO, data));
     data.0.is_empty().then_some(())?;
     let mut about = INFO_EXPORT.to_be_bytes().to_vec();
-    about.extend(export.size().to_be_bytes());
-    about.extend(export.flags(terms.structured).to_be_bytes());
+    about.extend(export.capacity.bytes().to_be_bytes());
+    about.extend(flags(export, terms.structured).to_be_bytes());
     let mut replies = say(&about);
     if asked.contains(&INFO_BLOCK_SIZE) {
         let mut sizes = INFO_BLOCK_SIZE.to_be_bytes().to_vec();
@@ -172,7 +159,7 @@ fn information(option: u32, data: &[u8], export: &Export, terms: &Terms) -> Opti
 }
 
 /// Which of the asked contexts there are; `None` if the question makes no sense.
-fn contexts(option: u32, data: &[u8], export: &Export, terms: &mut Terms) -> Option<Vec<u8>> {
+fn contexts(option: u32, data: &[u8], terms: &mut Terms) -> Option<Vec<u8>> {
     let (setting, mut data) = (option == option::SET_META_CONTEXT, Fields(data));
     if setting {
         terms.allocation = false;
@@ -188,7 +175,7 @@ fn contexts(option: u32, data: &[u8], export: &Export, terms: &mut Terms) -> Opt
     }
     data.0.is_empty().then_some(())?;
     let mut replies = Vec::new();
-    if found && export.has_volume {
+    if found {
         terms.allocation |= setting;
         let id = if setting { ALLOCATION_ID } else { 0 };
         let mut context = id.to_be_bytes().to_vec();
@@ -206,16 +193,14 @@ mod tests {
 
     use super::*;
 
-    const EXPORT: Export = Export {
-        capabilities: Capabilities {
-            capacity: Sectors(16),
-            physical_sector: Sectors(8),
-            rotational: true,
-            volatile_cache: true,
-            native_fua: true,
-            discard: true,
-        },
-        has_volume: true,
+    const EXPORT: Capabilities = Capabilities {
+        capacity: Sectors(16),
+        physical_sector: Sectors(8),
+        rotational: true,
+        volatile_cache: true,
+        native_fua: true,
+        discard: true,
+        fast_zero: true,
     };
 
     /// A text behind its length.
@@ -248,19 +233,28 @@ mod tests {
     }
 
     #[test]
-    fn block_status_takes_structured_replies_and_a_volume() {
-        let query = [text(b""), vec![0, 0, 0, 1], text(ALLOCATION.as_bytes())].concat();
-        let set = |export: &Export, terms: &mut Terms| {
-            kinds(&replies(option::SET_META_CONTEXT, &query, export, terms).0)
+    fn block_status_takes_structured_replies() {
+        let asking =
+            |context: &str| [text(b""), vec![0, 0, 0, 1], text(context.as_bytes())].concat();
+        let set = |context: &str, terms: &mut Terms| {
+            kinds(&replies(option::SET_META_CONTEXT, &asking(context), &EXPORT, terms).0)
         };
         let mut terms = Terms::default();
-        assert_eq!(set(&EXPORT, &mut terms), [answer::INVALID]);
+        assert_eq!(set(ALLOCATION, &mut terms), [answer::INVALID]);
         replies(option::STRUCTURED_REPLY, &[], &EXPORT, &mut terms);
-        assert_eq!(set(&EXPORT, &mut terms), [answer::META_CONTEXT, answer::ACK]);
+        assert_eq!(set(ALLOCATION, &mut terms), [answer::META_CONTEXT, answer::ACK]);
         assert_eq!(terms, Terms { structured: true, allocation: true });
-        let raw = Export { has_volume: false, ..EXPORT };
-        assert_eq!(set(&raw, &mut terms), [answer::ACK]);
+        assert_eq!(set("base:other", &mut terms), [answer::ACK]);
         assert_eq!(terms, Terms { structured: true, allocation: false });
+    }
+
+    #[test]
+    fn the_flags_are_what_the_device_can_do() {
+        use export_flag::{FAST_ZERO, ROTATIONAL, TRIM};
+        let all = FAST_ZERO | ROTATIONAL | TRIM;
+        assert_eq!(flags(&EXPORT, false) & all, all);
+        let plain = Capabilities { fast_zero: false, discard: false, rotational: false, ..EXPORT };
+        assert_eq!(flags(&plain, false) & all, 0);
     }
 
     #[test]

@@ -6,32 +6,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use manylogs_block::{
-    Extent, Hint, IoError, IoResult, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
+    Capabilities, Extent, ExtentKind, Hint, IoError, IoResult, Payload, Request, SECTOR_BYTES,
+    to_usize,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 
 use super::gate::Gate;
-use super::negotiate::{Export, Terms};
+use super::negotiate::Terms;
 use super::protocol::{Command, Header, REQUEST_BYTES_MAX, flag};
 use crate::port::content;
 use crate::range::{sectors_around, sectors_exactly};
 use crate::server::Server;
 
-/// Block status is told for so much at a time: the engine answers nobody else meanwhile.
-const STATUS_BYTES_MAX: u64 = 256 << 20;
 /// Block status is told of so many parts: what follows the client asks for.
 const STATUS_PARTS_MAX: usize = 8192;
 /// The longest change of parts of sectors, which holds all other changes up.
 const PARTS_BYTES_MAX: u32 = 1 << 20;
-/// What the parts of a block status are.
-const DATA: u32 = 0;
-const HOLE_AND_ZERO: u32 = 3;
 
 /// The engine, as all connections use it.
 pub(super) struct Service {
     pub(super) server: Rc<Server>,
-    pub(super) export: Export,
+    pub(super) capabilities: Capabilities,
     pub(super) shelf: Arc<Shelf>,
     gate: Gate,
     refusing: Cell<bool>,
@@ -55,12 +51,9 @@ pub(super) struct Refusal {
 
 impl Service {
     pub(super) fn new(server: Rc<Server>) -> Self {
-        let export = Export {
-            capabilities: server.exported.device.capabilities(),
-            has_volume: server.exported.volume.is_some(),
-        };
+        let capabilities = server.exported.device.capabilities();
         let (shelf, gate) = (Arc::default(), Gate::default());
-        Self { server, export, shelf, gate, refusing: Cell::default() }
+        Self { server, capabilities, shelf, gate, refusing: Cell::default() }
     }
 
     pub(super) fn refuse(&self) {
@@ -69,7 +62,7 @@ impl Service {
 
     /// Says at once what no engine needs to be asked for.
     pub(super) fn check(&self, header: &Header, terms: Terms) -> Result<(), Refusal> {
-        let size = self.export.capabilities.capacity.bytes();
+        let size = self.capabilities.capacity.bytes();
         let end = header.offset.checked_add(header.len.into());
         let fits = header.len > 0 && end.is_some_and(|end| end <= size);
         let moves = matches!(header.command, Command::Read | Command::Write);
@@ -90,8 +83,11 @@ impl Service {
             _ if moves && header.len > REQUEST_BYTES_MAX => {
                 Err(Refusal::new(OVERFLOW, "more than 32 MiB"))
             }
-            Command::WriteZeroes if header.has(flag::FAST_ZERO) && !self.notes_zeroes(header) => {
-                Err(Refusal::new(UNSUPPORTED, "these zeroes would be written"))
+            // Parts of sectors are read, changed and written.
+            Command::WriteZeroes
+                if header.has(flag::FAST_ZERO) && self.exactly(header).is_none() =>
+            {
+                Err(Refusal::new(UNSUPPORTED, "fast zeroing takes whole sectors"))
             }
             _ => Ok(()),
         }
@@ -120,7 +116,7 @@ impl Service {
             Command::Write => self.write(&header, payload).await,
             Command::WriteZeroes => self.zero(&header).await,
             Command::Trim => self.trim(&header).await,
-            Command::BlockStatus => self.status(&header),
+            Command::BlockStatus => self.status(&header).await,
             _ if plant::is(Bug::NbdFlushSkipped) => Ok(Answer::Done),
             _ => done(self.server.perform(Request::Flush).await),
         }
@@ -145,8 +141,9 @@ impl Service {
 
     async fn zero(&self, header: &Header) -> Result<Answer, Refusal> {
         let fua = header.has(flag::FUA) && !plant::is(Bug::NbdZeroFuaIgnored);
+        let if_fast = header.has(flag::FAST_ZERO);
         if let Some(extent) = self.exactly(header) {
-            return done(self.change(Request::WriteZeroes { extent, fua }).await);
+            return done(self.change(Request::WriteZeroes { extent, fua, if_fast }).await);
         }
         if header.len > PARTS_BYTES_MAX {
             return Err(Refusal::invalid("so many zeroes only in whole sectors"));
@@ -161,30 +158,27 @@ impl Service {
             true => (header.offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES)),
             false => (header.offset.div_ceil(SECTOR_BYTES), end / SECTOR_BYTES),
         };
-        let len = end.saturating_sub(start);
-        if len > 0 {
-            self.change(Request::Discard { extent: Extent::new(start, len) }).await?;
+        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdTrimFuaIgnored);
+        match end.saturating_sub(start) {
+            0 => Ok(Answer::Done),
+            len => {
+                let extent = Extent::new(start, len);
+                done(self.change(Request::Discard { extent, fua }).await)
+            }
         }
-        if header.has(flag::FUA) && !plant::is(Bug::NbdTrimFuaIgnored) {
-            self.server.perform(Request::Flush).await?;
-        }
-        Ok(Answer::Done)
     }
 
-    fn status(&self, header: &Header) -> Result<Answer, Refusal> {
+    async fn status(&self, header: &Header) -> Result<Answer, Refusal> {
         let extent = self.around(header)?;
-        let most = Sectors(STATUS_BYTES_MAX / SECTOR_BYTES);
-        let extent = Extent { len: extent.len.min(most), ..extent };
         let (first, end) = (header.offset, header.offset + u64::from(header.len));
-        let cut = |(part, zeroes): (Extent, bool)| {
+        let cut = |(part, kind): (Extent, ExtentKind)| {
             let from = (part.start.0 * SECTOR_BYTES).max(first);
             let to = (part.end().0 * SECTOR_BYTES).min(end);
-            let what = if zeroes { HOLE_AND_ZERO } else { DATA };
-            (u32::try_from(to - from).unwrap_or(u32::MAX), what)
+            (u32::try_from(to - from).unwrap_or(u32::MAX), block_status(kind))
         };
-        let parts = self.server.zeroes(extent)?;
+        let parts = self.server.extents(extent).await?;
         let count = if header.has(flag::REQ_ONE) { 1 } else { STATUS_PARTS_MAX };
-        Ok(Answer::Status(parts.into_iter().take(count).map(cut).collect()))
+        Ok(Answer::Status(parts.iter().take(count).map(cut).collect()))
     }
 
     /// A change of whole sectors.
@@ -221,18 +215,22 @@ impl Service {
         done(self.server.perform(write).await)
     }
 
-    /// Whether zeroing is a note in the table.
-    fn notes_zeroes(&self, header: &Header) -> bool {
-        self.export.has_volume && self.exactly(header).is_some()
-    }
-
     fn exactly(&self, header: &Header) -> Option<Extent> {
-        sectors_exactly(self.export.capabilities.capacity, header.offset, header.len.into())
+        sectors_exactly(self.capabilities.capacity, header.offset, header.len.into())
     }
 
     fn around(&self, header: &Header) -> Result<Extent, Refusal> {
-        sectors_around(self.export.capabilities.capacity, header.offset, header.len.into())
+        sectors_around(self.capabilities.capacity, header.offset, header.len.into())
             .ok_or_else(|| Refusal::invalid("nothing is there"))
+    }
+}
+
+/// What the protocol says of sectors of this kind: whether they are a hole (1), read as zeroes (2).
+const fn block_status(kind: ExtentKind) -> u32 {
+    match kind {
+        ExtentKind::Data | ExtentKind::Logged => 0,
+        ExtentKind::Zero => 2,
+        ExtentKind::Hole => 3,
     }
 }
 

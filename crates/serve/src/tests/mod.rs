@@ -33,13 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Size of the exported devices.
 const CAPACITY: Sectors = Sectors(1 << 18);
 
-/// A request that reached the device; writes and zeroing with their FUA flag.
+/// A request that reached the device; changes with their FUA flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Read(Extent),
     Write(Extent, bool),
     Flush,
-    Discard(Extent),
+    Discard(Extent, bool),
     Zero(Extent, bool),
 }
 
@@ -49,8 +49,8 @@ impl From<&Request> for Seen {
             Request::Read { extent } => Self::Read(*extent),
             Request::Write { extent, fua, .. } => Self::Write(*extent, *fua),
             Request::Flush => Self::Flush,
-            Request::Discard { extent } => Self::Discard(*extent),
-            Request::WriteZeroes { extent, fua } => Self::Zero(*extent, *fua),
+            Request::Discard { extent, fua } => Self::Discard(*extent, *fua),
+            Request::WriteZeroes { extent, fua, .. } => Self::Zero(*extent, *fua),
         }
     }
 }

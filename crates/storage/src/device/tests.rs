@@ -83,6 +83,7 @@ fn bench_with(access: Access, answers: impl IntoIterator<Item = Result<usize, Er
         volatile_cache: true,
         native_fua: false,
         discard: true,
+        fast_zero: true,
     };
     let core = Core {
         file: Arc::new(file),
@@ -190,7 +191,7 @@ fn what_does_not_get_on_ends() {
 
 #[test]
 fn durable_zeroes_are_flushed_and_a_failure_of_that_spoils_flushes() {
-    let zeroes = |len| Request::WriteZeroes { extent: Extent::new(0, len), fua: true };
+    let zeroes = |len| Request::write_zeroes(Extent::new(0, len), true);
     let bench = bench(true, [Ok(0), Ok(0), Ok(0), Err(Errno::IO)]);
     assert!(bench.answer(zeroes(2048)).is_ok());
     assert_eq!(bench.asked(), ["call", "sync"]);
@@ -198,6 +199,12 @@ fn durable_zeroes_are_flushed_and_a_failure_of_that_spoils_flushes() {
     assert_eq!(bench.answer(Request::Flush), Err(IoError::FlushFailed));
     bench.asked();
     assert!(bench.answer(zeroes(1)).is_ok());
+    let discard = |fua| Request::Discard { extent: Extent::new(0, 2048), fua };
+    let bench_of_discards = self::bench(true, [Ok(0); 3]);
+    assert!(bench_of_discards.answer(discard(true)).is_ok());
+    assert_eq!(bench_of_discards.asked(), ["call", "sync"]);
+    assert!(bench_of_discards.answer(discard(false)).is_ok());
+    assert_eq!(bench_of_discards.asked(), ["call"]);
     assert_eq!(bench.asked(), ["write 0+512 durably"]);
 }
 
@@ -205,7 +212,7 @@ fn durable_zeroes_are_flushed_and_a_failure_of_that_spoils_flushes() {
 fn long_ranges_are_worked_through_in_pieces_one_at_a_time() {
     // A tebibyte, 128 MiB at a time; the last piece is shorter.
     let extent = Extent::new(0, (2 << 30) - 9);
-    let requests = [Request::WriteZeroes { extent, fua: true }, Request::Discard { extent }];
+    let requests = [Request::write_zeroes(extent, true), Request::Discard { extent, fua: false }];
     for (request, ends) in requests.into_iter().zip([Some("sync"), None]) {
         let bench = bench(true, [Err(Errno::INTR)].into_iter().chain(vec![Ok(0); 8193]));
         let completion = bench.core.submit(request);
@@ -220,7 +227,7 @@ fn long_ranges_are_worked_through_in_pieces_one_at_a_time() {
     }
     let bench = bench(true, [Ok(0), Err(Errno::NODATA)]);
     let piece = Extent::new(256 << 10, 256 << 10);
-    let zeroes = Request::WriteZeroes { extent, fua: true };
+    let zeroes = Request::write_zeroes(extent, true);
     assert_eq!(bench.answer(zeroes), Err(IoError::Medium { extent: piece }));
     assert!(bench.answer(Request::Flush).is_ok(), "a failed call spoils nothing else");
 }
@@ -258,7 +265,7 @@ fn writes_into_one_logical_sector_do_not_undo_each_other() {
             filled(7, 2, 4),
             filled(8, 8, 5),
             filled(17, 1, 6),
-            Request::WriteZeroes { extent: Extent::new(19, 1), fua: true },
+            Request::write_zeroes(Extent::new(19, 1), true),
             filled(16, 1, 7),
         ];
         let completions = requests.map(|request| bench.core.submit(request));
@@ -282,7 +289,7 @@ fn a_write_beside_long_zeroes_is_not_undone() {
         }
         *bench.script.order.borrow_mut() = Some(Rng::new(seed));
         let requests = [
-            Request::WriteZeroes { extent: zeroed, fua: true },
+            Request::write_zeroes(zeroed, true),
             filled(1, 1, 2),
             filled(zeroed.end().0, 1, 3),
             filled(9, 1, 4),
@@ -358,10 +365,10 @@ fn an_operation_cut_short_goes_on_at_a_whole_logical_sector() {
 #[test]
 fn zeroes_and_discards_leave_the_rest_of_logical_sectors() {
     for request in [
-        Request::Discard { extent: Extent::new(3, 2) },
-        Request::Discard { extent: Extent::new(3, 602) },
-        Request::WriteZeroes { extent: Extent::new(3, 2), fua: false },
-        Request::WriteZeroes { extent: Extent::new(3, 602), fua: true },
+        Request::Discard { extent: Extent::new(3, 2), fua: false },
+        Request::Discard { extent: Extent::new(3, 602), fua: false },
+        Request::write_zeroes(Extent::new(3, 2), false),
+        Request::write_zeroes(Extent::new(3, 602), true),
     ] {
         let bench = large_sectors([]);
         let zeroed = request.extent().unwrap();

@@ -57,7 +57,7 @@ fn write(start: u64, len: u64, fua: bool) -> Request {
 }
 
 fn zeroes(start: u64, len: u64, fua: bool) -> Request {
-    Request::WriteZeroes { extent: Extent::new(start, len), fua }
+    Request::write_zeroes(Extent::new(start, len), fua)
 }
 
 /// What every way to the kernel has to ask for.
@@ -146,6 +146,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
             volatile_cache: true,
             native_fua: false,
             discard: false,
+            fast_zero: false,
         },
         medium: Medium::File,
         writable: true,

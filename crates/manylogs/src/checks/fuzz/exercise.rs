@@ -37,6 +37,7 @@ impl Counting {
             volatile_cache: true,
             native_fua: true,
             discard: true,
+            fast_zero: true,
         };
         let device = Self { capabilities, media: RefCell::new(image.media), left: Cell::new(0) };
         device.refill();
@@ -57,7 +58,9 @@ impl Counting {
         match request {
             Request::Read { extent } => return Ok(media.read(extent)),
             Request::Write { extent, payload, .. } => media.write(extent, &payload),
-            Request::Discard { extent } | Request::WriteZeroes { extent, .. } => media.zero(extent),
+            Request::Discard { extent, .. } | Request::WriteZeroes { extent, .. } => {
+                media.zero(extent);
+            }
             Request::Flush => {}
         }
         Ok(Payload::default())

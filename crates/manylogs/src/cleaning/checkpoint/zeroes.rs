@@ -83,7 +83,7 @@ impl Inner {
         }
         let mut requests = Vec::new();
         for home in self.layout.home(whole) {
-            let request = Request::WriteZeroes { extent: home, fua: false };
+            let request = Request::write_zeroes(home, false);
             requests.push(self.device.submit(Phase::Checkpoint, request));
         }
         all_done(requests).await
