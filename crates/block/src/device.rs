@@ -1,5 +1,7 @@
 //! The trait that every device and layer implements, and its requests.
 
+use std::rc::Rc;
+
 use thiserror::Error;
 
 use crate::{Completion, Extent, ExtentKind, Extents, Payload, Sectors};
@@ -74,7 +76,48 @@ pub enum Request {
     },
 }
 
+/// What a request is, without what it concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RequestKind {
+    /// [`Request::Read`].
+    Read,
+    /// [`Request::Write`].
+    Write,
+    /// [`Request::Flush`].
+    Flush,
+    /// [`Request::Discard`].
+    Discard,
+    /// [`Request::WriteZeroes`].
+    WriteZeroes,
+}
+
+impl RequestKind {
+    /// Every kind, in the order of their declaration.
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::Write, Self::Flush, Self::Discard, Self::WriteZeroes];
+    /// The kinds that may change content.
+    pub const CHANGES: &'static [Self] = &[Self::Write, Self::Discard, Self::WriteZeroes];
+
+    /// Whether such a request may change content.
+    #[must_use]
+    pub const fn is_change(self) -> bool {
+        matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
+    }
+}
+
 impl Request {
+    /// What it is.
+    #[must_use]
+    pub const fn kind(&self) -> RequestKind {
+        match self {
+            Self::Read { .. } => RequestKind::Read,
+            Self::Write { .. } => RequestKind::Write,
+            Self::Flush => RequestKind::Flush,
+            Self::Discard { .. } => RequestKind::Discard,
+            Self::WriteZeroes { .. } => RequestKind::WriteZeroes,
+        }
+    }
+
     /// The extent the request names, if it names one.
     #[must_use]
     pub const fn extent(&self) -> Option<Extent> {
@@ -195,6 +238,21 @@ pub trait BlockDevice {
     fn extents(&self, within: Extent) -> Completion<Extents> {
         let inside = self.capabilities().check(&Request::Read { extent: within });
         Completion::ready(inside.map(|()| Extents::of(within, ExtentKind::Data)))
+    }
+}
+
+/// A shared device is a device: layers can be stacked without knowing who else uses the one below.
+impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        (**self).submit(request)
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        (**self).extents(within)
     }
 }
 

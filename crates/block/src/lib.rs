@@ -18,7 +18,7 @@ mod text;
 mod units;
 
 pub use completion::{Completer, Completion, IoResult, all_done, completion};
-pub use device::{BlockDevice, Capabilities, Hint, IoError, Request};
+pub use device::{BlockDevice, Capabilities, Hint, IoError, Request, RequestKind};
 pub use extents::{ExtentKind, Extents};
 pub use media::{Media, Sector};
 pub use memory::MemoryDevice;

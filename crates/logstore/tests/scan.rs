@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Hint, IoError, MemoryDevice, Payload, Request,
-    Sectors,
+    BlockDevice, Extent, Hint, IoError, MemoryDevice, Payload, Request, RequestKind, Sectors,
 };
+use manylogs_filters::{Faults, Rule};
 use manylogs_logstore::{
     AppendOf, AppendSlot, Damage, DataSequence, Entry, EntryKind, Log, LogId, LogOffset,
     RecordError, RecordSequence, RecordShape, ScanOf, Scanned, scan,
@@ -25,34 +23,12 @@ const VOLUME: [u8; 16] = [7; 16];
 /// How a read fails.
 type Fail = fn(Extent) -> IoError;
 
-/// Memory of which some sectors cannot be read.
-struct Worn {
-    below: MemoryDevice,
-    bad: RefCell<BTreeMap<u64, Fail>>,
-}
-
 const MEDIUM: Fail = |extent| IoError::Medium { extent };
 const TRANSIENT: Fail = |extent| IoError::Transient { extent };
 
-impl BlockDevice for Worn {
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        let extent = request.extent().unwrap_or_default();
-        if matches!(request, Request::Read { .. })
-            && let Some((_, error)) = self.bad.borrow().range(extent.range()).next()
-        {
-            return Completion::ready(Err(error(extent)));
-        }
-        self.below.submit(request)
-    }
-}
-
 /// A log on a device, written record by record.
 struct World {
-    worn: Rc<Worn>,
+    worn: Rc<Faults<MemoryDevice>>,
     device: Rc<dyn BlockDevice>,
     log: Log,
     next: u64,
@@ -62,8 +38,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let log = Log::new(LogId(3), REGION, RecordShape::in_log(Sectors(1)));
-        let below = MemoryDevice::new(Sectors(1024));
-        let worn = Rc::new(Worn { below, bad: RefCell::default() });
+        let worn = Rc::new(Faults::new(MemoryDevice::new(Sectors(1024))));
         Self { device: worn.clone(), worn, log, next: 1, floor: 0 }
     }
 
@@ -78,7 +53,8 @@ impl World {
 
     /// Lets reads of a sector of the device fail from now on.
     fn fail(&self, sector: u64, error: Fail) {
-        self.worn.bad.borrow_mut().insert(sector, error);
+        let rule = Rule::new(&[RequestKind::Read], error);
+        self.worn.add(rule.within(Extent::new(sector, 1)));
     }
 
     /// Appends a record of `len` sectors of data, not yet written.
@@ -125,7 +101,7 @@ impl World {
     fn scan(&self) -> Scanned {
         let of = self.of();
         let alone = ready(scan(&self.device, of, Payload::default())).unwrap();
-        if !self.worn.bad.borrow().is_empty() {
+        if self.worn.has_rules() {
             return alone;
         }
         // What was read of the start before changes nothing.
@@ -294,7 +270,7 @@ fn where_a_record_may_begin_that_cannot_be_read_the_log_may_go_on() {
     assert_eq!(found.damage, damage(0, 4, false));
     assert_eq!(offsets(&found), [4, 9]);
     // In the middle of them a record behind shows that nothing is missed.
-    world.worn.bad.borrow_mut().clear();
+    world.worn.clear();
     world.fail(first.target.end().0, MEDIUM);
     assert_eq!(world.scan().damage, []);
 }
@@ -308,7 +284,7 @@ fn a_record_with_a_payload_that_cannot_be_read_keeps_its_entries() {
         let found = world.scan();
         assert_eq!(offsets(&found), [0, 4, 25]);
         assert_eq!(found.damage, damage(at, 21, true));
-        world.worn.bad.borrow_mut().clear();
+        world.worn.clear();
     }
     // What can be read is not what the header says: a crash tore the record.
     let first_unit = Extent::new(last.target.start.0 + 2, 1);
@@ -327,7 +303,7 @@ fn what_the_medium_is_not_to_blame_for_ends_the_scan() {
         world.fail(sector, TRANSIENT);
         let found = ready(scan(&world.device, world.of(), Payload::default()));
         assert!(matches!(found, Err(IoError::Transient { .. })), "sector {sector}: {found:?}");
-        world.worn.bad.borrow_mut().clear();
+        world.worn.clear();
     }
 }
 

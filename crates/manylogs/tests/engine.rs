@@ -4,7 +4,7 @@ mod common;
 
 use std::rc::Rc;
 
-use common::{DEVICE, Faulty, bytes, config, in_virtual_time, low_byte, read, write};
+use common::{DEVICE, RigOrders, bytes, cached, config, in_virtual_time, low_byte, read, write};
 use manylogs::{CheckpointPolicy, EngineConfig, OpenOptions, Volume};
 use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Nanos, Request, Sectors};
 
@@ -23,7 +23,7 @@ fn the_threshold_is_obeyed_exactly() {
 #[test]
 fn small_writes_go_to_the_log_nearest_to_the_last_large_one() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
         // The first use of a log is told to the root; that is not looked at here.
         for at in [30_000, 1_000, 17_500] {
@@ -32,9 +32,9 @@ fn small_writes_go_to_the_log_nearest_to_the_last_large_one() {
         }
         for (large_at, home_group) in [(30_000, 8), (1_000, 0), (17_500, 4)] {
             volume.submit(write(large_at, &bytes(1, 500), true)).await.unwrap();
-            device.writes.borrow_mut().clear();
+            device.forget();
             volume.submit(write(7, &bytes(2, 8), true)).await.unwrap();
-            let record = device.writes.borrow()[0];
+            let record = device.writes()[0];
             assert!(volume.layout().is_log(record.start));
             let log = volume.layout().regions().iter().position(|r| r.contains(record));
             assert_eq!(log, Some(home_group), "large write at {large_at}");
@@ -89,7 +89,7 @@ fn a_read_is_put_together_from_home_log_buffer_and_zeroes() {
 fn the_buffer_is_bounded_in_bytes_and_in_time() {
     in_virtual_time(|runtime| async move {
         let small = EngineConfig { buffer: Sectors(64), ..config() };
-        let volume = Volume::create(runtime.clone(), Faulty::new(), &small).await.unwrap();
+        let volume = Volume::create(runtime.clone(), cached(), &small).await.unwrap();
         for i in 0..100 {
             volume.submit(write(i * 20, &bytes(1, 10), false)).await.unwrap();
             assert!(volume.stats().volatile_bytes <= 64 * 512);
@@ -144,9 +144,9 @@ fn off_hours_are_kept() {
 #[test]
 fn a_log_that_cannot_be_written_is_retired_and_nothing_is_lost() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
-        device.fail_in(volume.layout().regions()[0]);
+        device.fail_writes(volume.layout().regions()[0]);
         for i in 0..10 {
             volume.submit(write(i * 30, &bytes(low_byte(i), 8), true)).await.unwrap();
         }
@@ -160,12 +160,12 @@ fn a_log_that_cannot_be_written_is_retired_and_nothing_is_lost() {
 #[test]
 fn after_a_failed_flush_the_volume_only_reads() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
         volume.submit(write(0, &bytes(1, 100), false)).await.unwrap();
-        device.flush_fails.set(true);
+        device.fail_flushes();
         assert!(volume.submit(Request::Flush).await.is_err());
-        device.flush_fails.set(false);
+        device.faults().clear();
         let refused = volume.submit(write(0, &bytes(2, 8), true)).await;
         assert!(matches!(refused, Err(IoError::ReadOnly { .. })));
         let kept = volume.submit(read(0, 100)).await.unwrap();
@@ -176,13 +176,13 @@ fn after_a_failed_flush_the_volume_only_reads() {
 #[test]
 fn a_damaged_logged_copy_is_an_error_and_never_data() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
-        device.writes.borrow_mut().clear();
+        device.forget();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
-        let record = *device.writes.borrow().last().unwrap();
+        let record = *device.writes().last().unwrap();
         let damaged = write(record.end().0 - 3, &bytes(99, 1), true);
-        device.below.submit(damaged).await.unwrap();
+        device.medium().submit(damaged).await.unwrap();
         let found = volume.submit(read(2, 1)).await;
         assert!(matches!(found, Err(IoError::Checksum { .. })), "{found:?}");
     });
@@ -191,7 +191,7 @@ fn a_damaged_logged_copy_is_an_error_and_never_data() {
 #[test]
 fn an_orderly_close_makes_the_next_opening_quick() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(10_000, &bytes(1, 8), false)).await.unwrap();
         let table = volume.table();
@@ -209,10 +209,10 @@ fn an_orderly_close_makes_the_next_opening_quick() {
 #[test]
 fn a_damaged_superblock_is_replaced_by_its_backup() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(5, &bytes(1, 8), true)).await.unwrap();
-        device.below.submit(write(0, &bytes(0, 8), true)).await.unwrap();
+        device.medium().submit(write(0, &bytes(0, 8), true)).await.unwrap();
         let options = OpenOptions::default();
         let (again, report) = Volume::open(runtime, device, &options).await.unwrap();
         assert!(report.from_backup_superblock);

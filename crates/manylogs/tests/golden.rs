@@ -12,23 +12,15 @@ use std::rc::Rc;
 
 use common::{config, in_virtual_time, read, write};
 use manylogs::{CreateOptions, EngineConfig, OpenOptions, Volume};
-use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, MemoryDevice, Payload, Request, Sectors,
-};
+use manylogs_block::{BlockDevice, Capabilities, Extent, MemoryDevice, Payload, Request, Sectors};
+use manylogs_filters::Reported;
 
 const DEVICE: Sectors = Sectors(9000);
 
-/// A device with physical sectors of a given size.
-struct Sectored(MemoryDevice, Sectors);
-
-impl BlockDevice for Sectored {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { physical_sector: self.1, ..self.0.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        self.0.submit(request)
-    }
+/// A device with such physical sectors.
+fn sectored(physical_sector: Sectors) -> Rc<Reported<MemoryDevice>> {
+    let physical = |told| Capabilities { physical_sector, ..told };
+    Rc::new(Reported::new(MemoryDevice::new(DEVICE), physical))
 }
 
 /// Sectors that differ in their first bytes only, to keep the images short.
@@ -60,8 +52,8 @@ async fn text_of(device: &dyn BlockDevice) -> String {
     text
 }
 
-async fn device_of(text: &str, physical: Sectors) -> Rc<Sectored> {
-    let device = Rc::new(Sectored(MemoryDevice::new(DEVICE), physical));
+async fn device_of(text: &str, physical: Sectors) -> Rc<Reported<MemoryDevice>> {
+    let device = sectored(physical);
     let mut content = vec![0u8; usize::try_from(DEVICE.bytes()).unwrap()];
     for line in text.lines() {
         let (address, row) = line.split_once(": ").unwrap();
@@ -76,7 +68,7 @@ async fn device_of(text: &str, physical: Sectors) -> Rc<Sectored> {
 }
 
 /// Every kind of entry, a bypassed write over a logged one, and a snapshot with a record behind it.
-async fn fill(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
+async fn fill(runtime: manylogs_block::Handle, device: Rc<Reported<MemoryDevice>>) {
     let options = CreateOptions {
         label: "golden".to_owned(),
         volume: Some(*b"0123456789abcdef"),
@@ -96,7 +88,7 @@ async fn fill(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
     volume.submit(write(600, &marked(5, 1), true)).await.unwrap();
 }
 
-async fn verify(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
+async fn verify(runtime: manylogs_block::Handle, device: Rc<Reported<MemoryDevice>>) {
     let options = OpenOptions::default();
     let (volume, report) = Volume::open(runtime, device, &options).await.unwrap();
     assert!(report.from_snapshot && !report.was_closed && report.damage.is_empty());
@@ -113,7 +105,7 @@ async fn verify(runtime: manylogs_block::Handle, device: Rc<Sectored>) {
 
 fn compare(physical: Sectors) {
     in_virtual_time(move |runtime| async move {
-        let device = Rc::new(Sectored(MemoryDevice::new(DEVICE), physical));
+        let device = sectored(physical);
         fill(runtime.clone(), Rc::clone(&device)).await;
         let written = text_of(&*device).await;
         if std::env::var_os("MANYLOGS_BLESS").is_some() {

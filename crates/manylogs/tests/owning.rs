@@ -6,11 +6,12 @@ mod common;
 
 use std::rc::Rc;
 
-use common::{DEVICE, Faulty, Stopping, bytes, config, in_virtual_time, read, write};
+use common::{
+    DEVICE, RigOrders, bytes, cached, config, in_virtual_time, part_of, read, stopping, write,
+};
 use manylogs::{DrainOptions, Health, OpenOptions, Volume, VolumeError};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, IoError, MemoryDevice, Nanos, Payload, Request,
-    Sectors,
+    BlockDevice, Extent, IoError, MemoryDevice, Nanos, Payload, Request, Sectors,
 };
 
 /// What a plain reader of the disk finds through the linear table.
@@ -25,7 +26,7 @@ async fn through_the_table(volume: &Volume, device: &dyn BlockDevice) -> Payload
 #[test]
 fn a_drained_disk_is_readable_without_us() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(5000, &bytes(2, 500), false)).await.unwrap();
@@ -49,7 +50,7 @@ fn a_drained_disk_is_readable_without_us() {
 #[test]
 fn a_drained_volume_opens_again_and_closed_ones_read_no_log() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.drain(&DrainOptions::default()).await.unwrap();
@@ -70,19 +71,19 @@ fn a_drained_volume_opens_again_and_closed_ones_read_no_log() {
 #[test]
 fn a_home_that_cannot_be_written_keeps_its_version_logged() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(50, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(900, &bytes(2, 8), true)).await.unwrap();
         let bad = volume.layout().home(Extent::new(50, 8)).next().unwrap();
-        device.fail_in(bad);
+        device.fail_writes(bad);
         let report = volume.checkpoint().await.unwrap();
         assert_eq!(report.kept_extents, 1);
         assert_eq!(volume.health(), Health::Degraded);
         assert_eq!(volume.table().len(), 1, "the other one went home");
         let drained = volume.drain(&DrainOptions::default()).await;
         assert_eq!(drained, Err(VolumeError::NotHome { extents: 1 }), "it cannot be drained");
-        device.bad.borrow_mut().clear();
+        device.faults().clear();
         let options = OpenOptions::default();
         let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
         let kept = volume.submit(read(50, 8)).await.unwrap();
@@ -95,14 +96,14 @@ fn a_home_that_cannot_be_written_keeps_its_version_logged() {
 #[test]
 fn a_damaged_logged_copy_becomes_a_lost_extent_until_it_is_overwritten() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(2000, &bytes(9, 8), true)).await.unwrap();
-        device.writes.borrow_mut().clear();
+        device.forget();
         volume.submit(write(50, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(900, &bytes(2, 8), true)).await.unwrap();
-        let record = device.writes.borrow()[0];
-        device.below.submit(write(record.end().0 - 3, &bytes(99, 1), true)).await.unwrap();
+        let record = device.writes()[0];
+        device.medium().submit(write(record.end().0 - 3, &bytes(99, 1), true)).await.unwrap();
         let report = volume.scrub(|_, _| ()).await.unwrap();
         assert_eq!((report.extents, report.damaged.len()), (3, 1));
         let first = volume.checkpoint().await.unwrap();
@@ -130,19 +131,19 @@ fn a_damaged_logged_copy_becomes_a_lost_extent_until_it_is_overwritten() {
 #[test]
 fn a_damaged_record_header_is_not_taken_for_the_end_of_the_log() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(2000, &bytes(9, 8), true)).await.unwrap();
-        let first = *device.writes.borrow().last().unwrap();
-        device.writes.borrow_mut().clear();
+        let first = *device.writes().last().unwrap();
+        device.forget();
         for i in 0..4u64 {
             volume.submit(write(100 * i, &bytes(1, 8), true)).await.unwrap();
         }
-        let records = device.writes.borrow().clone();
+        let records = device.writes();
         for (damaged, record) in records.iter().enumerate() {
             let at = record.start.0;
-            let whole = device.below.submit(read(at, 1)).await.unwrap();
-            device.below.submit(write(at, &bytes(99, 1), true)).await.unwrap();
+            let whole = device.medium().submit(read(at, 1)).await.unwrap();
+            device.medium().submit(write(at, &bytes(99, 1), true)).await.unwrap();
             let options = OpenOptions::default();
             let opened = Volume::open(runtime.clone(), device.clone(), &options).await;
             match opened {
@@ -157,29 +158,16 @@ fn a_damaged_record_header_is_not_taken_for_the_end_of_the_log() {
                 }
                 Err(error) => panic!("{error}"),
             }
-            device.below.submit(write(at, &whole, true)).await.unwrap();
+            device.medium().submit(write(at, &whole, true)).await.unwrap();
         }
     });
-}
-
-/// A window on the start of a larger device.
-struct Part(Rc<MemoryDevice>, Sectors);
-
-impl BlockDevice for Part {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { capacity: self.1, ..self.0.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        self.0.submit(request)
-    }
 }
 
 #[test]
 fn a_volume_grows_with_its_device_and_never_shrinks() {
     in_virtual_time(|runtime| async move {
         let disk = Rc::new(MemoryDevice::new(Sectors(DEVICE.0 * 2)));
-        let small = Rc::new(Part(disk.clone(), DEVICE));
+        let small = part_of(disk.clone(), DEVICE);
         let volume = Volume::create(runtime.clone(), small.clone(), &config()).await.unwrap();
         volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(20_000, &bytes(2, 100), true)).await.unwrap();
@@ -197,7 +185,7 @@ fn a_volume_grows_with_its_device_and_never_shrinks() {
         assert_eq!(far.to_bytes(), bytes(2, 100).to_bytes());
         let last = volume.layout().capacity().0 - 8;
         volume.submit(write(last, &bytes(3, 8), true)).await.unwrap();
-        let shrunk = Volume::open(runtime, Rc::new(Part(disk, DEVICE)), &options).await;
+        let shrunk = Volume::open(runtime, part_of(disk, DEVICE), &options).await;
         assert!(matches!(shrunk, Err(VolumeError::Shrunk { .. })));
     });
 }
@@ -206,10 +194,10 @@ fn a_volume_grows_with_its_device_and_never_shrinks() {
 fn either_end_of_the_disk_may_be_lost() {
     in_virtual_time(|runtime| async move {
         for (start, len) in [(0, 24), (DEVICE.0 - 24, 24)] {
-            let device = Faulty::new();
+            let device = cached();
             let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
             volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
-            device.below.submit(write(start, &bytes(9, len), true)).await.unwrap();
+            device.medium().submit(write(start, &bytes(9, len), true)).await.unwrap();
             let options = OpenOptions::default();
             let opened = Volume::open(runtime.clone(), device.clone(), &options).await;
             let (volume, report) = opened.unwrap();
@@ -223,13 +211,13 @@ fn either_end_of_the_disk_may_be_lost() {
 }
 
 #[test]
-fn growing_and_renewing_the_id_may_stop_after_any_write() {
-    for writes in 0..7 {
+fn growing_and_renewing_the_id_may_stop_after_any_change() {
+    for changes in 0..11 {
         for renew in [false, true] {
             in_virtual_time(move |runtime| async move {
                 let disk = Rc::new(MemoryDevice::new(Sectors(DEVICE.0 * 2)));
                 let len = if renew { Sectors(DEVICE.0 * 2) } else { DEVICE };
-                let small = Rc::new(Part(disk.clone(), len));
+                let small = part_of(disk.clone(), len);
                 let volume = Volume::create(runtime.clone(), small, &config()).await.unwrap();
                 volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
                 if renew {
@@ -237,13 +225,15 @@ fn growing_and_renewing_the_id_may_stop_after_any_write() {
                 } else {
                     volume.submit(write(90, &bytes(2, 8), true)).await.unwrap();
                 }
-                let stopping = Stopping::new(disk.clone(), writes);
+                let stopping = stopping(disk.clone(), changes);
                 let result = if renew {
                     Volume::renew_id(runtime.clone(), stopping).await.map(drop)
                 } else {
                     Volume::grow(stopping).await.map(drop)
                 };
-                assert_eq!(result.is_ok(), writes >= 4, "{writes} writes: {result:?}");
+                // A growth also zeroes what it no longer uses.
+                let needed = if renew { 4 } else { 8 };
+                assert_eq!(result.is_ok(), changes >= needed, "{changes} changes: {result:?}");
                 let options = OpenOptions::default();
                 let (volume, _) = Volume::open(runtime, disk, &options).await.unwrap();
                 let kept = volume.submit(read(70, 8)).await.unwrap();

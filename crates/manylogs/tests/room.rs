@@ -4,61 +4,34 @@
 
 mod common;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{DEVICE, Faulty, bytes, config, in_virtual_time, read, write};
+use common::{DEVICE, RigOrders, bytes, cached, config, in_virtual_time, read, write};
 use manylogs::{EngineConfig, LogPlacement, Volume};
-use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, MemoryDevice, Nanos, Request,
-    completion,
-};
+use manylogs_block::{BlockDevice, Extent, MemoryDevice, Nanos, RequestKind};
+use manylogs_filters::Stop;
 use manylogs_sim::{Order, Sim};
 
 /// Steps of the executor after which a request that is not answered never will be.
 const STEPS: u32 = 200_000;
-
-/// A device that holds back the next read, if it is told to.
-struct Holding {
-    below: MemoryDevice,
-    hold_next: Cell<bool>,
-    held: RefCell<Option<(Request, Completer)>>,
-}
-
-impl BlockDevice for Holding {
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        if matches!(request, Request::Read { .. }) && self.hold_next.take() {
-            let (completer, completion) = completion();
-            *self.held.borrow_mut() = Some((request, completer));
-            return completion;
-        }
-        self.below.submit(request)
-    }
-}
 
 #[test]
 fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
     let sim = Sim::new(1, Order::Fifo);
     let node = sim.node();
     let runtime = sim.handle(node);
-    let device = Rc::new(Holding {
-        below: MemoryDevice::new(DEVICE),
-        hold_next: Cell::new(false),
-        held: RefCell::default(),
-    });
+    let device = Rc::new(Stop::new(MemoryDevice::new(DEVICE)));
     let engine = EngineConfig { placement: LogPlacement::Single(0.5), ..config() };
-    let below: Rc<dyn BlockDevice> = Rc::<Holding>::clone(&device);
+    let below: Rc<dyn BlockDevice> = device.clone();
     let volume = sim.block_on(node, async move { Volume::create(runtime, below, &engine).await });
     let volume = volume.unwrap();
     let first = volume.clone();
     sim.block_on(node, async move { first.submit(write(0, &bytes(1, 8), true)).await }).unwrap();
     // The read pins the log for as long as the device takes.
-    device.hold_next.set(true);
+    device.hold(&[RequestKind::Read]);
     let pinning = volume.submit(read(0, 8));
+    device.hold(&[]);
     // The same blocks again and again: these writes cannot go home instead.
     let (answered, writes) = (Rc::new(Cell::new(0)), 200);
     for turn in 0..writes {
@@ -75,11 +48,9 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
     let until = sim.now() + Nanos::from_secs(10);
     let mut steps = 0..STEPS;
     sim.run_until(|| sim.now() > until || steps.next().is_none());
-    assert!(device.held.borrow().is_some(), "the read reached the device");
+    assert_eq!(device.held(), 1, "the read reached the device");
     assert!(answered.get() < writes, "the log is full, and pinned");
-    let (request, completer) = device.held.take().unwrap();
-    let below = device.below.submit(request);
-    completer.complete(sim.block_on(node, below));
+    sim.block_on(node, async move { device.release().await });
     let mut steps = 0..STEPS;
     sim.run_until(|| answered.get() == writes || steps.next().is_none());
     assert_eq!(answered.get(), writes);
@@ -88,16 +59,15 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
 
 fn a_large_write_that_fails_gives_its_room_back() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
-        let below: Rc<dyn BlockDevice> = Rc::<Faulty>::clone(&device);
-        let volume = Volume::create(runtime, below, &config()).await.unwrap();
+        let device = cached();
+        let volume = Volume::create(runtime, device.clone(), &config()).await.unwrap();
         for turn in 0..50 {
             // Logged versions, for which the large write needs a supersede entry.
             volume.submit(write(64, &bytes(turn, 8), true)).await.unwrap();
             let home = volume.layout().home(Extent::new(100, 1)).next().unwrap();
-            device.fail_in(home);
+            device.fail_writes(home);
             volume.submit(write(0, &bytes(turn, 128), turn % 2 == 0)).await.unwrap_err();
-            device.bad.borrow_mut().clear();
+            device.faults().clear();
             assert_eq!(volume.backlog().reserved_sectors, 0, "after write {turn}");
         }
     });

@@ -6,7 +6,7 @@ mod common;
 
 use std::rc::Rc;
 
-use common::{DEVICE, Faulty, Stopping, bytes, config, in_virtual_time, read, write};
+use common::{DEVICE, bytes, cached, config, in_virtual_time, read, stopping, write};
 use manylogs::{EngineConfig, OpenOptions, Settings, Volume, VolumeError};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Nanos, Request, Rng, Sectors,
@@ -27,7 +27,7 @@ async fn opened(runtime: &Handle, device: &Rc<impl BlockDevice + 'static>) -> Vo
 #[test]
 fn settings_hold_at_once_and_after_every_opening() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         let wanted = with(&volume, "threshold=4K swap=50% checkpoint=every:10min buffer=0");
         volume.set(&wanted).await.unwrap();
@@ -48,7 +48,7 @@ fn settings_hold_at_once_and_after_every_opening() {
 #[test]
 fn what_a_volume_is_formatted_with_is_kept() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let given = EngineConfig { logging: false, idle: Nanos::from_secs(2), ..config() };
         let volume = Volume::create(runtime.clone(), device.clone(), &given).await.unwrap();
         volume.close().await.unwrap();
@@ -59,19 +59,19 @@ fn what_a_volume_is_formatted_with_is_kept() {
 #[test]
 fn settings_that_make_no_sense_change_nothing() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         let before = volume.settings();
-        device.writes.borrow_mut().clear();
+        device.forget();
         for pair in ["threshold=1M", "threshold=0", "record=10M", "swap=0", "appends=65"] {
             let result = volume.set(&with(&volume, pair)).await;
             assert!(matches!(result, Err(VolumeError::Config(_))), "{pair}: {result:?}");
         }
         assert_eq!(volume.settings(), before);
-        assert!(device.writes.borrow().is_empty());
+        assert!(device.writes().is_empty());
         volume.close().await.unwrap();
         assert_eq!(volume.set(&before).await, Err(VolumeError::Closed));
-        let blank: Rc<dyn BlockDevice> = Faulty::new();
+        let blank: Rc<dyn BlockDevice> = cached();
         assert_eq!(Volume::set_closed(blank, &before).await, Err(VolumeError::NotAVolume));
     });
 }
@@ -116,14 +116,14 @@ fn setting_may_stop_after_any_write() {
                 let result = if live {
                     made.close().await.unwrap();
                     // Two writes for the root at opening.
-                    let stopping = Stopping::new(disk.clone(), writes + 2);
+                    let stopping = stopping(disk.clone(), writes + 2);
                     let volume = opened(&runtime, &stopping).await;
                     let result = volume.set(&new).await;
                     let expected = if result.is_ok() { new } else { old };
                     assert_eq!(volume.settings(), expected, "the engine");
                     result
                 } else {
-                    Volume::set_closed(Stopping::new(disk.clone(), writes), &new).await
+                    Volume::set_closed(stopping(disk.clone(), writes), &new).await
                 };
                 assert_eq!(result.is_ok(), writes >= 2, "{writes} writes: {result:?}");
                 let volume = opened(&runtime, &disk).await;
@@ -208,7 +208,7 @@ fn a_crash_leaves_the_old_settings_or_the_new_ones() {
 #[test]
 fn without_logging_small_writes_go_home() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(40, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(60, &bytes(2, 8), false)).await.unwrap();
@@ -225,7 +225,7 @@ fn without_logging_small_writes_go_home() {
         assert_eq!(read_back(60, 8).await, bytes(2, 8).to_bytes().unwrap());
         volume.checkpoint().await.unwrap();
         let logged = volume.stats().logged_writes;
-        device.writes.borrow_mut().clear();
+        device.forget();
         let hint = Hint::DurabilityOnly;
         let (extent, payload) = (Extent::new(600, 8), bytes(6, 8));
         volume.submit(Request::Write { extent, payload, fua: true, hint }).await.unwrap();
@@ -236,7 +236,7 @@ fn without_logging_small_writes_go_home() {
         assert_eq!(volume.stats().logged_writes, logged, "nothing is appended any more");
         assert!(volume.table().is_empty());
         let regions = volume.layout().regions();
-        let writes = device.writes.borrow().clone();
+        let writes = device.writes();
         assert!(!writes.iter().any(|write| regions.iter().any(|log| log.overlaps(*write))));
         assert_eq!(writes.len(), 4);
         volume.submit(Request::Discard { extent: Extent::new(500, 1), fua: false }).await.unwrap();

@@ -1,10 +1,10 @@
-use std::cell::RefCell;
 use std::task::Waker;
 
 use manylogs_block::{
-    Extent, Hint, IoError, LocalTask, Media, MemoryDevice, Nanos, Payload, Rng, Runtime, Time,
-    TimeOfDay, to_usize,
+    Extent, Hint, IoError, LocalTask, Media, MemoryDevice, Nanos, Payload, RequestKind, Rng,
+    Runtime, Time, TimeOfDay, to_usize,
 };
+use manylogs_filters::{Delay, Faults, Reported, Rule, Trace};
 use manylogs_sim::{NodeId, Order, Sim};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, create_image};
 
@@ -128,38 +128,15 @@ fn what_was_written_or_zeroed_is_read() {
     sim.block_on(node, agrees_with_reference(Rc::new(drive), 7, 500));
 }
 
-/// A content that answers after `takes`, and fails where the first sector is 13.
-struct Slow {
-    runtime: Handle,
-    takes: Nanos,
-    content: MemoryDevice,
-    volatile_cache: bool,
-    seen: RefCell<Vec<Request>>,
-}
-
-impl BlockDevice for Slow {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { volatile_cache: self.volatile_cache, ..self.content.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        self.seen.borrow_mut().push(request.clone());
-        let bad = request.extent().filter(|extent| extent.start.0 == 13);
-        let answer = self.content.submit(request);
-        let (completer, completion) = completion();
-        let sleep = self.runtime.sleep(self.takes);
-        self.runtime.spawn(async move {
-            sleep.await;
-            let result = answer.await;
-            completer.complete(bad.map_or(result, |extent| Err(IoError::Medium { extent })));
-        });
-        completion
-    }
-}
+/// A content that answers late and notes what it is asked for; sector 13 cannot be read.
+type Slow = Trace<Delay<Faults<Reported<MemoryDevice>>>>;
 
 fn slow(runtime: &Handle, takes: Nanos, volatile_cache: bool) -> Rc<Slow> {
-    let content = MemoryDevice::new(Sectors(400));
-    Rc::new(Slow { runtime: runtime.clone(), takes, content, volatile_cache, seen: <_>::default() })
+    let claims = |told| Capabilities { volatile_cache, ..told };
+    let content = Faults::new(Reported::new(MemoryDevice::new(Sectors(400)), claims));
+    let error = |extent| IoError::Medium { extent };
+    content.add(Rule::new(&[RequestKind::Read], error).within(Extent::new(13, 1)));
+    Rc::new(Trace::new(Delay::new(runtime.clone(), content, takes)))
 }
 
 #[test]
@@ -203,7 +180,7 @@ fn without_a_write_cache_the_content_makes_writes_durable() {
         });
         let expected =
             [Request::write_zeroes(extent, durable), Request::Discard { extent, fua: durable }];
-        assert_eq!(*content.seen.borrow(), expected);
+        assert_eq!(content.requests(), expected);
     }
 }
 

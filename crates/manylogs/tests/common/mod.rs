@@ -2,16 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 
 use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, Hint, IoError, MemoryDevice, Nanos,
-    Payload, Request, Sectors,
+    Capabilities, Extent, Handle, Hint, IoError, MemoryDevice, Nanos, Payload, Request,
+    RequestKind, Sectors,
 };
+use manylogs_filters::{Faults, Reported, Rule, Stop, Trace};
 use manylogs_sim::{Order, Sim};
 
 pub(crate) const DEVICE: Sectors = Sectors(40_000);
@@ -54,160 +53,92 @@ pub(crate) fn read(start: u64, len: u64) -> Request {
     Request::Read { extent: Extent::new(start, len) }
 }
 
-/// A device whose writes to some sectors fail, and which notes what it is asked for.
-pub(crate) struct Faulty {
-    pub(crate) below: MemoryDevice,
-    pub(crate) bad: RefCell<BTreeSet<u64>>,
-    pub(crate) flush_fails: Cell<bool>,
-    pub(crate) writes: RefCell<Vec<Extent>>,
+/// A device in memory that notes what it is asked for, can be cut and fails as it is told.
+pub(crate) type Rig = Trace<Stop<Faults<Reported<Rc<MemoryDevice>>>>>;
+
+/// A rig with a volatile cache.
+pub(crate) fn cached() -> Rc<Rig> {
+    let volatile = |told| Capabilities { volatile_cache: true, ..told };
+    rig(Reported::new(Rc::new(MemoryDevice::new(DEVICE)), volatile))
 }
 
-impl Faulty {
-    pub(crate) fn new() -> Rc<Self> {
-        Rc::new(Self {
-            below: MemoryDevice::new(DEVICE),
-            bad: RefCell::default(),
-            flush_fails: Cell::new(false),
-            writes: RefCell::default(),
-        })
-    }
-
-    pub(crate) fn fail_in(&self, extent: Extent) {
-        self.bad.borrow_mut().extend(extent.range());
-    }
+/// A rig over a medium without a cache.
+pub(crate) fn over(medium: Rc<MemoryDevice>) -> Rc<Rig> {
+    rig(Reported::new(medium, |told| told))
 }
 
-impl BlockDevice for Faulty {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { volatile_cache: true, ..self.below.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        match &request {
-            Request::Write { extent, .. } => {
-                self.writes.borrow_mut().push(*extent);
-                if self.bad.borrow().range(extent.range()).next().is_some() {
-                    return Completion::ready(Err(IoError::Medium { extent: *extent }));
-                }
-            }
-            Request::Flush if self.flush_fails.get() => {
-                return Completion::ready(Err(IoError::Gone));
-            }
-            _ => {}
-        }
-        self.below.submit(request)
-    }
+/// A rig without a cache.
+pub(crate) fn uncached() -> Rc<Rig> {
+    over(Rc::new(MemoryDevice::new(DEVICE)))
 }
 
-/// A device that is gone after so many writes.
-pub(crate) struct Stopping(Rc<MemoryDevice>, Cell<u32>);
-
-impl Stopping {
-    pub(crate) fn new(below: Rc<MemoryDevice>, writes: u32) -> Rc<Self> {
-        Rc::new(Self(below, writes.into()))
-    }
+/// A rig that is gone after so many changes.
+pub(crate) fn stopping(medium: Rc<MemoryDevice>, changes: u32) -> Rc<Rig> {
+    let rig = over(medium);
+    rig.stop_after(changes.into());
+    rig
 }
 
-impl BlockDevice for Stopping {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        if matches!(request, Request::Write { .. }) {
-            match self.1.get().checked_sub(1) {
-                Some(left) => self.1.set(left),
-                None => return Completion::ready(Err(IoError::Gone)),
-            }
-        }
-        self.0.submit(request)
-    }
+/// The beginning of a larger device.
+pub(crate) fn part_of(disk: Rc<MemoryDevice>, capacity: Sectors) -> Rc<Reported<Rc<MemoryDevice>>> {
+    Rc::new(Reported::new(disk, |told| Capabilities { capacity, ..told }))
 }
 
-/// How reads of a sector fail.
+fn rig(reported: Reported<Rc<MemoryDevice>>) -> Rc<Rig> {
+    Rc::new(Trace::new(Stop::new(Faults::new(reported))))
+}
+
+/// How reads of a sector fail, until it is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFault {
-    /// The device says that the medium is bad, until the sector is written.
+    /// The device says that the medium is bad.
     Medium,
     /// So many reads fail in another way.
     Passing(u32),
 }
 
-/// A device whose reads of some sectors fail, and which may be gone after so many changes.
-pub(crate) struct Unreliable {
-    pub(crate) below: Rc<dyn BlockDevice>,
-    faults: RefCell<BTreeMap<u64, ReadFault>>,
-    /// Reads that failed.
-    pub(crate) failed: Cell<u32>,
-    /// What may still change.
-    pub(crate) changes_left: Cell<u32>,
-    pub(crate) writes: RefCell<Vec<Extent>>,
-}
+/// What tests tell a [`Rig`] and ask of it.
+pub(crate) trait RigOrders {
+    /// What is stored, without the filters.
+    fn medium(&self) -> &MemoryDevice;
+    fn faults(&self) -> &Faults<Reported<Rc<MemoryDevice>>>;
+    /// So many changes more; [`u64::MAX`] are all.
+    fn stop_after(&self, changes: u64);
 
-impl Unreliable {
-    pub(crate) fn over(below: Rc<dyn BlockDevice>) -> Rc<Self> {
-        Rc::new(Self {
-            below,
-            faults: RefCell::default(),
-            failed: Cell::new(0),
-            changes_left: Cell::new(u32::MAX),
-            writes: RefCell::default(),
-        })
+    /// Writes there fail.
+    fn fail_writes(&self, extent: Extent) {
+        let error = |extent| IoError::Medium { extent };
+        self.faults().add(Rule::new(&[RequestKind::Write], error).within(extent));
     }
 
-    pub(crate) fn new() -> Rc<Self> {
-        Self::over(Rc::new(MemoryDevice::new(DEVICE)))
+    /// The device is gone for flushes.
+    fn fail_flushes(&self) {
+        self.faults().add(Rule::new(&[RequestKind::Flush], |_| IoError::Gone));
     }
 
-    pub(crate) fn fail(&self, extent: Extent, fault: ReadFault) {
-        self.faults.borrow_mut().extend(extent.range().map(|sector| (sector, fault)));
-    }
-
-    pub(crate) fn heal(&self) {
-        self.faults.borrow_mut().clear();
-    }
-
-    fn read_fault(&self, extent: Extent) -> Option<IoError> {
-        let mut faults = self.faults.borrow_mut();
-        for (_, fault) in faults.range_mut(extent.range()) {
-            match fault {
-                ReadFault::Medium => return Some(IoError::Medium { extent }),
-                ReadFault::Passing(0) => {}
-                ReadFault::Passing(left) => {
-                    *left -= 1;
-                    return Some(IoError::Transient { extent });
-                }
+    /// Reads there fail.
+    fn fail_reads(&self, extent: Extent, fault: ReadFault) {
+        let reads = &[RequestKind::Read];
+        let rule = match fault {
+            ReadFault::Medium => Rule::new(reads, |extent| IoError::Medium { extent }),
+            ReadFault::Passing(times) => {
+                Rule::new(reads, |extent| IoError::Transient { extent }).times(times)
             }
-        }
-        None
+        };
+        self.faults().add(rule.within(extent).until_changed());
     }
 }
 
-impl BlockDevice for Unreliable {
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
+impl RigOrders for Rig {
+    fn medium(&self) -> &MemoryDevice {
+        self.faults().below().below()
     }
 
-    fn submit(&self, request: Request) -> Completion {
-        match &request {
-            Request::Read { extent } => {
-                if let Some(error) = self.read_fault(*extent) {
-                    self.failed.set(self.failed.get() + 1);
-                    return Completion::ready(Err(error));
-                }
-            }
-            Request::Flush => {}
-            Request::Write { extent, .. }
-            | Request::WriteZeroes { extent, .. }
-            | Request::Discard { extent, .. } => {
-                let Some(left) = self.changes_left.get().checked_sub(1) else {
-                    return Completion::ready(Err(IoError::Gone));
-                };
-                self.changes_left.set(left);
-                self.writes.borrow_mut().push(*extent);
-                self.faults.borrow_mut().retain(|sector, _| !extent.range().contains(sector));
-            }
-        }
-        self.below.submit(request)
+    fn faults(&self) -> &Faults<Reported<Rc<MemoryDevice>>> {
+        self.below().below()
+    }
+
+    fn stop_after(&self, changes: u64) {
+        self.below().cut_after(changes);
     }
 }

@@ -8,7 +8,7 @@ use manylogs::{
 };
 use manylogs_block::{BlockDevice, Handle, MemoryNvram, Nvram, Payload, Request, Sectors};
 
-use crate::common::{Faulty, bytes, config, in_virtual_time, read, write};
+use crate::common::{Rig, bytes, cached, config, in_virtual_time, read, write};
 
 const SIZE: usize = 1 << 16;
 
@@ -24,7 +24,7 @@ fn copy(of: &MemoryNvram) -> Rc<MemoryNvram> {
     copy
 }
 
-async fn create(runtime: &Handle, device: &Rc<Faulty>, nvram: &Rc<MemoryNvram>) -> Volume {
+async fn create(runtime: &Handle, device: &Rc<Rig>, nvram: &Rc<MemoryNvram>) -> Volume {
     let nvram: Rc<dyn Nvram> = nvram.clone();
     let options = CreateOptions { nvram: Some(nvram), ..CreateOptions::default() };
     Volume::create_with(runtime.clone(), device.clone(), &config(), &options).await.unwrap()
@@ -32,7 +32,7 @@ async fn create(runtime: &Handle, device: &Rc<Faulty>, nvram: &Rc<MemoryNvram>) 
 
 fn open(
     runtime: &Handle,
-    device: &Rc<Faulty>,
+    device: &Rc<Rig>,
     nvram: Option<&Rc<MemoryNvram>>,
     give_up_nvram: bool,
 ) -> impl Future<Output = Result<(Volume, RecoveryReport), VolumeError>> + use<> {
@@ -50,12 +50,12 @@ async fn holds(volume: &Volume, at: u64, expected: &Payload) -> bool {
 #[test]
 fn a_record_is_its_payload_and_nothing_else() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = create(&runtime, &device, &memory()).await;
-        device.writes.borrow_mut().clear();
+        device.forget();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.submit(Request::write_zeroes(read(50, 9).extent().unwrap(), true)).await.unwrap();
-        let writes = device.writes.borrow().clone();
+        let writes = device.writes();
         assert_eq!(writes.len(), 1, "{writes:?}");
         assert_eq!(writes[0].len, Sectors(8));
         assert_eq!(volume.stats().record_bytes, 8 * 512);
@@ -65,7 +65,7 @@ fn a_record_is_its_payload_and_nothing_else() {
 #[test]
 fn the_table_comes_back_without_a_look_at_the_logs() {
     in_virtual_time(|runtime| async move {
-        let (device, nvram) = (Faulty::new(), memory());
+        let (device, nvram) = (cached(), memory());
         let volume = create(&runtime, &device, &nvram).await;
         for i in 0..40 {
             volume.submit(write(i * 30, &bytes(1, 8), true)).await.unwrap();
@@ -88,11 +88,11 @@ fn the_table_comes_back_without_a_look_at_the_logs() {
 #[test]
 fn a_table_that_will_not_do_is_refused() {
     in_virtual_time(|runtime| async move {
-        let (device, nvram, other) = (Faulty::new(), memory(), memory());
+        let (device, nvram, other) = (cached(), memory(), memory());
         let volume = create(&runtime, &device, &nvram).await;
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         drop(volume);
-        drop(create(&runtime, &Faulty::new(), &other).await);
+        drop(create(&runtime, &cached(), &other).await);
         let refused =
             async |nvram: Option<&Rc<MemoryNvram>>| match open(&runtime, &device, nvram, false)
                 .await
@@ -116,7 +116,7 @@ fn a_table_that_will_not_do_is_refused() {
 #[test]
 fn damage_is_told_from_a_torn_entry() {
     in_virtual_time(|runtime| async move {
-        let (device, nvram) = (Faulty::new(), memory());
+        let (device, nvram) = (cached(), memory());
         let volume = create(&runtime, &device, &nvram).await;
         for i in 0..3 {
             volume.submit(write(i * 30, &bytes(1, 8), true)).await.unwrap();
@@ -133,7 +133,7 @@ fn damage_is_told_from_a_torn_entry() {
 #[test]
 fn a_volume_with_its_table_in_the_logs_needs_no_memory() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         drop(Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap());
         let refused = open(&runtime, &device, Some(&memory()), false).await;
         assert!(matches!(refused, Err(VolumeError::Nvram(NvramError::Unused))));
@@ -145,7 +145,7 @@ fn memory_that_is_too_small_is_refused_at_format() {
     in_virtual_time(|runtime| async move {
         let nvram: Rc<dyn Nvram> = Rc::new(MemoryNvram::new(8192));
         let options = CreateOptions { nvram: Some(nvram), ..CreateOptions::default() };
-        let created = Volume::create_with(runtime, Faulty::new(), &config(), &options).await;
+        let created = Volume::create_with(runtime, cached(), &config(), &options).await;
         let refused = matches!(created, Err(VolumeError::Nvram(NvramError::TooSmall { .. })));
         assert!(refused, "{created:?}");
     });
@@ -154,7 +154,7 @@ fn memory_that_is_too_small_is_refused_at_format() {
 #[test]
 fn a_table_given_up_leaves_what_is_home() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = create(&runtime, &device, &memory()).await;
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.submit(write(1000, &bytes(2, 100), true)).await.unwrap();
@@ -177,7 +177,7 @@ fn a_table_given_up_leaves_what_is_home() {
 #[test]
 fn a_drained_volume_loses_nothing_with_its_memory() {
     in_virtual_time(|runtime| async move {
-        let device = Faulty::new();
+        let device = cached();
         let volume = create(&runtime, &device, &memory()).await;
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         volume.drain(&DrainOptions { wipe: true }).await.unwrap();
@@ -190,7 +190,7 @@ fn a_drained_volume_loses_nothing_with_its_memory() {
 #[test]
 fn a_full_table_slows_down_and_loses_nothing() {
     in_virtual_time(|runtime| async move {
-        let (device, nvram) = (Faulty::new(), Rc::new(MemoryNvram::new(24_576)));
+        let (device, nvram) = (cached(), Rc::new(MemoryNvram::new(24_576)));
         let given: Rc<dyn Nvram> = nvram.clone();
         let options = CreateOptions { nvram: Some(given), ..CreateOptions::default() };
         let (engine, below) = (config(), device.clone());

@@ -3,36 +3,23 @@
 use std::rc::Rc;
 
 use manylogs::{EngineConfig, Volume};
-use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Handle, MemoryDevice, Payload, Request, Sectors,
-};
+use manylogs_block::{BlockDevice, Handle, MemoryDevice, Payload, Sectors};
 
-use crate::common::{DEVICE, ReadFault, Unreliable, bytes, config, in_virtual_time, read, write};
+use crate::common::{
+    DEVICE, ReadFault, Rig, RigOrders, bytes, config, in_virtual_time, over, part_of, read, write,
+};
 use crate::logs::{assert_holds, open};
 use crate::structures::many_logs;
 
-/// The start of a larger device.
-struct Part(Rc<MemoryDevice>, Sectors);
-
-impl BlockDevice for Part {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { capacity: self.1, ..self.0.capabilities() }
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        self.0.submit(request)
-    }
-}
-
 /// A volume with a block in a log and one in the last of its homes, on the start of a device.
-async fn small(runtime: &Handle, config: &EngineConfig, sizes: [u64; 2]) -> Rc<Unreliable> {
+async fn small(runtime: &Handle, config: &EngineConfig, sizes: [u64; 2]) -> Rc<Rig> {
     let disk = Rc::new(MemoryDevice::new(Sectors(sizes[1])));
-    let part = Rc::new(Part(disk.clone(), Sectors(sizes[0])));
+    let part = part_of(disk.clone(), Sectors(sizes[0]));
     let volume = Volume::create(runtime.clone(), part, config).await.unwrap();
     volume.submit(write(72, &bytes(1, 8), true)).await.unwrap();
     let last = volume.layout().capacity().0 - 64;
     volume.submit(write(last, &bytes(2, 64), true)).await.unwrap();
-    Unreliable::over(disk)
+    over(disk)
 }
 
 /// Nothing of the volume's own shows where data is.
@@ -51,12 +38,12 @@ pub(crate) fn nothing_of_the_old_end_shows_in_a_volume_that_grew() {
     for changes in 0..11 {
         in_virtual_time(move |runtime| async move {
             let disk = small(&runtime, &config(), [DEVICE.0, 2 * DEVICE.0]).await;
-            let part = Rc::new(Part(Rc::new(MemoryDevice::new(DEVICE)), DEVICE));
+            let part = Rc::new(MemoryDevice::new(DEVICE));
             let before = Volume::create(runtime.clone(), part, &config()).await.unwrap();
             let before = before.layout().capacity();
-            disk.changes_left.set(changes);
+            disk.stop_after(changes);
             let grown = Volume::grow(disk.clone()).await;
-            disk.changes_left.set(u32::MAX);
+            disk.stop_after(u64::MAX);
             assert_eq!(grown.is_ok(), changes >= 8, "{changes} changes: {grown:?}");
             let (volume, _) = open(&runtime, &disk).await.unwrap();
             assert_holds(&volume, 72, 1).await;
@@ -91,17 +78,17 @@ pub(crate) fn growth_that_was_used_is_not_forgotten_with_one_copy() {
     in_virtual_time(|runtime| async move {
         for changes in 3..6 {
             let disk = small(&runtime, &config(), [DEVICE.0, 2 * DEVICE.0]).await;
-            disk.changes_left.set(changes);
+            disk.stop_after(changes);
             let _ = Volume::grow(disk.clone()).await;
-            disk.changes_left.set(u32::MAX);
+            disk.stop_after(u64::MAX);
             let (volume, _) = open(&runtime, &disk).await.unwrap();
             let far = volume.layout().capacity().0 - 8;
             volume.submit(write(far, &bytes(3, 8), true)).await.unwrap();
             for copy in volume.layout().superblocks() {
-                disk.fail(copy, ReadFault::Medium);
+                disk.fail_reads(copy, ReadFault::Medium);
                 let (volume, _) = open(&runtime, &disk).await.unwrap();
                 assert_holds(&volume, far, 3).await;
-                disk.heal();
+                disk.faults().clear();
             }
         }
     });
@@ -113,9 +100,9 @@ pub(crate) fn a_root_that_gets_coarser_sets_is_there_before_the_superblock() {
         in_virtual_time(move |runtime| async move {
             let sizes = [64 * 32_000, 64 * 34_000];
             let disk = small(&runtime, &many_logs(), sizes).await;
-            disk.changes_left.set(changes);
+            disk.stop_after(changes);
             let _ = Volume::grow(disk.clone()).await;
-            disk.changes_left.set(u32::MAX);
+            disk.stop_after(u64::MAX);
             let (volume, _) = open(&runtime, &disk).await.unwrap();
             assert_holds(&volume, 72, 1).await;
             volume.submit(write(72, &bytes(4, 8), true)).await.unwrap();

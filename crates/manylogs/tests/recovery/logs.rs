@@ -3,13 +3,15 @@
 use std::rc::Rc;
 
 use manylogs::{DrainOptions, OpenOptions, RecoveryReport, Volume, VolumeError, check};
-use manylogs_block::{BlockDevice, Extent, Handle, IoError, Nanos, Request};
+use manylogs_block::{BlockDevice, Extent, Handle, IoError, Nanos, Request, RequestKind};
 
-use crate::common::{ReadFault, Unreliable, bytes, config, in_virtual_time, read, write};
+use crate::common::{
+    ReadFault, Rig, RigOrders, bytes, config, in_virtual_time, read, uncached, write,
+};
 
 pub(crate) type Opened = Result<(Volume, RecoveryReport), VolumeError>;
 
-pub(crate) async fn open(runtime: &Handle, device: &Rc<Unreliable>) -> Opened {
+pub(crate) async fn open(runtime: &Handle, device: &Rc<Rig>) -> Opened {
     Volume::open(runtime.clone(), device.clone(), &OpenOptions::default()).await
 }
 
@@ -21,18 +23,18 @@ pub(crate) async fn assert_holds(volume: &Volume, at: u64, seed: u8) {
 
 /// Forty blocks at home, each with a newer version in a log; then the machine stops. Returns where
 /// the records are.
-async fn forty_logged(runtime: &Handle, device: &Rc<Unreliable>) -> Vec<Extent> {
+async fn forty_logged(runtime: &Handle, device: &Rc<Rig>) -> Vec<Extent> {
     let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
     for i in 0..40 {
         volume.submit(write(100 * i, &bytes(1, 8), true)).await.unwrap();
     }
     volume.checkpoint().await.unwrap();
-    device.writes.borrow_mut().clear();
+    device.forget();
     for i in 0..40 {
         volume.submit(write(100 * i, &bytes(2, 8), true)).await.unwrap();
     }
     let is_record = |extent: &&Extent| volume.layout().is_log(extent.start) && extent.len.0 > 8;
-    device.writes.borrow().iter().filter(is_record).copied().collect()
+    device.extents_of(RequestKind::CHANGES).iter().filter(is_record).copied().collect()
 }
 
 async fn assert_all_hold(volume: &Volume, seed: u8) {
@@ -44,29 +46,29 @@ async fn assert_all_hold(volume: &Volume, seed: u8) {
 #[test]
 pub(crate) fn a_log_that_cannot_be_read_for_a_while_is_waited_for() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let records = forty_logged(&runtime, &device).await;
-        device.fail(Extent::new(records[20].start.0, 1), ReadFault::Passing(5));
+        device.fail_reads(Extent::new(records[20].start.0, 1), ReadFault::Passing(5));
         let (volume, _) = open(&runtime, &device).await.unwrap();
         assert_all_hold(&volume, 2).await;
-        assert!(device.failed.get() == 5, "{} reads failed", device.failed.get());
+        assert!(device.faults().failed() == 5, "{} reads failed", device.faults().failed());
     });
 }
 
 #[test]
 pub(crate) fn a_log_that_cannot_be_read_is_refused_and_nothing_older_is_taken() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let records = forty_logged(&runtime, &device).await;
         for bad in [0, 20, 39] {
-            device.fail(records[bad], ReadFault::Passing(u32::MAX));
+            device.fail_reads(records[bad], ReadFault::Passing(u32::MAX));
             let before = runtime.now();
             let refused = open(&runtime, &device).await.unwrap_err();
             assert!(matches!(refused, VolumeError::NotRead { .. }), "{refused}");
             assert!(refused.to_string().contains("check --repair"), "{refused}");
             let waited = runtime.now().since(before);
             assert!(waited > Nanos::from_secs(6) && waited < Nanos::from_secs(8), "{waited:?}");
-            device.heal();
+            device.faults().clear();
         }
         let (volume, _) = open(&runtime, &device).await.unwrap();
         assert_all_hold(&volume, 2).await;
@@ -76,10 +78,10 @@ pub(crate) fn a_log_that_cannot_be_read_is_refused_and_nothing_older_is_taken() 
 #[test]
 pub(crate) fn a_payload_that_cannot_be_read_is_lost_and_reads_say_so() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let records = forty_logged(&runtime, &device).await;
         for bad in [7, 39] {
-            device.fail(Extent::new(records[bad].end().0 - 2, 1), ReadFault::Medium);
+            device.fail_reads(Extent::new(records[bad].end().0 - 2, 1), ReadFault::Medium);
             let (volume, report) = open(&runtime, &device).await.unwrap();
             assert!(report.damage.iter().all(|found| found.damage.known), "{report:?}");
             let lost = volume.submit(read(100 * bad as u64, 8)).await;
@@ -93,17 +95,17 @@ pub(crate) fn a_payload_that_cannot_be_read_is_lost_and_reads_say_so() {
 #[test]
 pub(crate) fn a_header_that_cannot_be_read_is_not_the_end_of_the_log() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let records = forty_logged(&runtime, &device).await;
         for bad in [0, 7, 39] {
-            device.fail(Extent::new(records[bad].start.0, 1), ReadFault::Medium);
+            device.fail_reads(Extent::new(records[bad].start.0, 1), ReadFault::Medium);
             let refused = open(&runtime, &device).await.unwrap_err();
             assert!(matches!(refused, VolumeError::Damaged { .. }), "record {bad}: {refused}");
             assert!(refused.to_string().contains("check --repair"), "{refused}");
-            device.heal();
+            device.faults().clear();
         }
         // The owner may do without: all but that record is there.
-        device.fail(Extent::new(records[39].start.0, 1), ReadFault::Medium);
+        device.fail_reads(Extent::new(records[39].start.0, 1), ReadFault::Medium);
         let options = OpenOptions { accept_damage: true, ..OpenOptions::default() };
         let (volume, report) = Volume::open(runtime, device.clone(), &options).await.unwrap();
         assert_eq!(report.damage.len(), 1);
@@ -117,10 +119,10 @@ pub(crate) fn a_header_that_cannot_be_read_is_not_the_end_of_the_log() {
 pub(crate) fn a_repair_gives_up_what_cannot_be_read_and_lets_the_drive_replace_it() {
     in_virtual_time(|runtime| async move {
         for fault in [ReadFault::Medium, ReadFault::Passing(u32::MAX)] {
-            let device = Unreliable::new();
+            let device = uncached();
             let records = forty_logged(&runtime, &device).await;
-            device.fail(Extent::new(records[7].start.0, 1), fault);
-            device.fail(Extent::new(records[9].end().0 - 2, 1), ReadFault::Medium);
+            device.fail_reads(Extent::new(records[7].start.0, 1), fault);
+            device.fail_reads(Extent::new(records[9].end().0 - 2, 1), ReadFault::Medium);
             let repaired = Volume::repair(runtime.clone(), device.clone()).await.unwrap();
             assert!(repaired.overwritten.0 >= 2, "{repaired:?}");
             let (_, findings) = check(&(device.clone() as Rc<dyn BlockDevice>)).await.unwrap();
@@ -141,15 +143,15 @@ pub(crate) fn a_repair_gives_up_what_cannot_be_read_and_lets_the_drive_replace_i
 #[test]
 pub(crate) fn the_logs_of_a_drained_volume_need_not_be_readable() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         forty_logged(&runtime, &device).await;
         let (volume, _) = open(&runtime, &device).await.unwrap();
         volume.drain(&DrainOptions::default()).await.unwrap();
         for region in volume.layout().regions() {
-            device.fail(*region, ReadFault::Medium);
+            device.fail_reads(*region, ReadFault::Medium);
         }
         for fault in [ReadFault::Medium, ReadFault::Passing(u32::MAX)] {
-            device.fail(volume.layout().regions()[0], fault);
+            device.fail_reads(volume.layout().regions()[0], fault);
             let options = OpenOptions { ignore_snapshot: true, ..OpenOptions::default() };
             let opened = Volume::open(runtime.clone(), device.clone(), &options).await;
             assert_all_hold(&opened.unwrap().0, 2).await;
@@ -163,13 +165,13 @@ pub(crate) fn the_logs_of_a_drained_volume_need_not_be_readable() {
 pub(crate) fn a_snapshot_that_cannot_be_read_is_not_needed() {
     in_virtual_time(|runtime| async move {
         for fault in [ReadFault::Medium, ReadFault::Passing(u32::MAX), ReadFault::Passing(3)] {
-            let device = Unreliable::new();
+            let device = uncached();
             forty_logged(&runtime, &device).await;
             let (volume, _) = open(&runtime, &device).await.unwrap();
             assert!(volume.snapshot().await.unwrap());
             volume.submit(write(0, &bytes(3, 8), true)).await.unwrap();
             // The first sector behind the first root.
-            device.fail(Extent::new(32, 128), fault);
+            device.fail_reads(Extent::new(32, 128), fault);
             let (volume, report) = open(&runtime, &device).await.unwrap();
             let passed = fault == ReadFault::Passing(3);
             assert_eq!((report.from_snapshot, report.snapshot_damaged), (passed, !passed));
@@ -182,20 +184,20 @@ pub(crate) fn a_snapshot_that_cannot_be_read_is_not_needed() {
 #[test]
 pub(crate) fn of_a_moved_version_the_whole_copy_counts() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let config = manylogs::EngineConfig { swap: 0.5, ..config() };
         let volume = Volume::create(runtime.clone(), device.clone(), &config).await.unwrap();
         for i in 0..30 {
             volume.submit(write(100 * i, &bytes(2, 8), true)).await.unwrap();
         }
-        device.writes.borrow_mut().clear();
+        device.forget();
         runtime.sleep(Nanos::from_secs(3)).await;
         assert_eq!(volume.stats().log_swaps, 1, "a log was moved");
         // Where it was moved to; what it was moved from is still there.
         let is_moved = |extent: &&Extent| volume.layout().is_log(extent.start) && extent.len.0 > 8;
-        let writes = device.writes.borrow().clone();
+        let writes = device.extents_of(RequestKind::CHANGES);
         for moved in writes.iter().filter(is_moved) {
-            device.fail(Extent::new(moved.end().0 - 2, 1), ReadFault::Medium);
+            device.fail_reads(Extent::new(moved.end().0 - 2, 1), ReadFault::Medium);
         }
         let (volume, report) = open(&runtime, &device).await.unwrap();
         assert!(report.damage.iter().any(|found| found.damage.known), "{report:?}");
@@ -208,24 +210,24 @@ pub(crate) fn of_a_moved_version_the_whole_copy_counts() {
 #[test]
 pub(crate) fn a_log_that_failed_stays_out_of_use() {
     in_virtual_time(|runtime| async move {
-        let device = crate::common::Faulty::new();
+        let device = crate::common::cached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(0, &bytes(1, 8), true)).await.unwrap();
         let regions = volume.layout().regions().to_vec();
-        let used = *device.writes.borrow().last().unwrap();
+        let used = *device.writes().last().unwrap();
         let bad = *regions.iter().find(|region| region.overlaps(used)).unwrap();
-        device.fail_in(bad);
+        device.fail_writes(bad);
         volume.submit(write(100, &bytes(2, 8), true)).await.unwrap();
         runtime.sleep(Nanos::from_secs(1)).await;
         for _ in 0..2 {
             let options = OpenOptions::default();
             let opened = Volume::open(runtime.clone(), device.clone(), &options).await;
             let (volume, _) = opened.unwrap();
-            device.writes.borrow_mut().clear();
+            device.forget();
             for i in 2..20 {
                 volume.submit(write(100 * i, &bytes(2, 8), true)).await.unwrap();
             }
-            let again = device.writes.borrow().iter().any(|extent| extent.overlaps(bad));
+            let again = device.writes().iter().any(|extent| extent.overlaps(bad));
             assert!(!again, "the log that failed is written again");
             assert_holds(&volume, 100, 2).await;
             volume.submit(Request::Flush).await.unwrap();

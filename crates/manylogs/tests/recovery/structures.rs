@@ -6,7 +6,8 @@ use manylogs::{CreateOptions, OpenOptions, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Request, Sectors};
 
 use crate::common::{
-    DEVICE, ReadFault, Unreliable, bytes, config, in_virtual_time, low_byte, read, write,
+    DEVICE, ReadFault, RigOrders, bytes, config, in_virtual_time, low_byte, over, read, uncached,
+    write,
 };
 use crate::logs::{assert_holds, open};
 
@@ -20,17 +21,17 @@ fn copies(volume: &Volume) -> [Extent; 4] {
 #[test]
 pub(crate) fn a_copy_that_cannot_be_read_is_only_damaged_if_the_medium_is() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
         for copy in copies(&volume) {
-            device.fail(copy, ReadFault::Passing(u32::MAX));
+            device.fail_reads(copy, ReadFault::Passing(u32::MAX));
             let refused = open(&runtime, &device).await.unwrap_err();
             assert!(matches!(refused, VolumeError::NotRead { .. }), "{copy}: {refused}");
-            device.heal();
-            device.fail(Extent::new(copy.start.0, 1), ReadFault::Passing(6));
+            device.faults().clear();
+            device.fail_reads(Extent::new(copy.start.0, 1), ReadFault::Passing(6));
             open(&runtime, &device).await.unwrap();
-            device.fail(copy, ReadFault::Medium);
+            device.fail_reads(copy, ReadFault::Medium);
             let (volume, report) = open(&runtime, &device).await.unwrap();
             let damaged = report.roots_damaged
                 + u32::from(report.from_backup_superblock)
@@ -39,8 +40,8 @@ pub(crate) fn a_copy_that_cannot_be_read_is_only_damaged_if_the_medium_is() {
             assert_holds(&volume, 70, 1).await;
             drop(volume);
             // An owner gives up what the device does not give back for another reason.
-            device.heal();
-            device.fail(copy, ReadFault::Passing(u32::MAX));
+            device.faults().clear();
+            device.fail_reads(copy, ReadFault::Passing(u32::MAX));
             Volume::repair(runtime.clone(), device.clone()).await.unwrap();
             let (volume, report) = open(&runtime, &device).await.unwrap();
             assert_eq!(report.roots_damaged, 0);
@@ -53,7 +54,7 @@ pub(crate) fn a_copy_that_cannot_be_read_is_only_damaged_if_the_medium_is() {
 #[test]
 pub(crate) fn a_root_that_is_older_than_records_is_not_believed() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         volume.submit(write(70, &bytes(1, 8), true)).await.unwrap();
         let roots = volume.layout().roots();
@@ -75,19 +76,19 @@ pub(crate) fn a_root_that_is_older_than_records_is_not_believed() {
 #[test]
 fn an_unfinished_change_of_settings_is_finished_by_the_next_opening() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::new();
+        let device = uncached();
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         let last = copies(&volume)[3];
         volume.close().await.unwrap();
         let mut settings = volume.settings();
         settings.assign("swap=0.3").unwrap();
-        device.changes_left.set(1);
+        device.stop_after(1);
         let stopped = Volume::set_closed(device.clone(), &settings).await;
         assert!(matches!(stopped, Err(VolumeError::Io(IoError::Gone))), "{stopped:?}");
-        device.changes_left.set(u32::MAX);
+        device.stop_after(u64::MAX);
         let (_, report) = open(&runtime, &device).await.unwrap();
         assert!(report.superblock_change_unfinished);
-        device.fail(last, ReadFault::Medium);
+        device.fail_reads(last, ReadFault::Medium);
         let (volume, report) = open(&runtime, &device).await.unwrap();
         assert!(!report.superblock_change_unfinished && report.backup_superblock_damaged);
         assert!((volume.config().swap - 0.3).abs() < 1e-9, "what counted once counts");
@@ -133,7 +134,7 @@ pub(crate) fn many_logs() -> manylogs::EngineConfig {
 #[test]
 pub(crate) fn a_volume_of_more_logs_than_a_root_has_bits() {
     in_virtual_time(|runtime| async move {
-        let device = Unreliable::over(Rc::new(MemoryDevice::new(Sectors(64 * 34_000))));
+        let device = over(Rc::new(MemoryDevice::new(Sectors(64 * 34_000))));
         let volume = Volume::create(runtime.clone(), device.clone(), &many_logs()).await.unwrap();
         assert!(volume.layout().regions().len() > 32_768);
         let capacity = volume.layout().capacity().0;

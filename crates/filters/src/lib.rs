@@ -1,0 +1,24 @@
+//! Filters: layers that change how the device below them behaves, after those of nbdkit.
+//!
+//! | filter | what it does |
+//! |---|---|
+//! | [`Faults`] | requests fail by rule |
+//! | [`Delay`] | answers come later |
+//! | [`Trace`] | requests are counted, and the last ones kept |
+//! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
+//! | [`Stop`] | requests are held back, or the device is gone after so many changes |
+//!
+//! A filter owns the device below it and lends it out again (`below`), so that a test can build a
+//! stack and still reach each of its layers: `Trace<Faults<MemoryDevice>>`.
+
+mod delay;
+mod faults;
+mod reported;
+mod stop;
+mod trace;
+
+pub use delay::Delay;
+pub use faults::{Faults, Rule};
+pub use reported::Reported;
+pub use stop::Stop;
+pub use trace::{Count, Trace};

@@ -1,0 +1,163 @@
+//! Requests that are held back, and a device that is gone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completer, Completion, Extent, Extents, IoError, Request,
+    RequestKind, completion,
+};
+
+/// A device that can be stopped in two ways: *held*, it takes requests and answers none of them
+/// until they are released; *cut*, it fails every change with [`IoError::Gone`].
+#[derive(Debug)]
+pub struct Stop<B> {
+    below: B,
+    holds: Cell<&'static [RequestKind]>,
+    held: RefCell<VecDeque<(Request, Completer)>>,
+    changes_left: Cell<u64>,
+}
+
+impl<B> Stop<B> {
+    /// Everything passes.
+    pub const fn new(below: B) -> Self {
+        Self {
+            below,
+            holds: Cell::new(&[]),
+            held: RefCell::new(VecDeque::new()),
+            changes_left: Cell::new(u64::MAX),
+        }
+    }
+
+    /// From now on requests of these kinds are held, and no others. Those that are held already
+    /// stay so.
+    pub fn hold(&self, kinds: &'static [RequestKind]) {
+        self.holds.set(kinds);
+    }
+
+    /// Requests that are held.
+    pub fn held(&self) -> usize {
+        self.held.borrow().len()
+    }
+
+    /// So many writes, zeroings and discards more, then each fails. [`u64::MAX`] means all pass.
+    pub fn cut_after(&self, changes: u64) {
+        self.changes_left.set(changes);
+    }
+
+    /// The device below.
+    pub const fn below(&self) -> &B {
+        &self.below
+    }
+
+    fn is_cut_for(&self, request: &Request) -> bool {
+        if !request.kind().is_change() || self.changes_left.get() == u64::MAX {
+            return false;
+        }
+        let left = self.changes_left.get();
+        self.changes_left.set(left.saturating_sub(1));
+        left == 0
+    }
+}
+
+impl<B: BlockDevice> Stop<B> {
+    /// Hands the requests that are held to the device below, in their order, and passes its
+    /// answers on.
+    pub async fn release(&self) {
+        let started = self.held.take().into_iter().map(|(request, completer)| {
+            // All of them start before the first answer is waited for.
+            (self.submit_now(request), completer)
+        });
+        for (answer, completer) in started.collect::<Vec<_>>() {
+            completer.complete(answer.await);
+        }
+    }
+
+    fn submit_now(&self, request: Request) -> Completion {
+        if self.is_cut_for(&request) {
+            return Completion::ready(Err(IoError::Gone));
+        }
+        self.below.submit(request)
+    }
+}
+
+impl<B: BlockDevice> BlockDevice for Stop<B> {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        if !self.holds.get().contains(&request.kind()) {
+            return self.submit_now(request);
+        }
+        let (completer, answer) = completion();
+        self.held.borrow_mut().push_back((request, completer));
+        answer
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.below.extents(within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::future::{Future, poll_fn};
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    use manylogs_block::{MemoryDevice, Payload, Sectors};
+    use manylogs_sim::{Order, Sim};
+
+    use super::*;
+
+    fn with_device<F: Future<Output = ()> + 'static>(test: impl FnOnce(Stop<MemoryDevice>) -> F) {
+        let sim = Sim::new(1, Order::Fifo);
+        let node = sim.node();
+        let device = Stop::new(MemoryDevice::new(Sectors(8)));
+        sim.block_on(node, test(device));
+    }
+
+    fn write(tag: u64) -> Request {
+        Request::write_fua(Extent::new(0, 1), Payload::tags(tag, Sectors(1)))
+    }
+
+    #[test]
+    fn what_is_held_is_done_in_its_order_once_it_is_released() {
+        with_device(|device| async move {
+            let read = || device.submit(Request::Read { extent: Extent::new(0, 1) });
+            device.hold(&[RequestKind::Write]);
+            let (mut first, second) = (device.submit(write(1)), device.submit(write(2)));
+            assert!(read().await.unwrap().is_zero(), "reads pass");
+            let early = poll_fn(|cx| Poll::Ready(Pin::new(&mut first).poll(cx).is_ready())).await;
+            assert!(!early && device.held() == 2);
+            device.hold(&[]);
+            device.release().await;
+            assert!(first.await.is_ok() && second.await.is_ok());
+            assert_eq!(read().await.unwrap(), Payload::tags(2, Sectors(1)));
+        });
+    }
+
+    #[test]
+    fn a_device_that_was_cut_changes_no_more() {
+        with_device(|device| async move {
+            device.cut_after(1);
+            assert!(device.submit(Request::Flush).await.is_ok(), "a flush changes nothing");
+            assert!(device.submit(write(1)).await.is_ok());
+            for _ in 0..2 {
+                assert_eq!(device.submit(write(2)).await, Err(IoError::Gone));
+            }
+            let extent = Extent::new(0, 1);
+            assert_eq!(
+                device.submit(Request::Discard { extent, fua: false }).await,
+                Err(IoError::Gone)
+            );
+            let found = device.submit(Request::Read { extent }).await.unwrap();
+            assert_eq!(found, Payload::tags(1, Sectors(1)));
+            device.cut_after(u64::MAX);
+            assert!(device.submit(write(3)).await.is_ok());
+        });
+    }
+}

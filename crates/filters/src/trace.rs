@@ -1,0 +1,133 @@
+//! Requests that are counted and kept.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Request, RequestKind, Sectors,
+};
+
+/// Requests that a [`Trace`] keeps unless it is told otherwise.
+const KEPT: usize = 1 << 16;
+
+/// What passed of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Requests.
+    pub requests: u64,
+    /// Their lengths together.
+    pub sectors: Sectors,
+}
+
+/// A device that counts what it is asked for and keeps the last requests, with their content.
+#[derive(Debug)]
+pub struct Trace<B> {
+    below: B,
+    counts: Cell<[Count; RequestKind::ALL.len()]>,
+    kept: RefCell<VecDeque<Request>>,
+    most: usize,
+}
+
+impl<B> Trace<B> {
+    /// Keeps the last 65,536 requests.
+    pub fn new(below: B) -> Self {
+        Self::keeping(below, KEPT)
+    }
+
+    /// Keeps the last `most` requests; none is enough to count.
+    pub fn keeping(below: B, most: usize) -> Self {
+        Self { below, counts: Cell::default(), kept: RefCell::default(), most }
+    }
+
+    /// What passed of `kind` since the beginning.
+    pub fn count(&self, kind: RequestKind) -> Count {
+        self.counts.get()[kind as usize]
+    }
+
+    /// The requests that are kept, the oldest first.
+    pub fn requests(&self) -> Vec<Request> {
+        self.kept.borrow().iter().cloned().collect()
+    }
+
+    /// Where those of `kinds` were, of the requests that are kept.
+    pub fn extents_of(&self, kinds: &[RequestKind]) -> Vec<Extent> {
+        let kept = self.kept.borrow();
+        let of_kind = kept.iter().filter(|request| kinds.contains(&request.kind()));
+        of_kind.filter_map(Request::extent).collect()
+    }
+
+    /// Where writes were, of the requests that are kept. Zeroing and discards are no writes.
+    pub fn writes(&self) -> Vec<Extent> {
+        self.extents_of(&[RequestKind::Write])
+    }
+
+    /// Keeps none of the requests so far; counts go on.
+    pub fn forget(&self) {
+        self.kept.borrow_mut().clear();
+    }
+
+    /// The device below.
+    pub const fn below(&self) -> &B {
+        &self.below
+    }
+
+    fn note(&self, request: &Request) {
+        let mut counts = self.counts.get();
+        let count = &mut counts[request.kind() as usize];
+        count.requests += 1;
+        count.sectors += request.extent().unwrap_or_default().len;
+        self.counts.set(counts);
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= self.most {
+            kept.pop_front();
+        }
+        if self.most > 0 {
+            kept.push_back(request.clone());
+        }
+    }
+}
+
+impl<B: BlockDevice> BlockDevice for Trace<B> {
+    fn capabilities(&self) -> Capabilities {
+        self.below.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        self.note(&request);
+        self.below.submit(request)
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.below.extents(within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_block::MemoryDevice;
+    use manylogs_sim::{Order, Sim};
+
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_the_last_ones_kept() {
+        let device = Trace::keeping(MemoryDevice::new(Sectors(64)), 2);
+        let sim = Sim::new(1, Order::Fifo);
+        let node = sim.node();
+        sim.block_on(node, async move {
+            for start in 0..5 {
+                let extent = Extent::new(start, 1 + start);
+                assert!(device.submit(Request::Read { extent }).await.is_ok());
+            }
+            assert!(device.submit(Request::Flush).await.is_ok());
+            let reads = Count { requests: 5, sectors: Sectors(15) };
+            assert_eq!(device.count(RequestKind::Read), reads);
+            assert_eq!(device.count(RequestKind::Flush).requests, 1);
+            let last = Request::Read { extent: Extent::new(4, 5) };
+            assert_eq!(device.requests(), [last, Request::Flush]);
+            assert_eq!(device.extents_of(&[RequestKind::Read]), [Extent::new(4, 5)]);
+            device.forget();
+            assert_eq!((device.requests().len(), device.count(RequestKind::Read)), (0, reads));
+        });
+    }
+}
