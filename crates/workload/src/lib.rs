@@ -5,6 +5,7 @@
 //! before replay (windows, re-rating, fitting, mixing, repeating) is itself a source over sources.
 
 mod bytes;
+mod cache;
 mod detect;
 mod error;
 mod format;
@@ -23,6 +24,7 @@ mod tar;
 mod text;
 pub mod transform;
 
+pub use cache::RequestCache;
 pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;

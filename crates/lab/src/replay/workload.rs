@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use manylogs_block::{Extent, Lba, Sectors, Time};
+use manylogs_block::Time;
 use manylogs_workload::{
-    BoxedSource, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
+    BoxedSource, RequestCache, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
 };
 use serde::Serialize;
-
-/// Traces up to this many requests are kept in memory (24 bytes each) instead of being parsed
-/// again for every policy and every repetition.
-const CACHED_REQUESTS_MAX: usize = 2_000_000;
 
 /// Opens the trace from its start.
 pub type OpenTrace = Arc<dyn Fn() -> Result<BoxedSource, TraceError> + Send + Sync>;
@@ -50,17 +46,8 @@ pub struct Workload {
 
 #[derive(Clone)]
 enum Requests {
-    Cached(Arc<[Packed]>),
+    Cached(Arc<RequestCache>),
     Streamed(OpenTrace),
-}
-
-/// A request in 24 bytes.
-#[derive(Clone, Copy)]
-struct Packed {
-    at: Time,
-    /// The first sector, below 2^54, and above it the operation and the FUA flag.
-    place: u64,
-    sectors: u32,
 }
 
 /// Requests in order of arrival at a given rate.
@@ -77,7 +64,7 @@ pub struct Cursor {
 }
 
 enum Reader {
-    Cached { requests: Arc<[Packed]>, next: usize },
+    Cached { requests: Arc<RequestCache>, next: usize },
     Streamed(BoxedSource),
 }
 
@@ -89,19 +76,17 @@ impl Workload {
     pub fn measure(open: OpenTrace) -> Result<Self, TraceError> {
         let mut source = open()?;
         let mut summary = TraceSummary::default();
-        let mut cache = Some(Vec::new());
+        let mut cache = RequestCache::default();
         while let Some(request) = source.next_request() {
             let request = request?;
             summary.count(&request);
-            if let Some(kept) = &mut cache {
-                match Packed::new(&request) {
-                    Some(packed) if kept.len() < CACHED_REQUESTS_MAX => kept.push(packed),
-                    _ => cache = None,
-                }
-            }
+            cache.push(&request);
         }
         summary.dropped = source.counts();
-        let requests = cache.map_or(Requests::Streamed(open), |kept| Requests::Cached(kept.into()));
+        let requests = match cache.is_complete() {
+            true => Requests::Cached(Arc::new(cache)),
+            false => Requests::Streamed(open),
+        };
         Ok(Self { requests, summary, repeat: 1 })
     }
 
@@ -188,33 +173,6 @@ impl TraceSummary {
     }
 }
 
-const PLACE_BITS: u32 = 54;
-const FUA_BIT: u64 = 1 << 63;
-
-impl Packed {
-    fn new(request: &TraceRequest) -> Option<Self> {
-        let start = request.extent.start.0;
-        let sectors = u32::try_from(request.extent.len.0).ok()?;
-        let flags =
-            u64::from(request.op as u8) << PLACE_BITS | if request.fua { FUA_BIT } else { 0 };
-        (start < 1 << PLACE_BITS).then_some(Self { at: request.at, place: start | flags, sectors })
-    }
-
-    fn unpack(self) -> TraceRequest {
-        let number = (self.place >> PLACE_BITS) & 0x7;
-        TraceRequest {
-            at: self.at,
-            op: TraceOp::ALL[manylogs_block::to_usize(number)],
-            extent: Extent {
-                start: Lba(self.place & ((1 << PLACE_BITS) - 1)),
-                len: Sectors(self.sectors.into()),
-            },
-            fua: self.place & FUA_BIT != 0,
-            device: 0,
-        }
-    }
-}
-
 impl Cursor {
     /// The next request, with its arrival at the replay's rate.
     ///
@@ -247,7 +205,7 @@ impl Reader {
     fn next_request(&mut self) -> Result<Option<TraceRequest>, TraceError> {
         match self {
             Self::Cached { requests, next } => {
-                let request = requests.get(*next).map(|packed| packed.unpack());
+                let request = requests.get(*next);
                 *next += 1;
                 Ok(request)
             }

@@ -1,60 +1,10 @@
 //! A trace several times over.
 
-use manylogs_block::{Extent, Nanos, Time};
+use manylogs_block::{Nanos, Time};
 
+use crate::cache::RequestCache;
 use crate::error::TraceError;
-use crate::request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
-
-/// Traces of up to so many requests are kept in memory (48 MB) instead of being read again.
-const MAX_CACHED: usize = 2_000_000;
-
-/// A request in 24 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Packed {
-    at: u64,
-    /// Start in the low 56 bits, then the operation, then the FUA flag.
-    start_op_fua: u64,
-    len: u32,
-    device: u32,
-}
-
-const START_BITS: u32 = 56;
-const FUA_BIT: u32 = 63;
-const _: () = assert!(size_of::<Packed>() == 24, "the memory bound above counts on it");
-
-impl Packed {
-    /// The request packed; `None` if an address or length is too large for that.
-    fn pack(request: &TraceRequest) -> Option<Self> {
-        let start = request.extent.start.0;
-        let fua = u64::from(request.fua) << FUA_BIT;
-        let op = (request.op as u64) << START_BITS;
-        let len = u32::try_from(request.extent.len.0).ok()?;
-        (start >> START_BITS == 0).then_some(Self {
-            at: request.at.0,
-            start_op_fua: start | op | fua,
-            len,
-            device: request.device,
-        })
-    }
-
-    fn unpack(self) -> TraceRequest {
-        let start = self.start_op_fua & ((1 << START_BITS) - 1);
-        let op = match self.start_op_fua >> START_BITS & 0b111 {
-            0 => TraceOp::Read,
-            1 => TraceOp::Write,
-            2 => TraceOp::Discard,
-            3 => TraceOp::WriteZeroes,
-            _ => TraceOp::Flush,
-        };
-        TraceRequest {
-            at: Time(self.at),
-            op,
-            extent: Extent::new(start, u64::from(self.len)),
-            fua: self.start_op_fua >> FUA_BIT == 1,
-            device: self.device,
-        }
-    }
-}
+use crate::request::{BoxedSource, SourceCounts, TraceRequest, TraceSource};
 
 /// Where requests of the current pass come from.
 enum Pass {
@@ -73,7 +23,8 @@ pub struct Repeat<F> {
     reopen: F,
     passes_left: u64,
     pass: Pass,
-    cache: Option<Vec<Packed>>,
+    /// None, if there is one pass only.
+    cache: Option<RequestCache>,
     /// Requests of the current pass so far, and the last one's time within it.
     in_pass: (u64, Time),
     shift: Nanos,
@@ -107,21 +58,12 @@ where
             reopen,
             passes_left: times.saturating_sub(1),
             pass,
-            cache: (times > 1).then(Vec::new),
+            cache: (times > 1).then(RequestCache::default),
             in_pass: (0, Time(0)),
             shift: Nanos(0),
             counts: SourceCounts::default(),
             passes: times,
         })
-    }
-
-    /// Remembers `request`, or gives the cache up if the trace is too long for it.
-    fn remember(&mut self, request: &TraceRequest) {
-        let Some(cache) = &mut self.cache else { return };
-        match Packed::pack(request) {
-            Some(packed) if cache.len() < MAX_CACHED => cache.push(packed),
-            _ => self.cache = None,
-        }
     }
 
     /// Begins the next pass, if there is one to begin.
@@ -139,8 +81,8 @@ where
         self.shift += Nanos(last.0.saturating_add(mean_gap));
         self.in_pass = (0, Time(0));
         self.pass = match &self.cache {
-            Some(_) => Pass::Cached(0),
-            None => Pass::Reading((self.reopen)()?),
+            Some(cache) if cache.is_complete() => Pass::Cached(0),
+            _ => Pass::Reading((self.reopen)()?),
         };
         Ok(())
     }
@@ -149,15 +91,14 @@ where
     fn next_in_pass(&mut self) -> Option<Result<TraceRequest, TraceError>> {
         match &mut self.pass {
             Pass::Cached(index) => {
-                let packed = *self.cache.as_ref()?.get(*index)?;
+                let request = self.cache.as_ref()?.get(*index)?;
                 *index += 1;
-                Some(Ok(packed.unpack()))
+                Some(Ok(request))
             }
             Pass::Reading(source) => {
                 let next = source.next_request()?;
-                if let Ok(request) = &next {
-                    let request = *request;
-                    self.remember(&request);
+                if let (Ok(request), Some(cache)) = (&next, &mut self.cache) {
+                    cache.push(request);
                 }
                 Some(next)
             }
@@ -204,7 +145,7 @@ where
         let within = match &self.pass {
             Pass::Reading(source) => source.progress()?,
             Pass::Cached(index) => {
-                let cached = self.cache.as_ref().map_or(0, Vec::len);
+                let cached = self.cache.as_ref().map_or(0, RequestCache::len);
                 *index as f64 / cached.max(1) as f64
             }
             Pass::Done => 1.0,
