@@ -1,27 +1,33 @@
-//! The eventfd that ends the reactor's sleep.
+//! An eventfd: what ends the sleep of a thread that waits for descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::EventfdFlags;
 
-/// Remembers that it was notified until somebody looks.
-pub(crate) struct Event(OwnedFd);
+/// Remembers that it was notified until somebody looks. Its descriptor is readable meanwhile; any
+/// thread may notify it.
+#[derive(Debug)]
+pub struct Event(OwnedFd);
 
 impl Event {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// An event that was not notified.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn new() -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self(rustix::event::eventfd(0, flags)?))
     }
 
     /// Ends a wait that is under way, or else the next one.
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         // This fails only when it was notified 2^64 - 1 times and nobody looked.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Forgets notifications.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         // This fails only when there were none.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
@@ -36,5 +42,29 @@ impl AsFd for Event {
 impl AsRawFd for Event {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_readable(event: &Event) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&at_once)) == Ok(1)
+    }
+
+    #[test]
+    fn it_is_readable_from_the_first_notification_to_the_next_look() {
+        let event = Event::new().unwrap();
+        event.clear();
+        assert!(!is_readable(&event));
+        event.notify();
+        event.notify();
+        assert!(is_readable(&event));
+        event.clear();
+        assert!(!is_readable(&event));
     }
 }

@@ -39,6 +39,7 @@ mod wall_clock;
 mod witness;
 
 pub use buffer::{Buffer, Shelf};
+pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use image::{ImageError, create_image};
 pub use mapped_nvram::MappedNvram;

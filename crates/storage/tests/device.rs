@@ -86,7 +86,7 @@ async fn compare_with_memory(device: Rc<FileDevice>, seed: u64) {
     for rest in in_flight {
         rest.check().await;
     }
-    zeroes_are_where_it_says(&*device, Extent { len: capacity, ..Extent::default() }).await;
+    zeroes_are_where_it_says(&device, Extent { len: capacity, ..Extent::default() }).await;
     let whole = device.submit(read(0, capacity.0)).await.unwrap();
     let expected = model.submit(read(0, capacity.0)).await.unwrap();
     assert!(bytes_of(&whole) == bytes_of(&expected), "the content at the end");

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "the library lends a descriptor as a number")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use io_uring::{opcode, types};
@@ -11,7 +11,7 @@ use libublk::io::{UblkDev, UblkIOCtx, UblkQueue};
 use libublk::{BufDesc, BufDescList, UblkError as LibraryError, UblkIORes, UblkUringData};
 use manylogs_block::{IoResult, Lba, Payload, Sectors};
 use manylogs_serve::{Port, content};
-use rustix::event::{EventfdFlags, eventfd};
+use manylogs_storage::Event;
 use rustix::io::Errno;
 
 use crate::Cache;
@@ -33,14 +33,13 @@ pub(crate) struct Context {
 /// Answers of the engine's thread that the queue's thread has to pass on.
 struct Answers {
     list: Mutex<Vec<(u16, IoResult)>>,
-    /// Readable when the list is not empty.
-    event: OwnedFd,
+    /// Notified when the list is not empty.
+    event: Event,
 }
 
 impl Answers {
     fn new() -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { list: Mutex::default(), event })
+        Ok(Self { list: Mutex::default(), event: Event::new()? })
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<(u16, IoResult)>> {
@@ -55,14 +54,13 @@ impl Answers {
         list.push((tag, result));
         drop(list);
         if first {
-            // It fails only if it is full, and then it is readable.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.event.notify();
         }
     }
 
     fn take(&self) -> Vec<(u16, IoResult)> {
-        // Before the list: whoever adds to an empty one makes it readable again.
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        // Before the list: whoever adds to an empty one notifies again.
+        self.event.clear();
         std::mem::take(&mut self.list())
     }
 }
