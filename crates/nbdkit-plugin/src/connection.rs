@@ -1,8 +1,8 @@
 //! One client's connection: NBD's requests as the engine's.
 
 use bytes::Bytes;
-use manylogs_block::{Extent, ExtentKind, Hint, IoError, Payload, Request, SECTOR_BYTES, to_usize};
-use manylogs_serve::{content, errno, sectors_around, sectors_exactly};
+use manylogs_block::{ExtentKind, IoError, Payload, SECTOR_BYTES, to_usize};
+use manylogs_serve::{Call, Operation, content as content_of, nbd_errno};
 use nbdkit::{Error, ExtentHandle, ExtentType, Flags, FuaFlags, Result, Server};
 use rustix::io::Errno;
 
@@ -19,13 +19,23 @@ const _: () = {
 };
 
 impl Connection {
-    fn call(&self, request: Request) -> Result<Bytes> {
-        self.0.port.call(request).map(|payload| content(&payload)).map_err(|error| refused(&error))
+    /// Carries `call` out; what is written are `bytes`, or they are what is read.
+    fn perform(&self, call: Call, bytes: &[u8]) -> Result<Bytes> {
+        let content = |_| Ok(Payload::bytes(Bytes::copy_from_slice(bytes)));
+        let request = call.request(self.0.capabilities.capacity, content);
+        let request = request
+            .map_err(|refused| Error::new(refused.errno().raw_os_error(), refused.to_string()))?;
+        let answer = self.0.port.call(request).map_err(|error| refused(&error))?;
+        Ok(content_of(&answer))
     }
+}
 
-    fn exactly(&self, offset: u64, count: usize) -> Result<Extent> {
-        let found = sectors_exactly(self.0.capabilities.capacity, offset, count as u64);
-        found.ok_or_else(|| invalid("not whole sectors within the export"))
+/// A call as nbdkit makes it.
+fn call(operation: Operation, offset: u64, count: usize, flags: Flags) -> Call {
+    Call {
+        fua: flags.contains(Flags::FUA),
+        if_fast: flags.contains(Flags::FAST_ZERO),
+        ..Call::new(operation, offset, count as u64)
     }
 }
 
@@ -113,32 +123,27 @@ impl Server for Connection {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let extent = self.exactly(offset, buf.len())?;
-        let found = self.call(Request::Read { extent })?;
+        let found = self.perform(call(Operation::Read, offset, buf.len(), Flags::empty()), &[])?;
         buf.copy_from_slice(found.get(..buf.len()).ok_or_else(|| invalid("a short read"))?);
         Ok(())
     }
 
     fn write_at(&self, buf: &[u8], offset: u64, flags: Flags) -> Result<()> {
-        let extent = self.exactly(offset, buf.len())?;
-        let payload = Payload::bytes(Bytes::copy_from_slice(buf));
-        let fua = flags.contains(Flags::FUA);
-        self.call(Request::Write { extent, payload, fua, hint: Hint::None }).map(drop)
+        self.perform(call(Operation::Write, offset, buf.len(), flags), buf).map(drop)
     }
 
     fn flush(&self) -> Result<()> {
-        self.call(Request::Flush).map(drop)
+        self.perform(Call::new(Operation::Flush, 0, 0), &[]).map(drop)
     }
 
     fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
-        let extent = self.exactly(offset, to_usize(count.into()))?;
-        self.call(Request::Discard { extent, fua: flags.contains(Flags::FUA) }).map(drop)
+        let count = to_usize(count.into());
+        self.perform(call(Operation::Discard, offset, count, flags), &[]).map(drop)
     }
 
     fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
-        let extent = self.exactly(offset, to_usize(count.into()))?;
-        let (fua, if_fast) = (flags.contains(Flags::FUA), flags.contains(Flags::FAST_ZERO));
-        self.call(Request::WriteZeroes { extent, fua, if_fast }).map(drop)
+        let count = to_usize(count.into());
+        self.perform(call(Operation::WriteZeroes, offset, count, flags), &[]).map(drop)
     }
 
     fn extents(
@@ -148,9 +153,10 @@ impl Server for Connection {
         _flags: Flags,
         told: &mut ExtentHandle,
     ) -> Result<()> {
-        let extent = sectors_around(self.0.capabilities.capacity, offset, count.into());
-        let extent = extent.ok_or_else(|| invalid("not within the export"))?;
-        let parts = self.0.port.extents(extent).map_err(|error| refused(&error))?;
+        let range = Call::new(Operation::Read, offset, count.into());
+        let around = range.around(self.0.capabilities.capacity);
+        let around = around.ok_or_else(|| invalid("not within the export"))?;
+        let parts = self.0.port.extents(around.extent).map_err(|error| refused(&error))?;
         for (part, kind) in parts.iter() {
             let kind = match kind {
                 ExtentKind::Data | ExtentKind::Logged => ExtentType::Allocated,
@@ -164,13 +170,9 @@ impl Server for Connection {
 }
 
 /// A request that failed. Of a server that is gone a client hears that it shuts down: nbdkit then
-/// ends the connection, and clients that can connect again do.
+/// ends the connection.
 fn refused(error: &IoError) -> Error {
-    let number = match error {
-        IoError::Gone => Errno::SHUTDOWN,
-        error => errno(error),
-    };
-    Error::new(number.raw_os_error(), error.to_string())
+    Error::new(nbd_errno(error).raw_os_error(), error.to_string())
 }
 
 fn invalid(message: &str) -> Error {

@@ -15,3 +15,41 @@ pub const fn errno(error: &IoError) -> Errno {
         _ => Errno::IO,
     }
 }
+
+/// The same as NBD has it: the protocol knows eight numbers, which are those of Linux. Of a server
+/// that is gone a client hears that it shuts down: clients that can connect again do.
+#[must_use]
+pub const fn nbd_errno(error: &IoError) -> Errno {
+    match error {
+        IoError::Gone => Errno::SHUTDOWN,
+        IoError::ReadOnly { .. } => Errno::PERM,
+        error => errno(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_block::Extent;
+
+    use super::*;
+
+    #[test]
+    fn numbers_over_nbd_are_some_that_the_protocol_knows() {
+        let extent = Extent::default();
+        let known = [Errno::PERM, Errno::IO, Errno::INVAL, Errno::NOSPC, Errno::SHUTDOWN];
+        for error in [
+            IoError::OutOfRange { extent, capacity: extent.len },
+            IoError::Medium { extent },
+            IoError::Transient { extent },
+            IoError::Checksum { extent },
+            IoError::ReadOnly { reason: "a test" },
+            IoError::NoSpace { extent },
+            IoError::Shrunk { extent },
+            IoError::FlushFailed,
+            IoError::Gone,
+        ] {
+            assert!(known.contains(&nbd_errno(&error)), "{error}");
+        }
+        assert_eq!(nbd_errno(&IoError::Unsupported), Errno::NOTSUP);
+    }
+}

@@ -4,6 +4,7 @@
 //! request of the block layer: `docs/operations.md`.
 
 mod calls;
+mod seek;
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,18 +18,19 @@ use fuser::{
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Session, WriteFlags,
 };
-use manylogs_block::{Capabilities, IoError, Payload, Request, SECTOR_BYTES, to_usize};
+use manylogs_block::{Capabilities, IoError, Payload, Request, SECTOR_BYTES};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 use thiserror::Error;
 
 use crate::loop_device::LoopDevice;
-use crate::port::{Port, content};
-use crate::range::sectors_around;
+use crate::port::Port;
 use crate::runtime_dir::is_dead;
+use crate::translate::{Call, Operation};
 use calls::Durable;
 #[cfg(all(test, feature = "plant"))]
 pub(crate) use calls::tests;
+use seek::{Seek, seek};
 
 /// The file never changes but by its content.
 const TTL: Duration = Duration::from_secs(3600);
@@ -36,9 +38,6 @@ const TTL: Duration = Duration::from_secs(3600);
 const REQUEST_MAX: u32 = 1 << 20;
 /// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
 const BACKGROUND: u16 = 128;
-/// Where `lseek` looks for data and for holes.
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
 
 /// Why the file cannot be offered.
 #[derive(Debug, Error)]
@@ -223,15 +222,16 @@ impl Filesystem for Export {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(extent) = sectors_around(self.capabilities.capacity, offset, size.into()) else {
+        let read = Call::new(Operation::Read, offset, size.into());
+        let Some(around) = read.around(self.capabilities.capacity) else {
             reply.data(&[]);
             return;
         };
-        let skip = to_usize(offset - extent.start.0 * SECTOR_BYTES);
-        let len = to_usize(u64::from(size).min(self.capabilities.capacity.bytes() - offset));
-        self.port.submit(Request::Read { extent }, move |result| match result {
-            Ok(payload) => reply.data(&content(&payload)[skip..skip + len]),
-            Err(error) => reply.error(errno(&error)),
+        self.port.submit(Request::Read { extent: around.extent }, move |result| {
+            match result.and_then(|sectors| around.cut(&sectors)) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(error) => reply.error(errno(&error)),
+            }
         });
     }
 
@@ -298,13 +298,12 @@ impl Filesystem for Export {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let end = i64::try_from(self.capabilities.capacity.bytes()).unwrap_or(i64::MAX);
-        match whence {
-            _ if !(0..end).contains(&offset) => reply.error(Errno::ENXIO),
-            // Nobody knows what is home: all of it counts as data.
-            SEEK_DATA => reply.offset(offset),
-            SEEK_HOLE => reply.offset(end),
-            _ => reply.error(Errno::EINVAL),
+        let capacity = self.capabilities.capacity;
+        let offset = u64::try_from(offset).ok().filter(|offset| *offset < capacity.bytes());
+        match (Seek::of(whence), offset) {
+            (None, _) => reply.error(Errno::EINVAL),
+            (_, None) => reply.error(Errno::ENXIO),
+            (Some(what), Some(offset)) => seek(&self.port, capacity, what, offset, reply),
         }
     }
 

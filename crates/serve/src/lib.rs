@@ -36,22 +36,23 @@ mod stack;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod translate;
 mod under_way;
 mod users;
 mod watch;
 
 pub use emulation::Emulation;
 pub use engine::{About, Engine, EngineOptions, Left, ServeError};
-pub use errno::errno;
+pub use errno::{errno, nbd_errno};
 pub use fuse::{FuseError, FuseFile};
 pub use hygiene::{Unprotected, protect};
 pub use link::DeviceLink;
 pub use loop_device::{LoopDevice, LoopError};
 pub use notify::notify;
 pub use port::{Port, content};
-pub use range::{sectors_around, sectors_exactly};
 pub use runtime_dir::{mount_point, ublk_note};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
+pub use translate::{Around, Call, Operation, Untranslatable};
 pub use users::users_of;
 pub use watch::watch;

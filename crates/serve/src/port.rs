@@ -150,6 +150,15 @@ impl Port {
         self.ask(|reply| Message::Extents(within, reply))
     }
 
+    /// As [`Port::extents`], without blocking: `reply` runs on the engine's thread.
+    pub fn extents_then(
+        &self,
+        within: Extent,
+        reply: impl FnOnce(IoResult<Extents>) + Send + 'static,
+    ) {
+        self.0.push(Message::Extents(within, ReplyTo::new(reply)));
+    }
+
     /// Asks for what an operator wants; blocks until answered.
     ///
     /// # Errors

@@ -4,8 +4,7 @@ use manylogs_block::{Extent, Lba, SECTOR_BYTES, Sectors};
 
 /// The whole sectors around `len` bytes at byte `offset`, cut at the end of an export of
 /// `capacity`; `None` if nothing is there.
-#[must_use]
-pub fn sectors_around(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
+pub(crate) fn sectors_around(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
     let end = offset.saturating_add(len).min(capacity.bytes());
     let extent = Extent::between(
         Lba(offset / SECTOR_BYTES),
@@ -16,8 +15,7 @@ pub fn sectors_around(capacity: Sectors, offset: u64, len: u64) -> Option<Extent
 
 /// Exactly the sectors of `len` bytes at byte `offset`; `None` if they are not whole, none, or not
 /// all within an export of `capacity`.
-#[must_use]
-pub fn sectors_exactly(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
+pub(crate) fn sectors_exactly(capacity: Sectors, offset: u64, len: u64) -> Option<Extent> {
     let aligned = offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES);
     let end = offset.checked_add(len)?;
     (aligned && len > 0 && end <= capacity.bytes())

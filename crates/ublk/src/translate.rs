@@ -2,11 +2,9 @@
 
 use std::io;
 
-use manylogs_block::{
-    Extent, Hint, IoResult, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
-};
+use manylogs_block::{IoResult, Lba, Payload, Request, SECTOR_BYTES, Sectors, to_usize};
 use manylogs_plant::{self as plant, Bug};
-use manylogs_serve::{errno, sectors_exactly};
+use manylogs_serve::{Call, Operation, errno};
 use rustix::io::Errno;
 
 use crate::Cache;
@@ -47,36 +45,22 @@ impl Command {
         cache: Cache,
         content: impl FnOnce(usize) -> io::Result<Payload>,
     ) -> Result<Request, Errno> {
-        if self.operation() == FLUSH && !plant::is(Bug::UblkFlushIsRead) {
-            return Ok(Request::Flush);
-        }
-        let extent = self.extent(capacity).ok_or(Errno::INVAL)?;
+        let (operation, ignores_fua) = match self.operation() {
+            FLUSH if !plant::is(Bug::UblkFlushIsRead) => (Operation::Flush, None),
+            READ | FLUSH => (Operation::Read, None),
+            WRITE => (Operation::Write, Some(Bug::UblkFuaIgnored)),
+            DISCARD => (Operation::Discard, Some(Bug::UblkDiscardNotDurable)),
+            WRITE_ZEROES => (Operation::WriteZeroes, Some(Bug::UblkZeroFuaIgnored)),
+            _ => return Err(Errno::OPNOTSUPP),
+        };
         // Users of a write-through device send no flushes.
         let through = cache == Cache::WriteThrough && !plant::is(Bug::UblkThroughNotDurable);
         let fua = through || self.op_flags & FUA != 0;
-        match self.operation() {
-            // A flush here is a planted bug.
-            READ | FLUSH => Ok(Request::Read { extent }),
-            WRITE => {
-                let payload = content(to_usize(extent.len.bytes())).map_err(|_| Errno::IO)?;
-                let fua = fua && !plant::is(Bug::UblkFuaIgnored);
-                Ok(Request::Write { extent, payload, fua, hint: Hint::None })
-            }
-            DISCARD => {
-                let fua = fua && !plant::is(Bug::UblkDiscardNotDurable);
-                Ok(Request::Discard { extent, fua })
-            }
-            WRITE_ZEROES => {
-                let fua = fua && !plant::is(Bug::UblkZeroFuaIgnored);
-                Ok(Request::write_zeroes(extent, fua))
-            }
-            _ => Err(Errno::OPNOTSUPP),
-        }
-    }
-
-    fn extent(self, capacity: Sectors) -> Option<Extent> {
-        let offset = self.start.0.checked_mul(SECTOR_BYTES)?;
-        sectors_exactly(capacity, offset, self.len.bytes())
+        let fua = fua && !ignores_fua.is_some_and(plant::is);
+        // Where this saturates it is no multiple of a sector.
+        let offset = self.start.0.saturating_mul(SECTOR_BYTES);
+        let call = Call::new(operation, offset, self.len.bytes()).fua(fua);
+        call.request(capacity, content).map_err(|refused| refused.errno())
     }
 
     /// What the kernel is told: as many bytes as were read or written, or the error.
@@ -100,7 +84,7 @@ pub(crate) fn refusal(error: Errno) -> i32 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use manylogs_block::IoError;
+    use manylogs_block::{Extent, Hint, IoError};
 
     use super::*;
 

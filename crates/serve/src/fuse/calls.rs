@@ -1,11 +1,11 @@
 //! Calls on the exported file as requests to the engine.
 
 use fuser::{Errno, OpenFlags};
-use manylogs_block::{Extent, Hint, Payload, Request, SECTOR_BYTES, Sectors};
+use manylogs_block::{Payload, Request, SECTOR_BYTES, Sectors};
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::range::sectors_exactly;
+use crate::translate::{Call, Operation, Untranslatable};
 
 /// When the effect of a call is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub(super) fn write(
     durable: Durable,
     payload: impl FnOnce() -> Payload,
 ) -> Result<Request, Errno> {
-    let extent = sectors_exactly(capacity, offset, len as u64).ok_or(Errno::EINVAL)?;
     let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncIgnored);
-    Ok(Request::Write { extent, payload: payload(), fua, hint: Hint::None })
+    let write = Call::new(Operation::Write, offset, len as u64).fua(fua);
+    write.request(capacity, |_| Ok(payload())).map_err(|refused| refusal(&refused))
 }
 
 /// `fsync` and `fdatasync`.
@@ -65,16 +65,17 @@ pub(super) fn allocate(
 ) -> Result<Option<Request>, Errno> {
     let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
     let zeroing = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
-    let extent = if plant::is(Bug::FusePunchRoundedOutwards) {
-        let end = (offset + len).div_ceil(SECTOR_BYTES);
-        Extent::new(offset / SECTOR_BYTES, end - offset / SECTOR_BYTES)
-    } else {
-        sectors_exactly(capacity, offset, len).ok_or(Errno::EINVAL)?
-    };
+    let mut zeroes = Call::new(Operation::WriteZeroes, offset, len);
+    if plant::is(Bug::FusePunchRoundedOutwards) {
+        zeroes.offset = offset / SECTOR_BYTES * SECTOR_BYTES;
+        zeroes.len = (offset + len).next_multiple_of(SECTOR_BYTES) - zeroes.offset;
+    }
+    // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
+    let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncPunchIgnored);
+    let request = zeroes.fua(fua).without_content(capacity);
+    let request = request.map_err(|refused| refusal(&refused))?;
     if mode.intersects(zeroing) {
-        // Discards and zeroes arrive alike, and file systems rely on zeroes after both.
-        let fua = durable.is_at_once() && !plant::is(Bug::FuseDsyncPunchIgnored);
-        Ok(Some(Request::write_zeroes(extent, fua)))
+        Ok(Some(request))
     } else if mode.is_empty() || mode == FallocateFlags::KEEP_SIZE {
         // All of it is there.
         Ok(None)
@@ -83,8 +84,14 @@ pub(super) fn allocate(
     }
 }
 
+fn refusal(refused: &Untranslatable) -> Errno {
+    Errno::from_i32(refused.errno().raw_os_error())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
+    use manylogs_block::{Extent, Hint};
+
     use super::*;
 
     const CAPACITY: Sectors = Sectors(64);

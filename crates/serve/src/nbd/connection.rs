@@ -96,7 +96,7 @@ impl Connection {
                 slow.shut_down();
             }
         });
-        let Some(terms) = negotiate(&mut input, &self.stream, &service.export).await? else {
+        let Some(terms) = negotiate(&mut input, &self.stream, &service.capabilities).await? else {
             return Ok(());
         };
         self.terms.set(terms);

@@ -15,9 +15,10 @@ use manylogs_storage::Shelf;
 use super::gate::Gate;
 use super::negotiate::Terms;
 use super::protocol::{Command, Header, REQUEST_BYTES_MAX, flag};
+use crate::errno::nbd_errno;
 use crate::port::content;
-use crate::range::{sectors_around, sectors_exactly};
 use crate::server::Server;
+use crate::translate::{Around, Call, Operation, Untranslatable};
 
 /// Block status is told of so many parts: what follows the client asks for.
 const STATUS_PARTS_MAX: usize = 8192;
@@ -84,9 +85,7 @@ impl Service {
                 Err(Refusal::new(OVERFLOW, "more than 32 MiB"))
             }
             // Parts of sectors are read, changed and written.
-            Command::WriteZeroes
-                if header.has(flag::FAST_ZERO) && self.exactly(header).is_none() =>
-            {
+            Command::WriteZeroes if header.has(flag::FAST_ZERO) && !self.is_whole(header) => {
                 Err(Refusal::new(UNSUPPORTED, "fast zeroing takes whole sectors"))
             }
             _ => Ok(()),
@@ -99,7 +98,7 @@ impl Service {
         match header.command {
             Command::Read | Command::Write => to_usize(header.len.into()),
             // Zeroes of parts of sectors are written.
-            Command::WriteZeroes if self.exactly(header).is_none() => to_usize(header.len.into()),
+            Command::WriteZeroes if !self.is_whole(header) => to_usize(header.len.into()),
             Command::BlockStatus => STATUS_PARTS_MAX * size_of::<(u32, u32)>(),
             _ => 0,
         }
@@ -123,27 +122,24 @@ impl Service {
     }
 
     async fn read(&self, header: &Header) -> Result<Answer, Refusal> {
-        let extent = self.around(header)?;
-        let read = content(&self.server.perform(Request::Read { extent }).await?);
-        let skip = to_usize(header.offset - extent.start.0 * SECTOR_BYTES);
-        Ok(Answer::Read(read.slice(skip..skip + to_usize(header.len.into()))))
+        let around = self.around(header)?;
+        let sectors = self.server.perform(Request::Read { extent: around.extent }).await?;
+        Ok(Answer::Read(around.cut(&sectors)?))
     }
 
     async fn write(&self, header: &Header, bytes: Bytes) -> Result<Answer, Refusal> {
-        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdFuaIgnored);
-        if let Some(extent) = self.exactly(header) {
-            let payload = Payload::bytes(bytes);
-            let write = Request::Write { extent, payload, fua, hint: Hint::None };
-            return done(self.change(write).await);
+        let write = header.call(Operation::Write, Bug::NbdFuaIgnored);
+        if write.whole(self.capabilities.capacity).is_none() {
+            return self.change_parts(header, &bytes).await;
         }
-        self.change_parts(header, &bytes).await
+        let request = write.request(self.capabilities.capacity, |_| Ok(Payload::bytes(bytes)))?;
+        done(self.change(request).await)
     }
 
     async fn zero(&self, header: &Header) -> Result<Answer, Refusal> {
-        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdZeroFuaIgnored);
-        let if_fast = header.has(flag::FAST_ZERO);
-        if let Some(extent) = self.exactly(header) {
-            return done(self.change(Request::WriteZeroes { extent, fua, if_fast }).await);
+        let zeroes = header.call(Operation::WriteZeroes, Bug::NbdZeroFuaIgnored);
+        if let Ok(request) = zeroes.without_content(self.capabilities.capacity) {
+            return done(self.change(request).await);
         }
         if header.len > PARTS_BYTES_MAX {
             return Err(Refusal::invalid("so many zeroes only in whole sectors"));
@@ -153,23 +149,19 @@ impl Service {
 
     /// Gives up the whole sectors; nothing is promised of parts.
     async fn trim(&self, header: &Header) -> Result<Answer, Refusal> {
-        let end = header.offset + u64::from(header.len);
-        let (start, end) = match plant::is(Bug::NbdTrimRoundedOutwards) {
-            true => (header.offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES)),
-            false => (header.offset.div_ceil(SECTOR_BYTES), end / SECTOR_BYTES),
+        let call = header.call(Operation::Discard, Bug::NbdTrimFuaIgnored);
+        let extent = match plant::is(Bug::NbdTrimRoundedOutwards) {
+            true => self.around(header)?.extent,
+            false => call.inside(),
         };
-        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdTrimFuaIgnored);
-        match end.saturating_sub(start) {
-            0 => Ok(Answer::Done),
-            len => {
-                let extent = Extent::new(start, len);
-                done(self.change(Request::Discard { extent, fua }).await)
-            }
+        if extent.is_empty() {
+            return Ok(Answer::Done);
         }
+        done(self.change(Request::Discard { extent, fua: call.fua }).await)
     }
 
     async fn status(&self, header: &Header) -> Result<Answer, Refusal> {
-        let extent = self.around(header)?;
+        let extent = self.around(header)?.extent;
         let (first, end) = (header.offset, header.offset + u64::from(header.len));
         let cut = |(part, kind): (Extent, ExtentKind)| {
             let from = (part.start.0 * SECTOR_BYTES).max(first);
@@ -199,7 +191,8 @@ impl Service {
 
     /// A change that begins or ends within a sector.
     async fn change_parts(&self, header: &Header, bytes: &[u8]) -> Result<Answer, Refusal> {
-        let extent = self.around(header)?;
+        let around = self.around(header)?;
+        let extent = around.extent;
         let _alone = match plant::is(Bug::NbdPartsWithoutGate) {
             true => None,
             false => Some(self.gate.alone().await),
@@ -207,21 +200,37 @@ impl Service {
         let old = content(&self.server.perform(Request::Read { extent }).await?);
         let mut new = self.shelf.buffer(old.len());
         new.bytes_mut().copy_from_slice(&old);
-        let skip = to_usize(header.offset - extent.start.0 * SECTOR_BYTES);
-        new.bytes_mut()[skip..skip + bytes.len()].copy_from_slice(bytes);
-        let fua = header.has(flag::FUA) && !plant::is(Bug::NbdPartsFuaIgnored);
+        around.put(new.bytes_mut(), bytes);
+        let fua = header.call(Operation::Write, Bug::NbdPartsFuaIgnored).fua;
         let payload = Payload::bytes(new.freeze());
         let write = Request::Write { extent, payload, fua, hint: Hint::None };
         done(self.server.perform(write).await)
     }
 
-    fn exactly(&self, header: &Header) -> Option<Extent> {
-        sectors_exactly(self.capabilities.capacity, header.offset, header.len.into())
+    fn is_whole(&self, header: &Header) -> bool {
+        header.range().whole(self.capabilities.capacity).is_some()
     }
 
-    fn around(&self, header: &Header) -> Result<Extent, Refusal> {
-        sectors_around(self.capabilities.capacity, header.offset, header.len.into())
-            .ok_or_else(|| Refusal::invalid("nothing is there"))
+    fn around(&self, header: &Header) -> Result<Around, Refusal> {
+        let around = header.range().around(self.capabilities.capacity);
+        around.ok_or_else(|| Refusal::invalid("nothing is there"))
+    }
+}
+
+impl Header {
+    /// The bytes that it concerns, whatever is done to them.
+    const fn range(&self) -> Call {
+        Call::new(Operation::Read, self.offset, self.len as u64)
+    }
+
+    /// What it asks for as any protocol would, unless its FUA is ignored.
+    fn call(&self, operation: Operation, ignores_fua: Bug) -> Call {
+        Call {
+            operation,
+            fua: self.has(flag::FUA) && !plant::is(ignores_fua),
+            if_fast: self.has(flag::FAST_ZERO),
+            ..self.range()
+        }
     }
 }
 
@@ -242,7 +251,6 @@ fn done(result: IoResult) -> Result<Answer, Refusal> {
 }
 
 /// Error numbers as NBD has them, which are those of Linux.
-const IO: u32 = 5;
 const INVALID: u32 = 22;
 const NO_SPACE: u32 = 28;
 const OVERFLOW: u32 = 75;
@@ -259,17 +267,15 @@ impl Refusal {
     }
 }
 
+impl From<Untranslatable> for Refusal {
+    fn from(refused: Untranslatable) -> Self {
+        Self::new(refused.errno().raw_os_error().unsigned_abs(), &refused.to_string())
+    }
+}
+
 impl From<IoError> for Refusal {
     fn from(error: IoError) -> Self {
-        let errno = match &error {
-            // A server that ends: clients that can connect again do.
-            IoError::Gone => SHUTDOWN,
-            IoError::ReadOnly { .. } => 1,
-            error => match u32::try_from(crate::errno(error).raw_os_error()) {
-                Ok(known @ (IO | INVALID | NO_SPACE | UNSUPPORTED)) => known,
-                _ => IO,
-            },
-        };
+        let errno = nbd_errno(&error).raw_os_error().unsigned_abs();
         Self { errno, message: error.to_string() }
     }
 }

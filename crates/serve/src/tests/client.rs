@@ -14,6 +14,9 @@ pub(crate) const TRIM: u16 = 4;
 pub(crate) const ZERO: u16 = 6;
 /// The flag of a request that is to be durable when it is answered.
 pub(crate) const FUA: u16 = 1;
+/// The flag of zeroing that is to fail where it is not fast.
+#[allow(dead_code, reason = "some packages have no use for it")]
+pub(crate) const FAST_ZERO: u16 = 16;
 
 /// A connection with simple replies, past its negotiation.
 pub(crate) struct Client {

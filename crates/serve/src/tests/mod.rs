@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use manylogs::{PhaseProbe, Volume};
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Handle, IoError, MemoryDevice, Nanos, Request,
-    Sectors, completion,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, MemoryDevice, Nanos,
+    Request, Sectors, completion,
 };
 use manylogs_storage::Reactor;
 use tempfile::TempDir;
@@ -102,6 +102,10 @@ impl BlockDevice for Recorder {
             });
         });
         answer
+    }
+
+    fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.below.extents(within)
     }
 }
 

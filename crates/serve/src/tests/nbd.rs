@@ -1,11 +1,13 @@
 //! Requests over NBD as they reach the volume.
 
 use std::io::{Read, Write};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use manylogs_block::Extent;
+use manylogs_block::{BlockDevice, Capabilities, Extent, ExtentKind};
+use manylogs_filters::Reported;
 
-use super::client::{DISCONNECT, FLUSH, FUA, READ, TRIM, WRITE, ZERO};
+use super::client::{DISCONNECT, FAST_ZERO, FLUSH, FUA, READ, TRIM, WRITE, ZERO};
 use super::{Bench, Seen};
 
 #[test]
@@ -143,4 +145,38 @@ pub(super) fn what_was_sent_before_a_disconnect_is_done_and_answered() {
     assert_eq!(written.len(), 5);
     assert!(written.iter().all(|seen| matches!(seen, Seen::Write(_, true))), "{written:?}");
     assert_eq!(bench.client().read(0, 5 * 512), [3; 5 * 512]);
+}
+
+/// The number by which NBD says that it cannot be done so.
+const NOT_SUPPORTED: u32 = 95;
+
+#[test]
+fn zeroing_that_must_be_fast_is_refused_where_it_is_not() {
+    let bench = Bench::with(
+        |_, recorder| {
+            let slow = |told| Capabilities { fast_zero: false, ..told };
+            (Rc::new(Reported::new(recorder, slow)) as Rc<dyn BlockDevice>, None)
+        },
+        Box::new(|_, _| ()),
+    );
+    let mut client = bench.client();
+    assert_eq!(client.ask(FAST_ZERO, ZERO, 4096, 4096, &[]), NOT_SUPPORTED);
+    assert_eq!(bench.seen(), []);
+    assert_eq!(client.ask(0, ZERO, 4096, 4096, &[]), 0);
+    assert_eq!(bench.seen(), [Seen::Zero(WHOLE, false)]);
+    let bench = Bench::start();
+    let mut client = bench.client();
+    assert_eq!(client.ask(FAST_ZERO | FUA, ZERO, 4096, 4096, &[]), 0);
+    assert_eq!(client.ask(FAST_ZERO, ZERO, 1000, 600, &[]), NOT_SUPPORTED, "parts are written");
+    assert_eq!(bench.seen(), [Seen::Zero(WHOLE, true)]);
+}
+
+#[test]
+fn extents_of_a_device_without_a_volume_are_known_too() {
+    let bench = Bench::start();
+    assert_eq!(bench.client().ask(FUA, WRITE, 4096, 4096, &[1; 4096]), 0);
+    let known = bench.engine().port().extents(Extent::new(4, 20)).unwrap();
+    use ExtentKind::{Data, Hole};
+    let wanted = [(Extent::new(4, 4), Hole), (WHOLE, Data), (Extent::new(16, 8), Hole)];
+    assert_eq!(known.iter().collect::<Vec<_>>(), wanted);
 }
