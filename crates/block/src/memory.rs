@@ -84,7 +84,7 @@ mod tests {
     fn extents_are_those_of_the_sectors_that_hold_something() {
         const SECTORS: u64 = 64;
         let device = MemoryDevice::new(Sectors(SECTORS));
-        let mut model = [false; SECTORS as usize];
+        let mut model = vec![false; crate::to_usize(SECTORS)];
         let mut rng = Rng::new(7);
         for step in 1..2000 {
             let len = 1 + rng.below(9);

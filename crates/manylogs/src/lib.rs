@@ -40,7 +40,7 @@ pub use ondisk::layout::{Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};
-pub use settings::config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
+pub use settings::config::{CheckpointPolicy, ConfigError, EngineConfig, LogPlacement, TablePlace};
 pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};
 pub use volume::{MappedExtent, Volume};

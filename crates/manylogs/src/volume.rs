@@ -113,7 +113,7 @@ impl Volume {
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
     pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), VolumeError> {
         let config = self.0.config().changed_to(config);
-        config.validate().map_err(VolumeError::Config)?;
+        config.validate()?;
         self.0.config.set(config);
         let largest = self.0.largest_record().log;
         self.0.state.borrow_mut().store.logs.set_largest_record(largest);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use manylogs_block::Rng;
 use manylogs_logstore::VolumeId;
+use manylogs_torture::Violation;
 
 use crate::client::{Target, Teller, read_all, run};
 use crate::disk;
@@ -41,6 +42,15 @@ pub enum Failure {
     /// A promise was broken, or a request was not answered as it should be.
     Wrong(String),
 }
+
+impl Failure {
+    /// A promise that was broken.
+    pub(crate) fn of(violation: Violation) -> Self {
+        Self::Wrong(violation.to_string())
+    }
+}
+
+impl std::error::Error for Failure {}
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,7 +94,7 @@ impl History {
         let stack = self.stack;
         let config = disk::config(stack.physical_sector());
         let medium = Medium::new(rng.next_u64(), config, Self::volume_id(), CUTS);
-        let mut medium = medium.map_err(Failure::Setup)?;
+        let mut medium = medium?;
         let dir = tempfile::tempdir().map_err(|error| Failure::Setup(error.to_string()))?;
         let teller = Teller::new(medium.events(), medium.units());
         // A loop device or a file outlives its killed server, and has to be cleared away first.
@@ -98,11 +108,11 @@ impl History {
             drop(mount);
             used.map_err(Failure::Wrong)?;
             if left > 0 {
-                medium.cut_power().map_err(Failure::Wrong)?;
+                medium.cut_power()?;
             }
         }
         drop(teller);
-        medium.judge().map_err(Failure::Wrong)
+        medium.judge()
     }
 
     /// Two volumes of one id cannot be open at once on a machine.

@@ -15,9 +15,10 @@ use std::time::Duration;
 use manylogs_block::{Extent, Payload, Rng};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDiskConfig, DiskImage, FlushId, Oracle, ReadId, Survival, WriteId};
-use manylogs_torture::{CrashedVolume, new_volume, small_engine};
+use manylogs_torture::{CrashedVolume, Violation, new_volume, small_engine};
 
 use crate::disk::{Asked, Disk, Reply};
+use crate::history::Failure;
 use crate::mount::{DiskFile, Mount};
 use crate::units::Units;
 
@@ -103,7 +104,7 @@ impl Medium {
         config: CrashDiskConfig,
         volume: VolumeId,
         cuts: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failure> {
         let (events, queue) = channel();
         let (tell, told) = sync_channel(1);
         let run = move || match State::new(seed, config, volume, cuts) {
@@ -112,12 +113,13 @@ impl Medium {
                 state.run(&queue);
             }
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = tell.send(Err(Failure::Setup(error.to_string())));
             }
         };
         let thread = std::thread::Builder::new().name("medium".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| error.to_string())?;
-        let units = told.recv().map_err(|_| "the medium's thread ended")??;
+        let thread = thread.map_err(|error| Failure::Setup(error.to_string()))?;
+        let ended = |_| Failure::Setup("the medium's thread ended".to_owned());
+        let units = told.recv().map_err(ended)??;
         Ok(Self { events, thread, units, generation: 0, capacity: config.capacity })
     }
 
@@ -146,36 +148,39 @@ impl Medium {
     ///
     /// # Errors
     /// What is wrong with what was found.
-    pub fn cut_power(&mut self) -> Result<(), String> {
+    pub fn cut_power(&mut self) -> Result<(), Failure> {
         self.generation += 1;
         let generation = self.generation;
-        self.order(move |state| state.cut_power(generation))?
+        self.order(move |state| state.cut_power(generation))?.map_err(Failure::of)
     }
 
     /// Recovers and checks every image that was kept.
     ///
     /// # Errors
     /// If the thread has panicked.
-    pub fn judge(self) -> Result<Judged, String> {
+    pub fn judge(self) -> Result<Judged, Failure> {
         let judged = self.order(State::judge)?;
         let Self { events, thread, .. } = self;
         drop(events);
-        thread.join().map_err(|_| "the medium's thread panicked")?;
+        thread.join().map_err(|_| panicked())?;
         Ok(judged)
     }
 
     fn order<T: Send + 'static>(
         &self,
         order: impl FnOnce(&mut State) -> T + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, Failure> {
         let (answer, answered) = sync_channel(1);
         let order = Event::Order(Box::new(move |state| {
             let _ = answer.send(order(state));
         }));
-        let gone = |_| "the medium's thread panicked".to_owned();
-        self.events.send(order).map_err(|error| gone(error.to_string()))?;
-        answered.recv().map_err(|error| gone(error.to_string()))
+        self.events.send(order).map_err(|_| panicked())?;
+        answered.recv().map_err(|_| panicked())
     }
+}
+
+fn panicked() -> Failure {
+    Failure::Wrong("the medium's thread panicked".to_owned())
 }
 
 impl State {
@@ -184,7 +189,7 @@ impl State {
         config: CrashDiskConfig,
         volume: VolumeId,
         cuts_max: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Violation> {
         let mut rng = Rng::new(seed);
         let image = new_volume(config, &small_engine(&mut rng), volume, seed)?;
         let content = CrashedVolume::recover(image.clone(), config, seed)?;
@@ -303,16 +308,14 @@ impl State {
         self.cuts.push(Cut { image, oracle, event, survival });
     }
 
-    fn cut_power(&mut self, generation: u64) -> Result<(), String> {
+    fn cut_power(&mut self, generation: u64) -> Result<(), Violation> {
         self.judge();
         let survival = if self.rng.one_in(2) { Survival::Nothing } else { Survival::Random };
         let image = self.disk.cache().after_power_cut(survival, &mut self.rng);
         let found = CrashedVolume::recover(image.clone(), self.config, self.rng.next_u64())?;
         let units = self.units;
         found.check(&self.oracle, |content| units.of_volume(content))?;
-        self.oracle
-            .check_recovered(&units.of_volume(found.content()))
-            .map_err(|wrong| wrong.to_string())?;
+        self.oracle.check_recovered(&units.of_volume(found.content())).map_err(Violation::new)?;
         self.writes.clear();
         self.flushes.clear();
         self.reads.clear();

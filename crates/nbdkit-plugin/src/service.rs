@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use manylogs_block::Capabilities;
-use manylogs_serve::control::{Answer, ControlSocket, Order};
+use manylogs_serve::control::{Answer, ControlSocket, Order, OrderError};
 use manylogs_serve::log::{Level, line};
 use manylogs_serve::{Engine, Port, ServeError, protect};
 use nbdkit::{Error, Result};
@@ -144,13 +144,13 @@ fn obey(port: &Port, order: Order) -> Answer {
     let mut state = state();
     let connections = CONNECTIONS.load(Ordering::SeqCst);
     if connections > 0 && !force {
-        return Err(format!(
+        return Err(OrderError::new(format!(
             "the export is in use: {connections} NBD connections (--force stops all the same)"
-        ));
+        )));
     }
     let stopped = State::Stopped { in_order: true };
     let State::Running(service) = std::mem::replace(&mut *state, stopped) else {
-        return Err("the server is stopping".to_owned());
+        return Err(OrderError::new("the server is stopping"));
     };
     let closed = close(*service);
     let in_order = closed.is_ok();
@@ -162,7 +162,7 @@ fn obey(port: &Port, order: Order) -> Answer {
     });
     match closed {
         Ok(at_risk_bytes) => Ok(serde_json::json!({ "at_risk_bytes": at_risk_bytes })),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(OrderError::new(error)),
     }
 }
 

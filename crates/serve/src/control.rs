@@ -4,6 +4,7 @@
 
 mod client;
 
+use std::fmt::Display;
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -53,8 +54,21 @@ pub enum Order {
     },
 }
 
-/// The answer to an order, or what went wrong, in words.
-pub type Answer = Result<Value, String>;
+/// Why an order was not carried out. The operator reads it on the other side of a socket, which
+/// carries words only.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct OrderError(String);
+
+impl OrderError {
+    /// An order that failed for `reason`.
+    pub fn new(reason: impl Display) -> Self {
+        Self(reason.to_string())
+    }
+}
+
+/// The answer to an order.
+pub type Answer = Result<Value, OrderError>;
 
 /// What carries out orders.
 pub type Obey = dyn Fn(Order) -> Answer + Send + Sync;
@@ -194,7 +208,7 @@ fn answer_client(device: &Path, stream: &UnixStream, orders: &Orders, obey: &Obe
         orders.begin();
         let answer = match serde_json::from_str::<Order>(&line) {
             Ok(order) => noted(device, order, obey),
-            Err(error) => Err(format!("no order that this server knows: {error}")),
+            Err(error) => Err(OrderError::new(format!("no order that this server knows: {error}"))),
         };
         let text = serde_json::to_string(&Line::from(answer)).unwrap_or_default() + "\n";
         let sent = { stream }.write_all(text.as_bytes());
@@ -226,7 +240,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
         // That is all of the settings, also those that stayed.
         Ok(_) if what.starts_with("set") => note(Level::Info, "done", &[took]),
         Ok(value) => note(Level::Info, "done", &[took, ("answer", value.clone())]),
-        Err(error) => note(Level::Warning, error, &[took]),
+        Err(error) => note(Level::Warning, &error.to_string(), &[took]),
     }
     answer
 }
@@ -243,7 +257,7 @@ impl From<Answer> for Line {
     fn from(answer: Answer) -> Self {
         match answer {
             Ok(value) => Self::Ok(value),
-            Err(error) => Self::Error(error),
+            Err(error) => Self::Error(error.to_string()),
         }
     }
 }

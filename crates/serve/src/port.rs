@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use manylogs_block::{Extent, Extents, IoError, IoResult, Payload, Request};
 
-use crate::control::{Answer, Order};
+use crate::control::{Answer, Order, OrderError};
 
 /// Takes requests from any thread. Clones lead to the same engine.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl<T> Lost for Result<T, IoError> {
 
 impl Lost for Answer {
     fn lost() -> Self {
-        Err("the server is stopping".to_owned())
+        Err(OrderError::new("the server is stopping"))
     }
 }
 
@@ -162,7 +162,7 @@ impl Port {
     /// Asks for what an operator wants; blocks until answered.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// Why it was not carried out.
     pub fn order(&self, order: Order) -> Answer {
         self.ask(|reply| Message::Order(order, reply))
     }

@@ -12,7 +12,7 @@ use manylogs_block::{
 use manylogs_disk::EmulatedDrive;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::control::{Answer, Order};
+use crate::control::{Answer, Order, OrderError};
 use crate::engine::{Left, ServeError};
 use crate::log::{Level, line};
 use crate::meter::{Asked, Meter};
@@ -139,7 +139,9 @@ impl Server {
                         stop.notify();
                     }
                     Message::Order(Order::Status, reply) => reply.send(self.told()),
-                    Message::Order(_, reply) if stopping => reply.send(Err(self.waits_for())),
+                    Message::Order(_, reply) if stopping => {
+                        reply.send(Err(OrderError::new(self.waits_for())));
+                    }
                     // Dropped, they are answered: the server is gone.
                     Message::Io(..) | Message::Extents(..) if stopping => {}
                     Message::Io(request, reply) => self.submit(request, reply),
@@ -208,19 +210,22 @@ impl Server {
     }
 
     fn told(&self) -> Answer {
-        serde_json::to_value(self.status()).map_err(in_words)
+        serde_json::to_value(self.status()).map_err(OrderError::new)
     }
 
     async fn obey(&self, order: Order) -> Answer {
-        let no_volume = || "the device is served without a volume".to_owned();
+        let no_volume = || OrderError::new("the device is served without a volume");
         match order {
             Order::Status => self.told(),
             Order::Set { changes } => {
                 let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
                 let mut settings = volume.settings();
-                changes.iter().try_for_each(|change| settings.assign(change)).map_err(in_words)?;
+                changes
+                    .iter()
+                    .try_for_each(|change| settings.assign(change))
+                    .map_err(OrderError::new)?;
                 if !changes.is_empty() {
-                    volume.set(&settings).await.map_err(in_words)?;
+                    volume.set(&settings).await.map_err(OrderError::new)?;
                 }
                 let list = settings.list();
                 let list = list.iter().map(|(key, value)| (*key, value.as_str()));
@@ -228,27 +233,25 @@ impl Server {
             }
             Order::Checkpoint => {
                 let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
-                let report = volume.checkpoint().await.map_err(in_words)?;
-                serde_json::to_value(CheckpointStatus::from(report)).map_err(in_words)
+                let report = volume.checkpoint().await.map_err(OrderError::new)?;
+                serde_json::to_value(CheckpointStatus::from(report)).map_err(OrderError::new)
             }
             Order::Snapshot => {
                 assert!(!plant::is(Bug::EnginePanics), "planted");
                 let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
-                let written = volume.snapshot().await.map_err(in_words)?;
+                let written = volume.snapshot().await.map_err(OrderError::new)?;
                 Ok(serde_json::json!({ "written": written }))
             }
             Order::ForgetLateness => {
-                let (drive, name) = self.exported.drive.as_ref().ok_or("no drive is emulated")?;
+                let no_drive = || OrderError::new("no drive is emulated");
+                let (drive, name) = self.exported.drive.as_ref().ok_or_else(no_drive)?;
                 drive.forget_lateness();
                 Ok(serde_json::json!({ "drive": name }))
             }
             // The front end decides, as it knows who uses the device.
-            Order::Stop { .. } => Err("this engine has no front end that could stop".to_owned()),
+            Order::Stop { .. } => {
+                Err(OrderError::new("this engine has no front end that could stop"))
+            }
         }
     }
-}
-
-/// What went wrong, for the operator.
-fn in_words(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::forks::Report;
 use crate::history::run_history;
+use crate::image::Violation;
 use crate::plan::Plan;
 use crate::tally::Tally;
 
@@ -65,7 +66,7 @@ struct Ledger {
     /// The next seed to be added up.
     next: u64,
     /// Reports of seeds behind that.
-    waiting: BTreeMap<u64, Result<Report, String>>,
+    waiting: BTreeMap<u64, Result<Report, Violation>>,
     states: HashSet<u64>,
     summary: Summary,
     /// Nothing more is added.
@@ -118,7 +119,7 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
 ///
 /// # Errors
 /// What did not hold.
-pub fn run_seed(seed: u64, faults: bool) -> Result<Report, String> {
+pub fn run_seed(seed: u64, faults: bool) -> Result<Report, Violation> {
     run_plan(&Plan::of_seed(seed), faults)
 }
 
@@ -127,14 +128,14 @@ pub fn run_seed(seed: u64, faults: bool) -> Result<Report, String> {
 ///
 /// # Errors
 /// What did not hold.
-pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, String> {
+pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
     let history = || run_history(plan, faults);
     let result = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
         Err(format!("panic: {text}"))
     });
-    result.map_err(|problem| format!("{problem}\n{plan:?}"))
+    result.map_err(|problem| Violation(format!("{problem}\n{plan:?}")))
 }
 
 impl Ledger {
@@ -142,7 +143,7 @@ impl Ledger {
     fn take_up(
         &mut self,
         seed: u64,
-        result: Result<Report, String>,
+        result: Result<Report, Violation>,
         enough: Option<u64>,
         control: &Control,
     ) {
@@ -153,7 +154,7 @@ impl Ledger {
             match result {
                 Ok(report) => self.add(&report),
                 Err(problem) => {
-                    self.summary.failure = Some(Failure { seed: self.next, problem });
+                    self.summary.failure = Some(Failure { seed: self.next, problem: problem.0 });
                     self.closed = true;
                 }
             }

@@ -1,6 +1,7 @@
 //! Volumes as images of disks, for tests that run the engine elsewhere: made, and recovered in a
 //! virtual world of their own.
 
+use std::fmt;
 use std::rc::Rc;
 
 use manylogs::{CreateOptions, EngineConfig, Volume};
@@ -11,6 +12,25 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Su
 use crate::machine::Images;
 use crate::recovery::Recovered;
 
+/// What did not hold of what was promised, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub(crate) String);
+
+impl Violation {
+    /// That `what` does not hold.
+    pub fn new(what: impl fmt::Display) -> Self {
+        Self(what.to_string())
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}
+
 /// What a crashed image held.
 #[derive(Debug)]
 pub struct CrashedVolume(Recovered);
@@ -20,10 +40,10 @@ impl CrashedVolume {
     ///
     /// # Errors
     /// If it holds no volume, if it cannot be opened or read, or if the two tables differ.
-    pub fn recover(disk: DiskImage, config: CrashDiskConfig, seed: u64) -> Result<Self, String> {
+    pub fn recover(disk: DiskImage, config: CrashDiskConfig, seed: u64) -> Result<Self, Violation> {
         let images = Images { disk, nvram: None };
-        let recovered = Recovered::of(&images, config, seed, false)?;
-        recovered.map(Self).ok_or_else(|| "no volume is found".to_owned())
+        let recovered = Recovered::of(&images, config, seed, false).map_err(Violation)?;
+        recovered.map(Self).ok_or_else(|| Violation("no volume is found".to_owned()))
     }
 
     /// What a volume that is opened in the ordinary way reads as.
@@ -41,8 +61,8 @@ impl CrashedVolume {
         &self,
         oracle: &Oracle,
         as_seen: impl Fn(&Payload) -> Payload,
-    ) -> Result<(), String> {
-        self.0.check_as(oracle, as_seen)
+    ) -> Result<(), Violation> {
+        self.0.check_as(oracle, as_seen).map_err(Violation)
     }
 }
 
@@ -55,7 +75,7 @@ pub fn new_volume(
     engine: &EngineConfig,
     volume: VolumeId,
     seed: u64,
-) -> Result<DiskImage, String> {
+) -> Result<DiskImage, Violation> {
     let sim = Sim::new(seed, Order::Fifo);
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());
@@ -65,6 +85,6 @@ pub fn new_volume(
         let options = CreateOptions { volume: Some(volume), ..CreateOptions::default() };
         Volume::create_with(runtime, device, &engine, &options).await.map(drop)
     });
-    created.map_err(|error| format!("create: {error}"))?;
+    created.map_err(|error| Violation(format!("create: {error}")))?;
     Ok(disk.after_power_cut(Survival::Everything, &mut manylogs_block::Rng::new(seed)))
 }

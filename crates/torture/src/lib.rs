@@ -33,6 +33,6 @@ mod zones;
 pub use campaign::{Campaign, Control, Failure, Summary, run_plan, run_seed};
 pub use fault::{Detected, Fault};
 pub use forks::Report;
-pub use image::{CrashedVolume, new_volume};
+pub use image::{CrashedVolume, Violation, new_volume};
 pub use plan::{Plan, small_engine};
 pub use tally::{FaultCount, Phases, Tally};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order};
+use manylogs_serve::control::{Answer, ControlError, ControlSocket, Order, OrderError};
 use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{
     Emulation, Engine, EngineOptions, Port, RESTART_PATIENCE, ServeError, StackOptions, notify,
@@ -146,10 +146,10 @@ fn obey(engine: &Engine, wants: SyncSender<Wanted>) -> Arc<manylogs_serve::contr
 }
 
 /// What a server that stops waits for.
-fn already_stopping(port: &Port) -> String {
+fn already_stopping(port: &Port) -> OrderError {
     let status = port.order(Order::Status).ok();
     let told = status.and_then(|status| status["stopping"].as_str().map(str::to_owned));
-    told.unwrap_or_else(|| "stopping: its users are being told".to_owned())
+    OrderError::new(told.as_deref().unwrap_or("stopping: its users are being told"))
 }
 
 /// Resolves when the server may end: nobody uses the device, or it is forced to.
@@ -164,7 +164,8 @@ fn wait(wanted: &Receiver<Wanted>, served: &FrontEnd, path: &Path) -> End {
                 return End::Stop(answer);
             }
             Wanted::Stop { answer, .. } => {
-                let _ = answer.send(Err(format!("{message} (--force stops all the same)")));
+                let refused = OrderError::new(format!("{message} (--force stops all the same)"));
+                let _ = answer.send(Err(refused));
             }
             Wanted::Gone => return End::Gone,
             Wanted::Signal if users.is_empty() || refused || served.users_come_back() => {
@@ -190,7 +191,7 @@ fn leave(path: &Path, engine: Engine, served: FrontEnd, end: End) -> Result<(), 
     if let End::Stop(answer) = end {
         let said = match &left {
             Ok(left) => Ok(serde_json::json!({ "at_risk_bytes": left.at_risk_bytes })),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(OrderError::new(error)),
         };
         let _ = answer.send(said);
         // The thread that passes it on goes with this process.

@@ -71,7 +71,7 @@ impl Volume {
             layout: layout.clone(),
         };
         if options.layout.is_some() {
-            superblock.config().validate().map_err(VolumeError::Config)?;
+            superblock.config().validate()?;
         }
         let largest = largest_record(config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());

@@ -51,7 +51,7 @@ impl Volume {
         let formatted =
             EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
-        config.validate().map_err(VolumeError::Config)?;
+        config.validate()?;
         let layout = superblock.layout.clone();
         let largest = largest_record(&config, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());

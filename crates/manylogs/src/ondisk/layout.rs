@@ -75,7 +75,7 @@ impl Layout {
         device: Sectors,
         physical: Sectors,
     ) -> Result<Self, VolumeError> {
-        config.validate().map_err(VolumeError::Config)?;
+        config.validate()?;
         if config.placement == LogPlacement::Listed {
             let reason = "no rule says where the logs are: a layout must list them";
             return Err(VolumeError::Config(reason.to_owned()));

@@ -229,7 +229,7 @@ impl Superblock {
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
             layout: Layout::from_plan(plan),
         };
-        superblock.config().validate().map_err(VolumeError::Config)?;
+        superblock.config().validate()?;
         Ok(superblock)
     }
 }

@@ -2,6 +2,9 @@
 
 use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
+use thiserror::Error;
+
+use crate::error::VolumeError;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
@@ -167,8 +170,13 @@ impl EngineConfig {
     /// Checks that the parameters make sense together.
     ///
     /// # Errors
-    /// A sentence that names the parameter and its bounds.
-    pub fn validate(&self) -> Result<(), String> {
+    /// The parameter that makes no sense, and its bounds.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_together().and_then(|()| self.validate_apart()).map_err(ConfigError)
+    }
+
+    /// Of the parameters that depend on one another.
+    fn validate_together(&self) -> Result<(), String> {
         if let LogPlacement::EveryGroup(group) = self.placement
             && group.0 <= self.log.0
         {
@@ -209,7 +217,7 @@ impl EngineConfig {
                 size(self.log)
             ));
         }
-        self.validate_apart()
+        Ok(())
     }
 
     /// Of the parameters that have nothing to do with others.
@@ -246,6 +254,17 @@ impl EngineConfig {
             Some((name, span)) => Err(format!("{name}={} exceeds 30 years", span_text(span))),
             None => Ok(()),
         }
+    }
+}
+
+/// A parameter that makes no sense, alone or beside others: a sentence that names it and its bounds.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl From<ConfigError> for VolumeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error.0)
     }
 }
 

@@ -88,6 +88,6 @@ async fn changed(
     let (found, older) = read_superblock(device, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
     let changed = Superblock { generation, settings: *settings, ..found };
-    changed.config().validate().map_err(VolumeError::Config)?;
+    changed.config().validate()?;
     Ok((changed, older))
 }

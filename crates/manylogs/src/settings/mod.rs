@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(with(""), Ok(()));
         for text in ["threshold=0", "swap=0", "watermark=101%", "appends=0", "buffer=1T"] {
             let key = text.split_once('=').unwrap().0;
-            assert!(with(text).unwrap_err().contains(key), "{text}");
+            assert!(with(text).unwrap_err().to_string().contains(key), "{text}");
         }
     }
 }

@@ -92,9 +92,10 @@ impl FromStr for Policy {
             policy.set(name, key, value)?;
         }
         if let Some(config) = policy.config() {
-            config
-                .validate()
-                .map_err(|reason| PolicyError::Absurd { policy: text.to_owned(), reason })?;
+            config.validate().map_err(|error| PolicyError::Absurd {
+                policy: text.to_owned(),
+                reason: error.to_string(),
+            })?;
         }
         Ok(policy)
     }

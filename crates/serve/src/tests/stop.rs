@@ -57,7 +57,7 @@ pub(super) fn a_server_that_stops_waits_for_requests_under_way_and_says_so() {
         let status = bench.status();
         let why = status["stopping"].as_str().unwrap();
         assert!(why.contains("1 requests are under way"), "{why}");
-        let refused = port.order(Order::Checkpoint).unwrap_err();
+        let refused = port.order(Order::Checkpoint).unwrap_err().to_string();
         assert!(refused.contains("1 requests are under way"), "{refused}");
     }
     bench.hold_writes(false);
