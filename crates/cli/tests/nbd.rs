@@ -513,8 +513,7 @@ fn flags_reach_the_engine() {
             (0, FLUSH, "flush"),
             (0, ZERO, "write-zeroes"),
             (0, TRIM, "discard"),
-            // A discard, and then a flush.
-            (FUA, TRIM, "flush"),
+            (FUA, TRIM, "discard"),
         ];
         for (flags, command, kind) in asked {
             let counted = || {

@@ -257,7 +257,7 @@ impl EngineConfig {
     }
 }
 
-/// A parameter that makes no sense, alone or beside others: a sentence that names it and its bounds.
+/// A parameter that makes no sense, alone or beside others: which one, and its bounds.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct ConfigError(String);
