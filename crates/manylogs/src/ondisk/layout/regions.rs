@@ -1,6 +1,6 @@
 //! A layout whose logs are where somebody else wants them: a file system, or the zones of a drive.
 
-use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
 use thiserror::Error;
 
@@ -146,7 +146,7 @@ fn frame(
     device: Sectors,
 ) -> Result<(Sectors, Extent, Sectors), LayoutError> {
     let superblock = (SUPERBLOCK_LEAST.0..=SUPERBLOCK_MOST.0)
-        .step_by(ALIGN as usize)
+        .step_by(to_usize(ALIGN))
         .find(|len| runs_that_fit(Sectors(*len)) >= runs as u64);
     let most = runs_that_fit(SUPERBLOCK_MOST);
     let superblock = superblock.ok_or(LayoutError::TooManyRuns { runs, most })?;
