@@ -280,7 +280,8 @@ impl Feed {
                 Request::Write { extent, payload, fua, hint: Hint::None }
             }
             TraceOp::WriteZeroes => Request::write_zeroes(extent, fua),
-            TraceOp::Discard => Request::Discard { extent, fua },
+            // No format records whether anybody waited for a discard to be durable.
+            TraceOp::Discard => Request::Discard { extent, fua: false },
             TraceOp::Flush => Request::Flush,
         }
     }
