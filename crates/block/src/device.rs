@@ -225,6 +225,17 @@ pub trait BlockDevice {
     /// Starts `request`.
     fn submit(&self, request: Request) -> Completion;
 
+    /// Starts `request` before others that the device has not begun, where it has priorities;
+    /// else as [`BlockDevice::submit`]. What a flush covers is the same.
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.submit(request)
+    }
+
+    /// Whether [`BlockDevice::submit_urgent`] makes a difference. Constant while it is open.
+    fn has_priorities(&self) -> bool {
+        false
+    }
+
     /// What is known of `within` without reading it.
     ///
     /// The answer begins where `within` begins. It may end before `within` does, but not before
@@ -249,6 +260,14 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 
     fn submit(&self, request: Request) -> Completion {
         (**self).submit(request)
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        (**self).submit_urgent(request)
+    }
+
+    fn has_priorities(&self) -> bool {
+        (**self).has_priorities()
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod interfere;
 pub(crate) mod nbd;
 pub(crate) mod serve;
 pub(crate) mod torture;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Drive(DriveArgs),
     /// Replay a trace on a modelled drive under several policies, and compare them.
     Replay(ReplayArgs),
+    /// Measure small durable writes beside streams on modelled drives, under several policies.
+    Interfere(interfere::InterfereArgs),
     /// Make a volume on a disk, a partition or in an image file.
     Format(volume::FormatArgs),
     /// Read every structure and record of a volume, and say what is wrong. Changes nothing.

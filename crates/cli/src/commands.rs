@@ -3,6 +3,7 @@
 mod beside;
 pub(crate) mod drive;
 mod front_end;
+pub(crate) mod interfere;
 pub(crate) mod live;
 pub(crate) mod manual;
 mod nbd;
@@ -92,6 +93,17 @@ impl From<WindowArg> for WindowChoice {
             WindowArg::Random(len) => Self::Random(len),
         }
     }
+}
+
+/// The command line in a form that a shell takes.
+fn command_line(args: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+".contains(c);
+    let quoted = args.enumerate().map(|(index, arg)| match index {
+        0 => "manylogs".to_owned(),
+        _ if !arg.is_empty() && arg.chars().all(plain) => arg,
+        _ => format!("'{}'", arg.replace('\'', "'\\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// A trace that cannot be read is bad input, unless the system failed.

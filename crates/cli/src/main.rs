@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => commands::trace::run(&args),
         Command::Drive(args) => commands::drive::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Interfere(args) => commands::interfere::run(&args),
         Command::Format(args) => volume::format::run(&args),
         Command::Check(args) => volume::check::run(&args),
         Command::Dump(args) => volume::dump::run(&args),

@@ -81,6 +81,10 @@ pub struct Counters {
     pub destages: u64,
     /// Retries that cost a revolution.
     pub extra_revolutions: u64,
+    /// Accesses for which the arm moved or the head changed.
+    pub seeks: u64,
+    /// Time in which the first sector of an access was waited for, retries included.
+    pub rotation: Nanos,
     /// Writes read back in idle time.
     pub verified: u64,
     /// Most commands that were queued at a time.

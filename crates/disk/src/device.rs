@@ -39,6 +39,8 @@ type Observer = Box<dyn FnMut(&Carried)>;
 struct Shared {
     runtime: Handle,
     capabilities: Capabilities,
+    /// Whether the drive serves urgent commands first.
+    priority: bool,
     drive: RefCell<Drive>,
     host: RefCell<Host>,
     /// What was asked for and who waits, by tag.
@@ -58,6 +60,8 @@ struct Host {
     elevator: Elevator,
     /// Tags of flushes, which no elevator sorts.
     flushes: VecDeque<u64>,
+    /// Urgent commands, which go first.
+    urgent: VecDeque<Command>,
     /// Merged requests in the drive; the drive's tag is the index with [`MERGED`] set.
     merged: Vec<Option<Dispatched>>,
 }
@@ -89,10 +93,12 @@ impl ModelledDrive {
         let drive = Self(Rc::new(Shared {
             runtime: runtime.clone(),
             capabilities,
+            priority: options.priority,
             drive: RefCell::new(Drive::new(profile, options)),
             host: RefCell::new(Host {
                 elevator: Elevator::new(ElevatorOptions::default()),
                 flushes: VecDeque::new(),
+                urgent: VecDeque::new(),
                 merged: Vec::new(),
             }),
             asked: RefCell::default(),
@@ -124,7 +130,15 @@ impl BlockDevice for ModelledDrive {
     }
 
     fn submit(&self, request: Request) -> manylogs_block::Completion {
-        self.start(&request, None)
+        self.start(&request, None, false)
+    }
+
+    fn submit_urgent(&self, request: Request) -> manylogs_block::Completion {
+        self.start(&request, None, self.0.priority)
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.0.priority
     }
 }
 
@@ -137,10 +151,15 @@ impl ModelledDrive {
         due: Rc<Cell<Time>>,
     ) -> manylogs_block::Completion {
         due.set(self.0.runtime.now());
-        self.start(request, Some(due))
+        self.start(request, Some(due), false)
     }
 
-    fn start(&self, request: &Request, due: Option<Rc<Cell<Time>>>) -> manylogs_block::Completion {
+    fn start(
+        &self,
+        request: &Request,
+        due: Option<Rc<Cell<Time>>>,
+        urgent: bool,
+    ) -> manylogs_block::Completion {
         if let Err(error) = self.0.capabilities.check(request) {
             return manylogs_block::Completion::ready(Err(error));
         }
@@ -156,7 +175,7 @@ impl ModelledDrive {
         };
         let (completer, completion) = completion();
         let tag = self.0.tag(Asked { completer: Some(completer), due, extent, kind });
-        self.0.start(Command { tag, kind, extent });
+        self.0.start(Command { tag, kind, extent }, urgent);
         self.0.arm();
         completion
     }
@@ -173,7 +192,7 @@ impl Shared {
         all.len() as u64 - 1
     }
 
-    fn start(&self, command: Command) {
+    fn start(&self, command: Command, urgent: bool) {
         let now = self.runtime.now();
         // In real time the task may be late: what came before the command happens before it.
         if self.armed.get().is_none_or(|armed| armed < now)
@@ -183,8 +202,10 @@ impl Shared {
         }
         let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
         let passes = host.elevator.is_empty() && host.flushes.is_empty();
-        if passes && drive.has_room() {
-            hand_over(&mut drive, now, command);
+        if (passes || urgent) && drive.has_room() {
+            hand_over(&mut drive, now, command, urgent);
+        } else if urgent {
+            host.urgent.push_back(command);
         } else if command.kind == Kind::Flush {
             host.flushes.push_back(command.tag);
         } else {
@@ -228,9 +249,13 @@ impl Shared {
     fn refill(&self, now: Time) {
         let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
         while drive.has_room() {
+            if let Some(command) = host.urgent.pop_front() {
+                hand_over(&mut drive, now, command, true);
+                continue;
+            }
             if let Some(tag) = host.flushes.pop_front() {
                 let extent = Extent::default();
-                hand_over(&mut drive, now, Command { tag, kind: Kind::Flush, extent });
+                hand_over(&mut drive, now, Command { tag, kind: Kind::Flush, extent }, false);
                 continue;
             }
             let Some(dispatched) = host.elevator.pop(now) else { return };
@@ -239,7 +264,7 @@ impl Shared {
                 [tag] => *tag,
                 _ => host.keep(dispatched),
             };
-            hand_over(&mut drive, now, Command { tag, kind, extent });
+            hand_over(&mut drive, now, Command { tag, kind, extent }, false);
         }
     }
 
@@ -310,8 +335,9 @@ impl Host {
     }
 }
 
-fn hand_over(drive: &mut Drive, now: Time, command: Command) {
-    let accepted = drive.submit(now, command);
+fn hand_over(drive: &mut Drive, now: Time, command: Command, urgent: bool) {
+    let accepted =
+        if urgent { drive.submit_urgent(now, command) } else { drive.submit(now, command) };
     assert!(accepted.is_ok(), "the drive said that it has room");
 }
 

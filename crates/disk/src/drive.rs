@@ -51,6 +51,8 @@ pub struct Drive {
     reads: ReadCache,
     writes: WriteCache,
     write_cache: bool,
+    /// Whether urgent commands are served first.
+    priority: bool,
     depth: usize,
     /// Commands accepted and not yet completed.
     outstanding: usize,
@@ -97,6 +99,7 @@ impl Drive {
             reads: ReadCache::new(segments as usize, profile.cache.segment_sectors),
             writes: WriteCache::new(profile.cache.write_buffer_sectors),
             write_cache: options.write_cache,
+            priority: options.priority,
             depth: options.depth.clamp(1, 32) as usize,
             outstanding: 0,
             timing: Timing::of(profile),
@@ -154,6 +157,19 @@ impl Drive {
     /// # Errors
     /// When the queue is full.
     pub fn submit(&mut self, now: Time, command: Command) -> Result<(), QueueFull> {
+        self.accept(now, command, false)
+    }
+
+    /// As [`Drive::submit`], of a command that goes before all others in a drive with
+    /// [`Options::priority`].
+    ///
+    /// # Errors
+    /// When the queue is full.
+    pub fn submit_urgent(&mut self, now: Time, command: Command) -> Result<(), QueueFull> {
+        self.accept(now, command, true)
+    }
+
+    fn accept(&mut self, now: Time, command: Command, urgent: bool) -> Result<(), QueueFull> {
         if !self.has_room() {
             return Err(QueueFull(command));
         }
@@ -162,8 +178,8 @@ impl Drive {
         match command.kind {
             Kind::Flush => self.submit_flush(now, command),
             _ if command.extent.is_empty() => self.complete_from_buffer(now, command, true),
-            Kind::Read => self.submit_read(now, command),
-            Kind::Write { fua } => self.submit_write(now, command, fua),
+            Kind::Read => self.submit_read(now, command, urgent),
+            Kind::Write { fua } => self.submit_write(now, command, fua, urgent),
         }
         Ok(())
     }

@@ -39,4 +39,4 @@ pub use host::{Dispatched, Elevator, ElevatorOptions};
 pub use lateness::{LatenessFigures, LatenessReport};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
-pub use queue::Policy;
+pub use queue::Policy as QueuePolicy;

@@ -29,6 +29,19 @@ impl Policy {
             _ => None,
         }
     }
+
+    /// Every one there is.
+    pub const ALL: [Self; 3] = [Self::Fcfs, Self::Elevator, Self::Sptf];
+
+    /// Its name in profiles.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fcfs => "fcfs",
+            Self::Elevator => "elevator",
+            Self::Sptf => "sptf",
+        }
+    }
 }
 
 /// A command in the queue.
@@ -40,6 +53,8 @@ pub(crate) struct Waiting {
     pub(crate) arrived: Time,
     /// When the electronics have understood it.
     pub(crate) ready: Time,
+    /// Whether it goes before all that are not.
+    pub(crate) urgent: bool,
 }
 
 /// The commands that wait for the mechanism.
@@ -54,6 +69,8 @@ pub(crate) struct CommandQueue {
     margin: Nanos,
     /// Whether the elevator moves to higher addresses.
     rising: bool,
+    /// Urgent commands among the waiting.
+    urgent: usize,
 }
 
 impl CommandQueue {
@@ -66,6 +83,7 @@ impl CommandQueue {
             age_limit,
             margin,
             rising: true,
+            urgent: 0,
         }
     }
 
@@ -73,6 +91,7 @@ impl CommandQueue {
         self.first_ready = Some(self.first_ready.map_or(waiting.ready, |t| t.min(waiting.ready)));
         self.first_arrived =
             Some(self.first_arrived.map_or(waiting.arrived, |t| t.min(waiting.arrived)));
+        self.urgent += usize::from(waiting.urgent);
         self.waiting.push(waiting);
     }
 
@@ -88,6 +107,7 @@ impl CommandQueue {
             _ => self.choose(at, on, reads)?,
         };
         let taken = self.waiting.swap_remove(index);
+        self.urgent -= usize::from(taken.urgent);
         if Some(taken.ready) == self.first_ready {
             self.first_ready = self.waiting.iter().map(|w| w.ready).min();
         }
@@ -98,6 +118,11 @@ impl CommandQueue {
     }
 
     fn choose(&mut self, at: Time, mechanism: &Mechanism, reads: &ReadCache) -> Option<usize> {
+        if self.urgent > 0
+            && let Some(index) = self.urgent_one(at)
+        {
+            return Some(index);
+        }
         let aged = self.first_arrived.is_some_and(|first| at.since(first) >= self.age_limit);
         #[cfg(test)]
         let aged = aged && !crate::planted::is(crate::planted::Bug::NoAgeLimit);
@@ -106,6 +131,12 @@ impl CommandQueue {
             Policy::Sptf if !aged => self.nearest(at, mechanism, reads),
             _ => self.oldest(at),
         }
+    }
+
+    /// The urgent command that came first.
+    fn urgent_one(&self, at: Time) -> Option<usize> {
+        let ready = self.waiting.iter().enumerate().filter(|(_, w)| w.urgent && w.ready <= at);
+        ready.min_by_key(|(_, w)| (w.arrived, w.command.tag)).map(|(index, _)| index)
     }
 
     fn oldest(&self, at: Time) -> Option<usize> {

@@ -95,7 +95,7 @@ fn instructions(case: &str, passes: u64) -> Result<u64, Failure> {
 
 fn settings() -> Result<DriveSettings, Failure> {
     let profile = manylogs_disk::profile::find(DRIVE)?.ok_or("the default drive exists")?;
-    Ok(DriveSettings { profile: Arc::new(profile), write_cache: false })
+    Ok(DriveSettings { profile: Arc::new(profile), write_cache: false, queue: Default::default() })
 }
 
 fn workload(passes: u64) -> Result<Workload, Failure> {

@@ -1,5 +1,6 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
+pub mod interfere;
 pub mod prepare;
 pub mod replay;
 pub mod report;

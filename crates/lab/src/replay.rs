@@ -18,6 +18,7 @@ pub use policies::{NamedPolicy, PolicyListError, parse_policies};
 pub use pump::{Control, Durability, Loop, PumpError, PumpReport, PumpSettings, pump};
 pub use recorder::{Class, Recorder};
 pub use run::{Outcome, Plan, ReplayError, run_all};
-pub use stack::{DriveSettings, HeadPoint, exported_capacity};
+pub(crate) use stack::Stack;
+pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
 pub use utilisation::{RateFound, find_rate};
 pub use workload::{Cursor, OpenTrace, TraceSummary, Workload};

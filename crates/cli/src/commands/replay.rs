@@ -7,13 +7,13 @@ use manylogs_block::Sectors;
 use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
 use manylogs_lab::replay::{
     Control, DriveSettings, Durability, Loop, NamedPolicy, Outcome, Plan, PumpSettings,
-    ReplayError, Setting, Workload, assemble, exported_capacity, find_rate, parse_policies,
-    run_all,
+    QueueSettings, ReplayError, Setting, Workload, assemble, exported_capacity, find_rate,
+    parse_policies, run_all,
 };
 use manylogs_lab::results::{RateDetails, Replay};
 use manylogs_lab::{report, table};
 
-use super::trace_failure;
+use super::{command_line, trace_failure};
 use crate::args::{LoopArg, OverloadArg, ReplayArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -28,6 +28,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let drive = DriveSettings {
         profile: Arc::new(super::drive(&args.drive)?),
         write_cache: args.recorded_durability,
+        queue: QueueSettings::default(),
     };
     let outputs = Outputs::reserve(args)?;
     let (workload, transforms) = workload(args, &drive, &policies)?;
@@ -246,17 +247,6 @@ fn summary(result: &Replay, outputs: &Outputs) -> String {
         let _ = writeln!(out, "figures: {}", json.path().display());
     }
     out
-}
-
-/// The command line in a form that a shell takes.
-fn command_line(args: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+".contains(c);
-    let quoted = args.enumerate().map(|(index, arg)| match index {
-        0 => "manylogs".to_owned(),
-        _ if !arg.is_empty() && arg.chars().all(plain) => arg,
-        _ => format!("'{}'", arg.replace('\'', "'\\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

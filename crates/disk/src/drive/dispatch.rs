@@ -123,6 +123,8 @@ impl Drive {
         self.free_at = access.end;
         self.counters.busy += access.end.since(at);
         self.counters.extra_revolutions += u64::from(access.extra_revolutions != Nanos(0));
+        self.counters.seeks += u64::from(access.seek != Nanos(0));
+        self.counters.rotation += access.rotation + access.extra_revolutions;
     }
 
     fn complete(&mut self, at: Time, waiting: &Waiting, access: Access) {

@@ -19,6 +19,9 @@ pub struct Options {
     pub policy: Policy,
     /// A command that waited this long goes first.
     pub age_limit: Nanos,
+    /// Whether commands with priority are served before all others. A drive without it serves them
+    /// as any other.
+    pub priority: bool,
     /// Whether writes are acknowledged from the volatile cache.
     pub write_cache: bool,
     /// Whether the drive reads ahead.
@@ -35,6 +38,7 @@ impl Options {
             depth: profile.queue.depth,
             policy: Policy::from_name(&profile.queue.policy).unwrap_or(Policy::Fcfs),
             age_limit: Nanos::from_secs_f64(profile.queue.age_limit_ms / 1e3),
+            priority: false,
             write_cache: profile.cache.write_cache,
             read_ahead: true,
         }

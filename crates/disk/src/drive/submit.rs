@@ -10,7 +10,7 @@ use crate::planted::{Bug, is};
 use crate::queue::Waiting;
 
 impl Drive {
-    pub(super) fn submit_read(&mut self, now: Time, command: Command) {
+    pub(super) fn submit_read(&mut self, now: Time, command: Command, urgent: bool) {
         self.counters.reads += 1;
         if self.writes.covers(command.extent) {
             self.counters.read_hits += 1;
@@ -22,17 +22,17 @@ impl Drive {
             self.reads.slide(segment, now, command.extent, &self.mechanism);
             return self.complete_from_buffer(now, command, true);
         }
-        self.enqueue(now, command, now + self.timing.read_start);
+        self.enqueue(now, command, now + self.timing.read_start, urgent);
     }
 
-    pub(super) fn submit_write(&mut self, now: Time, command: Command, fua: bool) {
+    pub(super) fn submit_write(&mut self, now: Time, command: Command, fua: bool, urgent: bool) {
         self.counters.writes += 1;
         self.reads.invalidate(command.extent);
         #[cfg(test)]
         let fua = fua && !is(Bug::FuaIgnored);
         let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
         if direct {
-            self.enqueue(now, command, now + self.timing.write_start);
+            self.enqueue(now, command, now + self.timing.write_start, urgent);
         } else if self.roomless.is_empty() && self.writes.has_room(command.extent.len) {
             self.admit(now, command);
         } else {
@@ -56,9 +56,10 @@ impl Drive {
         self.complete_from_buffer(now, command, false);
     }
 
-    fn enqueue(&mut self, arrived: Time, command: Command, ready: Time) {
+    fn enqueue(&mut self, arrived: Time, command: Command, ready: Time, urgent: bool) {
+        let urgent = urgent && self.priority;
         let place = self.mechanism.geometry().locate(command.extent.start);
         let write = command.kind != Kind::Read;
-        self.queue.push(Waiting { command, write, place, arrived, ready });
+        self.queue.push(Waiting { command, write, place, arrived, ready, urgent });
     }
 }

@@ -12,7 +12,7 @@ use manylogs_block::{
     BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
 };
 use manylogs_disk::device::{Carried, ModelledDrive};
-use manylogs_disk::{Options, Profile};
+use manylogs_disk::{Counters, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
 use crate::results::{Checkpoint, Occupancy};
@@ -33,6 +33,35 @@ pub struct DriveSettings {
     pub profile: Arc<Profile>,
     /// Whether writes may wait in its cache.
     pub write_cache: bool,
+    /// How its queue behaves, where not as the profile says.
+    pub queue: QueueSettings,
+}
+
+/// How a drive's queue behaves. `None` is as the profile says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Age from which a command is served first.
+    pub age_limit: Option<Nanos>,
+    /// The order.
+    pub policy: Option<manylogs_disk::QueuePolicy>,
+    /// Whether commands with priority go first.
+    pub priority: bool,
+}
+
+impl DriveSettings {
+    /// The options of the modelled drive.
+    #[must_use]
+    pub fn options(&self, seed: u64) -> Options {
+        let profile = Options::of(&self.profile);
+        Options {
+            write_cache: self.write_cache,
+            seed,
+            age_limit: self.queue.age_limit.unwrap_or(profile.age_limit),
+            policy: self.queue.policy.unwrap_or(profile.policy),
+            priority: self.queue.priority,
+            ..profile
+        }
+    }
 }
 
 /// A command that the drive carried out.
@@ -69,8 +98,7 @@ impl Stack {
         seed: u64,
     ) -> Result<Self, VolumeError> {
         let (node, host) = (sim.node(), sim.node());
-        let write_cache = settings.write_cache;
-        let options = Options { write_cache, seed, ..Options::of(&settings.profile) };
+        let options = settings.options(seed);
         let drive = ModelledDrive::new(sim.handle(node), &settings.profile, &options);
         let runtime = sim.handle(host);
         let volume = match policy {
@@ -97,6 +125,16 @@ impl Stack {
             Some(volume) => Rc::new(volume.clone()),
             None => Rc::new(self.drive.clone()),
         }
+    }
+
+    /// The node of that machine.
+    pub(crate) fn host(&self) -> NodeId {
+        self.host
+    }
+
+    /// What the drive has done so far.
+    pub(crate) fn drive_counters(&self) -> Counters {
+        self.drive.counters()
     }
 
     /// How long the drive has worked so far.

@@ -1,0 +1,107 @@
+//! `manylogs interfere`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use manylogs_block::{Nanos, Sectors};
+use manylogs_disk::QueuePolicy;
+use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
+
+use super::DEFAULT_DRIVE;
+use crate::units::{duration, size};
+
+/// Options that take lists (values separated by commas) multiply: each combination is a case.
+#[derive(Debug, Args)]
+pub(crate) struct InterfereArgs {
+    /// Drives: names (see `manylogs drive list`) or profile files.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DEFAULT_DRIVE)]
+    pub(crate) drive: Vec<String>,
+    /// The policies to compare; options follow a colon, as in mlb:latency=20ms,hold=60ms.
+    #[arg(long, value_name = "LIST", default_value = "nologging,mlb")]
+    pub(crate) policy: Vec<String>,
+    /// What the streams do: read, write, random (reads all over the disk).
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read")]
+    pub(crate) stream: Vec<StreamKind>,
+    /// Requests that each stream keeps in flight.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) stream_depth: Vec<u32>,
+    /// Size of a stream's requests (1M; 4K for random ones).
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    pub(crate) stream_size: Vec<Sectors>,
+    /// How many streams there are.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) streams: Vec<u32>,
+    /// Where the streams begin: outer, inner.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "outer")]
+    pub(crate) at: Vec<Place>,
+    /// Syncs a second, of all clients together.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16",
+          value_parser = syncs)]
+    pub(crate) syncs: Vec<f64>,
+    /// Clients that share the syncs. One syncs at even intervals, each of several at a random
+    /// moment of each of its intervals.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) sync_clients: u32,
+    /// Random writes of 4 KiB before a sync.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "20",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) writes_per_sync: Vec<u32>,
+    /// fua (each write is durable), flush (writes, then a flush), journal (as ext4: writes, a
+    /// journal write, a flush, the commit block, a flush).
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "flush")]
+    pub(crate) sync_mode: Vec<SyncMode>,
+    /// Whether writes may wait in the drive's cache: on, off.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off",
+          value_parser = switch)]
+    pub(crate) drive_cache: Vec<bool>,
+    /// Ages from which the drive's queue serves a command first, as 20ms; the profile's when not
+    /// given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = duration)]
+    pub(crate) age_limit: Vec<Nanos>,
+    /// Order of the drive's queue: fcfs, elevator, sptf; the profile's when not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = queue)]
+    pub(crate) queue: Vec<QueuePolicy>,
+    /// Whether the drive serves commands with priority first: on, off.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off",
+          value_parser = switch)]
+    pub(crate) priority: Vec<bool>,
+    /// Seeds: each decides everything random in a case.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    pub(crate) seed: Vec<u64>,
+    /// Simulated seconds that are measured.
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+    /// Write all figures to this JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the pictures and the table to this HTML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Cases measured at the same time; as many as there are cores when not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
+}
+
+fn syncs(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=100_000.0).contains(rate));
+    rate.ok_or_else(|| format!("expected syncs a second from 0 to 100000, found {text:?}"))
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("expected on or off, found {text:?}")),
+    }
+}
+
+fn queue(text: &str) -> Result<QueuePolicy, String> {
+    QueuePolicy::from_name(text).ok_or_else(|| {
+        let known: Vec<&str> = QueuePolicy::ALL.iter().map(|policy| policy.name()).collect();
+        format!("unknown order {text:?}; there are: {}", known.join(", "))
+    })
+}

@@ -1,0 +1,131 @@
+//! `manylogs interfere`: small durable writes beside streams, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use manylogs_block::{Nanos, Sectors};
+use manylogs_disk::Profile;
+use manylogs_lab::interfere::{
+    Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all, text,
+};
+use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
+
+use super::command_line;
+use crate::args::interfere::InterfereArgs;
+use crate::failure::Failure;
+use crate::output::{Output, print};
+
+/// Requests of a sequential stream and of a random one, when no size is given.
+const SEQUENTIAL: Sectors = Sectors(2048);
+const RANDOM: Sectors = Sectors(8);
+
+pub(crate) fn run(args: &InterfereArgs) -> Result<(), Failure> {
+    let policies = parse_policies(&args.policy).map_err(Failure::input)?;
+    let json = args.json.as_deref().map(Output::reserve).transpose()?;
+    let report = args.report.as_deref().map(Output::reserve).transpose()?;
+    let cases = cases(args, &policies)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    let results = run_all(&cases, threads, &stop).map_err(|error| failure(&error))?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let command = command_line(std::env::args());
+    let found = Interference { format: 1, command, interrupted, cases: results };
+    print(&text(&found))?;
+    if let Some(json) = json {
+        json.write(found.to_json().map_err(Failure::failed)?.as_bytes())?;
+        print(&format!("figures: {}\n", json.path().display()))?;
+    }
+    if let Some(report) = report {
+        report.write(html(&found).as_bytes())?;
+        print(&format!("report: {}\n", report.path().display()))?;
+    }
+    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+fn failure(error: &InterfereError) -> Failure {
+    match error {
+        InterfereError::Stream(_) | InterfereError::Volume { .. } => Failure::input(error),
+        other => Failure::failed(other),
+    }
+}
+
+/// Every combination of the lists, the policies of one load beside each other.
+fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Failure> {
+    let mut cases = Vec::new();
+    for drive in drives(args)? {
+        for stream in streams(args) {
+            let fits = Sectors(drive.profile.geometry.capacity_sectors);
+            stream.region(stream.streams - 1, fits).map_err(Failure::input)?;
+            for syncs in syncs(args) {
+                for &seed in &args.seed {
+                    cases.extend(policies.iter().map(|policy| Case {
+                        drive: drive.clone(),
+                        policy: policy.clone(),
+                        stream,
+                        syncs,
+                        seed,
+                        span: Nanos::from_secs(args.seconds),
+                    }));
+                }
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
+    let mut drives = Vec::new();
+    for name in &args.drive {
+        let profile: Arc<Profile> = Arc::new(super::drive(name)?);
+        for &write_cache in &args.drive_cache {
+            for age_limit in or_profile(&args.age_limit) {
+                for policy in or_profile(&args.queue) {
+                    for &priority in &args.priority {
+                        let queue = QueueSettings { age_limit, policy, priority };
+                        let profile = Arc::clone(&profile);
+                        drives.push(DriveSettings { profile, write_cache, queue });
+                    }
+                }
+            }
+        }
+    }
+    Ok(drives)
+}
+
+/// What is given, or once what the profile says.
+fn or_profile<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+fn streams(args: &InterfereArgs) -> Vec<StreamLoad> {
+    let mut loads = Vec::new();
+    for &kind in &args.stream {
+        let default = [if kind == StreamKind::Random { RANDOM } else { SEQUENTIAL }];
+        let sizes = if args.stream_size.is_empty() { &default } else { &*args.stream_size };
+        for &at in &args.at {
+            for &size in sizes {
+                for &streams in &args.streams {
+                    let load = |&depth: &u32| StreamLoad { kind, depth, size, streams, at };
+                    loads.extend(args.stream_depth.iter().map(load));
+                }
+            }
+        }
+    }
+    loads
+}
+
+fn syncs(args: &InterfereArgs) -> Vec<SyncLoad> {
+    let mut loads = Vec::new();
+    for &mode in &args.sync_mode {
+        for &writes in &args.writes_per_sync {
+            let clients = args.sync_clients;
+            let load = |&per_second: &f64| SyncLoad { per_second, clients, writes, mode };
+            loads.extend(args.syncs.iter().map(load));
+        }
+    }
+    loads
+}

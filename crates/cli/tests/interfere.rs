@@ -1,0 +1,61 @@
+//! The interfere command from end to end.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+fn cases(place: &Place, name: &str) -> Vec<Value> {
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path(name)).unwrap()).unwrap();
+    json["cases"].as_array().unwrap().clone()
+}
+
+#[test]
+fn lists_multiply_and_each_case_says_what_it_is() {
+    let place = Place::new();
+    let list = "nologging,mlb";
+    let args = ["--policy", list, "--stream-depth", "1,2", "--syncs", "4,8", "--seconds", "3"];
+    let run = |name: &str| {
+        let common = ["interfere", "--drive", "cheetah-15k5", "--json", name, "--report", "r.html"];
+        place.run(&[&common[..], &args[..]].concat()).succeeds();
+        cases(&place, name)
+    };
+    let found = run("a.json");
+    assert_eq!(found.len(), 2 * 2 * 2);
+    for case in &found {
+        let number = |key: &str| case[key].as_f64().unwrap();
+        assert_eq!(case["drive"], "cheetah-15k5");
+        assert_eq!((&case["stream"], &case["at"]), (&"read".into(), &"outer".into()));
+        assert_eq!(case["stream_size_bytes"], 1 << 20);
+        assert!(number("stream_mb_s_alone") > 120.0 && number("kept") <= 1.01, "{case}");
+        let ms = &case["sync_ms"];
+        assert!(
+            ms["p50"].as_f64() <= ms["p99"].as_f64() && ms["p99"].as_f64() <= ms["max"].as_f64()
+        );
+        assert!(case["drive_did"]["seeks"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(found, run("b.json"), "the same seed gives the same figures");
+    let page = std::fs::read_to_string(place.path("r.html")).unwrap();
+    assert!(page.contains("<polyline") && page.contains("cheetah-15k5, read at outer"));
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    let place = Place::new();
+    for (args, words) in [
+        (&["--stream", "sideways"][..], "there are: read, write, random"),
+        (&["--sync-mode", "fsync"], "there are: fua, flush, journal"),
+        (&["--queue", "bfq"], "there are: fcfs, elevator, sptf"),
+        (&["--at", "middle"], "there are: outer, inner"),
+        (&["--stream-size", "100G", "--stream-depth", "200"], "do not fit"),
+        (&["--syncs=-1"], "expected syncs a second"),
+        (&["--drive-cache", "maybe"], "expected on or off"),
+        (&["--policy", "mlp"], "unknown policy"),
+        (&["--drive", "chetah-15k5"], "did you mean `cheetah-15k5`"),
+    ] {
+        let outcome = place.run(&[&["interfere"][..], args].concat());
+        outcome.fails(2, &[words]);
+    }
+}

@@ -1,0 +1,20 @@
+//! Small durable writes beside streams, in virtual time: what each costs the other.
+//!
+//! Seed 000 measures a file system's journal beside streams (Fig. 1 and 2); this is the same at
+//! block level, where one can choose what the drive does and see why. See [`run_all`].
+
+mod case;
+mod drive_did;
+mod page;
+mod results;
+mod run;
+mod stream;
+mod sync;
+mod table;
+
+pub use case::{Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName};
+pub use drive_did::DriveDid;
+pub use page::html;
+pub use results::{CaseResult, Interference, SyncMillis};
+pub use run::{InterfereError, run_all};
+pub use table::text;

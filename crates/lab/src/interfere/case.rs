@@ -1,0 +1,213 @@
+//! What is measured: a stream, the syncs beside it, and what stands below both.
+
+use std::fmt;
+use std::str::FromStr;
+
+use manylogs_block::{Nanos, Sectors};
+use thiserror::Error;
+
+use crate::replay::{DriveSettings, NamedPolicy};
+
+/// A stream's share of the disk: streams spread over this much from where they begin.
+const SPREAD: f64 = 0.07;
+
+/// What a stream does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    /// Reads one address after the other.
+    Read,
+    /// Writes one address after the other, not durably.
+    Write,
+    /// Reads all over the disk.
+    Random,
+}
+
+/// Where on the disk a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// At the first address, where tracks are longest.
+    Outer,
+    /// Behind 92 % of the addresses.
+    Inner,
+}
+
+/// How a client makes its writes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SyncMode {
+    /// Each write is durable when it is answered (FUA).
+    Fua,
+    /// The writes, then a flush.
+    Flush,
+    /// What a journaling file system sends: the writes, a journal write, a flush, the commit
+    /// block, a flush.
+    Journal,
+}
+
+/// There is nothing of that name.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("unknown {what} {name:?}; there are: {known}")]
+pub struct UnknownName {
+    what: &'static str,
+    name: String,
+    known: String,
+}
+
+/// A stream that the device has no room for.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error(
+    "{streams} streams with requests of {} bytes do not fit {} bytes from where they begin to the \
+     end of the device: choose smaller requests, fewer streams or the outer place",
+    size.bytes(), room.bytes()
+)]
+pub struct UnfitStream {
+    /// As asked.
+    pub streams: u32,
+    /// Of a request.
+    pub size: Sectors,
+    /// What there is.
+    pub room: Sectors,
+}
+
+/// The streams of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamLoad {
+    /// What they do.
+    pub kind: StreamKind,
+    /// Requests that each keeps in flight.
+    pub depth: u32,
+    /// Size of a request.
+    pub size: Sectors,
+    /// How many there are.
+    pub streams: u32,
+    /// Where they begin.
+    pub at: Place,
+}
+
+/// The syncs of a case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SyncLoad {
+    /// Syncs a second of all clients together; none at zero.
+    pub per_second: f64,
+    /// Clients that share them. One syncs at even intervals; each of several at a random moment
+    /// of each of its intervals.
+    pub clients: u32,
+    /// Random writes of 4 KiB before a sync.
+    pub writes: u32,
+    /// What a sync is.
+    pub mode: SyncMode,
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The drive and how it is used.
+    pub drive: DriveSettings,
+    /// What stands between the clients and the drive.
+    pub policy: NamedPolicy,
+    /// The streams.
+    pub stream: StreamLoad,
+    /// The syncs.
+    pub syncs: SyncLoad,
+    /// Of all randomness.
+    pub seed: u64,
+    /// How long is measured.
+    pub span: Nanos,
+}
+
+impl StreamLoad {
+    /// The first address of stream `index`, and how many sectors it has until it begins again.
+    ///
+    /// # Errors
+    /// If a stream has no room for the requests that it keeps in flight.
+    pub fn region(&self, index: u32, capacity: Sectors) -> Result<(u64, Sectors), UnfitStream> {
+        let (streams, size) = (self.streams, self.size);
+        let begin = match (self.kind, self.at) {
+            (StreamKind::Random, _) => return self.whole(capacity),
+            (_, Place::Outer) => 0.0,
+            (_, Place::Inner) => 0.92,
+        };
+        let fraction = begin + SPREAD * f64::from(index) / f64::from(streams);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of capacity")]
+        let start = (fraction * capacity.0 as f64) as u64 / 2048 * 2048;
+        let room = Sectors(capacity.0.saturating_sub(start));
+        if room.0 < size.0 * u64::from(self.depth) {
+            return Err(UnfitStream { streams, size, room });
+        }
+        Ok((start, room))
+    }
+
+    fn whole(&self, capacity: Sectors) -> Result<(u64, Sectors), UnfitStream> {
+        if capacity < self.size {
+            return Err(UnfitStream { streams: self.streams, size: self.size, room: capacity });
+        }
+        Ok((0, capacity))
+    }
+}
+
+/// Names for people, the command line and the figures.
+macro_rules! named {
+    ($type:ident, $what:literal, $($name:literal => $variant:ident),+) => {
+        impl $type {
+            /// Every one there is.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                let found = Self::ALL.iter().find(|one| one.name() == text);
+                found.copied().ok_or_else(|| UnknownName {
+                    what: $what,
+                    name: text.to_owned(),
+                    known: [$($name),+].join(", "),
+                })
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+named!(StreamKind, "stream", "read" => Read, "write" => Write, "random" => Random);
+named!(Place, "place", "outer" => Outer, "inner" => Inner);
+named!(SyncMode, "sync mode", "fua" => Fua, "flush" => Flush, "journal" => Journal);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_lists_what_there_is() {
+        let error = "fsync".parse::<SyncMode>().unwrap_err().to_string();
+        assert_eq!(error, "unknown sync mode \"fsync\"; there are: fua, flush, journal");
+    }
+
+    #[test]
+    fn streams_begin_apart_and_fit_or_say_so() {
+        let mut load = StreamLoad {
+            kind: StreamKind::Read,
+            depth: 4,
+            size: Sectors(2048),
+            streams: 7,
+            at: Place::Inner,
+        };
+        let capacity = Sectors(1 << 24);
+        let starts: Vec<u64> = (0..7).map(|i| load.region(i, capacity).unwrap().0).collect();
+        assert!(starts.is_sorted() && starts.windows(2).all(|pair| pair[1] - pair[0] > 100_000));
+        load.size = Sectors(1 << 22);
+        assert!(load.region(0, capacity).unwrap_err().to_string().contains("do not fit"));
+    }
+}

@@ -1,0 +1,148 @@
+//! What was found, in the form in which it is written as JSON.
+
+use serde::Serialize;
+
+use super::case::Case;
+use super::drive_did::DriveDid;
+use super::run::Measured;
+use crate::stats::{LatencySummary, round3};
+
+/// Every case of a call.
+#[derive(Clone, Debug, Serialize)]
+pub struct Interference {
+    /// The version of this structure.
+    pub format: u32,
+    /// The command line that repeats it.
+    pub command: String,
+    /// Whether cases were left out because the user ended the call.
+    pub interrupted: bool,
+    /// The cases.
+    pub cases: Vec<CaseResult>,
+}
+
+/// What one case came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    /// The drive profile's name.
+    pub drive: String,
+    /// The policy, as given.
+    pub policy: String,
+    /// The policy with every parameter spelled out.
+    pub parameters: String,
+    /// Whether writes may wait in the drive's cache.
+    pub drive_cache: bool,
+    /// Age from which the drive's queue serves a command first.
+    pub age_limit_ms: f64,
+    /// The order of the drive's queue.
+    pub queue: &'static str,
+    /// Whether the drive serves commands with priority first.
+    pub priority: bool,
+    /// What the streams do.
+    pub stream: &'static str,
+    /// How many there are.
+    pub streams: u32,
+    /// Requests that each keeps in flight.
+    pub stream_depth: u32,
+    /// Size of a request.
+    pub stream_size_bytes: u64,
+    /// Where the streams begin.
+    pub at: &'static str,
+    /// Syncs a second that the clients ask for.
+    pub syncs_asked: f64,
+    /// Clients that share them.
+    pub sync_clients: u32,
+    /// Random writes of 4 KiB before a sync.
+    pub writes_per_sync: u32,
+    /// What a sync is.
+    pub sync_mode: &'static str,
+    /// Of all randomness.
+    pub seed: u64,
+    /// How long was measured.
+    pub seconds: f64,
+    /// All streams together under the same policy, nothing beside them.
+    pub stream_mb_s_alone: f64,
+    /// All streams together beside the syncs.
+    pub stream_mb_s: f64,
+    /// `stream_mb_s` over what `nologging` gives the streams alone.
+    pub kept: f64,
+    /// From the first write of a sync to its last answer.
+    pub sync_ms: SyncMillis,
+    /// Syncs that began and ended within the measurement, a second.
+    pub syncs_per_second: f64,
+    /// What the drive did.
+    pub drive_did: DriveDid,
+}
+
+/// Latencies of syncs in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SyncMillis {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl From<LatencySummary> for SyncMillis {
+    fn from(us: LatencySummary) -> Self {
+        let [mean, p50, p99, max] = [us.mean, us.p50, us.p99, us.max].map(|us| round3(us / 1e3));
+        Self { mean, p50, p99, max }
+    }
+}
+
+/// `own` is the stream alone under the case's policy, `base` under `nologging`.
+pub(super) fn result(
+    case: &Case,
+    beside: &Measured,
+    own: &Measured,
+    base: &Measured,
+) -> CaseResult {
+    let Case { drive, policy, stream, syncs, .. } = case;
+    let options = drive.options(case.seed);
+    let mut drive_did = beside.drive;
+    let syncs_done = beside.syncs_per_second * case.span.as_secs_f64();
+    if syncs_done > 0.0 && own.stream_mb_s > 0.0 {
+        let stream = own.drive.revolutions_waited * beside.stream_mb_s / own.stream_mb_s;
+        let lost = (beside.drive.revolutions_waited - stream) / syncs_done;
+        drive_did.revolutions_lost_per_sync = round3(lost);
+    }
+    CaseResult {
+        drive: drive.profile.name.clone(),
+        policy: policy.name.clone(),
+        parameters: policy.policy.to_string(),
+        drive_cache: drive.write_cache,
+        age_limit_ms: options.age_limit.as_secs_f64() * 1e3,
+        queue: options.policy.name(),
+        priority: options.priority,
+        stream: stream.kind.name(),
+        streams: stream.streams,
+        stream_depth: stream.depth,
+        stream_size_bytes: stream.size.bytes(),
+        at: stream.at.name(),
+        syncs_asked: syncs.per_second,
+        sync_clients: syncs.clients,
+        writes_per_sync: syncs.writes,
+        sync_mode: syncs.mode.name(),
+        seed: case.seed,
+        seconds: case.span.as_secs_f64(),
+        stream_mb_s_alone: round3(own.stream_mb_s),
+        stream_mb_s: round3(beside.stream_mb_s),
+        kept: (beside.stream_mb_s / base.stream_mb_s.max(1e-9) * 1e4).round() / 1e4,
+        sync_ms: beside.latencies.summary().into(),
+        syncs_per_second: round3(beside.syncs_per_second),
+        drive_did,
+    }
+}
+
+impl Interference {
+    /// As JSON, for people to read.
+    ///
+    /// # Errors
+    /// If a figure has no JSON form, which none should.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}

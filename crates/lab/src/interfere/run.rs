@@ -1,0 +1,196 @@
+//! Runs cases, each in a world of its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use manylogs::Policy;
+use manylogs_block::{IoError, Nanos, Time};
+use manylogs_sim::{Order, Sim, Stopped};
+use thiserror::Error;
+
+use super::case::{Case, SyncLoad, UnfitStream};
+use super::drive_did::DriveDid;
+use super::results::{CaseResult, result};
+use super::stream::{self, Moved};
+use super::sync::{self, Synced};
+use crate::replay::{NamedPolicy, Stack};
+use crate::stats::Latencies;
+
+/// Streams and syncs run this long before anything counts.
+const WARM_UP: Nanos = Nanos::from_secs(2);
+
+/// Why a case has no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InterfereError {
+    /// The stream does not fit the device.
+    #[error(transparent)]
+    Stream(#[from] UnfitStream),
+    /// The policy's volume cannot be made on the drive.
+    #[error("{policy} does not work on {drive}: {source}")]
+    Volume {
+        /// The policy's name.
+        policy: String,
+        /// The drive's.
+        drive: String,
+        /// Why.
+        source: manylogs::VolumeError,
+    },
+    /// A request failed.
+    #[error("under {policy} a request failed: {source}")]
+    Io {
+        /// The policy's name.
+        policy: String,
+        /// Why.
+        source: IoError,
+    },
+    /// Requests are in flight and nothing will ever answer them.
+    #[error("under {policy} the device stopped answering; this is a defect")]
+    Stalled {
+        /// The policy's name.
+        policy: String,
+    },
+}
+
+/// What one run measured.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) stream_mb_s: f64,
+    pub(super) latencies: Latencies,
+    pub(super) syncs_per_second: f64,
+    pub(super) drive: DriveDid,
+}
+
+/// Measures each case on up to `threads` threads, and each stream alone, under its policy and
+/// under `nologging`. The results come in the order of `cases`; those not begun when `stop` is set
+/// are left out.
+///
+/// # Errors
+/// The first failure.
+pub fn run_all(
+    cases: &[Case],
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<CaseResult>, InterfereError> {
+    let mut alone: BTreeMap<String, Case> = BTreeMap::new();
+    for case in cases {
+        for stream in [without_syncs(case), base(case)] {
+            alone.insert(key(&stream), stream);
+        }
+    }
+    let streams: Vec<Case> = alone.values().cloned().collect();
+    let measured = measure_all(&streams, threads, stop)?;
+    let alone: BTreeMap<&String, Measured> =
+        alone.keys().zip(measured).filter_map(|(key, found)| Some((key, found?))).collect();
+    let beside = measure_all(cases, threads, stop)?;
+    let found = cases.iter().zip(beside).filter_map(|(case, beside)| {
+        let own = alone.get(&key(&without_syncs(case)))?;
+        let base = alone.get(&key(&base(case)))?;
+        Some(result(case, &beside?, own, base))
+    });
+    Ok(found.collect())
+}
+
+fn without_syncs(case: &Case) -> Case {
+    Case { syncs: SyncLoad { per_second: 0.0, ..case.syncs }, ..case.clone() }
+}
+
+fn base(case: &Case) -> Case {
+    let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
+    Case { policy, ..without_syncs(case) }
+}
+
+/// What two cases without syncs have in common if they are the same.
+fn key(case: &Case) -> String {
+    let Case { drive, policy, stream, seed, span, .. } = case;
+    let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
+    format!("{name} {cache} {queue:?} {} {stream:?} {seed} {}", policy.name, span.0)
+}
+
+fn measure_all(
+    cases: &[Case],
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<Option<Measured>>, InterfereError> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, cases.len().max(1)) {
+            scope.spawn(|| {
+                while let Some((index, case)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    cases.get(index).map(|case| (index, case))
+                } {
+                    let stopped = stop.load(Ordering::Relaxed);
+                    let found = if stopped { None } else { Some(measure(case)) };
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((index, found));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, found)| found.transpose()).collect()
+}
+
+/// Measures one case on this thread.
+fn measure(case: &Case) -> Result<Measured, InterfereError> {
+    let policy = || case.policy.name.clone();
+    let sim = Sim::new(case.seed, Order::Fifo);
+    let stack =
+        Stack::build(&sim, &case.drive, &case.policy.policy, case.seed).map_err(|source| {
+            InterfereError::Volume {
+                policy: policy(),
+                drive: case.drive.profile.name.clone(),
+                source,
+            }
+        })?;
+    let (runtime, device) = (stack.runtime(), stack.top());
+    let from = sim.now() + WARM_UP;
+    let until = from + case.span;
+    let moved = Rc::new(Moved {
+        from,
+        until,
+        bytes: Cell::new(0),
+        running: Cell::new(0),
+        failed: RefCell::default(),
+    });
+    let synced = Rc::new(Synced {
+        from,
+        until,
+        latencies: RefCell::default(),
+        in_time: Cell::new(0),
+        running: Cell::new(0),
+        failed: RefCell::default(),
+    });
+    stream::start(&runtime, &device, &case.stream, case.seed, &moved)?;
+    sync::start(&runtime, &device, &case.syncs, case.seed, &synced);
+    let before = run_until(&sim, &stack, from);
+    let after = run_until(&sim, &stack, until);
+    let ended = sim.run_until(|| moved.running.get() + synced.running.get() == 0);
+    let failed = moved.failed.borrow_mut().take().or_else(|| synced.failed.borrow_mut().take());
+    if let Some(source) = failed {
+        return Err(InterfereError::Io { policy: policy(), source });
+    }
+    if ended != Stopped::Condition {
+        return Err(InterfereError::Stalled { policy: policy() });
+    }
+    let seconds = case.span.as_secs_f64();
+    let revolution_us = case.drive.profile.spindle.revolution_us;
+    Ok(Measured {
+        stream_mb_s: moved.bytes.get() as f64 / 1e6 / seconds,
+        latencies: synced.latencies.borrow().clone(),
+        syncs_per_second: synced.in_time.get() as f64 / seconds,
+        drive: DriveDid::between(&before, &after, seconds, revolution_us),
+    })
+}
+
+/// Lets time pass until `at`; what the drive has done by then.
+fn run_until(sim: &Sim, stack: &Stack, at: Time) -> manylogs_disk::Counters {
+    let clock = stack.runtime();
+    sim.block_on(stack.host(), async move { clock.sleep_until(at).await });
+    stack.drive_counters()
+}

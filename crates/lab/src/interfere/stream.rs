@@ -1,0 +1,106 @@
+//! The streams: each keeps its requests in flight.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Extent, Handle, Hint, IoError, Payload, Request, Rng, Sectors, Time,
+};
+
+use super::case::{StreamKind, StreamLoad};
+
+/// What all streams of a run have moved, and when to count and to end.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Requests answered from here on count ...
+    pub(super) from: Time,
+    /// ... until here, where the streams end.
+    pub(super) until: Time,
+    pub(super) bytes: Cell<u64>,
+    pub(super) running: Cell<usize>,
+    pub(super) failed: RefCell<Option<IoError>>,
+}
+
+/// One stream's next address.
+struct Cursor {
+    kind: StreamKind,
+    size: Sectors,
+    start: u64,
+    room: Sectors,
+    next: Cell<u64>,
+    rng: RefCell<Rng>,
+}
+
+impl Cursor {
+    fn request(&self) -> Request {
+        let extent = Extent { start: manylogs_block::Lba(self.address()), len: self.size };
+        match self.kind {
+            StreamKind::Read | StreamKind::Random => Request::Read { extent },
+            StreamKind::Write => {
+                let payload = Payload::tags(extent.start.0, extent.len);
+                Request::Write { extent, payload, fua: false, hint: Hint::None }
+            }
+        }
+    }
+
+    fn address(&self) -> u64 {
+        if self.kind == StreamKind::Random {
+            let slots = (self.room.0 / self.size.0).max(1);
+            return self.start + self.rng.borrow_mut().below(slots) * self.size.0;
+        }
+        let at = self.next.get();
+        let at = if at + self.size.0 > self.room.0 { 0 } else { at };
+        self.next.set(at + self.size.0);
+        self.start + at
+    }
+}
+
+/// Starts the streams of `load` on `device`.
+///
+/// # Errors
+/// If they do not fit it.
+pub(super) fn start(
+    runtime: &Handle,
+    device: &Rc<dyn BlockDevice>,
+    load: &StreamLoad,
+    seed: u64,
+    moved: &Rc<Moved>,
+) -> Result<(), super::case::UnfitStream> {
+    let capacity = device.capabilities().capacity;
+    for index in 0..load.streams {
+        let (start, room) = load.region(index, capacity)?;
+        let rng = RefCell::new(Rng::new(seed ^ (u64::from(index) + 1) << 32));
+        let (kind, size) = (load.kind, load.size);
+        let cursor = Rc::new(Cursor { kind, size, start, room, next: Cell::new(0), rng });
+        for _ in 0..load.depth {
+            moved.running.set(moved.running.get() + 1);
+            runtime.spawn(keep_one_in_flight(
+                runtime.clone(),
+                Rc::clone(device),
+                Rc::clone(&cursor),
+                Rc::clone(moved),
+            ));
+        }
+    }
+    Ok(())
+}
+
+async fn keep_one_in_flight(
+    runtime: Handle,
+    device: Rc<dyn BlockDevice>,
+    cursor: Rc<Cursor>,
+    moved: Rc<Moved>,
+) {
+    while runtime.now() < moved.until {
+        let result = device.submit(cursor.request()).await;
+        let now = runtime.now();
+        if let Err(error) = result {
+            moved.failed.borrow_mut().get_or_insert(error);
+            break;
+        }
+        if (moved.from..moved.until).contains(&now) {
+            moved.bytes.set(moved.bytes.get() + cursor.size.bytes());
+        }
+    }
+    moved.running.set(moved.running.get() - 1);
+}

@@ -1,0 +1,141 @@
+//! The clients that make small writes durable.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, Time,
+};
+
+use super::case::{SyncLoad, SyncMode};
+use crate::stats::Latencies;
+
+/// A small write.
+const WRITE: Sectors = Sectors(8);
+/// Descriptor and metadata blocks of one transaction of a journal.
+const JOURNAL_WRITE: Sectors = Sectors(32);
+const COMMIT_BLOCK: Sectors = Sectors(8);
+/// A journal's length, in the middle of the device, where mke2fs puts it.
+const JOURNAL: Sectors = Sectors(128 << 11);
+
+/// What the syncs of a run took.
+#[derive(Debug)]
+pub(super) struct Synced {
+    /// Syncs that begin from here on count ...
+    pub(super) from: Time,
+    /// ... until here, where the clients end.
+    pub(super) until: Time,
+    pub(super) latencies: RefCell<Latencies>,
+    /// Counted ones that ended before the end of the measurement.
+    pub(super) in_time: Cell<u64>,
+    pub(super) running: Cell<usize>,
+    pub(super) failed: RefCell<Option<IoError>>,
+}
+
+/// What the clients share.
+struct Syncer {
+    runtime: Handle,
+    device: Rc<dyn BlockDevice>,
+    mode: SyncMode,
+    writes: u32,
+    /// Where the journal goes on.
+    journal_at: Cell<u64>,
+    rng: RefCell<Rng>,
+}
+
+/// Starts the clients of `load` on `device`.
+pub(super) fn start(
+    runtime: &Handle,
+    device: &Rc<dyn BlockDevice>,
+    load: &SyncLoad,
+    seed: u64,
+    synced: &Rc<Synced>,
+) {
+    if load.per_second <= 0.0 {
+        return;
+    }
+    let syncer = Rc::new(Syncer {
+        runtime: runtime.clone(),
+        device: Rc::clone(device),
+        mode: load.mode,
+        writes: load.writes,
+        journal_at: Cell::new(0),
+        rng: RefCell::new(Rng::new(seed)),
+    });
+    let interval = Nanos::from_secs_f64(f64::from(load.clients) / load.per_second);
+    for _ in 0..load.clients {
+        synced.running.set(synced.running.get() + 1);
+        let (syncer, synced) = (Rc::clone(&syncer), Rc::clone(synced));
+        let anywhere = load.clients > 1;
+        runtime.spawn(async move { syncer.run(interval, anywhere, &synced).await });
+    }
+}
+
+impl Syncer {
+    /// Syncs once in each interval, at once where the last took longer; at a random moment of the
+    /// interval if `anywhere`.
+    async fn run(&self, interval: Nanos, anywhere: bool, synced: &Synced) {
+        let mut slot = self.runtime.now();
+        loop {
+            let offset = if anywhere { self.rng.borrow_mut().below(interval.0.max(1)) } else { 0 };
+            self.runtime.sleep_until(slot + Nanos(offset)).await;
+            let begin = self.runtime.now();
+            if begin >= synced.until {
+                break;
+            }
+            if let Err(error) = self.sync().await {
+                synced.failed.borrow_mut().get_or_insert(error);
+                break;
+            }
+            let end = self.runtime.now();
+            if begin >= synced.from {
+                synced.latencies.borrow_mut().record(end.since(begin));
+                let in_time = u64::from(end < synced.until);
+                synced.in_time.set(synced.in_time.get() + in_time);
+            }
+            let next = slot + interval;
+            slot = if next + interval < end || !anywhere { next.max(end) } else { next };
+        }
+        synced.running.set(synced.running.get() - 1);
+    }
+
+    async fn sync(&self) -> Result<(), IoError> {
+        let fua = self.mode == SyncMode::Fua;
+        let mut answers = Vec::new();
+        for _ in 0..self.writes {
+            let capacity = self.device.capabilities().capacity;
+            let at = self.rng.borrow_mut().below(capacity.0 / WRITE.0) * WRITE.0;
+            answers.push(self.write(at, WRITE, fua));
+        }
+        for answer in answers {
+            answer.await?;
+        }
+        match self.mode {
+            SyncMode::Fua => {}
+            SyncMode::Flush => drop(self.device.submit(Request::Flush).await?),
+            SyncMode::Journal => {
+                self.append_to_journal(JOURNAL_WRITE).await?;
+                self.device.submit(Request::Flush).await?;
+                self.append_to_journal(COMMIT_BLOCK).await?;
+                self.device.submit(Request::Flush).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_to_journal(&self, len: Sectors) -> Result<(), IoError> {
+        let capacity = self.device.capabilities().capacity;
+        let journal = JOURNAL.0.min(capacity.0 / 4);
+        let at = self.journal_at.get();
+        let at = if at + len.0 > journal { 0 } else { at };
+        self.journal_at.set(at + len.0);
+        let start = capacity.0 / 2 / WRITE.0 * WRITE.0;
+        self.write(start + at, len, false).await.map(drop)
+    }
+
+    fn write(&self, at: u64, len: Sectors, fua: bool) -> manylogs_block::Completion {
+        let extent = Extent::new(at, len.0);
+        let payload = Payload::tags(at, len);
+        self.device.submit(Request::Write { extent, payload, fua, hint: Hint::None })
+    }
+}

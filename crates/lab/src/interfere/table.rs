@@ -1,0 +1,69 @@
+//! The cases as text with aligned columns.
+
+use super::results::{CaseResult, Interference};
+
+const TITLES: [&str; 15] = [
+    "drive",
+    "policy",
+    "stream",
+    "depth",
+    "size",
+    "at",
+    "age",
+    "syncs",
+    "MB/s alone",
+    "MB/s",
+    "kept",
+    "sync mean",
+    "p50",
+    "p99",
+    "syncs/s",
+];
+/// Columns that hold words.
+const WORDS: usize = 3;
+
+/// The table.
+#[must_use]
+pub fn text(found: &Interference) -> String {
+    let mut lines = vec![TITLES.map(str::to_owned)];
+    lines.extend(found.cases.iter().map(row));
+    let widths: [usize; TITLES.len()] = std::array::from_fn(|column| {
+        lines.iter().map(|line| line[column].len()).max().unwrap_or(0)
+    });
+    let mut out = String::new();
+    for line in &lines {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            match column {
+                0 => out.push_str(&format!("{cell:<width$}")),
+                _ if column < WORDS => out.push_str(&format!("  {cell:<width$}")),
+                _ => out.push_str(&format!("  {cell:>width$}")),
+            }
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+fn row(case: &CaseResult) -> [String; TITLES.len()] {
+    let ms = |ms: f64| format!("{ms:.1} ms");
+    let streams = if case.streams > 1 { format!("{} x ", case.streams) } else { String::new() };
+    let priority = if case.priority { "+prio" } else { "" };
+    [
+        format!("{}{priority}", case.drive),
+        case.policy.clone(),
+        format!("{streams}{}", case.stream),
+        case.stream_depth.to_string(),
+        manylogs_block::bytes_text(case.stream_size_bytes),
+        case.at.to_owned(),
+        format!("{} ms", case.age_limit_ms),
+        format!("{} {}", case.syncs_asked, case.sync_mode),
+        format!("{:.1}", case.stream_mb_s_alone),
+        format!("{:.1}", case.stream_mb_s),
+        format!("{:.1} %", case.kept * 100.0),
+        ms(case.sync_ms.mean),
+        ms(case.sync_ms.p50),
+        ms(case.sync_ms.p99),
+        format!("{:.1}", case.syncs_per_second),
+    ]
+}
