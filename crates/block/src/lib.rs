@@ -16,6 +16,7 @@ mod signal;
 mod tasks;
 mod text;
 mod units;
+mod watch;
 
 pub use completion::{Completer, Completion, IoResult, all_done, completion};
 pub use device::{BlockDevice, Capabilities, Hint, IoError, Request, RequestKind};
@@ -30,3 +31,4 @@ pub use signal::{Signal, Wait, yield_now};
 pub use tasks::Tasks;
 pub use text::{bytes_text, parse_bytes, parse_share, parse_span, span_text};
 pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, TimeOfDay, narrow, to_usize};
+pub use watch::Watchers;

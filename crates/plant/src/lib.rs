@@ -20,6 +20,15 @@ macro_rules! bugs {
 }
 
 bugs! {
+    /// Bugs of the scheduler, that its own tests show.
+    SCHEDULER {
+        /// Nothing else goes while records do.
+        RecordsStarveOthers,
+        /// A request goes before an earlier one that touches the same sectors.
+        OverlapsOvertaken,
+        /// The next piece of a request begins where the last one did.
+        PieceSentTwice,
+    }
     /// Bugs of the volume that its crash histories show.
     VOLUME {
         /// A small FUA write is acknowledged before its record is durable.

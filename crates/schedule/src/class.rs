@@ -1,0 +1,30 @@
+//! What a request is for, which decides when it goes.
+
+/// The classes, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A record or a flush that somebody waits for.
+    Record,
+    /// A client's small read.
+    Small,
+    /// A client's large read or write.
+    Stream,
+    /// The volume's own work: checkpoint, swap, scrub.
+    Background,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Self; 4] = [Self::Record, Self::Small, Self::Stream, Self::Background];
+
+    /// Its name for people and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Small => "small",
+            Self::Stream => "stream",
+            Self::Background => "background",
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! When a device turns to which request.
+//!
+//! A drive's queue prefers what needs no positioning, so that a stream starves whatever is apart
+//! from it. The [`Scheduler`] keeps back what the drive would prefer: while records are expected,
+//! the work that lies in the device is bounded in time, and nothing but a record goes while one is
+//! under way. It knows devices, classes and times, but no logs; what it needs to know of the
+//! device it learns from what the device does. `docs/design.md` says what was taken from where.
+//!
+//! The volume does not hand its requests to it yet: see "Known limits" in `docs/design.md`.
+
+mod answer;
+mod class;
+mod estimate;
+mod limits;
+mod queue;
+mod rhythm;
+mod scheduler;
+mod stats;
+
+pub use class::Class;
+pub use scheduler::Scheduler;
+pub use stats::{ClassStats, ScheduleStats};

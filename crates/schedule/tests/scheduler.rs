@@ -1,0 +1,341 @@
+//! The scheduler in virtual time, over a device that takes requests one after the other.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completer, Completion, Extent, Handle, Hint, IoError, Lba,
+    MemoryDevice, Nanos, Payload, Request, Sectors, Time, completion,
+};
+use manylogs_schedule::{Class, Scheduler};
+use manylogs_sim::{Order, Sim};
+use proptest::prelude::*;
+
+const CAPACITY: Sectors = Sectors(1 << 20);
+const LATENCY: Nanos = Nanos::from_millis(10);
+
+fn read(start: u64, len: u64) -> Request {
+    Request::Read { extent: Extent::new(start, len) }
+}
+
+fn write(start: u64, len: u64, tag: u64) -> Request {
+    let (extent, payload) = (Extent::new(start, len), Payload::tags(tag, Sectors(len)));
+    Request::Write { extent, payload, fua: true, hint: Hint::None }
+}
+
+/// A device at 100 MB/s and 2 ms a movement. It serves what follows the last request first, as
+/// drives do, and takes effect in the order of submission.
+#[derive(Clone)]
+struct Drive(Rc<Inner>);
+
+struct Inner {
+    runtime: Handle,
+    memory: MemoryDevice,
+    waiting: RefCell<VecDeque<(Extent, Completion, Completer)>>,
+    at: Cell<Lba>,
+    busy: Cell<bool>,
+    submitted: RefCell<Vec<(Time, Request)>>,
+    sectors: Cell<u64>,
+    most_sectors: Cell<u64>,
+    fails_at: Cell<Option<Lba>>,
+}
+
+impl Drive {
+    fn new(runtime: Handle) -> Self {
+        Self(Rc::new(Inner {
+            runtime,
+            memory: MemoryDevice::new(CAPACITY),
+            waiting: RefCell::default(),
+            at: Cell::default(),
+            busy: Cell::default(),
+            submitted: RefCell::default(),
+            sectors: Cell::default(),
+            most_sectors: Cell::default(),
+            fails_at: Cell::default(),
+        }))
+    }
+
+    async fn serve(self) {
+        loop {
+            let next = {
+                let mut waiting = self.0.waiting.borrow_mut();
+                let follows = waiting.iter().position(|(e, ..)| e.start == self.0.at.get());
+                waiting.remove(follows.unwrap_or(0))
+            };
+            let Some((extent, done, completer)) = next else { break };
+            let movement = if extent.start == self.0.at.get() { 0 } else { 2_000_000 };
+            self.0.runtime.sleep(Nanos(movement + extent.len.0 * 5_120 + 10_000)).await;
+            self.0.at.set(extent.end());
+            self.0.sectors.set(self.0.sectors.get() - extent.len.0);
+            let bad = self.0.fails_at.get().is_some_and(|lba| extent.range().contains(&lba.0));
+            let result = done.await;
+            completer.complete(if bad { Err(IoError::Medium { extent }) } else { result });
+        }
+        self.0.busy.set(false);
+    }
+}
+
+impl BlockDevice for Drive {
+    fn capabilities(&self) -> Capabilities {
+        self.0.memory.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let inner = &self.0;
+        let extent = request.extent().unwrap_or_default();
+        inner.submitted.borrow_mut().push((inner.runtime.now(), request.clone()));
+        inner.sectors.set(inner.sectors.get() + extent.len.0);
+        inner.most_sectors.set(inner.most_sectors.get().max(inner.sectors.get()));
+        let done = inner.memory.submit(request);
+        let (completer, answer) = completion();
+        inner.waiting.borrow_mut().push_back((extent, done, completer));
+        if !inner.busy.replace(true) {
+            inner.runtime.spawn(self.clone().serve());
+        }
+        answer
+    }
+}
+
+fn in_virtual_time<F: Future<Output = ()> + 'static>(
+    test: impl FnOnce(Handle, Drive, Scheduler) -> F,
+) {
+    let sim = Sim::new(1, Order::Fifo);
+    let node = sim.node();
+    let runtime = sim.handle(node);
+    let drive = Drive::new(runtime.clone());
+    let scheduler = Scheduler::new(runtime.clone(), Rc::new(drive.clone()), LATENCY);
+    sim.block_on(node, test(runtime, drive, scheduler));
+}
+
+#[test]
+fn where_nobody_syncs_everything_passes_at_once() {
+    in_virtual_time(|runtime, drive, scheduler| async move {
+        let reads: Vec<_> =
+            (0..32).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        assert_eq!(drive.0.submitted.borrow().len(), 32);
+        assert!(drive.0.submitted.borrow().iter().all(|(at, _)| *at == runtime.now()));
+        for read in reads {
+            read.await.unwrap();
+        }
+    });
+}
+
+/// A record finds little ahead of it, whatever waits.
+#[test]
+fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
+    in_virtual_time(|runtime, drive, scheduler| async move {
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        let stream: Vec<_> =
+            (0..64).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        // From then on it counts as a stream that goes on.
+        runtime.sleep(Nanos::from_millis(150)).await;
+        drive.0.most_sectors.set(0);
+        for i in 0..20 {
+            runtime.sleep(Nanos::from_millis(15)).await;
+            let before = runtime.now();
+            scheduler.submit(Class::Record, write((1 << 19) + 8 * i, 8, i)).await.unwrap();
+            let took = runtime.now().since(before);
+            assert!(took <= LATENCY, "{took:?}");
+        }
+        assert!(drive.0.most_sectors.get() < 1024, "{}", drive.0.most_sectors.get());
+        for read in stream {
+            assert_eq!(read.await.unwrap().len(), Sectors(2048));
+        }
+    });
+}
+
+/// Four clients append without a pause; everybody else has a turn all the same.
+fn nobody_starves() {
+    in_virtual_time(|runtime, _, scheduler| async move {
+        let until = runtime.now() + Nanos::from_secs(4);
+        for client in 0..4 {
+            let (clock, scheduler) = (runtime.clone(), scheduler.clone());
+            runtime.spawn(async move {
+                let mut at = (1 << 19) + client * 4096;
+                while clock.now() < until {
+                    scheduler.submit(Class::Record, write(at, 8, 7)).await.unwrap();
+                    at = (1 << 19) + client * 4096 + (at + 8) % 4096;
+                }
+            });
+        }
+        runtime.sleep(Nanos::from_millis(50)).await;
+        for class in [Class::Small, Class::Stream, Class::Background] {
+            for round in 0..4 {
+                let before = runtime.now();
+                let len = if class == Class::Small { 8 } else { 512 };
+                scheduler.submit(class, read(round * 65_536, len)).await.unwrap();
+                let took = runtime.now().since(before);
+                assert!(took <= Nanos::from_millis(500), "{class:?}: {took:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn no_class_starves_beside_endless_records() {
+    nobody_starves();
+}
+
+#[test]
+fn the_volumes_own_work_goes_on_beside_clients_that_always_wait() {
+    in_virtual_time(|runtime, _, scheduler| async move {
+        let until = runtime.now() + Nanos::from_secs(4);
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        for client in 0..8 {
+            let (clock, scheduler) = (runtime.clone(), scheduler.clone());
+            runtime.spawn(async move {
+                let mut at = client * 8192;
+                while clock.now() < until {
+                    at = (at + 65_536) % (1 << 18);
+                    let class = if client < 4 { Class::Small } else { Class::Stream };
+                    scheduler
+                        .submit(class, read(at, if client < 4 { 8 } else { 1024 }))
+                        .await
+                        .unwrap();
+                }
+            });
+        }
+        let mut records = (1 << 19) + 8;
+        for _ in 0..8 {
+            scheduler.submit(Class::Record, write(records, 8, 1)).await.unwrap();
+            records += 8;
+            let before = runtime.now();
+            scheduler.submit(Class::Background, read(1 << 18, 256)).await.unwrap();
+            let took = runtime.now().since(before);
+            assert!(took <= Nanos::from_millis(600), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn the_error_of_a_piece_is_the_error_of_the_request() {
+    in_virtual_time(|runtime, drive, scheduler| async move {
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        let before: Vec<_> =
+            (4..24).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        drive.0.fails_at.set(Some(Lba(700)));
+        let failed = scheduler.submit(Class::Stream, read(0, 2048)).await.unwrap_err();
+        assert!(matches!(failed, IoError::Medium { extent } if extent.range().contains(&700)));
+        drive.0.fails_at.set(None);
+        for read in before {
+            assert_eq!(read.await.unwrap().len(), Sectors(2048));
+        }
+        assert!(drive.0.submitted.borrow().len() > 40, "it went in pieces");
+        drop(scheduler.submit(Class::Stream, read(0, 2048)));
+        runtime.sleep(Nanos::from_secs(1)).await;
+        let stats = scheduler.stats();
+        assert!(stats.classes.iter().all(|class| class.waiting == 0), "{stats:?}");
+    });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Read { class: Class, start: u64, len: u64 },
+    Write { class: Class, start: u64, len: u64 },
+    Zero { start: u64, len: u64 },
+    Flush,
+    Sleep { us: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let class = prop_oneof![Just(Class::Small), Just(Class::Stream), Just(Class::Background)];
+    let any = prop_oneof![3 => class.clone(), 1 => Just(Class::Record)];
+    let place = (0..400u64, prop_oneof![Just(8u64), 1..40u64, 300..2600u64]);
+    prop::collection::vec(
+        prop_oneof![
+            4 => (class.clone(), place.clone())
+                .prop_map(|(class, (start, len))| Step::Read { class, start, len }),
+            4 => (any, place.clone())
+                .prop_map(|(class, (start, len))| Step::Write { class, start, len }),
+            1 => place.prop_map(|(start, len)| Step::Zero { start, len }),
+            1 => Just(Step::Flush),
+            2 => (0..8_000u64).prop_map(|us| Step::Sleep { us }),
+        ],
+        1..120,
+    )
+}
+
+/// Each request is answered once, and with what it would have been answered in order of arrival:
+/// so none is lost, sent twice, or overtaken by one that touches the same sectors.
+fn answers_are_those_of_the_order_of_arrival(steps: Vec<Step>) {
+    in_virtual_time(|runtime, drive, scheduler| async move {
+        let model = MemoryDevice::new(CAPACITY);
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        let mut sent = 8;
+        let mut answers = Vec::new();
+        for (index, step) in steps.into_iter().enumerate() {
+            let tag = 10_000 * (index as u64 + 1);
+            let (class, request) = match step {
+                Step::Read { class, start, len } => (class, read(start, len)),
+                Step::Write { class, start, len } => (class, write(start, len, tag)),
+                Step::Zero { start, len } => {
+                    let extent = Extent::new(start, len);
+                    (Class::Stream, Request::WriteZeroes { extent, fua: false, if_fast: false })
+                }
+                Step::Flush => (Class::Record, Request::Flush),
+                Step::Sleep { us } => {
+                    runtime.sleep(Nanos::from_micros(us)).await;
+                    continue;
+                }
+            };
+            sent += request.extent().map_or(0, |extent| extent.len.0);
+            let expected = model.submit(request.clone()).await;
+            answers.push((scheduler.submit(class, request), expected));
+        }
+        for (answer, expected) in answers {
+            assert_eq!(answer.await, expected);
+        }
+        let found: u64 = drive
+            .0
+            .submitted
+            .borrow()
+            .iter()
+            .filter_map(|(_, r)| r.extent())
+            .map(|e| e.len.0)
+            .sum();
+        assert_eq!(found, sent, "every sector goes to the device once");
+        let whole = read(0, 4096);
+        assert_eq!(drive.0.memory.submit(whole.clone()).await, model.submit(whole).await);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn requests_take_effect_as_they_arrived(steps in steps()) {
+        answers_are_those_of_the_order_of_arrival(steps);
+    }
+}
+
+#[cfg(feature = "plant")]
+mod planted {
+    use manylogs_plant::{self as plant, Bug};
+    use proptest::test_runner::{Config, TestRunner};
+
+    use super::*;
+
+    fn is_noticed(bug: Bug, test: impl FnOnce() + std::panic::UnwindSafe) {
+        plant::plant(Some(bug));
+        let noticed = std::panic::catch_unwind(test).is_err();
+        plant::plant(None);
+        assert!(noticed, "{bug:?} was not noticed");
+    }
+
+    #[test]
+    fn starving_and_overtaking_are_noticed() {
+        is_noticed(Bug::RecordsStarveOthers, nobody_starves);
+        for bug in [Bug::OverlapsOvertaken, Bug::PieceSentTwice] {
+            is_noticed(bug, || {
+                let mut runner = TestRunner::new(Config { cases: 300, ..Config::default() });
+                let test = |steps| {
+                    answers_are_those_of_the_order_of_arrival(steps);
+                    Ok(())
+                };
+                runner.run(&steps(), test).unwrap();
+            });
+        }
+    }
+}
