@@ -210,7 +210,11 @@ impl BlockDevice for Volume {
                 state.store.map.remove_older(extent, sequence, |_, _| ());
                 Completion::ready(Ok(manylogs_block::Payload::default()))
             }
-            Request::Discard { extent, fua } | Request::WriteZeroes { extent, fua, .. } => {
+            Request::Discard { extent, fua } => {
+                let fua = fua && !plant::is(Bug::DiscardNotDurable);
+                self.0.log_write(EntryKind::Zeroes, extent, None, fua)
+            }
+            Request::WriteZeroes { extent, fua, .. } => {
                 let fua = fua && !plant::is(Bug::ZeroesNotDurable);
                 self.0.log_write(EntryKind::Zeroes, extent, None, fua)
             }

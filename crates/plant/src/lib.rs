@@ -107,6 +107,8 @@ bugs! {
         BufferedReadFromStart,
         /// Zeroes with FUA are acknowledged before they are durable.
         ZeroesNotDurable,
+        /// Discards with FUA are acknowledged before they are durable.
+        DiscardNotDurable,
         /// A write in several parts is answered when the first of them is done.
         PartsAnsweredEarly,
         /// Records follow before their epoch has begun durably.

@@ -121,8 +121,8 @@ impl World {
         let long = self.plan.shape == Shape::LongZeroes && self.below(2) == 0;
         let longest = LONG_ZEROES.min(self.volume.layout().capacity().0 / 2);
         let extent = self.place(1 + self.below(if long { longest } else { 200 }));
-        // Half of both; drawn for zeroing only, so that seeds keep their histories.
-        let fua = if discard { extent.start.0.is_multiple_of(2) } else { self.below(2) == 0 };
+        let may_be_durable = !discard || self.plan.durable_discards;
+        let fua = may_be_durable && self.below(2) == 0;
         let request = if discard {
             Request::Discard { extent, fua }
         } else {

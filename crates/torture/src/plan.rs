@@ -8,6 +8,9 @@ use manylogs_sim::CrashDiskConfig;
 const LONG_PAUSE: u64 = 100_000;
 /// What a [`Plan::sparse`] history forks less often.
 const SPARSE: u64 = 40;
+/// Decides which histories discard durably: a number by which those that are kept as stories do
+/// not, so that they stay as they were.
+const DISCARDS: u64 = 0x64;
 
 /// A history to be: small enough that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct Plan {
     pub(crate) sets: bool,
     /// What is done to the closed volume between two incarnations.
     pub(crate) between: Option<Between>,
+    /// Whether half of the discards are durable when they are acknowledged.
+    pub(crate) durable_discards: bool,
 }
 
 /// Whether the device fails requests in one of the incarnations, and when it begins.
@@ -92,6 +97,7 @@ impl Plan {
         if plan.trouble != Trouble::Never || rng.one_in(16) {
             plan.trouble = any_trouble(&mut rng);
         }
+        plan.durable_discards = Rng::new(seed ^ DISCARDS).one_in(4);
         let mut shaped = rng.split();
         match rng.below(48) {
             0..2 => plan.with_long_zeroes(&mut shaped),
@@ -127,6 +133,7 @@ impl Plan {
             shape: Shape::Small,
             sets: false,
             between: None,
+            durable_discards: false,
         };
         if rng.one_in(8) { plan.with_nvram() } else { plan }
     }
@@ -175,6 +182,13 @@ impl Plan {
     pub fn sparse(mut self) -> Self {
         self.fork_every *= SPARSE;
         self.forks = 1;
+        self
+    }
+
+    /// The same with discards of which half are durable when they are acknowledged.
+    #[must_use]
+    pub fn discarding_durably(mut self) -> Self {
+        self.durable_discards = true;
         self
     }
 
