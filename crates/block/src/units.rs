@@ -9,8 +9,8 @@ pub const SECTOR_BYTES: u64 = 512;
 /// `value` as a narrower number, such as a field of an on-disk structure.
 ///
 /// # Panics
-/// If it does not fit. What comes from outside is checked before; so this is a fault of the program,
-/// and a number that was cut off would be written where nobody would find the fault.
+/// If it does not fit. What comes from outside is checked before, so this is a fault of the
+/// program: a number that was cut off would be written where nobody finds it.
 #[track_caller]
 pub fn narrow<T: TryInto<N> + Copy + fmt::Display, N>(value: T) -> N {
     match value.try_into() {
