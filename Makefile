@@ -161,7 +161,7 @@ lint: tools ublk-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk \
 		-- -D warnings
-	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(PLANTS) \
+	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(subst manylogs-schedule/plant$(comma),,$(PLANTS)) \
 		--all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
