@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, Hint, IoError, Lba, Payload, Sectors, completion};
+use manylogs_block::{
+    Completion, Extent, Hint, IoError, Lba, Payload, Sectors, all_done, completion,
+};
 use manylogs_logstore::{Entry, EntryKind, Mapped};
 
 use crate::settings::config::EngineConfig;
@@ -84,17 +86,9 @@ impl Inner {
     fn join(&self, parts: Vec<Completion>) -> Completion {
         let (completer, completion) = completion();
         self.runtime.spawn(async move {
-            let mut result = Ok(Payload::default());
-            for part in parts {
-                let one = part.await;
-                if result.is_ok() {
-                    result = one;
-                }
-                if plant::is(Bug::PartsAnsweredEarly) {
-                    break;
-                }
-            }
-            completer.complete(result);
+            let waited_for = if plant::is(Bug::PartsAnsweredEarly) { 1 } else { parts.len() };
+            let result = all_done(parts.into_iter().take(waited_for)).await;
+            completer.complete(result.map(|()| Payload::default()));
         });
         completion
     }
