@@ -8,16 +8,19 @@ mod append;
 mod leaf;
 mod log;
 mod map;
+pub mod ondisk;
 mod record;
 mod scan;
 mod sequence;
 mod shape;
+pub mod store;
 mod tree;
 mod units;
 
 pub use append::{AppendOf, AppendSlot};
 pub use log::{Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
+pub use ondisk::NvramError;
 pub use record::{
     ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
     VolumeId,

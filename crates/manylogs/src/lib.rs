@@ -17,7 +17,6 @@ mod requests;
 mod roots;
 mod settings;
 mod state;
-mod store;
 mod task_lock;
 mod volume;
 
@@ -29,13 +28,14 @@ pub use checks::inspect::{
 };
 pub use checks::scrub::ScrubReport;
 pub use cleaning::checkpoint::CheckpointReport;
-pub use error::{NvramError, VolumeError};
+pub use error::VolumeError;
 pub use lifecycle::close::{DrainOptions, DrainReport};
 pub use lifecycle::grow::GrowReport;
 pub use lifecycle::options::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
 pub use lifecycle::patience::PatientReads;
 pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};
 pub use lifecycle::repair::RepairReport;
+pub use manylogs_logstore::NvramError;
 pub use ondisk::layout::{Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Capabilities, Completer, Extent, Handle, IoError, Lba, Signal, Time};
+use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
 use crate::cleaning::checkpoint::futility::Futility;
@@ -15,7 +16,6 @@ use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::EngineConfig;
-use crate::store::{Room, Store};
 use crate::task_lock::TaskLock;
 
 /// What every part of the engine shares.

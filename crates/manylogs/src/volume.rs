@@ -6,6 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Signal,
 };
+use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
 use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
@@ -15,8 +16,6 @@ use crate::phase::Below;
 use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
-use crate::store::Place;
-use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
 
 /// An open volume. Clones are the same volume.

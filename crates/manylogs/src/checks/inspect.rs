@@ -3,20 +3,19 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors};
-use manylogs_logstore::{LogId, Scanned, VolumeId, scan};
+use manylogs_logstore::ondisk::root::Left;
+use manylogs_logstore::store::{Logs, Store};
+use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId, scan};
 
-use crate::error::{NvramError, VolumeError};
+use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::Left;
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
 use crate::reports::outlook::drain_estimate;
 use crate::settings::config::EngineConfig;
-use crate::store::Logs;
-use crate::store::Store;
 use crate::volume::{MappedExtent, table_of};
 
 /// How a volume was left.

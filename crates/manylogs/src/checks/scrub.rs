@@ -2,9 +2,9 @@
 
 use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::LogId;
+use manylogs_logstore::store::Place;
 
 use crate::error::VolumeError;
-use crate::store::Place;
 use crate::volume::Volume;
 
 /// What scrubbing found.

@@ -4,14 +4,12 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Sectors};
+use manylogs_logstore::store::{Origin, Place, Room, SlotId};
 use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supersede, scan};
 
 use crate::phase::Phase;
 use crate::records::placement::farthest_empty;
 use crate::state::{Inner, State};
-use crate::store::Place;
-use crate::store::Room;
-use crate::store::{Origin, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 /// Sectors that one read of the source takes.

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use manylogs_block::Nanos;
+use manylogs_logstore::ondisk::root::Left;
+use manylogs_logstore::ondisk::touched::Touched;
 
 use crate::cleaning::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::lifecycle::superblocks::zero;
-use crate::ondisk::root::Left;
-use crate::ondisk::touched::Touched;
 use crate::phase::Phase;
 use crate::state::Inner;
 use crate::volume::Volume;

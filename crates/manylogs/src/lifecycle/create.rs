@@ -4,19 +4,19 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle};
 use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::store::{Logs, Store, apart};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::{CreateOptions, table_place};
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
 use crate::roots::update::write_root;
 use crate::settings::Settings;
 use crate::settings::config::EngineConfig;
-use crate::store::{Logs, Store, apart};
 use crate::volume::Volume;
 
 impl Volume {

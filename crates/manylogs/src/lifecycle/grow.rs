@@ -9,11 +9,11 @@ use crate::lifecycle::old_end::{finish_change, hide_old_end};
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::lifecycle::superblocks::write_superblock_copy;
-use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::roots::update::write_root;
 use crate::volume::Volume;
+use manylogs_logstore::ondisk::root::Root;
 use manylogs_plant::{self as plant, Bug};
 
 /// What growing did.

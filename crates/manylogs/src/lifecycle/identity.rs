@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request};
 use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::root::{Left, Root};
 
 use crate::error::VolumeError;
 use crate::lifecycle::create::new_volume_id;
@@ -11,7 +12,6 @@ use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::lifecycle::superblocks::write_superblock;
-use crate::ondisk::root::{Left, Root};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::roots::update::write_root;

@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request};
+use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::store::{Logs, Store, apart};
 use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, SequenceLimit};
 
 use crate::error::VolumeError;
@@ -11,11 +13,9 @@ use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
 use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
-use crate::ondisk::root::{Left, Root};
 use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
 use crate::settings::config::EngineConfig;
-use crate::store::{Logs, Store, apart};
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 

@@ -5,17 +5,16 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
-use manylogs_logstore::{BLANK, LogId, Record, Scanned, VolumeId, scan};
+use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::store::{Store, Versions, apart};
+use manylogs_logstore::{BLANK, LogId, NvramError, Record, Scanned, VolumeId, scan};
 
-use crate::error::{NvramError, VolumeError};
+use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::{Left, Root};
 use crate::ondisk::superblock::Superblock;
 use crate::roots::snapshot;
-use crate::store::apart;
 
-use crate::store::{Store, Versions};
 use manylogs_plant::{self as plant, Bug};
 
 /// Starts of logs that are read together.
@@ -55,8 +54,10 @@ pub(crate) async fn rebuild(
             let loaded = snapshot::load(device, layout, named).await;
             let loaded = loaded.map_err(VolumeError::of_opening)?;
             let limit = store.roots.on_disk.sequence_limit;
-            let loaded =
-                loaded.filter(|snapshot| snapshot.fits(layout, superblock.physical, limit));
+            let loaded = loaded.filter(|snapshot| {
+                let (regions, capacity) = (layout.regions(), layout.capacity());
+                snapshot.fits(regions, capacity, superblock.physical, limit)
+            });
             report.read_bytes += named.bytes;
             report.snapshot_damaged = loaded.is_none();
             loaded

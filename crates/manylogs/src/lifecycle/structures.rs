@@ -13,8 +13,8 @@ use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
 use crate::error::VolumeError;
 use crate::lifecycle::options::RecoveryReport;
 use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
-use crate::ondisk::root::Root;
 use crate::ondisk::superblock::Superblock;
+use manylogs_logstore::ondisk::root::Root;
 use manylogs_plant::{self as plant, Bug};
 
 /// What describes a volume.

@@ -9,14 +9,13 @@ pub use regions::LayoutError;
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
+use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_plant::{self as plant, Bug};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
 use crate::settings::config::{EngineConfig, LogPlacement};
 
-/// Sectors of a root slot: one behind the first superblock, one before the last.
-pub(crate) const ROOT_SECTORS: Sectors = Sectors(24);
 /// Sectors of a superblock without the runs that do not fit into it.
 pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
 /// And with them: so far from the end of a device a copy is looked for when the first is damaged.

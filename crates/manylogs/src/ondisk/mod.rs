@@ -2,9 +2,5 @@
 //! The bytes are in `docs/format.md`.
 
 pub(crate) mod layout;
-pub(crate) mod nvram;
-pub(crate) mod root;
 pub(crate) mod settings;
-pub(crate) mod snapshot;
 pub(crate) mod superblock;
-pub(crate) mod touched;

@@ -333,7 +333,7 @@ mod tests {
         let mut plan = layout.as_plan().clone();
         let tail = (runs.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES).div_ceil(4096) as u64;
         plan.superblock = Sectors(8 + tail * 8);
-        let structures = plan.superblock.0 + crate::ondisk::layout::ROOT_SECTORS.0;
+        let structures = plan.superblock.0 + manylogs_logstore::ondisk::root::ROOT_SECTORS.0;
         plan.space.start = Lba(structures + 2 * plan.snapshot.0);
         plan.space.len = Sectors(900_000);
         let start = plan.space.start.0;

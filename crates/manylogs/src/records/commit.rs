@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use manylogs_block::{Hint, IoError, Nanos, Request};
+use manylogs_logstore::store::Choice;
 use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
 use crate::phase::Phase;
 use crate::records::placement::NearHead;
 use crate::state::{Inner, State};
-use crate::store::Choice;
-use crate::store::apart::NvTable;
+use manylogs_logstore::store::apart::NvTable;
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);

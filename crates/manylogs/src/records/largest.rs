@@ -1,10 +1,10 @@
 //! The room that the largest entry needs.
 
 use manylogs_block::{Extent, Sectors};
+use manylogs_logstore::store::Room;
 use manylogs_logstore::{EntryKind, RecordShape};
 
 use crate::settings::config::EngineConfig;
-use crate::store::Room;
 
 /// What the largest entry that `config` lets into a log needs for a record of its own.
 pub(crate) fn largest_record(config: &EngineConfig, shape: RecordShape) -> Room {

@@ -3,8 +3,7 @@
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
-
-use crate::store::{Logs, Placement};
+use manylogs_logstore::store::{Logs, Placement};
 
 /// Logs to either side that are looked at first.
 const NEIGHBOURS: u32 = 16;

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, ExtentKind, Extents, IoError, IoResult, Lba, Nanos, Sectors, completion,
 };
+use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{EntryKind, Mapped};
 
 use crate::state::Inner;
-use crate::store::{Place, Store};
 use crate::volume::Volume;
 
 /// Time for one home write at a random place, and bytes a second for long ones: what an estimate

@@ -2,8 +2,8 @@
 
 use manylogs_block::{Extent, Sectors};
 
-use crate::store::apart::NvTable;
 use crate::volume::Volume;
+use manylogs_logstore::store::apart::NvTable;
 
 /// A volume's counters and sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

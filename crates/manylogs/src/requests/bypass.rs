@@ -5,14 +5,12 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Payload, Request, Sectors, all_done, completion,
 };
+use manylogs_logstore::store::{Displaced, Origin, Room, SlotId};
 use manylogs_logstore::{DataSequence, Entry, EntryKind};
 
 use crate::phase::Phase;
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::{Inner, State};
-use crate::store::Displaced;
-use crate::store::Room;
-use crate::store::{Origin, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {

@@ -6,7 +6,7 @@ use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
 use crate::phase::Phase;
 use crate::state::{Inner, State};
-use crate::store::Ticket;
+use manylogs_logstore::store::Ticket;
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
+use manylogs_logstore::store::Place;
 use manylogs_logstore::{EntryKind, LogId};
 
 use crate::state::{Inner, State};
-use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Room, Store};
+use manylogs_logstore::store::{Room, Store};
 
 /// What requests that wait for room need, and how many need the same. That may be more than any
 /// entry needs under the present settings: a request that was accepted keeps its length.

@@ -5,13 +5,11 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Lba, Payload, Sectors, all_done, completion,
 };
+use manylogs_logstore::store::{Displaced, Origin, Place, Room};
 use manylogs_logstore::{Entry, EntryKind, Mapped};
 
 use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
-use crate::store::Origin;
-use crate::store::Room;
-use crate::store::{Displaced, Place};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {

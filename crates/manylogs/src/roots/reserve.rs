@@ -38,14 +38,14 @@ mod tests {
     use manylogs_plant::{self as plant, Bug};
     use manylogs_sim::{Order, Sim};
 
-    use crate::ondisk::root::Root;
     use crate::roots::update::write_root;
+    use manylogs_logstore::ondisk::root::Root;
 
     use crate::lifecycle::structures::read_structures;
     use crate::phase::{Below, Phase, PhaseProbe};
-    use crate::store::{LAST, LOW};
     use crate::{DrainOptions, EngineConfig, LogPlacement, OpenOptions, RecoveryReport, Volume};
     use crate::{VolumeError, inspect};
+    use manylogs_logstore::store::{LAST, LOW};
 
     fn config() -> EngineConfig {
         EngineConfig {

@@ -5,12 +5,11 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Extent, IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
 };
+use manylogs_logstore::ondisk::root::{Left, SnapshotRef};
+use manylogs_logstore::ondisk::snapshot::{Snapshot, decode, encode};
+use manylogs_logstore::ondisk::touched::{OPENED_TOGETHER, Touched};
 
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::Left;
-use crate::ondisk::root::SnapshotRef;
-use crate::ondisk::snapshot::{Snapshot, decode, encode};
-use crate::ondisk::touched::{OPENED_TOGETHER, Touched};
 use crate::phase::{Below, Phase};
 use crate::records::placement::nearest;
 use crate::state::Inner;

@@ -1,15 +1,27 @@
 //! Writing the root.
 
 use manylogs_block::{IoError, Payload, Request};
-use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::{DataSequence, VolumeId};
 
 use crate::ondisk::layout::Layout;
-use crate::ondisk::root::Root;
 use crate::phase::{Below, Phase};
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
+    /// Makes `floor` durable: entries below it are dead from then on.
+    pub(crate) async fn raise_floor(
+        &self,
+        phase: Phase,
+        floor: DataSequence,
+    ) -> Result<(), IoError> {
+        if self.state.borrow().store.apart.is_some() {
+            return self.state.borrow_mut().store.keep_floor(floor);
+        }
+        self.update_root(phase, |root| root.floor = floor).await
+    }
+
     /// Changes the root, durably in both slots. Changes follow one another.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ops::Range;
 use manylogs_block::{Extent, Media, Payload, SECTOR_BYTES, Sector, Sectors, to_usize};
 
 use crate::checks::fuzz::seal;
-use crate::ondisk::root::ROOT_BYTES;
+use manylogs_logstore::ondisk::root::ROOT_BYTES;
 
 /// A sparse disk image.
 #[derive(Clone, Debug)]

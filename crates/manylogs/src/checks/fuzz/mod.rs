@@ -13,9 +13,10 @@ pub use exercise::exercise;
 pub use image::Image;
 pub use mutate::{Draw, FromBytes, mutate};
 
-use crate::ondisk::{root::Root, snapshot, superblock::Superblock};
+use crate::ondisk::superblock::Superblock;
 use manylogs_block::{SECTOR_BYTES, Sectors};
 use manylogs_logstore::Record;
+use manylogs_logstore::ondisk::{root::Root, snapshot};
 
 /// A device that any superblock may claim.
 const DEVICE: Sectors = Sectors(1 << 20);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use manylogs_block::{SECTOR_BYTES, to_usize};
+use manylogs_logstore::ondisk::root::ROOT_BYTES;
 use manylogs_logstore::{ENTRY_BYTES, HEADER_BYTES};
 
 use crate::checks::fuzz::image::{Image, Kind};
-use crate::ondisk::root::ROOT_BYTES;
 
 /// Where most structures have their checksum.
 const CHECKSUM: usize = 8;

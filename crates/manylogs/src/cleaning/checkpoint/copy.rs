@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_done};
+use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{CheckpointReport, Progress, ZEROES_COPIED};
 use crate::phase::Phase;
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
-use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// Longest home write.

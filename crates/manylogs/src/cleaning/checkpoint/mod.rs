@@ -13,12 +13,12 @@ pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, LogId};
 
 use crate::error::VolumeError;
 use crate::phase::Phase;
 use crate::state::Inner;
-use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.

@@ -8,7 +8,7 @@ use manylogs_plant::{self as plant, Bug};
 use super::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
-use crate::store::apart::NvTable;
+use manylogs_logstore::store::apart::NvTable;
 
 /// A pass that waits looks at least this often whether it should hurry or end.
 const LOOK: Nanos = Nanos::from_millis(500);

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
+use manylogs_logstore::store::Place;
 use manylogs_logstore::{EntryKind, LogId, units_of};
 
 use super::Progress;
 use super::copy::{Run, WRITE_SECTORS};
 use super::suspect::Verdict;
 use crate::state::Inner;
-use crate::store::Place;
 
 /// Log reads are joined across gaps up to this: record headers lie between.
 const READ_GAP: u64 = 64;

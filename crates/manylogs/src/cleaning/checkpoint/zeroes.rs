@@ -9,7 +9,7 @@ use super::Progress;
 use crate::phase::Phase;
 use crate::requests::home_lock::Writer;
 use crate::state::Inner;
-use crate::store::Place;
+use manylogs_logstore::store::Place;
 
 /// Longest request for zeroes. Clients' large writes to the same place wait for one of these, and
 /// no longer.

@@ -2,11 +2,11 @@
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
+use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use thiserror::Error;
 
 use super::{
-    ALIGN, Layout, LogRun, Plan, ROOT_SECTORS, SNAPSHOT_LEAST, SNAPSHOT_SHARE, SUPERBLOCK_LEAST,
-    SUPERBLOCK_MOST,
+    ALIGN, Layout, LogRun, Plan, SNAPSHOT_LEAST, SNAPSHOT_SHARE, SUPERBLOCK_LEAST, SUPERBLOCK_MOST,
 };
 use crate::ondisk::superblock::runs_that_fit;
 

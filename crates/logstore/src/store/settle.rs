@@ -1,7 +1,7 @@
 //! What becomes of entries when their record is durable.
 
+use crate::{EntryKind, LogId, LogOffset, MapValue, RecordSequence};
 use manylogs_block::{Payload, Sectors};
-use manylogs_logstore::{EntryKind, LogId, LogOffset, MapValue, RecordSequence};
 
 use super::slots::Slot;
 use super::{Origin, Place, SlotId, Store};
@@ -9,7 +9,7 @@ use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// The entries of a durable record take effect; answers their waiters.
-    pub(crate) fn settle_record(&mut self, sequence: RecordSequence) {
+    pub fn settle_record(&mut self, sequence: RecordSequence) {
         let Some(record) = self.entries.records.remove(&sequence) else { return };
         self.note_sequences();
         let mut offsets = record.offsets.into_iter();

@@ -4,18 +4,19 @@
 //! newest root, then the other. It is effective when the first write is durable, and survives the
 //! loss of either slot when the second is.
 
+use crate::{DataSequence, Incarnation, LogId, SequenceLimit, VolumeId};
 use bytes::Bytes;
-use manylogs_block::to_usize;
-use manylogs_logstore::{DataSequence, Incarnation, LogId, SequenceLimit, VolumeId};
+use manylogs_block::{Sectors, to_usize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::ondisk::layout::ROOT_SECTORS;
 use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
 
+/// Sectors of a root slot.
+pub const ROOT_SECTORS: Sectors = Sectors(24);
 const MAGIC: [u8; 8] = *b"MLOGROOT";
 /// Logs that may be out of use; a drive with more bad places should be replaced.
-pub(crate) const RETIRED_MAX: usize = 512;
+pub const RETIRED_MAX: usize = 512;
 /// A root is not written more often.
 const GENERATION_MAX: u64 = 1 << 56;
 const FLAG_CLOSED: u32 = 1;
@@ -45,20 +46,23 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 128 + 2 * TOUCHED_BYTES + 4 * RETIRED_MAX);
 /// Bytes that the checksum covers.
-pub(crate) const ROOT_BYTES: usize = size_of::<Raw>();
+pub const ROOT_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
 
 /// A table snapshot: `bytes` in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SnapshotRef {
-    pub(crate) slot: u32,
-    pub(crate) bytes: u64,
-    pub(crate) checksum: u32,
+pub struct SnapshotRef {
+    /// Which of the two slots.
+    pub slot: u32,
+    /// Length of the encoded table.
+    pub bytes: u64,
+    /// CRC-32C of those bytes.
+    pub checksum: u32,
 }
 
 /// How the volume was left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
     /// It is open, or was left by a crash.
     #[default]
     Open,
@@ -70,26 +74,30 @@ pub(crate) enum Left {
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Root {
-    pub(crate) generation: u64,
-    pub(crate) incarnation: Incarnation,
+pub struct Root {
+    /// Grows with every update; the larger of two whole roots counts.
+    pub generation: u64,
+    /// How many times the store was opened.
+    pub incarnation: Incarnation,
     /// Every sequence that was ever used is below.
-    pub(crate) sequence_limit: SequenceLimit,
+    pub sequence_limit: SequenceLimit,
     /// Entries with smaller data sequences are dead, wherever they are found.
-    pub(crate) floor: DataSequence,
-    pub(crate) snapshot: Option<SnapshotRef>,
+    pub floor: DataSequence,
+    /// The snapshot that recovery may begin with.
+    pub snapshot: Option<SnapshotRef>,
     /// Logs that may have changed since the snapshot.
-    pub(crate) touched: Touched,
+    pub touched: Touched,
     /// Logs that may ever have been used: the others are not even looked at.
-    pub(crate) used: Touched,
+    pub used: Touched,
     /// Logs that failed and take no more records.
-    pub(crate) retired: Vec<LogId>,
-    pub(crate) left: Left,
+    pub retired: Vec<LogId>,
+    /// How the store was left.
+    pub left: Left,
 }
 
 impl Root {
     /// The root of a volume with `logs` logs that nothing was ever logged in.
-    pub(crate) fn first(logs: usize) -> Self {
+    pub fn first(logs: usize) -> Self {
         Self {
             generation: 1,
             incarnation: Incarnation(1),
@@ -104,7 +112,7 @@ impl Root {
     }
 
     /// Marks `log` and its neighbours as opened.
-    pub(crate) fn open_around(&mut self, log: LogId, logs: usize) {
+    pub fn open_around(&mut self, log: LogId, logs: usize) {
         if !self.used.contains(log) {
             self.used.add_around(log, logs, USED_TOGETHER);
         }
@@ -114,7 +122,8 @@ impl Root {
         }
     }
 
-    pub(crate) fn encode(&self, volume: VolumeId) -> Bytes {
+    /// The bytes of a slot, with their checksum.
+    pub fn encode(&self, volume: VolumeId) -> Bytes {
         let snapshot = self.snapshot.unwrap_or(SnapshotRef { slot: 0, bytes: 0, checksum: 0 });
         let flags = match self.left {
             Left::Open => 0,
@@ -151,7 +160,7 @@ impl Root {
     }
 
     /// The root in `bytes`, if it is whole and of this volume.
-    pub(crate) fn decode(bytes: &[u8], volume: VolumeId) -> Option<Self> {
+    pub fn decode(bytes: &[u8], volume: VolumeId) -> Option<Self> {
         let (mut raw, _) = Raw::read_from_prefix(bytes).ok()?;
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
         if raw.magic != MAGIC

@@ -1,14 +1,14 @@
 //! The log-structured store: which version of a block counts, where it is, and which entries are on
 //! their way into a log. Nothing here does I/O, or knows why an entry is written.
 
-pub(crate) mod apart;
+pub mod apart;
 mod append;
 mod entries;
 mod failure;
 mod fits;
 mod home;
 mod logs;
-pub(crate) mod place;
+pub mod place;
 mod placement;
 mod ready;
 mod relocate;
@@ -20,64 +20,78 @@ mod settle;
 mod slots;
 mod versions;
 
-pub(crate) use entries::Entries;
-pub(crate) use home::HomeWrites;
-pub(crate) use logs::Logs;
-pub(crate) use place::{Displaced, Place};
-pub(crate) use placement::{Choice, Placement};
-pub(crate) use room::Room;
-pub(crate) use roots::Roots;
-pub(crate) use sequences::Sequences;
-#[cfg(test)]
-pub(crate) use sequences::{LAST, LOW};
-pub(crate) use slots::{InFlightRecord, Origin, SlotId, Ticket};
-pub(crate) use versions::Versions;
+pub use entries::Entries;
+pub use home::HomeWrites;
+pub use logs::Logs;
+pub use place::{Displaced, Place};
+pub use placement::{Choice, Placement};
+pub use room::Room;
+pub use roots::Roots;
+pub use sequences::Sequences;
+pub use sequences::{LAST, LOW};
+pub use slots::{InFlightRecord, Origin, SlotId, Ticket};
+pub use versions::Versions;
 
 use std::collections::BTreeSet;
 
-use manylogs_logstore::{ExtentMap, LogId, VolumeId};
+use crate::{ExtentMap, LogId, VolumeId};
 
 use crate::ondisk::root::Root;
 use apart::NvTable;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StoreCounters {
-    pub(crate) records: u64,
-    pub(crate) record_sectors: u64,
-    pub(crate) supersedes: u64,
-    pub(crate) log_resets: u64,
-    pub(crate) table_bytes_max: u64,
+pub struct StoreCounters {
+    /// Records appended.
+    pub records: u64,
+    /// Their length, headers and padding included.
+    pub record_sectors: u64,
+    /// Supersede entries among their entries.
+    pub supersedes: u64,
+    /// Logs that began anew.
+    pub log_resets: u64,
+    /// Largest size of the table where it was about to shrink.
+    pub table_bytes_max: u64,
 }
 
 /// See the module.
-pub(crate) struct Store {
-    pub(crate) volume: VolumeId,
-    pub(crate) map: ExtentMap<Place>,
-    pub(crate) logs: Logs,
+#[derive(Debug)]
+pub struct Store {
+    /// Whose records these are.
+    pub volume: VolumeId,
+    /// Where the newest version of each logged block is.
+    pub map: ExtentMap<Place>,
+    /// The logs and their room.
+    pub logs: Logs,
     /// Where the headers of records are, if not in the logs.
-    pub(crate) apart: Option<NvTable>,
-    pub(crate) entries: Entries,
+    pub apart: Option<NvTable>,
+    /// Entries on their way into a log.
+    pub entries: Entries,
     /// Room promised to entries and to bypassing writes.
-    pub(crate) reserved: Room,
-    pub(crate) sequences: Sequences,
-    pub(crate) roots: Roots,
-    pub(crate) home: HomeWrites,
-    pub(crate) read_only: Option<&'static str>,
+    pub reserved: Room,
+    /// Sequences that are handed out.
+    pub sequences: Sequences,
+    /// The root on the device, and what it will say next.
+    pub roots: Roots,
+    /// Writes that went past the logs.
+    pub home: HomeWrites,
+    /// Why the store takes no more entries, if it does not.
+    pub read_only: Option<&'static str>,
     /// Log that placement would like to use but may not before it is marked in the root.
-    pub(crate) unopened: Option<LogId>,
+    pub unopened: Option<LogId>,
     /// Entries that displaced versions of the log whose content moves now, and how much.
-    pub(crate) overtakers: Vec<(SlotId, Ticket, u64)>,
+    pub overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
-    pub(crate) reset_candidates: Vec<LogId>,
+    pub reset_candidates: Vec<LogId>,
     /// Logs that the policy has taken note of, until they begin anew.
-    pub(crate) noted: BTreeSet<LogId>,
-    pub(crate) counters: StoreCounters,
+    pub noted: BTreeSet<LogId>,
+    /// Counters for reports.
+    pub counters: StoreCounters,
 }
 
 impl Store {
     /// A store in which nothing is logged yet.
-    pub(crate) fn new(volume: VolumeId, logs: Logs, root: Root, root_slot: usize) -> Self {
+    pub fn new(volume: VolumeId, logs: Logs, root: Root, root_slot: usize) -> Self {
         Self {
             volume,
             map: ExtentMap::new(),
@@ -98,13 +112,13 @@ impl Store {
     }
 
     /// Memory of the table: the map itself, and the checksums of what logs hold.
-    pub(crate) fn table_bytes(&self) -> u64 {
+    pub fn table_bytes(&self) -> u64 {
         let checksums: usize = self.logs.iter().map(|log| log.units().bytes()).sum();
         (self.map.bytes() + checksums) as u64
     }
 
     /// Notes the table's size if it is the largest so far; called where it shrinks.
-    pub(crate) fn note_table_size(&mut self) {
+    pub fn note_table_size(&mut self) {
         self.counters.table_bytes_max = self.counters.table_bytes_max.max(self.table_bytes());
     }
 }

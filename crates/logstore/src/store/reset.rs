@@ -1,19 +1,19 @@
 //! Logs that begin anew when recovery needs nothing of them any more.
 
-use manylogs_logstore::{Log, LogId};
+use crate::{Log, LogId};
 
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// A log holds `sectors` fewer that recovery needs.
-    pub(crate) fn sub_live(&mut self, log: LogId, sectors: u64) {
+    pub fn sub_live(&mut self, log: LogId, sectors: u64) {
         self.logs.adjust(log, |log| log.sub_live(sectors));
         self.reset_candidates.push(log);
     }
 
     /// Frees the logs that recovery needs nothing of any more.
-    pub(crate) fn reset_what_can_be(&mut self) {
+    pub fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
             self.try_reset(log);
         }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Buf, BufMut};
-use manylogs_block::{Extent, Lba, Sectors};
-use manylogs_logstore::{
+use crate::{
     DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, SequenceLimit, Supersede, Unit,
     UnitTable,
 };
+use bytes::{Buf, BufMut};
+use manylogs_block::{Extent, Lba, Sectors};
 
-use crate::ondisk::layout::Layout;
 use crate::store::place::Place;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP2");
@@ -19,28 +18,42 @@ const KIND_LOST: u64 = 3;
 
 /// A log as a snapshot describes it.
 #[derive(Clone, Debug)]
-pub(crate) struct LogState {
-    pub(crate) id: LogId,
-    pub(crate) epoch: Epoch,
-    pub(crate) tail: Sectors,
-    pub(crate) last_checksum: u32,
-    pub(crate) content: LogContent,
+pub struct LogState {
+    /// Which log.
+    pub id: LogId,
+    /// Its present use.
+    pub epoch: Epoch,
+    /// Where the next record goes.
+    pub tail: Sectors,
+    /// Header checksum of its last record.
+    pub last_checksum: u32,
+    /// What it holds.
+    pub content: LogContent,
 }
 
 /// What a snapshot holds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) logs: Vec<LogState>,
-    pub(crate) map: Vec<(Extent, Mapped<Place>)>,
+pub struct Snapshot {
+    /// Logs that are in use.
+    pub logs: Vec<LogState>,
+    /// The durable part of the table, by address.
+    pub map: Vec<(Extent, Mapped<Place>)>,
 }
 
 impl Snapshot {
-    /// Whether it can be one of a volume with this layout that has used the sequences below
-    /// `limit`: a right checksum does not show it.
-    pub(crate) fn fits(&self, layout: &Layout, physical: Sectors, limit: SequenceLimit) -> bool {
-        let exported = |extent: Extent| extent.end().0 <= layout.capacity().0;
+    /// Whether it can be one of a store with these log regions, whose addresses end at `capacity`
+    /// and which has used the sequences below `limit`. A valid checksum does not prove that.
+    #[must_use]
+    pub fn fits(
+        &self,
+        regions: &[Extent],
+        capacity: Sectors,
+        physical: Sectors,
+        limit: SequenceLimit,
+    ) -> bool {
+        let exported = |extent: Extent| extent.end().0 <= capacity.0;
         let known = |sequence: DataSequence| sequence.0 <= limit.0;
-        let region = |log: LogId| layout.regions().get(log.0 as usize);
+        let region = |log: LogId| regions.get(log.0 as usize);
         let tails: BTreeMap<LogId, Sectors> =
             self.logs.iter().map(|log| (log.id, log.tail)).collect();
         let logs = self.logs.iter().all(|log| {
@@ -67,7 +80,7 @@ impl Snapshot {
 }
 
 /// Encodes the logs that are in use and the durable part of the table.
-pub(crate) fn encode<'a>(
+pub fn encode<'a>(
     logs: impl Iterator<Item = &'a Log>,
     map: impl Iterator<Item = (Extent, Mapped<Place>)>,
 ) -> Vec<u8> {
@@ -134,7 +147,7 @@ fn encode_log(out: &mut Vec<u8>, log: &Log) {
 }
 
 /// `None` where the bytes end too early or make no sense.
-pub(crate) fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
+pub fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
     let input = &mut bytes;
     if input.try_get_u64_le().ok()? != MAGIC {
         return None;

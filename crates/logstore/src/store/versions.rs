@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::{DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record};
 use manylogs_block::{Extent, Sectors};
-use manylogs_logstore::{
-    DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record,
-};
 
 use crate::ondisk::snapshot::Snapshot;
 use crate::store::Logs;
@@ -38,19 +36,20 @@ impl MapValue for Found {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Versions {
+pub struct Versions {
     map: ExtentMap<Found>,
-    pub(crate) logs: Logs,
+    /// The logs with what was found in them.
+    pub logs: Logs,
 }
 
 impl Versions {
     /// Nothing yet; what is found is booked in `logs`.
-    pub(crate) fn new(logs: Logs) -> Self {
+    pub fn new(logs: Logs) -> Self {
         Self { map: ExtentMap::new(), logs }
     }
 
     /// Of a snapshot only the logs count for which `stands` holds.
-    pub(crate) fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
+    pub fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
         let count = self.logs.count();
         let stands = |log: LogId| (log.0 as usize) < count && stands(log);
         let mut epochs = BTreeMap::new();
@@ -78,13 +77,7 @@ impl Versions {
 
     /// Of a record the entries count that are not below `floor`. One that is not `whole` is the
     /// worse of two copies of a version: what it was moved from may still be there.
-    pub(crate) fn take_record(
-        &mut self,
-        log: LogId,
-        record: &Record,
-        floor: DataSequence,
-        whole: bool,
-    ) {
+    pub fn take_record(&mut self, log: LogId, record: &Record, floor: DataSequence, whole: bool) {
         let offsets = self.logs.with(log, |log| log.take_up(record));
         let mut offsets = offsets.into_iter();
         for entry in &record.entries {
@@ -109,10 +102,7 @@ impl Versions {
     }
 
     /// What is logged and not below `floor`, by address.
-    pub(crate) fn logged(
-        &self,
-        floor: DataSequence,
-    ) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
+    pub fn logged(&self, floor: DataSequence) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
         self.map.iter().filter_map(move |(extent, mapped)| {
             let value = mapped.value.place.filter(|_| mapped.sequence >= floor)?;
             Some((extent, Mapped { sequence: mapped.sequence, value }))
@@ -120,7 +110,7 @@ impl Versions {
     }
 
     /// Whether every logged version is in the present epoch of its log. Of scanned logs that is so.
-    pub(crate) fn are_of_present_epochs(&self, floor: DataSequence) -> bool {
+    pub fn are_of_present_epochs(&self, floor: DataSequence) -> bool {
         self.map.iter().filter(|(_, mapped)| mapped.sequence >= floor).all(|(_, mapped)| {
             let Some(Place::Log { log, .. }) = mapped.value.place else { return true };
             self.logs.get(log).is_some_and(|log| mapped.value.record >= log.epoch().0)
@@ -128,7 +118,7 @@ impl Versions {
     }
 
     /// The logs learn what of them is live, and drop the supersedes that nothing needs.
-    pub(crate) fn book_live(&mut self, floor: DataSequence) {
+    pub fn book_live(&mut self, floor: DataSequence) {
         let shape = self.logs.shape();
         let live: Vec<(LogId, u64)> = self
             .logged(floor)

@@ -1,27 +1,43 @@
 //! Where versions are, and which ones a new version displaces.
 
+use crate::{Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use manylogs_block::{Extent, Sectors};
-use manylogs_logstore::{Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use smallvec::SmallVec;
 
 use super::slots::SlotId;
 
 /// Where the newest version of a block is when it is not at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// In a log.
-    Log { log: LogId, offset: LogOffset },
+    Log {
+        /// The log.
+        log: LogId,
+        /// Where in it.
+        offset: LogOffset,
+    },
     /// In memory, on its way into a record.
-    Buffered { slot: SlotId, skip: u32 },
+    Buffered {
+        /// The entry on its way.
+        slot: SlotId,
+        /// How far into the entry's extent this begins, in sectors.
+        skip: u32,
+    },
     /// Nowhere: it is zeroes, says a record in this log.
-    Zeroes { log: LogId },
+    Zeroes {
+        /// The log of the record that says so.
+        log: LogId,
+    },
     /// Nowhere: its logged copy was found damaged, says a record in this log. Reads fail.
-    Lost { log: LogId },
+    Lost {
+        /// The log of the record that says so.
+        log: LogId,
+    },
 }
 
 impl Place {
     /// The log whose record says so; none for what is only in memory.
-    pub(crate) const fn log(self) -> Option<LogId> {
+    pub const fn log(self) -> Option<LogId> {
         match self {
             Self::Log { log, .. } | Self::Zeroes { log } | Self::Lost { log } => Some(log),
             Self::Buffered { .. } => None,
@@ -30,7 +46,7 @@ impl Place {
 
     /// The log that must not begin a new epoch while this version counts. Where the headers of
     /// records are kept apart, a version without payload needs nothing of its log.
-    pub(crate) const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
+    pub const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
         match (self, shape.headers) {
             (Self::Zeroes { .. } | Self::Lost { .. }, Headers::Apart) => None,
             _ => self.log(),
@@ -74,7 +90,7 @@ impl MapValue for Place {
 impl Place {
     /// The kind in the low bits and what varies most next to it, so that most words are short: the
     /// map drops leading zeroes.
-    pub(crate) fn to_word(self) -> u64 {
+    pub fn to_word(self) -> u64 {
         let (kind, rest) = match self {
             Self::Log { log, offset } => {
                 debug_assert!(offset.0 >> LogOffset::BITS == 0, "a log is not that long");
@@ -90,7 +106,7 @@ impl Place {
     }
 
     /// The place of a word; none for [`Place::NOWHERE`].
-    pub(crate) fn from_word(word: u64) -> Option<Self> {
+    pub fn from_word(word: u64) -> Option<Self> {
         let rest = word >> KIND_BITS;
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let low = |bits: u32| narrow(rest & ((1 << bits) - 1));
@@ -110,25 +126,28 @@ impl Place {
     }
 
     /// A word that no place has.
-    pub(crate) const NOWHERE: u64 = 4;
+    pub const NOWHERE: u64 = 4;
 }
 
 /// A version that a new one displaced: what must not be forgotten before the new one is durable.
 #[derive(Debug)]
-pub(crate) struct Displaced {
+pub struct Displaced {
     shape: RecordShape,
     any: bool,
-    pub(crate) logged: SmallVec<[(LogId, u64); 2]>,
-    pub(crate) buffered: SmallVec<[(SlotId, u64); 2]>,
+    /// Sectors in logs that held the displaced versions.
+    pub logged: SmallVec<[(LogId, u64); 2]>,
+    /// Entries not yet durable that held them.
+    pub buffered: SmallVec<[(SlotId, u64); 2]>,
 }
 
 impl Displaced {
     /// Nothing yet, of records of this shape.
-    pub(crate) fn of(shape: RecordShape) -> Self {
+    pub fn of(shape: RecordShape) -> Self {
         Self { shape, any: false, logged: SmallVec::new(), buffered: SmallVec::new() }
     }
 
-    pub(crate) fn add(&mut self, part: Extent, old: Mapped<Place>) {
+    /// Notes that `part` of the version `old` was displaced.
+    pub fn add(&mut self, part: Extent, old: Mapped<Place>) {
         self.any = true;
         if let Place::Buffered { slot, .. } = old.value {
             return self.buffered.push((slot, part.len.0));
@@ -140,7 +159,8 @@ impl Displaced {
         }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Whether nothing was displaced.
+    pub const fn is_empty(&self) -> bool {
         !self.any
     }
 }

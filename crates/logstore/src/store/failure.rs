@@ -9,12 +9,12 @@ impl Store {
     ///
     /// # Errors
     /// [`IoError::ReadOnly`] with the reason if it does not.
-    pub(crate) fn writable(&self) -> Result<(), IoError> {
+    pub fn writable(&self) -> Result<(), IoError> {
         self.read_only.map_or(Ok(()), |reason| Err(IoError::ReadOnly { reason }))
     }
 
     /// Stops accepting writes for good after `error`: a medium that fails is told as `medium`.
-    pub(crate) fn fail_for(&mut self, error: &IoError, medium: &'static str) {
+    pub fn fail_for(&mut self, error: &IoError, medium: &'static str) {
         self.fail(match error {
             IoError::Gone => "the device is gone",
             IoError::NoSpace { .. } => "no space is left below the volume",
@@ -24,7 +24,7 @@ impl Store {
     }
 
     /// Stops accepting writes for good; what is there stays readable.
-    pub(crate) fn fail(&mut self, reason: &'static str) {
+    pub fn fail(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
         let waiting: Vec<SlotId> = self.entries.pending.iter().copied().collect();
         for id in waiting {

@@ -5,22 +5,22 @@ use crate::ondisk::touched::Touched;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Roots {
+pub struct Roots {
     /// The root as it is on the disk.
-    pub(crate) on_disk: Root,
+    pub on_disk: Root,
     /// The newest generation that was ever sent to the disk.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// The slot that holds the newest root.
-    pub(crate) slot: usize,
+    pub slot: usize,
     /// While a snapshot is captured and written: the logs appended to since.
-    pub(crate) capturing: Option<Touched>,
+    pub capturing: Option<Touched>,
     /// While the root that names the snapshot is written: the set of opened logs it will have.
-    pub(crate) next_marked: Option<Touched>,
+    pub next_marked: Option<Touched>,
 }
 
 impl Roots {
     /// Of a volume whose newest root is `on_disk`, found in `slot`.
-    pub(crate) const fn new(on_disk: Root, slot: usize) -> Self {
+    pub const fn new(on_disk: Root, slot: usize) -> Self {
         let generation = on_disk.generation;
         Self { on_disk, generation, slot, capturing: None, next_marked: None }
     }

@@ -1,24 +1,26 @@
 //! Sequences that are handed out, and how many are left of those that were set aside.
 
+use crate::{DataSequence, RecordSequence, SequenceLimit};
 use manylogs_block::Signal;
-use manylogs_logstore::{DataSequence, RecordSequence, SequenceLimit};
 
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
 /// When so many are left the next step is set aside.
-pub(crate) const LOW: u64 = SequenceLimit::STEP / 2;
+pub const LOW: u64 = SequenceLimit::STEP / 2;
 /// And when only so many are left, which is never seen unless the device does not take a root for
 /// hours, no more writes are accepted: those under way may need some.
-pub(crate) const LAST: u64 = 1 << 20;
+pub const LAST: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Sequences {
-    pub(crate) next_data: DataSequence,
-    pub(crate) next_record: RecordSequence,
+pub struct Sequences {
+    /// The next version's number.
+    pub next_data: DataSequence,
+    /// The next record's number.
+    pub next_record: RecordSequence,
     /// More sequences must be set aside.
-    pub(crate) low: Signal,
+    pub low: Signal,
 }
 
 impl Default for Sequences {
@@ -38,7 +40,7 @@ impl Sequences {
 
 impl Store {
     /// The next version's number.
-    pub(crate) fn take_data_sequence(&mut self) -> DataSequence {
+    pub fn take_data_sequence(&mut self) -> DataSequence {
         let sequence = self.sequences.next_data;
         self.sequences.next_data = sequence.next();
         self.note_sequences();
@@ -46,7 +48,7 @@ impl Store {
     }
 
     /// Looks after sequences when some were taken.
-    pub(crate) fn note_sequences(&mut self) {
+    pub fn note_sequences(&mut self) {
         let left = self.sequences.left(self.roots.on_disk.sequence_limit);
         if left > LOW || plant::is(Bug::SequencesNotSetAside) {
             return;
@@ -58,7 +60,7 @@ impl Store {
     }
 
     /// Whether more should be set aside.
-    pub(crate) fn are_sequences_low(&self) -> bool {
+    pub fn are_sequences_low(&self) -> bool {
         self.sequences.left(self.roots.on_disk.sequence_limit) <= LOW
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::{Entry, RecordSequence};
 use manylogs_block::{Completer, IoError, Payload, Time};
-use manylogs_logstore::{Entry, RecordSequence};
 use smallvec::SmallVec;
 
 use super::slots::{InFlightRecord, Slot, Slots, Tickets};
@@ -13,26 +13,29 @@ use manylogs_plant::{self as plant, Bug};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
-    pub(crate) slots: Slots,
-    pub(crate) tickets: Tickets,
+pub struct Entries {
+    /// Every entry that is not durable yet.
+    pub slots: Slots,
+    /// The order in which they came.
+    pub tickets: Tickets,
     /// Slots that wait for a record, in order of their tickets.
-    pub(crate) pending: VecDeque<SlotId>,
+    pub pending: VecDeque<SlotId>,
     /// How many of them have a waiter.
-    pub(crate) waiters: usize,
+    pub waiters: usize,
     /// Everything up to this ticket must go into records now.
-    pub(crate) force: Option<Ticket>,
+    pub force: Option<Ticket>,
     /// Sectors of answered writes that are only in memory, and until when.
-    pub(crate) volatile_sectors: u64,
-    pub(crate) volatile_until: Option<Time>,
+    pub volatile_sectors: u64,
+    /// When the oldest of them must be on its way.
+    pub volatile_until: Option<Time>,
     /// Records in flight.
-    pub(crate) records: BTreeMap<RecordSequence, InFlightRecord>,
+    pub records: BTreeMap<RecordSequence, InFlightRecord>,
 }
 
 impl Entries {
     /// Puts a slot where its ticket belongs among those that wait: the first is always the oldest,
     /// so that what a flush waits for is never behind what nobody waits for.
-    pub(crate) fn line_up(&mut self, id: SlotId) {
+    pub fn line_up(&mut self, id: SlotId) {
         let slot = self.slots.get(id);
         self.waiters += usize::from(slot.waiter.is_some());
         let ticket = slot.ticket;
@@ -43,7 +46,7 @@ impl Entries {
 
 impl Store {
     /// Queues an entry for a record. `displaced` is what it displaced in the map.
-    pub(crate) fn queue(
+    pub fn queue(
         &mut self,
         entry: Entry,
         payload: Option<Payload>,
@@ -66,7 +69,7 @@ impl Store {
     }
 
     /// Lets a slot wait for a record.
-    pub(crate) fn make_pending(&mut self, id: SlotId) {
+    pub fn make_pending(&mut self, id: SlotId) {
         let slot = self.entries.slots.get_mut(id);
         if let Some(reason) = self.read_only
             && let Some(waiter) = slot.waiter.take()
@@ -79,7 +82,7 @@ impl Store {
 
     /// Books what `id` displaced: versions in logs stay needed until it is durable, and so do
     /// versions that are themselves still on their way into a log.
-    pub(crate) fn book_displaced(&mut self, id: SlotId, displaced: Displaced) {
+    pub fn book_displaced(&mut self, id: SlotId, displaced: Displaced) {
         let ticket = self.entries.slots.get(id).ticket;
         for (older, sectors) in displaced.buffered {
             self.entries.slots.get_mut(older).heirs.push((id, ticket, sectors));

@@ -2,24 +2,23 @@
 
 use std::ops::{Add, AddAssign, SubAssign};
 
+use crate::{DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes, units_in};
 use manylogs_block::{Extent, Sectors, to_usize};
-use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, Headers, RecordShape, header_bytes, units_in,
-};
 
 use crate::ondisk::nvram::entry_len;
 
 /// Room for records: in the logs, and where their headers are kept apart, in non-volatile RAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Room {
-    pub(crate) log: Sectors,
+pub struct Room {
+    /// Sectors in a log, header and padding included.
+    pub log: Sectors,
     /// Bytes for headers, where these are kept apart.
-    pub(crate) apart_bytes: u64,
+    pub apart_bytes: u64,
 }
 
 impl Room {
     /// What a record of these entries takes.
-    pub(crate) fn of(entries: &[Entry], shape: RecordShape) -> Self {
+    pub fn of(entries: &[Entry], shape: RecordShape) -> Self {
         let log = shape.measure(entries).1;
         let apart_bytes = match shape.headers {
             Headers::InLog => 0,
@@ -31,7 +30,7 @@ impl Room {
     }
 
     /// What an entry takes in a record of its own.
-    pub(crate) fn of_one(kind: EntryKind, extent: Extent, shape: RecordShape) -> Self {
+    pub fn of_one(kind: EntryKind, extent: Extent, shape: RecordShape) -> Self {
         Self::of(&[Entry { extent, data_sequence: DataSequence(0), kind }], shape)
     }
 }

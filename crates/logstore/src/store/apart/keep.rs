@@ -1,18 +1,16 @@
-//! How the engine keeps its table in non-volatile RAM.
+//! How a store keeps its table in non-volatile RAM.
 
 use std::rc::Rc;
 
+use crate::{DataSequence, Record, RecordSequence, VolumeId};
 use bytes::Bytes;
 use manylogs_block::{IoError, Nvram};
-use manylogs_logstore::{DataSequence, Record, RecordSequence, VolumeId};
 
 use super::{FAILED, create};
-use crate::error::NvramError;
+use crate::NvramError;
 use crate::ondisk::nvram::{Entry, entry_len};
 use crate::ondisk::root::Root;
 use crate::ondisk::snapshot::encode;
-use crate::phase::Phase;
-use crate::state::Inner;
 use crate::store::Room;
 use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
@@ -20,7 +18,7 @@ use manylogs_plant::{self as plant, Bug};
 impl Store {
     /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
     /// Returns the floor.
-    pub(crate) fn begin_apart(
+    pub fn begin_apart(
         &mut self,
         given: Option<Rc<dyn Nvram>>,
         volume: VolumeId,
@@ -41,7 +39,7 @@ impl Store {
     }
 
     /// Whether headers of so many bytes surely fit beside the logs, once all that waits is durable.
-    pub(crate) fn fits_apart(&mut self, bytes: u64, spared: bool) -> bool {
+    pub fn fits_apart(&mut self, bytes: u64, spared: bool) -> bool {
         let Some(table) = &self.apart else { return true };
         if table.fits(bytes, spared) {
             return true;
@@ -53,7 +51,7 @@ impl Store {
     }
 
     /// Replaces snapshot and journal by a snapshot of what they say; false if it did not work out.
-    pub(crate) fn rewrite_apart(&mut self) -> bool {
+    pub fn rewrite_apart(&mut self) -> bool {
         let Some(table) = &mut self.apart else { return false };
         if table.failed {
             return false;
@@ -69,7 +67,7 @@ impl Store {
     }
 
     /// After a checkpoint there is no more room to be had.
-    pub(crate) fn rewrite_after_checkpoint(&mut self) {
+    pub fn rewrite_after_checkpoint(&mut self) {
         self.rewrite_apart();
         if let Some(table) = &mut self.apart {
             table.crowded = false;
@@ -77,7 +75,7 @@ impl Store {
     }
 
     /// What the journal will need when this record is durable; and gives it its header.
-    pub(crate) fn header_apart(&mut self, record: &Record) -> Bytes {
+    pub fn header_apart(&mut self, record: &Record) -> Bytes {
         let Some(table) = &mut self.apart else { return Bytes::new() };
         let header = record.encode();
         table.in_flight += entry_len(header.len()) as u64;
@@ -85,7 +83,7 @@ impl Store {
     }
 
     /// The record will not be written.
-    pub(crate) fn drop_header(&mut self, header: &Bytes) {
+    pub fn drop_header(&mut self, header: &Bytes) {
         if header.is_empty() {
             return;
         }
@@ -96,7 +94,7 @@ impl Store {
 
     /// Puts the headers of records whose payload is durable where they are durable too. If that
     /// fails, their waiters are told and the volume reads only.
-    pub(crate) fn journal(&mut self, records: &[RecordSequence]) -> bool {
+    pub fn journal(&mut self, records: &[RecordSequence]) -> bool {
         if self.apart.is_none() || records.is_empty() {
             return true;
         }
@@ -140,7 +138,7 @@ impl Store {
     }
 
     /// Makes `floor` durable in non-volatile RAM.
-    fn keep_floor(&mut self, floor: DataSequence) -> Result<(), IoError> {
+    pub fn keep_floor(&mut self, floor: DataSequence) -> Result<(), IoError> {
         let kept = plant::is(Bug::NvramFloorNotKept) || self.push_entry(&Entry::Floor(floor));
         let kept = kept && self.apart.as_mut().is_some_and(|table| table.persist().is_ok());
         if !kept {
@@ -149,19 +147,5 @@ impl Store {
         }
         self.roots.on_disk.floor = floor;
         Ok(())
-    }
-}
-
-impl Inner {
-    /// Makes `floor` durable: entries below it are dead from then on.
-    pub(crate) async fn raise_floor(
-        &self,
-        phase: Phase,
-        floor: DataSequence,
-    ) -> Result<(), IoError> {
-        if self.state.borrow().store.apart.is_some() {
-            return self.state.borrow_mut().store.keep_floor(floor);
-        }
-        self.update_root(phase, |root| root.floor = floor).await
     }
 }

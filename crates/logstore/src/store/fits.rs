@@ -4,12 +4,12 @@ use super::{Room, Store};
 
 impl Store {
     /// Whether a record of its own for an entry that takes this would find room.
-    pub(crate) fn fits(&mut self, needed: Room) -> bool {
+    pub fn fits(&mut self, needed: Room) -> bool {
         self.fits_with(needed, false)
     }
 
     /// As [`State::fits`], for what a checkpoint cannot do without.
-    pub(crate) fn fits_spared(&mut self, needed: Room) -> bool {
+    pub fn fits_spared(&mut self, needed: Room) -> bool {
         self.fits_with(needed, true)
     }
 

@@ -1,18 +1,18 @@
 //! Which logs may take records.
 
-use manylogs_logstore::LogId;
+use crate::LogId;
 
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
-    pub(crate) fn is_ready(&self, log: LogId) -> bool {
+    pub fn is_ready(&self, log: LogId) -> bool {
         (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
     }
 
     /// Whether the log's epoch has begun durably, so that records may follow.
-    pub(crate) fn has_begun(&self, log: LogId) -> bool {
+    pub fn has_begun(&self, log: LogId) -> bool {
         let floor = self.roots.on_disk.floor;
         if plant::is(Bug::EpochNotBegun) {
             return true;
@@ -21,7 +21,7 @@ impl Store {
     }
 
     /// Whether the root allows records in `log`.
-    pub(crate) fn is_marked(&self, log: LogId) -> bool {
+    pub fn is_marked(&self, log: LogId) -> bool {
         if self.apart.is_some() {
             // Recovery does not look for records in the logs.
             return true;

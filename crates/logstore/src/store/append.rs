@@ -1,16 +1,14 @@
 //! Records: which entries they take, and what becomes of them.
 
+use crate::{AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, RecordSequence, RecordShape};
 use manylogs_block::{Payload, Sectors};
-use manylogs_logstore::{
-    AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, RecordSequence, RecordShape,
-};
 
 use super::{InFlightRecord, SlotId, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// Takes as many pending slots as fit in one record of `log`.
-    pub(crate) fn gather(&mut self, log: LogId, longest: Sectors) -> Vec<SlotId> {
+    pub fn gather(&mut self, log: LogId, longest: Sectors) -> Vec<SlotId> {
         let shape = self.logs.shape();
         let free = self.logs.get(log).map_or(self.logs.region(log).len, |log| log.free());
         let mut size = RecordSize::default();
@@ -39,11 +37,7 @@ impl Store {
     }
 
     /// Puts the slots' entries behind the last record of `log`.
-    pub(crate) fn append(
-        &mut self,
-        log: LogId,
-        slots: Vec<SlotId>,
-    ) -> (RecordSequence, AppendSlot) {
+    pub fn append(&mut self, log: LogId, slots: Vec<SlotId>) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(log);
         let sequence = of.sequence;
         let entries = slots.iter().map(|id| self.entries.slots.get(*id).entry).collect();
@@ -65,7 +59,7 @@ impl Store {
     }
 
     /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
-    pub(crate) fn next_record(&mut self, log: LogId) -> AppendOf {
+    pub fn next_record(&mut self, log: LogId) -> AppendOf {
         if let Some(touched) = &mut self.roots.capturing
             && !plant::is(Bug::SnapshotMissesLog)
         {
@@ -78,7 +72,7 @@ impl Store {
     }
 
     /// A record was written. Its entries take effect when all before it in the log are durable.
-    pub(crate) fn record_written(&mut self, log: LogId, sequence: RecordSequence) {
+    pub fn record_written(&mut self, log: LogId, sequence: RecordSequence) {
         let durable = self.logs.with(log, |log| log.finish_append(sequence));
         if plant::is(Bug::AckPastHole) {
             self.settle_record(sequence);
@@ -93,7 +87,7 @@ impl Store {
 
     /// A record could not be written: its log is out of use, and the entries of this record and of
     /// those behind it wait for another.
-    pub(crate) fn record_failed(&mut self, log: LogId, sequence: RecordSequence) {
+    pub fn record_failed(&mut self, log: LogId, sequence: RecordSequence) {
         let void = self.logs.with(log, |log| log.fail_append(sequence));
         for sequence in void {
             if plant::is(Bug::FailedRecordSettled) {

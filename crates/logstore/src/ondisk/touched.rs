@@ -1,29 +1,30 @@
 //! The set of logs that may have changed since the snapshot.
 
+use crate::LogId;
 use manylogs_block::narrow;
-use manylogs_logstore::LogId;
 use manylogs_plant::{self as plant, Bug};
 
 /// Bytes of the set.
-pub(crate) const TOUCHED_BYTES: usize = 4096;
+pub const TOUCHED_BYTES: usize = 4096;
 const BITS: u32 = 8 * 4096;
 /// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
-pub(crate) const OPENED_TOGETHER: u32 = 32;
+pub const OPENED_TOGETHER: u32 = 32;
 /// Few logs are all used at once.
 const LEAST_USED: u32 = 8;
 /// The same for logs that are used for the first time: what it costs is only a look at each in a
 /// recovery without a snapshot.
-pub(crate) const USED_TOGETHER: u32 = 512;
+pub const USED_TOGETHER: u32 = 512;
 
 /// Each bit stands for one log, or for several neighbours where there are many.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Touched {
+pub struct Touched {
     logs_per_bit: u32,
     bits: Box<[u8; TOUCHED_BYTES]>,
 }
 
 impl Touched {
-    pub(crate) fn none(logs: usize) -> Self {
+    /// The empty set for a store of `logs` logs.
+    pub fn none(logs: usize) -> Self {
         let logs: u32 = narrow(logs);
         let logs_per_bit =
             if plant::is(Bug::LogSetTruncated) { 1 } else { logs.div_ceil(BITS).max(1) };
@@ -31,36 +32,40 @@ impl Touched {
     }
 
     /// As read from a root; `None` if it makes no sense.
-    pub(crate) fn from_raw(logs_per_bit: u32, bits: [u8; TOUCHED_BYTES]) -> Option<Self> {
+    pub fn from_raw(logs_per_bit: u32, bits: [u8; TOUCHED_BYTES]) -> Option<Self> {
         (logs_per_bit > 0).then(|| Self { logs_per_bit, bits: Box::new(bits) })
     }
 
     /// Whether `logs` logs can be told apart from what is beyond the set. One that is growing has a
     /// set for more.
-    pub(crate) fn covers(&self, logs: usize) -> bool {
+    pub fn covers(&self, logs: usize) -> bool {
         logs as u64 <= u64::from(self.logs_per_bit) * u64::from(BITS)
     }
 
-    pub(crate) const fn logs_per_bit(&self) -> u32 {
+    /// How many neighbours share a bit.
+    pub const fn logs_per_bit(&self) -> u32 {
         self.logs_per_bit
     }
 
-    pub(crate) const fn bits(&self) -> &[u8; TOUCHED_BYTES] {
+    /// The set as the root holds it.
+    pub const fn bits(&self) -> &[u8; TOUCHED_BYTES] {
         &self.bits
     }
 
-    pub(crate) fn contains(&self, log: LogId) -> bool {
+    /// Whether the log, or a neighbour that shares its bit, is in the set.
+    pub fn contains(&self, log: LogId) -> bool {
         let bit = log.0 / self.logs_per_bit;
         bit < BITS && self.bits[(bit / 8) as usize] & (1 << (bit % 8)) != 0
     }
 
-    pub(crate) fn add(&mut self, log: LogId) {
+    /// Adds the log, and the neighbours that share its bit.
+    pub fn add(&mut self, log: LogId) {
         self.add_bit(log.0 / self.logs_per_bit);
     }
 
     /// Adds the log and its neighbours, so that a head that wanders finds them open. `logs` is how
     /// many the volume has.
-    pub(crate) fn add_around(&mut self, log: LogId, logs: usize, together: u32) {
+    pub fn add_around(&mut self, log: LogId, logs: usize, together: u32) {
         let bit = log.0 / self.logs_per_bit;
         let logs: u32 = narrow(logs);
         let share = if together > OPENED_TOGETHER { LEAST_USED } else { 0 };
@@ -71,14 +76,14 @@ impl Touched {
     }
 
     /// Adds what another set of the same volume has.
-    pub(crate) fn add_all(&mut self, other: &Self) {
+    pub fn add_all(&mut self, other: &Self) {
         for (byte, more) in self.bits.iter_mut().zip(other.bits.iter()) {
             *byte |= more;
         }
     }
 
     /// The same set for a volume of `logs` logs.
-    pub(crate) fn resized(&self, logs: usize) -> Self {
+    pub fn resized(&self, logs: usize) -> Self {
         let mut new = Self::none(logs);
         let logs: u32 = narrow(logs);
         for log in (0..logs).map(LogId).filter(|log| self.contains(*log)) {
@@ -88,7 +93,7 @@ impl Touched {
     }
 
     /// How many bits are set.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.bits.iter().map(|byte| byte.count_ones()).sum()
     }
 

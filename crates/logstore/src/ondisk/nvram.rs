@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use crate::{DataSequence, VolumeId};
 use manylogs_block::{Nvram, narrow, to_usize};
-use manylogs_logstore::{DataSequence, VolumeId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::NvramError;
+use crate::NvramError;
 
 const MAGIC: [u8; 8] = *b"MLOGNVRM";
 const VERSION: u32 = 1;

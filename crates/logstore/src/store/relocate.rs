@@ -1,6 +1,6 @@
 //! Copies of versions that move from one log to another.
 
-use manylogs_logstore::LogId;
+use crate::LogId;
 
 use super::Store;
 use manylogs_plant::{self as plant, Bug};
@@ -9,7 +9,7 @@ impl Store {
     /// A copy became durable in `log` of a version that newer ones have displaced meanwhile. Until
     /// those are durable recovery may choose the copy: where headers are kept apart, it is told of
     /// the copy even when `log` begins another epoch.
-    pub(crate) fn keep_overtaken(&mut self, log: LogId) {
+    pub fn keep_overtaken(&mut self, log: LogId) {
         if plant::is(Bug::OvertakenCopyNotKept) {
             return;
         }

@@ -6,19 +6,19 @@ use super::{SlotId, Store};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct HomeWrites {
+pub struct HomeWrites {
     /// Home writes were acknowledged that a power cut may still take.
-    pub(crate) is_dirty: bool,
+    pub is_dirty: bool,
     /// Supersede slots that wait for the flush that makes their home writes durable.
-    pub(crate) deferred: Vec<SlotId>,
+    pub deferred: Vec<SlotId>,
     /// Supersede slots that are not durable yet, deferred or not, and their extents.
-    pub(crate) unsettled: Vec<(SlotId, Extent)>,
+    pub unsettled: Vec<(SlotId, Extent)>,
 }
 
 impl Store {
     /// Whether versions of `extent` were taken out of the map by a large write whose supersede
     /// entry a crash would still lose.
-    pub(crate) fn has_unsettled_supersede(&self, extent: Extent) -> bool {
+    pub fn has_unsettled_supersede(&self, extent: Extent) -> bool {
         self.home.unsettled.iter().any(|(_, other)| other.overlaps(extent))
     }
 }

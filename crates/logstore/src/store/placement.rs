@@ -1,28 +1,28 @@
 //! Which log takes the next record.
 
+use crate::LogId;
 use manylogs_block::Sectors;
-use manylogs_logstore::LogId;
 
 use super::{Logs, Store};
 
 /// Chooses the log for a record: the policy of whoever uses the store.
-pub(crate) trait Placement {
+pub trait Placement {
     /// A log with room for a record of `needed` sectors for which `ready` holds, if there is one.
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId>;
 }
 
 /// What a placement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub struct Choice {
     /// The best log that is ready.
-    pub(crate) log: Option<LogId>,
+    pub log: Option<LogId>,
     /// The best log of all, if it must be opened first.
-    pub(crate) unopened: Option<LogId>,
+    pub unopened: Option<LogId>,
 }
 
 impl Store {
     /// The log that takes the next record, and the one that should; `None` if no entry waits.
-    pub(crate) fn choose_log(&self, placement: &impl Placement) -> Option<Choice> {
+    pub fn choose_log(&self, placement: &impl Placement) -> Option<Choice> {
         let first = *self.entries.pending.front()?;
         let needed = self.entries.slots.get(first).reserved.log;
         let best = placement.choose(&self.logs, needed, &|_| true);
@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// The log of the newest record in flight, if the next entry fits there.
-    pub(crate) fn log_in_use(&self) -> Option<LogId> {
+    pub fn log_in_use(&self) -> Option<LogId> {
         let (_, record) = self.entries.records.last_key_value()?;
         let first = self.entries.slots.get(*self.entries.pending.front()?);
         let log = self.logs.get(record.log)?;

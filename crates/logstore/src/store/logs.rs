@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::RangeBounds;
 
+use crate::{Log, LogId, RecordShape};
 use manylogs_block::{Extent, Lba, Sectors, narrow};
-use manylogs_logstore::{Log, LogId, RecordShape};
 
 use manylogs_plant::{self as plant, Bug};
 
 /// Logs by number; one that was never used costs a pointer.
 #[derive(Debug)]
-pub(crate) struct Logs {
+pub struct Logs {
     logs: Vec<Option<Box<Log>>>,
     regions: Vec<Extent>,
     /// Logs worth asking: neither full nor retired.
@@ -28,7 +28,8 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    pub(crate) fn new(regions: &[Extent], largest_record: Sectors, shape: RecordShape) -> Self {
+    /// Logs in `regions` that were never used. No entry needs more than `largest_record`.
+    pub fn new(regions: &[Extent], largest_record: Sectors, shape: RecordShape) -> Self {
         let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
@@ -45,48 +46,53 @@ impl Logs {
     }
 
     /// The same logs, as if they had never been used.
-    pub(crate) fn blank(&self) -> Self {
+    pub fn blank(&self) -> Self {
         Self::new(&self.regions, self.largest_record, self.shape)
     }
 
     /// Leaves blank ones behind.
-    pub(crate) fn take(&mut self) -> Self {
+    pub fn take(&mut self) -> Self {
         let blank = self.blank();
         std::mem::replace(self, blank)
     }
 
-    pub(crate) const fn shape(&self) -> RecordShape {
+    /// How records are laid out.
+    pub const fn shape(&self) -> RecordShape {
         self.shape
     }
 
-    pub(crate) fn count(&self) -> usize {
+    /// How many logs there are.
+    pub fn count(&self) -> usize {
         self.regions.len()
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = LogId> + use<> {
+    /// Their numbers.
+    pub fn ids(&self) -> impl Iterator<Item = LogId> + use<> {
         (0..narrow::<_, u32>(self.regions.len())).map(LogId)
     }
 
-    pub(crate) fn get(&self, id: LogId) -> Option<&Log> {
+    /// The log, if it was ever used.
+    pub fn get(&self, id: LogId) -> Option<&Log> {
         self.logs[id.0 as usize].as_deref()
     }
 
     /// Whether every log has failed.
-    pub(crate) fn all_retired(&self) -> bool {
+    pub fn all_retired(&self) -> bool {
         self.logs.iter().all(|log| log.as_deref().is_some_and(Log::is_retired))
     }
 
     /// Logs that were used.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Log> {
+    pub fn iter(&self) -> impl Iterator<Item = &Log> {
         self.logs.iter().filter_map(|log| log.as_deref())
     }
 
-    pub(crate) fn region(&self, id: LogId) -> Extent {
+    /// Where the log is.
+    pub fn region(&self, id: LogId) -> Extent {
         self.regions[id.0 as usize]
     }
 
     /// Changes a log and keeps the books on its room.
-    pub(crate) fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
+    pub fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
         let (region, mut shape) = (self.regions[id.0 as usize], self.shape);
         if plant::is(Bug::RecordsShareSectors) {
             shape.physical = Sectors(1);
@@ -109,7 +115,7 @@ impl Logs {
     }
 
     /// Keeps a log from taking records while its content moves; its room does not count meanwhile.
-    pub(crate) fn set_aside(&mut self, id: LogId) {
+    pub fn set_aside(&mut self, id: LogId) {
         self.with(id, |_| ());
         self.room -= self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
         self.open.remove(&id.0);
@@ -117,12 +123,12 @@ impl Logs {
     }
 
     /// The log whose content moves.
-    pub(crate) const fn aside(&self) -> Option<LogId> {
+    pub const fn aside(&self) -> Option<LogId> {
         self.aside
     }
 
     /// Lets the log that was set aside take records again.
-    pub(crate) fn put_back(&mut self) {
+    pub fn put_back(&mut self) {
         let Some(id) = self.aside.take() else { return };
         let room = self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
         self.room += room;
@@ -139,7 +145,7 @@ impl Logs {
     }
 
     /// Changes how much is left out of each log's account.
-    pub(crate) fn set_largest_record(&mut self, largest: Sectors) {
+    pub fn set_largest_record(&mut self, largest: Sectors) {
         self.largest_record = largest;
         let (head, _) = self.shape.len_of(0, 0, Sectors(0));
         (self.room, self.open) = (0, BTreeSet::new());
@@ -155,7 +161,7 @@ impl Logs {
     }
 
     /// Changes what does not touch the room of a log that is in use: pins and live sectors.
-    pub(crate) fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
+    pub fn adjust(&mut self, id: LogId, change: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut self.logs[id.0 as usize] {
             change(log);
         }
@@ -164,22 +170,22 @@ impl Logs {
     /// Sectors that certainly can be appended. In each log as much as the largest record is left
     /// out: while a log has more than that free it takes any entry, so as long as what is reserved
     /// does not exceed the room, no entry is ever without a log.
-    pub(crate) const fn room(&self) -> u64 {
+    pub const fn room(&self) -> u64 {
         self.room
     }
 
     /// Fraction of all log space that is appended to.
-    pub(crate) fn occupancy(&self) -> f64 {
+    pub fn occupancy(&self) -> f64 {
         self.used as f64 / self.sectors as f64
     }
 
     /// Whether it takes any entry: it has room and is not set aside.
-    pub(crate) fn is_open(&self, id: LogId) -> bool {
+    pub fn is_open(&self, id: LogId) -> bool {
         self.open.contains(&id.0)
     }
 
     /// Open logs among `numbers`, in order of number, which is that of address.
-    pub(crate) fn open_in(
+    pub fn open_in(
         &self,
         numbers: impl RangeBounds<u32>,
     ) -> impl DoubleEndedIterator<Item = LogId> {
@@ -187,14 +193,14 @@ impl Logs {
     }
 
     /// How many logs begin at `at` or before.
-    pub(crate) fn count_until(&self, at: Lba) -> u32 {
+    pub fn count_until(&self, at: Lba) -> u32 {
         let count = self.regions.partition_point(|region| region.start <= at);
         narrow(count)
     }
 
     /// Whether the log takes a record of `needed` sectors. What was accepted under other parameters
     /// may find room only in logs that do not count as open any more.
-    pub(crate) fn takes(&self, id: LogId, needed: Sectors) -> bool {
+    pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
         self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }
 }

@@ -9,10 +9,10 @@ mod keep;
 
 use std::rc::Rc;
 
+use crate::{DataSequence, Log, Record, VolumeId};
 use manylogs_block::{IoError, Nvram, to_usize};
-use manylogs_logstore::{DataSequence, Log, Record, VolumeId};
 
-use crate::error::NvramError;
+use crate::NvramError;
 use crate::ondisk::nvram::{
     Entry, Journal, Selector, encode_entry, half_len, read_selector, selector_at, size_for,
 };
@@ -38,7 +38,7 @@ const FAILED: &str = "the table's non-volatile RAM failed";
 
 /// The table's memory and how far it is filled.
 #[derive(Debug)]
-pub(crate) struct NvTable {
+pub struct NvTable {
     nvram: Rc<dyn Nvram>,
     selector: Selector,
     /// The slot that holds the newest selector.
@@ -57,22 +57,26 @@ pub(crate) struct NvTable {
 }
 
 /// What the memory says.
-pub(crate) struct Replayed {
-    pub(crate) versions: Versions,
-    pub(crate) floor: DataSequence,
-    pub(crate) records: u64,
+#[derive(Debug)]
+pub struct Replayed {
+    /// Versions that the memory describes.
+    pub versions: Versions,
+    /// Entries below it are dead.
+    pub floor: DataSequence,
+    /// Records in the journal.
+    pub records: u64,
     /// Where in the half the journal ends.
     end: usize,
 }
 
 /// Bytes that the table of a volume with these logs needs at least, whatever it holds.
-pub(crate) fn least_size(logs: &Logs, largest: Room) -> usize {
+pub fn least_size(logs: &Logs, largest: Room) -> usize {
     let records = RECORDS_LEAST * to_usize(GROWTH * largest.apart_bytes);
     size_for((logs.count() * LOG_BYTES + records + 1024) / 7 * 8)
 }
 
 /// Wipes the memory and lets it hold the table of a volume in which nothing is logged.
-pub(crate) fn create(
+pub fn create(
     nvram: Rc<dyn Nvram>,
     volume: VolumeId,
     logs: &Logs,
@@ -108,7 +112,7 @@ pub(crate) fn create(
 }
 
 /// Makes durable what a killed process stored: it must not be believed and then lost.
-pub(crate) fn settle(memory: &dyn Nvram) -> Result<(), NvramError> {
+pub fn settle(memory: &dyn Nvram) -> Result<(), NvramError> {
     if plant::is(Bug::NvramNotPersistedAtOpen) {
         return Ok(());
     }
@@ -117,7 +121,7 @@ pub(crate) fn settle(memory: &dyn Nvram) -> Result<(), NvramError> {
 
 /// Reads the table of a volume that was opened `incarnation` times, and changes nothing. `logs` are
 /// booked with what is found.
-pub(crate) fn look(
+pub fn look(
     memory: Rc<dyn Nvram>,
     volume: VolumeId,
     logs: Logs,
@@ -209,20 +213,22 @@ impl NvTable {
     }
 
     /// Bytes of a half.
-    pub(crate) fn half_len(&self) -> u64 {
+    pub fn half_len(&self) -> u64 {
         half_len(self.selector.size) as u64
     }
 
     /// Bytes of it that are taken.
-    pub(crate) const fn used(&self) -> u64 {
+    pub const fn used(&self) -> u64 {
         self.tail as u64
     }
 
-    pub(crate) const fn rewrites(&self) -> u64 {
+    /// How many times a half was replaced by a snapshot.
+    pub const fn rewrites(&self) -> u64 {
         self.rewrites
     }
 
-    pub(crate) const fn is_crowded(&self) -> bool {
+    /// Whether the table itself takes so much room that a checkpoint should begin.
+    pub const fn is_crowded(&self) -> bool {
         self.crowded
     }
 
@@ -275,7 +281,7 @@ impl NvTable {
     }
 
     /// Begins an incarnation, with a table that was just read.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         snapshot: &[u8],
         floor: DataSequence,
