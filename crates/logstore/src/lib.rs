@@ -13,6 +13,7 @@ mod record;
 mod scan;
 mod sequence;
 mod shape;
+mod space;
 pub mod store;
 mod tree;
 mod units;
@@ -22,12 +23,13 @@ pub use log::{Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use ondisk::NvramError;
 pub use record::{
-    ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader,
-    VolumeId,
+    Class, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError,
+    RecordHeader, VolumeId,
 };
 pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
 pub use sequence::{
     DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,
 };
 pub use shape::{Headers, RecordShape, header_bytes, units_in};
+pub use space::{LBA_BITS, Space};
 pub use units::{Unit, UnitTable, units_of};

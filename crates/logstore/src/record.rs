@@ -1,7 +1,7 @@
 //! The log record: a header that proves where it belongs and what follows it.
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{Extent, Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
+use manylogs_block::{Extent, Payload, Sectors, narrow, to_usize};
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,7 +10,7 @@ use crate::shape::header_bytes;
 use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, RecordShape, units_of};
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const CHECKSUM_RANGE: std::ops::Range<usize> = 8..12;
 
 /// Bytes of the fixed part of a record header.
@@ -51,11 +51,13 @@ struct RawHeader {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
-    lba: U64,
+    /// The block address below, the space above.
+    address: U64,
     data_sequence: U64,
-    sectors: U64,
+    version: U64,
+    sectors: [u8; 6],
     kind: u8,
-    reserved: [u8; 7],
+    class: u8,
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
@@ -74,15 +76,37 @@ pub enum EntryKind {
     Lost,
 }
 
+/// What a version is to its owner: cleaners may treat the classes differently. The store does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Content.
+    #[default]
+    Data,
+    /// What a file system says of content.
+    Metadata,
+    /// Content that is in memory too and goes home from there: it is read only after a crash.
+    DurabilityOnly,
+}
+
+impl Class {
+    /// All of them, by their number on the disk.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::DurabilityOnly];
+}
+
 /// One extent of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The home address, as the volume's clients know it.
+    /// The home address, as the store's map has it: see [`crate::Space`].
     pub extent: Extent,
-    /// Which version of the extent.
+    /// Which version of the extent: the store's number, in order of arrival.
     pub data_sequence: DataSequence,
+    /// What the owner of the space calls this version. The store keeps it in the record, and
+    /// neither compares it nor has it in its map or in snapshots.
+    pub version: u64,
     /// What is said of it.
     pub kind: EntryKind,
+    /// What it is to its owner.
+    pub class: Class,
 }
 
 /// What binds a record to its place.
@@ -154,6 +178,12 @@ pub enum RecordError {
 }
 
 impl Entry {
+    /// An entry of the class [`Class::Data`], whose owner has no number for its version.
+    #[must_use]
+    pub const fn new(extent: Extent, data_sequence: DataSequence, kind: EntryKind) -> Self {
+        Self { extent, data_sequence, version: 0, kind, class: Class::Data }
+    }
+
     /// Sectors of payload behind the header.
     #[must_use]
     pub fn payload_sectors(&self) -> Sectors {
@@ -344,17 +374,25 @@ fn raw_of(bytes: &[u8]) -> Result<RawHeader, RecordError> {
 }
 
 fn raw_entry(entry: &Entry) -> RawEntry {
+    let [a, b, c, d, e, f, 0, 0] = entry.extent.len.0.to_le_bytes() else {
+        unreachable!("an extent ends within its space")
+    };
     RawEntry {
-        lba: U64::new(entry.extent.start.0),
+        address: U64::new(entry.extent.start.0),
         data_sequence: U64::new(entry.data_sequence.0),
-        sectors: U64::new(entry.extent.len.0),
+        version: U64::new(entry.version),
+        sectors: [a, b, c, d, e, f],
         kind: match entry.kind {
             EntryKind::Data => 1,
             EntryKind::Zeroes => 2,
             EntryKind::Supersede => 3,
             EntryKind::Lost => 4,
         },
-        reserved: [0; 7],
+        class: match entry.class {
+            Class::Data => 0,
+            Class::Metadata => 1,
+            Class::DurabilityOnly => 2,
+        },
     }
 }
 
@@ -378,12 +416,16 @@ fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
         4 => EntryKind::Lost,
         _ => return Err(RecordError::Impossible("entry kind")),
     };
-    let extent = Extent::new(raw.lba.get(), raw.sectors.get());
-    let end = extent.start.0.checked_add(extent.len.0);
-    if extent.is_empty() || end.is_none_or(|end| end > u64::MAX / SECTOR_BYTES) {
+    let class = Class::ALL.get(usize::from(raw.class));
+    let class = *class.ok_or(RecordError::Impossible("entry class"))?;
+    let [a, b, c, d, e, f] = raw.sectors;
+    let sectors = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    let extent = Extent::new(raw.address.get(), sectors);
+    if extent.is_empty() || !crate::space::is_in_one_space(extent) {
         return Err(RecordError::Impossible("extent"));
     }
-    Ok(Entry { extent, data_sequence: DataSequence(raw.data_sequence.get()), kind })
+    let data_sequence = DataSequence(raw.data_sequence.get());
+    Ok(Entry { extent, data_sequence, version: raw.version.get(), kind, class })
 }
 
 fn checksum_of(used: &[u8]) -> u32 {
@@ -393,19 +435,22 @@ fn checksum_of(used: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Space;
     use proptest::prelude::*;
 
     fn sample(shape: RecordShape) -> (Record, Vec<Payload>) {
-        let entry = |start, len, sequence, kind| Entry {
-            extent: Extent::new(start, len),
-            data_sequence: DataSequence(sequence),
-            kind,
+        let entry = |start, len, sequence, kind| {
+            Entry::new(Extent::new(start, len), DataSequence(sequence), kind)
         };
         let entries = vec![
             entry(1000, 8, 21, EntryKind::Data),
             entry(5, 20, 22, EntryKind::Data),
             entry(0, 1 << 36, 23, EntryKind::Zeroes),
-            entry(77, 3, 24, EntryKind::Supersede),
+            Entry {
+                version: u64::MAX,
+                class: Class::Metadata,
+                ..entry(Space(9).address(Extent::new(77, 3)).start.0, 3, 24, EntryKind::Supersede)
+            },
         ];
         let payloads = vec![Payload::tags(1, Sectors(8)), Payload::tags(90, Sectors(20))];
         let header = RecordHeader {

@@ -1,8 +1,5 @@
 //! The numbers that order versions and records, never reused in the life of a volume.
 
-/// Numbers of one opening, by programs that counted so.
-const COUNTER_BITS: u32 = 44;
-
 /// The number of an opening of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u32);
@@ -46,14 +43,6 @@ impl SequenceLimit {
     pub const LAST_STEPS: u64 = 1 << 8;
     /// Of a new volume: no sequence was used, and zero is none.
     pub const NONE_USED: Self = Self(1);
-
-    /// What a root says that knows the number of the opening only: each had 2^44 sequences.
-    #[must_use]
-    pub const fn of_openings(incarnation: Incarnation) -> Self {
-        let openings = incarnation.0 as u64 + 1;
-        let fits = openings < 1 << (u64::BITS - COUNTER_BITS);
-        Self(if fits { (openings << COUNTER_BITS) + 1 } else { u64::MAX })
-    }
 
     /// The limit with one step more; `None` if the sequences are used up.
     #[must_use]
@@ -106,13 +95,5 @@ mod tests {
         assert_eq!(second.0 - first.0, SequenceLimit::STEP);
         assert_eq!(SequenceLimit(u64::MAX - 5).extended(), None);
         assert!(first.steps_left() > 4_000_000_000);
-    }
-
-    #[test]
-    fn what_an_older_root_allowed_is_below_its_limit() {
-        let last_of_opening_7 = (8 << COUNTER_BITS) - 1;
-        assert!(SequenceLimit::of_openings(Incarnation(7)).0 > last_of_opening_7);
-        let worn = SequenceLimit::of_openings(Incarnation((1 << 20) - 1));
-        assert_eq!((worn.0, worn.steps_left()), (u64::MAX, 0));
     }
 }

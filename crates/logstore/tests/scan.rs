@@ -68,7 +68,7 @@ impl World {
         };
         self.next += 1;
         let extent = Extent::new(self.next % 64, len);
-        let entry = Entry { extent, data_sequence, kind: EntryKind::Data };
+        let entry = Entry::new(extent, data_sequence, EntryKind::Data);
         self.log.append(&of, vec![entry], vec![Payload::tags(self.next * 1000, Sectors(len))])
     }
 
@@ -329,7 +329,7 @@ fn hostile(region: u64) -> Scanned {
             next_data: DataSequence(sequence + 1),
         };
         let data_sequence = DataSequence(sequence);
-        let entry = Entry { extent: Extent::new(7, 1), data_sequence, kind: EntryKind::Data };
+        let entry = Entry::new(Extent::new(7, 1), data_sequence, EntryKind::Data);
         slots.push(log.append(&of, vec![entry], vec![Payload::tags(sequence, Sectors(1))]));
     }
     for slot in &slots {

@@ -40,7 +40,10 @@ pub enum VolumeError {
     #[error("the superblock is whole but has an impossible {0}")]
     Impossible(&'static str),
     /// The volume was written by another version of the program.
-    #[error("volume has format version {found}, this program knows version {known} only")]
+    #[error(
+        "volume has format version {found}, this program knows version {known} only: drain it with \
+         the program that wrote it, then format it anew"
+    )]
     Version {
         /// On the disk.
         found: u32,

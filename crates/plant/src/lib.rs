@@ -20,6 +20,13 @@ macro_rules! bugs {
 }
 
 bugs! {
+    /// Bugs of the store that its own tests show: the volume does not use what they break.
+    STORE {
+        /// The entries of a batch are put into records one by one.
+        BatchSplit,
+        /// A stream goes on in another log while it has records on their way.
+        StreamSwitchesLog,
+    }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
         /// Nothing else goes while records do.

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::NvramError;
 
 const MAGIC: [u8; 8] = *b"MLOGNVRM";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Where the two copies of the selector are.
 const SELECTORS: [usize; 2] = [0, 2048];
 /// Where the halves begin; each is a multiple of the alignment.

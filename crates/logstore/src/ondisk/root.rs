@@ -176,10 +176,7 @@ impl Root {
             checksum: raw.snapshot_checksum.get(),
         });
         let incarnation = Incarnation(raw.incarnation.get());
-        let sequence_limit = match raw.sequence_limit.get() {
-            0 => SequenceLimit::of_openings(incarnation),
-            limit => SequenceLimit(limit),
-        };
+        let sequence_limit = SequenceLimit(raw.sequence_limit.get());
         if raw.generation.get() > GENERATION_MAX
             || incarnation > Incarnation::MAX
             || raw.floor.get() > sequence_limit.0

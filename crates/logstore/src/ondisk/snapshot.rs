@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use crate::space::is_in_one_space;
 use crate::{
-    DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, SequenceLimit, Supersede, Unit,
-    UnitTable,
+    Class, DataSequence, Epoch, Log, LogContent, LogId, LogOffset, Mapped, SequenceLimit,
+    Supersede, Unit, UnitTable,
 };
 use bytes::{Buf, BufMut};
 use manylogs_block::{Extent, Lba, Sectors};
 
 use crate::store::place::Place;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP2");
+const MAGIC: u64 = u64::from_le_bytes(*b"MLOGSNP3");
 const KIND_LOG: u64 = 1;
 const KIND_ZEROES: u64 = 2;
 const KIND_LOST: u64 = 3;
+const KIND_METADATA: u64 = 4;
+const KIND_DURABILITY_ONLY: u64 = 5;
+const KIND_BITS: u32 = 3;
 
 /// A log as a snapshot describes it.
 #[derive(Clone, Debug)]
@@ -94,17 +98,17 @@ pub fn encode<'a>(
     let mut last = Previous::default();
     for (extent, mapped) in map {
         let (kind, offset) = match mapped.value {
-            Place::Log { offset, .. } => (KIND_LOG, offset.0),
+            Place::Log { offset, class, .. } => (kind_of(class), offset.0),
             Place::Zeroes { .. } => (KIND_ZEROES, 0),
             Place::Lost { .. } => (KIND_LOST, 0),
             Place::Buffered { .. } => continue,
         };
         let log = mapped.value.log().unwrap_or_default();
-        put(&mut out, u64::from(log.0) << 2 | kind);
+        put(&mut out, u64::from(log.0) << KIND_BITS | kind);
         put(&mut out, extent.start.0 - last.end);
         put(&mut out, extent.len.0);
         put(&mut out, zigzag(mapped.sequence.0, last.sequence));
-        if kind == KIND_LOG {
+        if matches!(mapped.value, Place::Log { .. }) {
             put(&mut out, offset.into());
         }
         last = Previous { end: extent.end().0, sequence: mapped.sequence.0 };
@@ -112,6 +116,14 @@ pub fn encode<'a>(
     // No kind is zero: the end.
     put(&mut out, 0);
     out
+}
+
+const fn kind_of(class: Class) -> u64 {
+    match class {
+        Class::Data => KIND_LOG,
+        Class::Metadata => KIND_METADATA,
+        Class::DurabilityOnly => KIND_DURABILITY_ONLY,
+    }
 }
 
 /// What differences refer to.
@@ -160,16 +172,18 @@ pub fn decode(mut bytes: &[u8]) -> Option<Snapshot> {
     loop {
         let (log, kind) = match get(input)? {
             0 => return Some(snapshot),
-            word => (LogId(u32::try_from(word >> 2).ok()?), word & 3),
+            word => (LogId(u32::try_from(word >> KIND_BITS).ok()?), word & ((1 << KIND_BITS) - 1)),
         };
         let start = last.end.checked_add(get(input)?)?;
         let extent = checked_extent(start, get(input)?)?;
         let sequence = last.sequence.wrapping_add_signed(unzigzag(get(input)?));
         let value = match kind {
-            KIND_LOG => Place::Log { log, offset: LogOffset(u32::try_from(get(input)?).ok()?) },
             KIND_ZEROES => Place::Zeroes { log },
             KIND_LOST => Place::Lost { log },
-            _ => return None,
+            kind => {
+                let class = *Class::ALL.iter().find(|class| kind_of(**class) == kind)?;
+                Place::Log { log, offset: LogOffset(u32::try_from(get(input)?).ok()?), class }
+            }
         };
         snapshot.map.push((extent, Mapped { sequence: DataSequence(sequence), value }));
         last = Previous { end: extent.end().0, sequence };
@@ -210,8 +224,8 @@ fn decode_log(input: &mut &[u8]) -> Option<LogState> {
 }
 
 fn checked_extent(start: u64, len: u64) -> Option<Extent> {
-    let fits = len > 0 && start.checked_add(len).is_some_and(|end| end < 1 << 48);
-    fits.then_some(Extent { start: Lba(start), len: Sectors(len) })
+    let extent = Extent { start: Lba(start), len: Sectors(len) };
+    (len > 0 && is_in_one_space(extent)).then_some(extent)
 }
 
 /// LEB128: seven bits a byte, lowest first.
@@ -272,10 +286,14 @@ mod tests {
         let at = |start, len, sequence, value| {
             (Extent::new(start, len), Mapped { sequence: DataSequence(sequence), value })
         };
+        let in_log = |class| Place::Log { log: LogId(3), offset: LogOffset(77), class };
         let map = vec![
-            at(5, 8, 1 << 50, Place::Log { log: LogId(3), offset: LogOffset(77) }),
+            at(5, 8, 1 << 50, in_log(Class::Data)),
             at(13, 1, 7, Place::Zeroes { log: LogId(0) }),
+            at(20, 8, 8, in_log(Class::Metadata)),
+            at(28, 8, 9, in_log(Class::DurabilityOnly)),
             at(1 << 40, 1 << 35, 9, Place::Lost { log: LogId(200_000) }),
+            at((3 << 48) + 7, 8, 10, in_log(Class::Data)),
         ];
         let bytes = encode(std::iter::empty(), map.iter().copied());
         assert_eq!(decode(&bytes).unwrap().map, map);

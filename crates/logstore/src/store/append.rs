@@ -3,37 +3,57 @@
 use crate::{AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, RecordSequence, RecordShape};
 use manylogs_block::{Payload, Sectors};
 
-use super::{InFlightRecord, SlotId, Store};
+use super::{InFlightRecord, SlotId, Store, Stream};
 use manylogs_plant::{self as plant, Bug};
+use smallvec::SmallVec;
 
 impl Store {
-    /// Takes as many pending slots as fit in one record of `log`.
+    /// Takes as many pending batches as fit in one record of `log`.
     pub fn gather(&mut self, log: LogId, longest: Sectors) -> Vec<SlotId> {
         let shape = self.logs.shape();
         let free = self.logs.get(log).map_or(self.logs.region(log).len, |log| log.free());
         let mut size = RecordSize::default();
         let mut slots = Vec::new();
-        while let Some(&id) = self.entries.pending.front() {
-            let slot = self.entries.slots.get(id);
-            let (reserved, waits) = (slot.reserved, slot.waiter.is_some());
-            let next = size.with(slot.entry.payload_sectors());
+        while let Some(&first) = self.entries.pending.front() {
+            let (next, entries) = self.with_batch(size, first);
             let fits = next.record_len(shape) <= free
                 && next.payload <= longest.0
-                && slots.len() < MAX_ENTRIES;
+                && next.entries <= MAX_ENTRIES
+                && self.may_follow(first, log);
             if !fits && !slots.is_empty() {
                 break;
             }
             size = next;
-            self.entries.pending.pop_front();
-            // The record takes the room that was set aside.
-            self.reserved -= reserved;
-            self.entries.waiters -= usize::from(waits);
-            slots.push(id);
+            for id in self.entries.pending.drain(..entries) {
+                let slot = self.entries.slots.get(id);
+                // The record takes the room that was set aside.
+                self.reserved -= slot.reserved;
+                self.entries.waiters -= usize::from(slot.waiter.is_some());
+                slots.push(id);
+            }
         }
         if self.entries.pending.is_empty() {
             self.entries.volatile_until = None;
         }
         slots
+    }
+
+    /// The size of a record of `size` with the first batch that waits, and how many entries that
+    /// has.
+    fn with_batch(&self, size: RecordSize, first: SlotId) -> (RecordSize, usize) {
+        let entries = 1 + usize::from(self.entries.slots.get(first).rest);
+        let entries = if plant::is(Bug::BatchSplit) { 1 } else { entries };
+        let batch = self.entries.pending.iter().take(entries);
+        let payload = |id: &SlotId| self.entries.slots.get(*id).entry.payload_sectors();
+        (batch.fold(size, |size, id| size.with(payload(id))), entries)
+    }
+
+    /// Whether the batch that begins with this slot may go to `log`, for all that its stream has
+    /// on its way.
+    pub(super) fn may_follow(&self, first: SlotId, log: LogId) -> bool {
+        let stream = self.entries.slots.get(first).stream;
+        let bound = self.entries.streams.bound_to(stream);
+        bound.is_none_or(|bound| bound == log) || plant::is(Bug::StreamSwitchesLog)
     }
 
     /// Puts the slots' entries behind the last record of `log`.
@@ -51,11 +71,26 @@ impl Store {
         self.counters.record_sectors += slot.target.len.0;
         let offsets = slot.offsets.clone();
         let header = self.header_apart(&slot.record);
-        self.entries.records.insert(sequence, InFlightRecord { log, slots, offsets, header });
+        let streams = self.streams_of(&slots);
+        for stream in &streams {
+            self.entries.streams.begin(*stream, log);
+        }
+        let record = InFlightRecord { log, slots, offsets, streams, header };
+        self.entries.records.insert(sequence, record);
         if plant::is(Bug::NvramBeforePayload) {
             self.journal(&[sequence]);
         }
         (sequence, slot)
+    }
+
+    fn streams_of(&self, slots: &[SlotId]) -> SmallVec<[Stream; 1]> {
+        let mut streams = SmallVec::new();
+        for stream in slots.iter().filter_map(|id| self.entries.slots.get(*id).stream) {
+            if !streams.contains(&stream) {
+                streams.push(stream);
+            }
+        }
+        streams
     }
 
     /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
@@ -96,6 +131,9 @@ impl Store {
             }
             let Some(record) = self.entries.records.remove(&sequence) else { continue };
             self.drop_header(&record.header);
+            for stream in record.streams {
+                self.entries.streams.end(stream);
+            }
             for id in record.slots {
                 let slot = self.entries.slots.get(id);
                 self.reserved += slot.reserved;

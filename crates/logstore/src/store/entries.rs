@@ -6,6 +6,7 @@ use crate::{Entry, RecordSequence};
 use manylogs_block::{Completer, IoError, Payload, Time};
 use smallvec::SmallVec;
 
+use super::batch::StreamsInFlight;
 use super::slots::{InFlightRecord, Slot, Slots, Tickets};
 use super::{Displaced, Origin, SlotId, Store, Ticket};
 use crate::store::Room;
@@ -30,6 +31,8 @@ pub struct Entries {
     pub volatile_until: Option<Time>,
     /// Records in flight.
     pub records: BTreeMap<RecordSequence, InFlightRecord>,
+    /// Streams with records in flight.
+    pub streams: StreamsInFlight,
 }
 
 impl Entries {
@@ -60,6 +63,9 @@ impl Store {
             entry,
             payload,
             ticket,
+            rest: 0,
+            stream: None,
+            volatile: false,
             waiter,
             reserved,
             displaced: SmallVec::new(),

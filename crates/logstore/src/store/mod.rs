@@ -3,6 +3,7 @@
 
 pub mod apart;
 mod append;
+mod batch;
 mod entries;
 mod failure;
 mod fits;
@@ -20,6 +21,7 @@ mod settle;
 mod slots;
 mod versions;
 
+pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
 pub use entries::Entries;
 pub use home::HomeWrites;
 pub use logs::Logs;

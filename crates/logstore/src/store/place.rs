@@ -1,6 +1,6 @@
 //! Where versions are, and which ones a new version displaces.
 
-use crate::{Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
+use crate::{Class, Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use manylogs_block::{Extent, Sectors};
 use smallvec::SmallVec;
 
@@ -15,6 +15,8 @@ pub enum Place {
         log: LogId,
         /// Where in it.
         offset: LogOffset,
+        /// What the version is to its owner.
+        class: Class,
     },
     /// In memory, on its way into a record.
     Buffered {
@@ -59,6 +61,8 @@ const LOG: u64 = 0;
 const BUFFERED: u64 = 1;
 const ZEROES: u64 = 2;
 const LOST: u64 = 3;
+const LOG_METADATA: u64 = 5;
+const LOG_DURABILITY_ONLY: u64 = 6;
 /// A buffered extent of data is never this long, and of zeroes the skip does not matter.
 const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
@@ -66,8 +70,8 @@ impl MapValue for Place {
     fn advance(self, by: Sectors) -> Self {
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         match self {
-            Self::Log { log, offset } => {
-                Self::Log { log, offset: LogOffset(offset.0 + narrow(by.0)) }
+            Self::Log { log, offset, class } => {
+                Self::Log { log, offset: LogOffset(offset.0 + narrow(by.0)), class }
             }
             // A buffered extent of zeroes may exceed 32 bits; its skip is never used.
             Self::Buffered { slot, skip } => {
@@ -92,9 +96,14 @@ impl Place {
     /// map drops leading zeroes.
     pub fn to_word(self) -> u64 {
         let (kind, rest) = match self {
-            Self::Log { log, offset } => {
+            Self::Log { log, offset, class } => {
                 debug_assert!(offset.0 >> LogOffset::BITS == 0, "a log is not that long");
-                (LOG, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
+                let kind = match class {
+                    Class::Data => LOG,
+                    Class::Metadata => LOG_METADATA,
+                    Class::DurabilityOnly => LOG_DURABILITY_ONLY,
+                };
+                (kind, u64::from(log.0) << LogOffset::BITS | u64::from(offset.0))
             }
             Self::Buffered { slot, skip } => {
                 (BUFFERED, u64::from(skip.min(SKIP_MAX)) << u32::BITS | u64::from(slot.0))
@@ -110,11 +119,15 @@ impl Place {
         let rest = word >> KIND_BITS;
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let low = |bits: u32| narrow(rest & ((1 << bits) - 1));
+        let in_log = |class| Self::Log {
+            log: LogId(narrow(rest >> LogOffset::BITS)),
+            offset: LogOffset(low(LogOffset::BITS)),
+            class,
+        };
         match word & ((1 << KIND_BITS) - 1) {
-            LOG => Some(Self::Log {
-                log: LogId(narrow(rest >> LogOffset::BITS)),
-                offset: LogOffset(low(LogOffset::BITS)),
-            }),
+            LOG => Some(in_log(Class::Data)),
+            LOG_METADATA => Some(in_log(Class::Metadata)),
+            LOG_DURABILITY_ONLY => Some(in_log(Class::DurabilityOnly)),
             BUFFERED => Some(Self::Buffered {
                 slot: SlotId(low(u32::BITS)),
                 skip: narrow(rest >> u32::BITS),
@@ -173,8 +186,9 @@ mod tests {
     fn places_come_back_from_their_words() {
         let offset_max = (1 << LogOffset::BITS) - 1;
         let places = [
-            Place::Log { log: LogId(0), offset: LogOffset(1) },
-            Place::Log { log: LogId(u32::MAX), offset: LogOffset(offset_max) },
+            Place::Log { log: LogId(0), offset: LogOffset(1), class: Class::Metadata },
+            Place::Log { log: LogId(7), offset: LogOffset(1), class: Class::DurabilityOnly },
+            Place::Log { log: LogId(u32::MAX), offset: LogOffset(offset_max), class: Class::Data },
             Place::Buffered { slot: SlotId(7), skip: 0 },
             Place::Buffered { slot: SlotId(u32::MAX), skip: SKIP_MAX },
             Place::Zeroes { log: LogId(u32::MAX) },

@@ -2,6 +2,7 @@
 
 use crate::LogId;
 use manylogs_block::Sectors;
+use manylogs_plant::{self as plant, Bug};
 
 use super::{Logs, Store};
 
@@ -13,34 +14,60 @@ pub trait Placement {
 
 /// What a placement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The best log that is ready.
-    pub log: Option<LogId>,
-    /// The best log of all, if it must be opened first.
-    pub unopened: Option<LogId>,
+pub enum Choice {
+    /// The record goes to `log`. `unopened` is a better one that must be opened first, if there is.
+    Log {
+        /// The best log that is ready.
+        log: LogId,
+        /// The best log of all, if it is not ready.
+        unopened: Option<LogId>,
+    },
+    /// No log is ready: this one must be opened first.
+    Open(LogId),
+    /// The batch keeps its order in a stream, and what the stream has on its way must arrive first.
+    Wait,
+    /// No log takes the record, ready or not. As room was set aside, logs have failed.
+    Nowhere,
 }
 
 impl Store {
     /// The log that takes the next record, and the one that should; `None` if no entry waits.
     pub fn choose_log(&self, placement: &impl Placement) -> Option<Choice> {
         let first = *self.entries.pending.front()?;
-        let needed = self.entries.slots.get(first).reserved.log;
+        let slot = self.entries.slots.get(first);
+        let needed = slot.reserved.log;
+        if let Some(bound) = self.entries.streams.bound_to(slot.stream)
+            && !plant::is(Bug::StreamSwitchesLog)
+        {
+            let takes = self.logs.takes(bound, needed) && self.is_ready(bound);
+            return Some(match takes {
+                true => Choice::Log { log: bound, unopened: None },
+                false => Choice::Wait,
+            });
+        }
         let best = placement.choose(&self.logs, needed, &|_| true);
         let log = match best {
             Some(log) if self.is_ready(log) => best,
             _ => placement.choose(&self.logs, needed, &|log| self.is_ready(log)),
         };
-        Some(Choice { log, unopened: best.filter(|_| best != log) })
+        let unopened = best.filter(|_| best != log);
+        Some(match (log, unopened) {
+            (Some(log), unopened) => Choice::Log { log, unopened },
+            (None, Some(unopened)) => Choice::Open(unopened),
+            (None, None) => Choice::Nowhere,
+        })
     }
 
-    /// The log of the newest record in flight, if the next entry fits there.
+    /// The log of the newest record in flight, if the next batch fits there.
     pub fn log_in_use(&self) -> Option<LogId> {
         let (_, record) = self.entries.records.last_key_value()?;
-        let first = self.entries.slots.get(*self.entries.pending.front()?);
+        let first = *self.entries.pending.front()?;
+        let needed = self.entries.slots.get(first).reserved.log;
         let log = self.logs.get(record.log)?;
         (self.logs.is_open(record.log)
-            && log.accepts(first.reserved.log)
-            && self.is_ready(record.log))
+            && log.accepts(needed)
+            && self.is_ready(record.log)
+            && self.may_follow(first, record.log))
         .then_some(record.log)
     }
 }

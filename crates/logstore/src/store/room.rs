@@ -31,7 +31,7 @@ impl Room {
 
     /// What an entry takes in a record of its own.
     pub fn of_one(kind: EntryKind, extent: Extent, shape: RecordShape) -> Self {
-        Self::of(&[Entry { extent, data_sequence: DataSequence(0), kind }], shape)
+        Self::of(&[Entry::new(extent, DataSequence(0), kind)], shape)
     }
 }
 

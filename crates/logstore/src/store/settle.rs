@@ -1,6 +1,6 @@
 //! What becomes of entries when their record is durable.
 
-use crate::{EntryKind, LogId, LogOffset, MapValue, RecordSequence};
+use crate::{Entry, EntryKind, LogId, LogOffset, MapValue, RecordSequence};
 use manylogs_block::{Payload, Sectors};
 
 use super::slots::Slot;
@@ -12,6 +12,9 @@ impl Store {
     pub fn settle_record(&mut self, sequence: RecordSequence) {
         let Some(record) = self.entries.records.remove(&sequence) else { return };
         self.note_sequences();
+        for stream in record.streams {
+            self.entries.streams.end(stream);
+        }
         let mut offsets = record.offsets.into_iter();
         for id in record.slots {
             let offset = match self.entries.slots.get(id).entry.kind {
@@ -28,7 +31,7 @@ impl Store {
             self.home.unsettled.retain(|(unsettled, _)| *unsettled != id);
         }
         let mapped = self.map_durable(id, &slot, log, offset);
-        let keeps = place_of(slot.entry.kind, log, offset)
+        let keeps = place_of(&slot.entry, log, offset)
             .is_some_and(|place| place.kept_by(self.logs.shape()).is_some());
         let mut live = if keeps { mapped } else { 0 };
         if let Origin::Swap(from) = slot.origin
@@ -52,13 +55,11 @@ impl Store {
             self.sub_live(older, sectors);
         }
         self.entries.tickets.finish(slot.ticket);
-        match slot.waiter {
-            Some(waiter) => waiter.complete(Ok(Payload::default())),
-            None if slot.origin == Origin::Client => {
-                self.entries.volatile_sectors =
-                    self.entries.volatile_sectors.saturating_sub(slot.entry.payload_sectors().0);
-            }
-            None => {}
+        if slot.volatile {
+            self.entries.volatile_sectors -= slot.entry.payload_sectors().0;
+        }
+        if let Some(waiter) = slot.waiter {
+            waiter.complete(Ok(Payload::default()));
         }
         // Nothing points there if it was overwritten before it was durable.
         self.reset_candidates.push(log);
@@ -67,7 +68,7 @@ impl Store {
     /// Points the map at the durable copy; returns how many sectors now have it as their newest.
     fn map_durable(&mut self, id: SlotId, slot: &Slot, log: LogId, offset: LogOffset) -> u64 {
         let entry = slot.entry;
-        let Some(target) = place_of(entry.kind, log, offset) else { return 0 };
+        let Some(target) = place_of(&entry, log, offset) else { return 0 };
         let mut sectors = 0;
         self.map.update(entry.extent, |part, mapped| {
             let ours = mapped.sequence == entry.data_sequence
@@ -86,10 +87,10 @@ impl Store {
 }
 
 /// Where a durable entry says that its blocks are; a supersede entry says nothing of that.
-const fn place_of(kind: EntryKind, log: LogId, offset: LogOffset) -> Option<Place> {
-    match kind {
+const fn place_of(entry: &Entry, log: LogId, offset: LogOffset) -> Option<Place> {
+    match entry.kind {
         EntryKind::Supersede => None,
-        EntryKind::Data => Some(Place::Log { log, offset }),
+        EntryKind::Data => Some(Place::Log { log, offset, class: entry.class }),
         EntryKind::Zeroes => Some(Place::Zeroes { log }),
         EntryKind::Lost => Some(Place::Lost { log }),
     }

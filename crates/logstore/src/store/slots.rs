@@ -5,6 +5,7 @@ use bytes::Bytes;
 use manylogs_block::{Completer, Payload};
 use smallvec::SmallVec;
 
+use super::batch::Stream;
 use super::room::Room;
 
 /// A slot's number; reused.
@@ -22,6 +23,12 @@ pub struct Slot {
     /// Content of a data entry.
     pub payload: Option<Payload>,
     pub ticket: Ticket,
+    /// Entries behind this one that belong to the same batch.
+    pub rest: u16,
+    /// The stream of batches that the entry keeps its order in, if any.
+    pub stream: Option<Stream>,
+    /// It was answered when it was buffered: its payload counts as volatile.
+    pub volatile: bool,
     /// Who waits for durability; a write without FUA was answered when it was buffered.
     pub waiter: Option<Completer>,
     /// Room set aside for it: a record of its own would fit there.
@@ -43,6 +50,8 @@ pub struct InFlightRecord {
     pub slots: Vec<SlotId>,
     /// Where the payload of each data entry begins.
     pub offsets: Vec<LogOffset>,
+    /// Streams that have a batch in it.
+    pub streams: SmallVec<[Stream; 1]>,
     /// Its header, where that is kept apart and not durable yet.
     pub header: Bytes,
 }

@@ -83,7 +83,8 @@ impl Versions {
         for entry in &record.entries {
             let place = match entry.kind {
                 EntryKind::Data => {
-                    Some(Place::Log { log, offset: offsets.next().unwrap_or(LogOffset(0)) })
+                    let offset = offsets.next().unwrap_or(LogOffset(0));
+                    Some(Place::Log { log, offset, class: entry.class })
                 }
                 EntryKind::Zeroes => Some(Place::Zeroes { log }),
                 EntryKind::Lost => Some(Place::Lost { log }),

@@ -33,21 +33,22 @@ impl Volume {
     ) -> Result<ScrubReport, VolumeError> {
         let inner = self.shared();
         let mut report = ScrubReport::default();
-        let mut copies: Vec<(LogId, u32, Extent)> = Vec::new();
+        let mut copies: Vec<(LogId, u32, Extent, Place)> = Vec::new();
         for (extent, mapped) in inner.state.borrow().store.map.iter() {
             match mapped.value {
-                Place::Log { log, offset } => copies.push((log, offset.0, extent)),
+                Place::Log { log, offset, .. } => {
+                    copies.push((log, offset.0, extent, mapped.value))
+                }
                 Place::Lost { .. } => report.lost.push(extent),
                 Place::Zeroes { .. } | Place::Buffered { .. } => {}
             }
         }
-        copies.sort_unstable();
+        copies.sort_unstable_by_key(|(log, offset, extent, _)| (*log, *offset, *extent));
         let total = copies.len() as u64;
-        for (log, offset, extent) in copies {
+        for (log, offset, extent, place) in copies {
             progress(report.extents, total);
-            let still = |at: Place| at == Place::Log { log, offset: offset_of(offset) };
             let mapped = inner.state.borrow().store.map.lookup(extent).next().and_then(|(_, m)| m);
-            if !mapped.is_some_and(|mapped| still(mapped.value)) {
+            if !mapped.is_some_and(|mapped| mapped.value == place) {
                 continue;
             }
             let part = Extent::new(offset.into(), extent.len.0);
@@ -64,8 +65,4 @@ impl Volume {
         progress(total, total);
         Ok(report)
     }
-}
-
-const fn offset_of(offset: u32) -> manylogs_logstore::LogOffset {
-    manylogs_logstore::LogOffset(offset)
 }

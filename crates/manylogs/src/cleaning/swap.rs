@@ -161,7 +161,7 @@ impl Inner {
             }
             let entries = chunk.iter().map(|supersede| {
                 let Supersede { extent, data_sequence } = *supersede;
-                (Entry { extent, data_sequence, kind: EntryKind::Supersede }, None)
+                (Entry::new(extent, data_sequence, EntryKind::Supersede), None)
             });
             if !self.append_to(from, to, entries.collect()).await? {
                 return Ok(false);
@@ -198,7 +198,7 @@ impl Inner {
                 Place::Lost { .. } => EntryKind::Lost,
                 Place::Zeroes { .. } | Place::Buffered { .. } => EntryKind::Zeroes,
             };
-            let entry = Entry { extent: live.extent, data_sequence: live.mapped.sequence, kind };
+            let entry = Entry::new(live.extent, live.mapped.sequence, kind);
             let payload = match live.mapped.value {
                 Place::Log { offset, .. } => {
                     let skip = Sectors(u64::from(offset.0) - within.start.0);

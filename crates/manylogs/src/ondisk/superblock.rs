@@ -15,7 +15,7 @@ use crate::settings::config::{EngineConfig, LogPlacement};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The mapping table is in non-volatile RAM, and so are the headers of records.
 const TABLE_IN_NVRAM: u64 = 1;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).

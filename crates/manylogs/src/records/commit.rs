@@ -112,20 +112,22 @@ impl Inner {
         if let Some(log) = state.store.log_in_use() {
             return Some(log);
         }
-        let choice = state.store.choose_log(&near)?;
-        match choice {
-            Choice { log: None, unopened: None } => {
+        let (log, unopened) = match state.store.choose_log(&near)? {
+            Choice::Log { log, unopened } => (Some(log), unopened),
+            Choice::Open(log) => (None, Some(log)),
+            Choice::Wait => (None, None),
+            Choice::Nowhere => {
                 // Room is reserved before an entry is queued, so only failed logs lead here.
                 state.store.fail("no log accepts records any more");
                 self.progress.notify();
+                (None, None)
             }
-            Choice { unopened: Some(log), .. } => {
-                state.store.unopened = Some(log);
-                self.log_wanted.notify();
-            }
-            Choice { .. } => {}
+        };
+        if unopened.is_some() {
+            state.store.unopened = unopened;
+            self.log_wanted.notify();
         }
-        choice.log
+        log
     }
 
     /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when

@@ -167,7 +167,7 @@ impl Inner {
         } else {
             (None, None)
         };
-        let entry = Entry { extent, data_sequence: sequence, kind: EntryKind::Supersede };
+        let entry = Entry::new(extent, sequence, EntryKind::Supersede);
         let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
         state.store.book_displaced(id, displaced);
         state.store.home.unsettled.push((id, extent));

@@ -93,7 +93,7 @@ impl Inner {
                         None => Source::Here(Payload::zeroes(part.len)),
                     }
                 }
-                Some(Place::Log { log, offset }) => {
+                Some(Place::Log { log, offset, .. }) => {
                     let (within, skip, read) =
                         self.read_log(&mut state, log, Extent::new(offset.0.into(), part.len.0));
                     Source::Log { log, within, skip, read }

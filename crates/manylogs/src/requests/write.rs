@@ -5,8 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Lba, Payload, Sectors, all_done, completion,
 };
-use manylogs_logstore::store::{Displaced, Origin, Place, Room};
-use manylogs_logstore::{Entry, EntryKind, Mapped};
+use manylogs_logstore::EntryKind;
+use manylogs_logstore::store::{Batch, Room};
 
 use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
@@ -193,27 +193,20 @@ impl Inner {
         } else {
             (None, Completion::ready(Ok(Payload::default())))
         };
-        let entry = Entry { extent, data_sequence: state.store.take_data_sequence(), kind };
+        let batch = Batch::of(kind, extent, payload);
+        let logged = batch.payload_sectors().0;
         state.counters.logged_writes += 1;
-        state.counters.logged_sectors += entry.payload_sectors().0;
+        state.counters.logged_sectors += logged;
         state.counters.logged_since_checkpoint += 1;
-        state.counters.logged_sectors_since_checkpoint += entry.payload_sectors().0;
+        state.counters.logged_sectors_since_checkpoint += logged;
         if waiter.is_none() {
-            state.store.entries.volatile_sectors += entry.payload_sectors().0;
             self.arm_buffer_age(state);
         }
-        let reserved = self.record_room(kind, extent);
-        let id = state.store.queue(entry, payload, waiter, reserved, Origin::Client);
-        let mut displaced = Displaced::of(self.shape);
-        let mapped =
-            Mapped { sequence: entry.data_sequence, value: Place::Buffered { slot: id, skip: 0 } };
         if state.store.map.is_empty() {
             // Idle time has something to do again.
             self.wanted.notify();
         }
-        state.store.map.insert(extent, mapped, |part, old| displaced.add(part, old));
-        state.store.book_displaced(id, displaced);
-        state.store.make_pending(id);
+        state.store.put(batch, waiter);
         self.commit.notify();
         answer
     }

@@ -27,7 +27,7 @@ impl Inner {
     ) -> Result<(), IoError> {
         let mut wanted: Vec<(LogId, Extent, usize)> = Vec::new();
         for (index, run) in runs.iter().enumerate() {
-            if let Place::Log { log, offset } = run.place {
+            if let Place::Log { log, offset, .. } = run.place {
                 wanted.push((log, Extent::new(offset.0.into(), run.extent.len.0), index));
             }
         }
@@ -93,7 +93,7 @@ impl Inner {
 
     async fn read_parts_of(&self, run: Run) -> Result<(Vec<Run>, Vec<Unread>), IoError> {
         let (mut read, mut unread) = (Vec::new(), Vec::new());
-        let Place::Log { log, offset } = run.place else { return Ok((vec![run], unread)) };
+        let Place::Log { log, offset, .. } = run.place else { return Ok((vec![run], unread)) };
         for (skip, len) in units_of(run.extent.len) {
             let mut part = run.part(skip, len);
             let within = Extent::new(u64::from(offset.0) + skip.0, len.0);

@@ -1,0 +1,154 @@
+//! Batches: entries that a crash keeps or takes as a whole, and the order between batches.
+
+use std::collections::BTreeMap;
+
+use manylogs_block::{Completer, Extent, Payload, Sectors, narrow};
+use smallvec::SmallVec;
+
+use super::{Displaced, Origin, Place, Room, SlotId, Store, Ticket};
+use crate::{Class, Entry, EntryKind, LogId, MAX_ENTRIES, Mapped, RECORD_PAYLOAD_MAX};
+use manylogs_plant::{self as plant, Bug};
+
+/// Batches of one stream are believed in order: after a crash, one is there only if all that were
+/// put before it in the stream are. Batches of different streams know nothing of one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stream(pub u32);
+
+/// An entry to be: the store numbers it.
+#[derive(Clone, Debug)]
+pub struct NewEntry {
+    /// What it is of, as the store's map has it.
+    pub extent: Extent,
+    /// What it says.
+    pub kind: EntryKind,
+    /// What it is to its owner.
+    pub class: Class,
+    /// What its owner calls the version.
+    pub version: u64,
+    /// The content of a data entry, of the extent's length.
+    pub payload: Option<Payload>,
+}
+
+/// Entries that one record takes. They count when the record is durable, all or none.
+///
+/// A batch has at most [`MAX_ENTRIES`] entries and [`RECORD_PAYLOAD_MAX`] of payload, and a record
+/// of its own must fit the logs.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// In the order in which they displace one another.
+    pub entries: SmallVec<[NewEntry; 1]>,
+    /// The stream that the batch keeps its order in, if any.
+    pub after: Option<Stream>,
+}
+
+impl Batch {
+    /// One entry of the class [`Class::Data`], in no stream.
+    #[must_use]
+    pub fn of(kind: EntryKind, extent: Extent, payload: Option<Payload>) -> Self {
+        let entry = NewEntry { extent, kind, class: Class::Data, version: 0, payload };
+        Self { entries: SmallVec::from_buf([entry]), after: None }
+    }
+
+    /// Content of all its entries.
+    #[must_use]
+    pub fn payload_sectors(&self) -> Sectors {
+        let len = |entry: &NewEntry| entry.payload.as_ref().map_or(Sectors(0), Payload::len);
+        self.entries.iter().fold(Sectors(0), |sum, entry| sum + len(entry))
+    }
+
+    /// Whether any record can take it.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        (1..=MAX_ENTRIES).contains(&self.entries.len())
+            && self.payload_sectors() <= RECORD_PAYLOAD_MAX
+    }
+}
+
+/// Where the streams have records in flight. While that is so their next record goes to the same
+/// log: a record is believed only if all before it in its log are.
+#[derive(Debug, Default)]
+pub struct StreamsInFlight(BTreeMap<Stream, (LogId, u32)>);
+
+impl StreamsInFlight {
+    /// The log that the next record of the stream must go to, if it is not free to choose.
+    #[must_use]
+    pub fn bound_to(&self, stream: Option<Stream>) -> Option<LogId> {
+        self.0.get(&stream?).map(|(log, _)| *log)
+    }
+
+    /// A record with batches of the stream is on its way to `log`.
+    pub(super) fn begin(&mut self, stream: Stream, log: LogId) {
+        let (at, records) = self.0.entry(stream).or_insert((log, 0));
+        debug_assert!(*at == log || plant::is(Bug::StreamSwitchesLog));
+        *at = log;
+        *records += 1;
+    }
+
+    /// It arrived, or never will.
+    pub(super) fn end(&mut self, stream: Stream) {
+        if let Some((_, records)) = self.0.get_mut(&stream) {
+            *records -= 1;
+            if *records == 0 {
+                self.0.remove(&stream);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// What must be set aside for a batch: a record of its own.
+    #[must_use]
+    pub fn room_of(&self, batch: &Batch) -> Room {
+        let entries: SmallVec<[Entry; 1]> = batch
+            .entries
+            .iter()
+            .map(|new| Entry::new(new.extent, self.sequences.next_data, new.kind))
+            .collect();
+        Room::of(&entries, self.logs.shape())
+    }
+
+    /// Puts a batch on its way into a record: its versions are the newest from now on. `waiter` is
+    /// told when the batch is durable, which is when the map says where it lies; without one,
+    /// entries of data count as volatile until then. Returns the ticket of the last entry.
+    ///
+    /// # Panics
+    /// If the batch is not possible. The caller asked [`Store::fits`] for its room.
+    pub fn put(&mut self, batch: Batch, waiter: Option<Completer>) -> Ticket {
+        assert!(batch.is_possible(), "a batch of {} entries is too large", batch.entries.len());
+        let (mut room, mut waiter) = (self.room_of(&batch), waiter);
+        let (count, stream) = (batch.entries.len(), batch.after);
+        let volatile = waiter.is_none();
+        let mut last = Ticket::default();
+        for (index, new) in batch.entries.into_iter().enumerate() {
+            let rest: u16 = narrow(count - 1 - index);
+            let data_sequence = self.take_data_sequence();
+            let NewEntry { extent, kind, class, version, payload } = new;
+            let entry = Entry { extent, data_sequence, version, kind, class };
+            if volatile {
+                self.entries.volatile_sectors += entry.payload_sectors().0;
+            }
+            // Whoever waits is told with the last entry.
+            let waiter = if rest == 0 { waiter.take() } else { None };
+            let id = self.queue(entry, payload, waiter, std::mem::take(&mut room), Origin::Client);
+            let slot = self.entries.slots.get_mut(id);
+            (slot.rest, slot.stream, slot.volatile) = (rest, stream, volatile);
+            last = slot.ticket;
+            self.displace(id, entry);
+            self.make_pending(id);
+        }
+        last
+    }
+
+    /// Makes the entry the newest version of its extent.
+    fn displace(&mut self, id: SlotId, entry: Entry) {
+        let Entry { extent, data_sequence: sequence, .. } = entry;
+        let mut displaced = Displaced::of(self.logs.shape());
+        if entry.kind == EntryKind::Supersede {
+            self.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        } else {
+            let mapped = Mapped { sequence, value: Place::Buffered { slot: id, skip: 0 } };
+            self.map.insert(extent, mapped, |part, old| displaced.add(part, old));
+        }
+        self.book_displaced(id, displaced);
+    }
+}
