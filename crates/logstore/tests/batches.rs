@@ -1,5 +1,7 @@
 //! Batches: a crash keeps each or takes it as a whole, and keeps those of a stream in order.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeSet;
 
 use manylogs_block::{Extent, Payload, Rng, Sectors};

@@ -4,6 +4,7 @@
 pub mod apart;
 mod append;
 mod batch;
+mod cleaner;
 mod entries;
 mod failure;
 mod fits;
@@ -22,11 +23,13 @@ mod slots;
 mod versions;
 
 pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
+pub use cleaner::{Cleaner, Job};
 pub use entries::Entries;
 pub use home::HomeWrites;
 pub use logs::Logs;
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
+pub use relocate::{Live, Relocated, chunk_len, span_of};
 pub use room::Room;
 pub use roots::Roots;
 pub use sequences::Sequences;

@@ -1,11 +1,224 @@
-//! Copies of versions that move from one log to another.
+//! Versions that leave a log so that it can begin anew: as they are, to another log, or as the
+//! newest versions, to wherever the next record goes.
 
-use crate::LogId;
+use std::cmp::Reverse;
 
-use super::Store;
+use manylogs_block::{Extent, Payload, Sectors};
+use smallvec::SmallVec;
+
+use super::{Batch, NewEntry, Origin, Place, Room, SlotId, Store, Ticket};
+use crate::{AppendSlot, Class, Entry, EntryKind, LogId, Mapped, Record, RecordSequence};
 use manylogs_plant::{self as plant, Bug};
 
+/// Sectors that are read at once.
+const CHUNK: u64 = 2048;
+/// Supersede entries that one record takes.
+const SUPERSEDES: usize = 64;
+/// Versions that are moved at once.
+const CHUNK_VERSIONS: usize = 256;
+
+/// A version that counts, and that a log holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// What it is of, as the map has it.
+    pub extent: Extent,
+    /// Which version, and where it is.
+    pub mapped: Mapped<Place>,
+    /// What its owner calls it; 0 if only the table was asked.
+    pub version: u64,
+}
+
+impl Live {
+    fn position(&self) -> u64 {
+        match self.mapped.value {
+            Place::Log { offset, .. } => offset.0.into(),
+            Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
+        }
+    }
+
+    fn kind(&self) -> EntryKind {
+        match self.mapped.value {
+            Place::Log { .. } => EntryKind::Data,
+            Place::Lost { .. } => EntryKind::Lost,
+            Place::Zeroes { .. } | Place::Buffered { .. } => EntryKind::Zeroes,
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self.mapped.value {
+            Place::Log { class, .. } => class,
+            Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => Class::Data,
+        }
+    }
+
+    /// Its content, of what was read of the log at `within`.
+    fn content(&self, within: Extent, read: &Payload) -> Option<Payload> {
+        let Place::Log { offset, .. } = self.mapped.value else { return None };
+        let skip = Sectors(u64::from(offset.0) - within.start.0);
+        Some(read.slice(skip, self.extent.len))
+    }
+}
+
+/// How many of `live`, from the first on, one read of the log and one record take.
+#[must_use]
+pub fn chunk_len(live: &[Live]) -> usize {
+    let is_data = |live: &Live| live.kind() == EntryKind::Data;
+    let start = live.iter().find(|live| is_data(live)).map_or(0, Live::position);
+    let mut payload = 0;
+    let fits = live.iter().take(CHUNK_VERSIONS).take_while(|live| {
+        if !is_data(live) {
+            return true;
+        }
+        payload += live.extent.len.0;
+        payload <= CHUNK && live.position() + live.extent.len.0 - start <= 2 * CHUNK
+    });
+    fits.count().max(1)
+}
+
+/// The part of the log that holds the content of `chunk`; none if it has no content.
+#[must_use]
+pub fn span_of(chunk: &[Live]) -> Option<Extent> {
+    let data = chunk.iter().filter(|live| live.kind() == EntryKind::Data);
+    let parts = data.map(|live| Extent::new(live.position(), live.extent.len.0));
+    parts.reduce(|a, b| Extent::between(a.start.min(b.start), a.end().max(b.end())))
+}
+
 impl Store {
+    /// What the table still has in `log`, in the order of the log, as its records tell.
+    #[must_use]
+    pub fn live_in(&self, log: LogId, records: &[Record]) -> Vec<Live> {
+        let mut live: Vec<Live> = Vec::new();
+        let entries = records.iter().flat_map(|record| &record.entries);
+        for entry in entries.filter(|entry| entry.kind != EntryKind::Supersede) {
+            for (extent, mapped) in self.map.lookup(entry.extent) {
+                if let Some(mapped) = mapped
+                    && mapped.value.log() == Some(log)
+                    && mapped.sequence == entry.data_sequence
+                {
+                    live.push(Live { extent, mapped, version: entry.version });
+                }
+            }
+        }
+        // A version that was moved here in parts, or twice, is found by each of its entries.
+        live.sort_by_key(|live| (live.position(), live.extent.start, Reverse(live.extent.len)));
+        live.dedup_by_key(|live| live.extent.start);
+        live
+    }
+
+    /// As [`Store::live_in`], where headers are kept apart and the log does not tell.
+    #[must_use]
+    pub fn live_by_table(&self, log: LogId) -> Vec<Live> {
+        let shape = self.logs.shape();
+        let all = self.map.iter().map(|(extent, mapped)| Live { extent, mapped, version: 0 });
+        let mut live: Vec<Live> =
+            all.filter(|live| live.mapped.value.kept_by(shape) == Some(log)).collect();
+        live.sort_by_key(|live| (live.position(), live.extent.start));
+        live
+    }
+
+    /// Appends the versions of `chunk` as they are, with their numbers, to `to`: a record that the
+    /// caller writes. `read` is what the log holds at `within`, which covers [`span_of`] the chunk.
+    /// `None` if `to` has no room for them, or was reset since it was chosen and has to begin its
+    /// epoch first. The versions count in `from` until the record is durable.
+    pub fn relocate(
+        &mut self,
+        (from, to): (LogId, LogId),
+        chunk: &[Live],
+        (within, read): (Extent, &Payload),
+    ) -> Option<Relocated> {
+        let entries = chunk.iter().map(|live| {
+            let entry = Entry {
+                extent: live.extent,
+                data_sequence: live.mapped.sequence,
+                version: live.version,
+                kind: live.kind(),
+                class: live.class(),
+            };
+            (entry, live.content(within, read))
+        });
+        self.append_as_they_are(from, to, entries.collect())
+    }
+
+    /// As [`Store::relocate`], for supersede entries that `from` holds: as many as fit a record.
+    pub fn relocate_supersedes(
+        &mut self,
+        from: LogId,
+        to: LogId,
+        skip: usize,
+    ) -> Option<Relocated> {
+        let log = self.logs.get(from)?;
+        let entries = log.supersedes().iter().skip(skip).take(SUPERSEDES).map(|supersede| {
+            let (extent, sequence) = (supersede.extent, supersede.data_sequence);
+            (Entry::new(extent, sequence, EntryKind::Supersede), None)
+        });
+        let entries: Vec<_> = entries.collect();
+        self.append_as_they_are(from, to, entries)
+    }
+
+    fn append_as_they_are(
+        &mut self,
+        from: LogId,
+        to: LogId,
+        entries: Vec<(Entry, Option<Payload>)>,
+    ) -> Option<Relocated> {
+        let all: Vec<Entry> = entries.iter().map(|(entry, _)| *entry).collect();
+        let room = Room::of(&all, self.logs.shape());
+        let accepts = self.logs.with(to, |log| log.accepts(room.log)) && self.is_ready(to);
+        if all.is_empty() || !accepts || !self.fits(room) {
+            return None;
+        }
+        let slots: Vec<SlotId> = entries
+            .into_iter()
+            .map(|(entry, payload)| self.moved_slot(from, entry, payload))
+            .collect();
+        let count = slots.len();
+        let (sequence, slot) = self.append(to, slots);
+        Some(Relocated { sequence, slot, count, last: self.entries.tickets.last()? })
+    }
+
+    fn moved_slot(&mut self, from: LogId, entry: Entry, payload: Option<Payload>) -> SlotId {
+        let mut entry = entry;
+        if plant::is(Bug::SwapFreshSequence) {
+            entry.data_sequence = self.take_data_sequence();
+        }
+        let reserved = Room::of_one(entry.kind, entry.extent, self.logs.shape());
+        let id = self.queue(entry, payload, None, reserved, Origin::Swap(from));
+        if plant::is(Bug::SwapFreesSourceEarly) && entry.kind != EntryKind::Supersede {
+            self.sub_live(from, entry.extent.len.0);
+            self.reset_what_can_be();
+        }
+        // It goes into a record at once, which takes the room.
+        self.reserved -= reserved;
+        id
+    }
+
+    /// The versions of `chunk` that still count, as a batch that makes them the newest under
+    /// numbers of their own: nothing is as old as `from` then. `None` if none counts any more.
+    #[must_use]
+    pub fn renewal(&self, chunk: &[Live], within: Extent, read: &Payload) -> Option<Batch> {
+        let mut entries: SmallVec<[NewEntry; 1]> = SmallVec::new();
+        for live in chunk {
+            let content = live.content(within, read);
+            for (part, mapped) in self.map.lookup(live.extent) {
+                let skip = Sectors(part.start.0 - live.extent.start.0);
+                let same = |now: Mapped<Place>| {
+                    now.sequence == live.mapped.sequence
+                        && now.value.log() == live.mapped.value.log()
+                };
+                if mapped.is_some_and(same) {
+                    entries.push(NewEntry {
+                        extent: part,
+                        kind: live.kind(),
+                        class: live.class(),
+                        version: live.version,
+                        payload: content.as_ref().map(|content| content.slice(skip, part.len)),
+                    });
+                }
+            }
+        }
+        (!entries.is_empty()).then_some(Batch { entries, after: None })
+    }
+
     /// A copy became durable in `log` of a version that newer ones have displaced meanwhile. Until
     /// those are durable recovery may choose the copy: where headers are kept apart, it is told of
     /// the copy even when `log` begins another epoch.
@@ -22,4 +235,17 @@ impl Store {
         }
         self.logs.adjust(log, |log| log.add_live(kept));
     }
+}
+
+/// A record of versions that move.
+#[derive(Debug)]
+pub struct Relocated {
+    /// Its number.
+    pub sequence: RecordSequence,
+    /// What the caller writes.
+    pub slot: AppendSlot,
+    /// How many versions it has.
+    pub count: usize,
+    /// When this ticket is done they are durable.
+    pub last: Ticket,
 }

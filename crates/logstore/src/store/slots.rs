@@ -83,6 +83,11 @@ impl Slots {
         SlotId(index)
     }
 
+    /// The slots in use, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten()
+    }
+
     /// Slots in use.
     pub const fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -37,7 +37,7 @@ impl Volume {
         for (extent, mapped) in inner.state.borrow().store.map.iter() {
             match mapped.value {
                 Place::Log { log, offset, .. } => {
-                    copies.push((log, offset.0, extent, mapped.value))
+                    copies.push((log, offset.0, extent, mapped.value));
                 }
                 Place::Lost { .. } => report.lost.push(extent),
                 Place::Zeroes { .. } | Place::Buffered { .. } => {}

@@ -276,13 +276,7 @@ impl Inner {
             for (log, sectors) in gone {
                 state.store.sub_live(log, sectors);
             }
-            for id in state.store.logs.ids() {
-                state.store.logs.adjust(id, |log| log.raise_floor(floor));
-                if state.store.logs.get(id).is_some() {
-                    state.store.reset_candidates.push(id);
-                }
-            }
-            state.store.reset_what_can_be();
+            state.store.floor_raised(floor);
             state.store.rewrite_after_checkpoint();
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
