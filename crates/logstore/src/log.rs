@@ -56,6 +56,8 @@ pub struct Log {
     supersedes: Vec<Supersede>,
     in_flight: VecDeque<InFlight>,
     retired: bool,
+    /// Takes no more records in this epoch.
+    sealed: bool,
     /// Entries on the disk, of this epoch or earlier ones, have smaller data sequences.
     bound: DataSequence,
     /// The epoch has begun with a record without entries, and holds nothing else yet.
@@ -84,6 +86,7 @@ impl Log {
             supersedes: Vec::new(),
             in_flight: VecDeque::new(),
             retired: false,
+            sealed: false,
             bound: DataSequence(0),
             only_begun: false,
             was_reset: false,
@@ -187,6 +190,18 @@ impl Log {
         self.was_reset
     }
 
+    /// Whether it takes no more records before it begins anew.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// Ends the appends of this epoch: what is left of the region stays unused until the log
+    /// begins anew. A policy that fills logs one after the other wants that.
+    pub const fn seal(&mut self) {
+        self.sealed = true;
+    }
+
     /// Takes the log out of use: nothing is appended any more, what it holds is still read.
     pub const fn retire(&mut self) {
         self.retired = true;
@@ -201,7 +216,7 @@ impl Log {
     /// Whether a record of `len` sectors can be appended.
     #[must_use]
     pub fn accepts(&self, len: Sectors) -> bool {
-        !self.retired && len <= self.free()
+        !self.retired && !self.sealed && len <= self.free()
     }
 
     /// Begins an epoch with a record without entries, which fills one physical sector and so is
@@ -364,6 +379,7 @@ impl Log {
         self.tail = Sectors(0);
         self.fresh = true;
         self.only_begun = false;
+        self.sealed = false;
         self.was_reset = true;
         self.last_checksum = 0;
         // Dropped, not cleared: a volume has more logs than are in use at a time.

@@ -1,6 +1,6 @@
 //! Address spaces: one store may hold blocks of several devices, base volumes or file systems.
 
-use manylogs_block::{Extent, Lba};
+use manylogs_block::{Extent, Lba, Sectors};
 
 /// Bits of a block address within its space: 128 PiB.
 pub const LBA_BITS: u32 = 48;
@@ -14,6 +14,9 @@ const SPACES: u64 = 1 << 15;
 pub struct Space(pub u16);
 
 impl Space {
+    /// Where the addresses of all spaces end.
+    pub const END: Sectors = Sectors(SPACES << LBA_BITS);
+
     /// The only space of a store that needs one.
     pub const ONLY: Self = Self(0);
 

@@ -1,6 +1,8 @@
 //! Records: which entries they take, and what becomes of them.
 
-use crate::{AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, RecordSequence, RecordShape};
+use crate::{
+    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, RecordSequence, RecordShape,
+};
 use manylogs_block::{Payload, Sectors};
 
 use super::{InFlightRecord, SlotId, Store, Stream};
@@ -91,6 +93,17 @@ impl Store {
             }
         }
         streams
+    }
+
+    /// The record that begins an epoch in `log`, where that must be durable before entries follow.
+    pub fn begin_epoch(&mut self, log: LogId) -> Option<(RecordSequence, AppendSlot)> {
+        let floor = self.roots.on_disk.floor;
+        let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
+        if self.logs.get(log).is_none_or(begun) {
+            return None;
+        }
+        let of = self.next_record(log);
+        Some((of.sequence, self.logs.with(log, |log| log.begin(&of))))
     }
 
     /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.

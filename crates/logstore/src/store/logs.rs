@@ -8,11 +8,17 @@ use manylogs_block::{Extent, Lba, Sectors, narrow};
 
 use manylogs_plant::{self as plant, Bug};
 
+/// Which of a store's devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Device(pub u16);
+
 /// Logs by number; one that was never used costs a pointer.
 #[derive(Debug)]
 pub struct Logs {
     logs: Vec<Option<Box<Log>>>,
     regions: Vec<Extent>,
+    /// The device of each, where there are several.
+    devices: Vec<Device>,
     /// Logs worth asking: neither full nor retired.
     open: BTreeSet<u32>,
     /// A log whose content is being moved away takes no records meanwhile.
@@ -33,6 +39,7 @@ impl Logs {
         let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
+            devices: Vec::new(),
             open: BTreeSet::new(),
             aside: None,
             largest_record,
@@ -45,9 +52,21 @@ impl Logs {
         logs
     }
 
+    /// As [`Logs::new`], on several devices: the regions are in order of device, then of address.
+    pub fn on_devices(
+        regions: &[(Device, Extent)],
+        largest_record: Sectors,
+        shape: RecordShape,
+    ) -> Self {
+        let extents: Vec<Extent> = regions.iter().map(|(_, extent)| *extent).collect();
+        let devices = regions.iter().map(|(device, _)| *device).collect();
+        Self { devices, ..Self::new(&extents, largest_record, shape) }
+    }
+
     /// The same logs, as if they had never been used.
     pub fn blank(&self) -> Self {
-        Self::new(&self.regions, self.largest_record, self.shape)
+        let devices = self.devices.clone();
+        Self { devices, ..Self::new(&self.regions, self.largest_record, self.shape) }
     }
 
     /// Leaves blank ones behind.
@@ -89,6 +108,11 @@ impl Logs {
     /// Where the log is.
     pub fn region(&self, id: LogId) -> Extent {
         self.regions[id.0 as usize]
+    }
+
+    /// The device that the log is on.
+    pub fn device(&self, id: LogId) -> Device {
+        self.devices.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     /// Changes a log and keeps the books on its room.
@@ -138,7 +162,7 @@ impl Logs {
     }
 
     fn room_of(&self, log: &Log) -> u64 {
-        if log.is_retired() || self.aside == Some(log.id()) {
+        if log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
             return 0;
         }
         log.free().0.saturating_sub(self.largest_record.0)
@@ -192,10 +216,12 @@ impl Logs {
         self.open.range(numbers).copied().map(LogId)
     }
 
-    /// How many logs begin at `at` or before.
+    /// How many logs begin at `at` of the first device or before: where the head would be among
+    /// them.
     pub fn count_until(&self, at: Lba) -> u32 {
-        let count = self.regions.partition_point(|region| region.start <= at);
-        narrow(count)
+        let first = self.devices.partition_point(|device| *device == Device::default());
+        let regions = if self.devices.is_empty() { &self.regions } else { &self.regions[..first] };
+        narrow(regions.partition_point(|region| region.start <= at))
     }
 
     /// Whether the log takes a record of `needed` sectors. What was accepted under other parameters

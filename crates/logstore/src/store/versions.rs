@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use crate::{DataSequence, EntryKind, ExtentMap, LogId, LogOffset, MapValue, Mapped, Record};
 use manylogs_block::{Extent, Sectors};
 
+use super::{Logs, Place, Store};
 use crate::ondisk::snapshot::Snapshot;
-use crate::store::Logs;
-use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
 
 /// A version that recovery found.
@@ -138,5 +137,24 @@ impl Versions {
             |old: &Mapped<Found>| (old.sequence, old.value.record) < (sequence, found.record);
         let wins = |old: &Mapped<Found>| plant::is(Bug::RecoveryTakesLast) || newer(old);
         self.map.insert_where(extent, Mapped { sequence, value: found }, wins, |_, _| ());
+    }
+}
+
+impl Store {
+    /// Fills the table of a new store with what recovery found. Entries below the durable floor do
+    /// not count.
+    pub fn fill(&mut self, mut versions: Versions) {
+        let floor = self.roots.on_disk.floor;
+        versions.book_live(floor);
+        for (extent, mapped) in versions.logged(floor) {
+            self.map.insert(extent, mapped, |_, _| ());
+        }
+        self.logs = versions.logs;
+        for id in self.logs.ids() {
+            if self.logs.get(id).is_some() {
+                self.reset_candidates.push(id);
+            }
+        }
+        self.reset_what_can_be();
     }
 }

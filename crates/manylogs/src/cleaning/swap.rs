@@ -133,9 +133,9 @@ impl Inner {
     ) -> Result<bool, IoError> {
         let (mut within, mut content) = (Extent::default(), Payload::default());
         if let Some(span) = span_of(chunk) {
-            let (extent, _, read) = self.read_log(&mut self.state.borrow_mut(), from, span);
-            within = extent;
-            content = self.check_logged(from, within, read.await, chunk[0].extent)?;
+            let (read, found) = self.read_log(&mut self.state.borrow_mut(), from, span);
+            within = read.within;
+            content = self.check_logged(&read, found.await, chunk[0].extent)?;
         }
         let moved = self.state.borrow_mut().store.relocate((from, to), chunk, (within, &content));
         match moved {

@@ -98,7 +98,8 @@ pub(crate) async fn rebuild(
         let LogDamage { log, damage } = *unknown;
         return Err(VolumeError::Damaged { log, offset: damage.offset, sectors: damage.sectors });
     }
-    Ok(fill_table(store, versions))
+    store.fill(versions);
+    Ok(store)
 }
 
 /// Whether the record was written under a later root: each carries the floor that was durable
@@ -176,27 +177,11 @@ fn look_up(
     report.read_bytes = table.used();
     store.apart = Some(table);
     store.roots.on_disk.floor = store.roots.on_disk.floor.max(found.floor);
-    Ok(fill_table(store, found.versions))
+    store.fill(found.versions);
+    Ok(store)
 }
 
 /// Whether a log may have changed since the snapshot.
 fn opened_since(store: &Store, log: LogId) -> bool {
     store.roots.on_disk.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
-}
-
-/// Fills the store's table with what was found.
-pub(crate) fn fill_table(mut store: Store, mut versions: Versions) -> Store {
-    let floor = store.roots.on_disk.floor;
-    versions.book_live(floor);
-    for (extent, mapped) in versions.logged(floor) {
-        store.map.insert(extent, mapped, |_, _| ());
-    }
-    store.logs = versions.logs;
-    for id in store.logs.ids() {
-        if store.logs.get(id).is_some() {
-            store.reset_candidates.push(id);
-        }
-    }
-    store.reset_what_can_be();
-    store
 }

@@ -133,17 +133,8 @@ impl Inner {
     /// Begins an epoch in `log`, where that must be durable before entries follow: resolves when
     /// they may.
     pub(crate) async fn begin_epoch(self: &Rc<Self>, log: LogId) {
-        let (sequence, slot) = {
-            let mut state = self.state.borrow_mut();
-            let state = &mut *state;
-            let floor = state.store.roots.on_disk.floor;
-            let begun = |log: &Log| log.used().0 > 0 || log.is_begun(floor) || log.is_retired();
-            if state.store.logs.get(log).is_none_or(begun) {
-                return;
-            }
-            let of = state.store.next_record(log);
-            (of.sequence, state.store.logs.with(log, |log| log.begin(&of)))
-        };
+        let begun = self.state.borrow_mut().store.begin_epoch(log);
+        let Some((sequence, slot)) = begun else { return };
         let write = Request::write_fua(slot.target, slot.payload);
         match self.device.submit(Phase::Reset, write).await {
             Ok(_) => self.record_written(log, sequence),

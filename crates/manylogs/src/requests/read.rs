@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
-use manylogs_logstore::store::Place;
+use manylogs_logstore::store::{LogRead, Place};
 use manylogs_logstore::{EntryKind, LogId};
 
 use crate::state::{Inner, State};
@@ -17,8 +17,8 @@ const HOME_GAP: Sectors = Sectors(128);
 enum Source {
     /// The `index`-th home read, from sector `skip` of it.
     Home { index: usize, skip: Sectors },
-    /// A log; `read` holds the units that cover the part.
-    Log { log: LogId, within: Extent, skip: Sectors, read: Completion },
+    /// A log, with what was found there.
+    Log { read: LogRead, found: Completion },
     /// At hand.
     Here(Payload),
     /// Nowhere: the logged copy was found damaged.
@@ -94,9 +94,9 @@ impl Inner {
                     }
                 }
                 Some(Place::Log { log, offset, .. }) => {
-                    let (within, skip, read) =
-                        self.read_log(&mut state, log, Extent::new(offset.0.into(), part.len.0));
-                    Source::Log { log, within, skip, read }
+                    let wanted = Extent::new(offset.0.into(), part.len.0);
+                    let (read, found) = self.read_log(&mut state, log, wanted);
+                    Source::Log { read, found }
                 }
             };
             parts.push(Part { extent: part, source });
@@ -111,17 +111,9 @@ impl Inner {
         state: &mut State,
         log: LogId,
         wanted: Extent,
-    ) -> (Extent, Sectors, Completion) {
-        let region = state.store.logs.region(log);
-        if !plant::is(Bug::ResetUnderRead) {
-            state.store.logs.adjust(log, manylogs_logstore::Log::pin);
-        }
-        let offset = manylogs_logstore::LogOffset(u32::try_from(wanted.start.0).unwrap_or(0));
-        let within =
-            state.store.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
-        let extent = Extent { start: region.start + Sectors(within.start.0), len: within.len };
-        let skip = Sectors(wanted.start.0 - within.start.0);
-        (within, skip, self.device.read(extent))
+    ) -> (LogRead, Completion) {
+        let read = state.store.begin_read(log, wanted);
+        (read, self.device.read(read.extent))
     }
 
     fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
@@ -155,10 +147,9 @@ impl Inner {
                     Ok(contents[index].slice(skip, part.extent.len))
                 }
                 Source::Home { .. } => continue,
-                Source::Log { log, within, skip, read } => {
-                    let read = read.await;
-                    let checked = self.check_logged(log, within, read, part.extent);
-                    checked.map(|payload| payload.slice(skip, part.extent.len))
+                Source::Log { read, found } => {
+                    let checked = self.check_logged(&read, found.await, part.extent);
+                    checked.map(|payload| payload.slice(read.skip, part.extent.len))
                 }
             };
             match content {
@@ -170,29 +161,8 @@ impl Inner {
     }
 
     /// Verifies what was read from a log and unpins it.
-    pub(crate) fn check_logged(
-        &self,
-        log: LogId,
-        within: Extent,
-        read: IoResult,
-        home: Extent,
-    ) -> IoResult {
-        let mut state = self.state.borrow_mut();
-        let result = read.and_then(|payload| {
-            let whole =
-                state.store.logs.get(log).is_some_and(|log| log.units().verify(within, &payload));
-            if whole || plant::is(Bug::LogReadNotVerified) {
-                Ok(payload)
-            } else {
-                Err(IoError::Checksum { extent: home })
-            }
-        });
-        if !plant::is(Bug::ResetUnderRead) {
-            state.store.logs.adjust(log, manylogs_logstore::Log::unpin);
-        }
-        state.store.reset_candidates.push(log);
-        state.store.reset_what_can_be();
-        drop(state);
+    pub(crate) fn check_logged(&self, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
+        let result = self.state.borrow_mut().store.end_read(read, found, home);
         // A log that only this read held may have begun anew.
         self.offer_room();
         result

@@ -40,15 +40,15 @@ impl Inner {
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
             let read = self.read_log(&mut self.state.borrow_mut(), log, span);
-            reads.push((log, read, members));
+            reads.push((read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
-        for (log, (within, _, read), members) in reads {
+        for ((read, found), members) in reads {
             let home = runs[members[0].2].extent;
-            match self.check_logged(log, within, read.await, home) {
+            match self.check_logged(&read, found.await, home) {
                 Ok(payload) => {
                     for (_, part, index) in members {
-                        let skip = Sectors(part.start.0 - within.start.0);
+                        let skip = Sectors(part.start.0 - read.within.start.0);
                         runs[*index].content = payload.slice(skip, part.len);
                     }
                 }
@@ -142,10 +142,10 @@ impl Inner {
     ) -> Result<Payload, IoError> {
         let mut result = Err(IoError::Gone);
         for _ in 0..2 {
-            let (within, skip, read) = self.read_log(&mut self.state.borrow_mut(), log, part);
+            let (read, found) = self.read_log(&mut self.state.borrow_mut(), log, part);
             result = self
-                .check_logged(log, within, read.await, home)
-                .map(|payload| payload.slice(skip, part.len));
+                .check_logged(&read, found.await, home)
+                .map(|payload| payload.slice(read.skip, part.len));
             if result.is_ok() {
                 break;
             }
