@@ -17,7 +17,6 @@ mod requests;
 mod roots;
 mod settings;
 mod state;
-mod task_lock;
 mod volume;
 
 #[doc(hidden)]

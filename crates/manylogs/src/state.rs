@@ -16,7 +16,7 @@ use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::EngineConfig;
-use crate::task_lock::TaskLock;
+use manylogs_block::TaskLock;
 
 /// What every part of the engine shares.
 pub(crate) struct Inner {

@@ -60,11 +60,11 @@ impl Volume {
             progress: Signal::default(),
             wanted: Signal::default(),
             log_wanted: Signal::default(),
-            cleaning: crate::task_lock::TaskLock::default(),
-            flush_lock: crate::task_lock::TaskLock::default(),
+            cleaning: manylogs_block::TaskLock::default(),
+            flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
-            root_lock: crate::task_lock::TaskLock::default(),
-            superblock_lock: crate::task_lock::TaskLock::default(),
+            root_lock: manylogs_block::TaskLock::default(),
+            superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))
     }

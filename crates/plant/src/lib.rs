@@ -27,6 +27,21 @@ bugs! {
         /// A stream goes on in another log while it has records on their way.
         StreamSwitchesLog,
     }
+    /// Bugs of Everest's store and its client that their crash histories show.
+    EVEREST {
+        /// The floor rises over versions that only entries under way have displaced.
+        FloorWithoutBarrier,
+        /// A reclaimed version is deleted from the store before it is durable on its volume.
+        DeleteBeforeBaseDurable,
+        /// Two rounds of reclaiming go on at a time.
+        ReclaimsOverlap,
+        /// A deletion takes away newer versions too.
+        DeleteIgnoresVersion,
+        /// A client that is opened anew counts its versions from the start.
+        VersionsCountedAnew,
+        /// A store is opened under sequences that its last opening used.
+        StoreReusesSequences,
+    }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {
         /// Nothing else goes while records do.

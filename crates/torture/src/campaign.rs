@@ -4,20 +4,34 @@
 //! whichever ended first, so the result is the same however many threads there are.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::everest::{self, EverestPlan};
 use crate::forks::Report;
 use crate::history::run_history;
 use crate::image::Violation;
 use crate::plan::Plan;
 use crate::tally::Tally;
 
+/// Whose histories a campaign runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum System {
+    /// A Manylogs volume on a disk.
+    #[default]
+    Volume,
+    /// Base volumes whose writes are off-loaded to Everest's circular store.
+    Everest,
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Campaign {
+    /// Whose histories.
+    pub system: System,
     /// The seeds, first and last included.
     pub seeds: RangeInclusive<u64>,
     /// Stop at this number of distinct crash states.
@@ -105,7 +119,10 @@ impl Campaign {
             if !self.seeds.contains(&seed) {
                 return;
             }
-            let result = run_plan(&self.plan_of(seed), self.faults);
+            let result = match self.system {
+                System::Volume => run_plan(&self.plan_of(seed), self.faults),
+                System::Everest => run_everest(&EverestPlan::of_seed(seed)),
+            };
             lock(ledger).take_up(seed, result, self.states, control);
         }
     }
@@ -129,7 +146,21 @@ pub fn run_seed(seed: u64, faults: bool) -> Result<Report, Violation> {
 /// # Errors
 /// What did not hold.
 pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
-    let history = || run_history(plan, faults);
+    caught(plan, || run_history(plan, faults))
+}
+
+/// Runs a history of Everest; a panic is a failure like any other.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_everest(plan: &EverestPlan) -> Result<Report, Violation> {
+    caught(plan, || everest::run_history(plan))
+}
+
+fn caught<P: fmt::Debug>(
+    plan: &P,
+    history: impl FnOnce() -> Result<Report, String>,
+) -> Result<Report, Violation> {
     let result = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");

@@ -16,6 +16,7 @@ mod campaign;
 mod clients;
 mod device;
 mod epoch;
+mod everest;
 mod fault;
 mod forks;
 mod history;
@@ -30,7 +31,8 @@ mod trouble;
 mod verdict;
 mod zones;
 
-pub use campaign::{Campaign, Control, Failure, Summary, run_plan, run_seed};
+pub use campaign::{Campaign, Control, Failure, Summary, System, run_everest, run_plan, run_seed};
+pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};
 pub use forks::Report;
 pub use image::{CrashedVolume, Violation, new_volume};

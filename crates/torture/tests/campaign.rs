@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use manylogs_torture::{Campaign, Control, Fault, run_seed};
+use manylogs_torture::{Campaign, Control, Fault, System, run_seed};
 
 /// States that a test run must see at least.
 const STATES: u64 = 20_000;
@@ -12,7 +12,8 @@ fn jobs() -> usize {
 }
 
 fn campaign(states: u64, jobs: usize) -> Campaign {
-    Campaign { seeds: 1..=u64::MAX - 1, states: Some(states), jobs, faults: true, trouble: false }
+    let (seeds, states) = (1..=u64::MAX - 1, Some(states));
+    Campaign { system: System::Volume, seeds, states, jobs, faults: true, trouble: false }
 }
 
 #[test]
@@ -35,8 +36,13 @@ const TROUBLED: u64 = 500;
 
 #[test]
 fn every_request_is_answered_and_nothing_is_lost_whatever_fails() {
-    let trouble =
-        Campaign { seeds: 1..=TROUBLED, states: None, jobs: jobs(), faults: false, trouble: true };
+    let trouble = Campaign {
+        trouble: true,
+        faults: false,
+        seeds: 1..=TROUBLED,
+        states: None,
+        ..campaign(1, jobs())
+    };
     let summary = trouble.run(&Control::default());
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);

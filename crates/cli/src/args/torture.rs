@@ -3,10 +3,22 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+
+/// Whose histories are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TorturedSystem {
+    /// A Manylogs volume on a disk.
+    Volume,
+    /// Base volumes whose writes are off-loaded to Everest's circular store.
+    Everest,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct TortureArgs {
+    /// What is crashed.
+    #[arg(long, value_name = "SYSTEM", value_enum, default_value = "volume")]
+    pub(crate) system: TorturedSystem,
     /// The histories to run, first and last included, as 1..1000000 or 4711..4711.
     #[arg(long, value_name = "FIRST..LAST", value_parser = seeds, default_value = "1..1000000")]
     pub(crate) seeds: RangeInclusive<u64>,

@@ -7,19 +7,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use manylogs_torture::{Campaign, Control, Detected, Fault, FaultCount, Summary, Tally};
+use manylogs_torture::{Campaign, Control, Detected, Fault, FaultCount, Summary, System, Tally};
 use serde_json::{Value, json};
 
-use crate::args::torture::TortureArgs;
+use crate::args::torture::{TortureArgs, TorturedSystem};
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
 const REDRAW: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
+    let system = match args.system {
+        TorturedSystem::Volume => System::Volume,
+        TorturedSystem::Everest => System::Everest,
+    };
+    if system != System::Volume && (args.faults || args.trouble) {
+        let message = "--faults and --trouble are for volumes: leave them out, or --system";
+        return Err(Failure::input(message));
+    }
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let campaign = Campaign {
+        system,
         seeds: args.seeds.clone(),
         states: args.states,
         jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
@@ -40,11 +49,12 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     print(&told(&summary, elapsed))?;
     match &summary.failure {
         Some(failure) => Err(Failure::failed(format!(
-            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}{}",
+            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}{}{}",
             failure.seed,
             failure.problem,
             failure.seed,
             failure.seed,
+            if system == System::Everest { " --system everest" } else { "" },
             if args.faults { " --faults" } else { "" },
             if args.trouble { " --trouble" } else { "" },
         ))),

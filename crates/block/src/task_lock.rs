@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs_block::Signal;
+use crate::Signal;
 
 /// One task at a time, in the order in which they asked. A task that asked must see it
 /// through.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskLock(Rc<LockState>);
+pub struct TaskLock(Rc<LockState>);
 
 #[derive(Debug, Default)]
 struct LockState {
@@ -19,10 +19,11 @@ struct LockState {
 
 /// Gives the lock back when dropped.
 #[derive(Debug)]
-pub(crate) struct TaskGuard(TaskLock);
+pub struct TaskGuard(TaskLock);
 
 impl TaskLock {
-    pub(crate) async fn take(&self) -> TaskGuard {
+    /// Resolves when it is the caller's turn.
+    pub async fn take(&self) -> TaskGuard {
         let number = self.0.asked.get();
         self.0.asked.set(number + 1);
         while self.0.served.get() != number {
@@ -32,7 +33,8 @@ impl TaskLock {
     }
 
     /// Whether a task waits while another has the lock.
-    pub(crate) fn is_wanted(&self) -> bool {
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
         self.0.asked.get() > self.0.served.get() + 1
     }
 }

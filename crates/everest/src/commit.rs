@@ -1,0 +1,151 @@
+//! Records: what waits shares one, and they follow one another at the head of the ring.
+
+use std::rc::Rc;
+
+use manylogs_block::{IoError, Payload, Request};
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::store::Choice;
+use manylogs_logstore::{AppendSlot, Log, LogId, RecordSequence};
+
+use crate::ondisk::root_places;
+use crate::ring::Ring;
+use crate::store::{Inner, State};
+
+/// Records in flight at most.
+const IN_FLIGHT: usize = 8;
+
+/// What the committer does next.
+#[allow(clippy::large_enum_variant, reason = "one at a time, on its way to the device")]
+enum Step {
+    Append(LogId, RecordSequence, AppendSlot),
+    /// A log is to begin its epoch first.
+    Begin(LogId),
+}
+
+impl Inner {
+    pub(crate) async fn run_committer(self: Rc<Self>) {
+        loop {
+            let signal = self.commit.wait();
+            while let Some(step) = self.next_step() {
+                match step {
+                    Step::Append(log, sequence, slot) => {
+                        self.runtime.spawn(Rc::clone(&self).write(log, sequence, slot));
+                    }
+                    Step::Begin(log) => self.begin(log).await,
+                }
+            }
+            if self.closed.get() {
+                return;
+            }
+            signal.await;
+        }
+    }
+
+    fn next_step(&self) -> Option<Step> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        if state.store.read_only.is_some() || state.store.entries.records.len() >= IN_FLIGHT {
+            return None;
+        }
+        match state.store.choose_log(&Ring { head: state.head })? {
+            Choice::Log { log, .. } => {
+                state.advance(log);
+                let slots = state.store.gather(log, self.record);
+                let (sequence, slot) = state.store.append(log, slots);
+                Some(Step::Append(log, sequence, slot))
+            }
+            Choice::Open(log) => Some(Step::Begin(log)),
+            Choice::Wait => None,
+            Choice::Nowhere => {
+                state.store.fail("no log accepts records any more");
+                self.progress.notify();
+                None
+            }
+        }
+    }
+
+    /// Makes the begin of an epoch durable, so that entries may follow.
+    async fn begin(self: &Rc<Self>, log: LogId) {
+        let begun = self.state.borrow_mut().store.begin_epoch(log);
+        if let Some((sequence, slot)) = begun {
+            Rc::clone(self).write(log, sequence, slot).await;
+        }
+    }
+
+    async fn write(self: Rc<Self>, log: LogId, sequence: RecordSequence, slot: AppendSlot) {
+        let device = self.state.borrow().store.logs.device(log);
+        let device = &self.devices[usize::from(device.0)];
+        let written = device.submit(Request::write_fua(slot.target, slot.payload)).await;
+        {
+            let mut state = self.state.borrow_mut();
+            let store = &mut state.store;
+            match written {
+                Ok(_) => store.record_written(log, sequence),
+                Err(error) => {
+                    store.record_failed(log, sequence);
+                    if !error.is_local() {
+                        store.fail_for(&error, "records cannot be written");
+                    }
+                }
+            }
+        }
+        self.progress.notify();
+        self.commit.notify();
+        self.wanted.notify();
+    }
+
+    /// Sets more sequences aside whenever they run low.
+    pub(crate) async fn run_reserver(self: Rc<Self>) {
+        let low = self.state.borrow().store.sequences.low.clone();
+        loop {
+            let asked = low.wait();
+            if self.closed.get() {
+                return;
+            }
+            if self.state.borrow().store.are_sequences_low() {
+                let extended = self.state.borrow().store.roots.on_disk.sequence_limit.extended();
+                let Some(limit) = extended else { return };
+                // Without it the store takes no more writes.
+                let _ = self.update_root(|root| root.sequence_limit = limit).await;
+            }
+            asked.await;
+        }
+    }
+
+    /// Changes the root durably: first the slot that does not hold the newest, then the other.
+    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
+        let _turn = self.root_lock.take().await;
+        let (bytes, root, first) = {
+            let mut state = self.state.borrow_mut();
+            let mut root = state.store.roots.on_disk.clone();
+            change(&mut root);
+            state.store.roots.generation += 1;
+            root.generation = state.store.roots.generation;
+            (root.encode(state.store.volume), root, 1 - state.store.roots.slot)
+        };
+        for slot in [first, 1 - first] {
+            let write = Request::write_fua(root_places()[slot], Payload::bytes(bytes.clone()));
+            if let Err(error) = self.devices[0].submit(write).await {
+                self.state.borrow_mut().store.fail_for(&error, "the root cannot be written");
+                self.progress.notify();
+                return Err(error);
+            }
+            self.state.borrow_mut().store.roots.slot = slot;
+        }
+        self.state.borrow_mut().store.roots.on_disk = root;
+        Ok(())
+    }
+}
+
+impl State {
+    /// The head moves on: what is left of the log before is not used.
+    fn advance(&mut self, log: LogId) {
+        if log != self.head {
+            let blank = crate::ring::is_blank(&self.store.logs, self.head);
+            if !blank {
+                self.store.logs.with(self.head, Log::seal);
+            }
+            self.head = log;
+        }
+    }
+}

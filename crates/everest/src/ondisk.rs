@@ -1,0 +1,173 @@
+//! The bytes of a store on its devices besides the logs and the root: the superblock.
+//!
+//! ```text
+//!  LBA 0        8        32       56   64                                end - 8
+//!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
+//!  | superblock | root 0 | root 1 | 0  | log 0 | log 1 |         | 0    | superblock |
+//!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
+//! ```
+//! Only the first device has roots. Logs are numbered through all devices.
+
+use bytes_of_superblock::{BYTES, Raw};
+use manylogs_block::{Extent, Lba, Sectors, narrow};
+use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::root::ROOT_SECTORS;
+use manylogs_logstore::store::Device;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::StoreError;
+
+const MAGIC: [u8; 8] = *b"EVERSTOR";
+/// The format that this program writes.
+const VERSION: u32 = 1;
+/// Sectors of a superblock.
+pub(crate) const SUPERBLOCK: Sectors = Sectors(8);
+/// Where the logs begin on each device.
+const LOGS_FROM: Sectors = Sectors(64);
+/// A device has at least so many logs: cleaning and deletions have one and a half to themselves,
+/// and each log is left with room for the largest record.
+const LOGS_LEAST: u64 = 6;
+
+mod bytes_of_superblock {
+    #![allow(missing_docs, reason = "fields of the format, named as in its description")]
+
+    use zerocopy::little_endian::{U16, U32, U64};
+    use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+    #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+    #[repr(C)]
+    pub(super) struct Raw {
+        pub magic: [u8; 8],
+        pub checksum: U32,
+        pub version: U32,
+        pub store: [u8; 16],
+        pub device: U16,
+        pub devices: U16,
+        pub physical_sectors: U32,
+        pub log_sectors: U64,
+        pub device_sectors: U64,
+    }
+
+    pub(super) const BYTES: usize = size_of::<Raw>();
+    const _: () = assert!(BYTES == 56);
+}
+
+/// What a device of a store says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) store: VolumeId,
+    /// Which of the store's devices, and how many there are.
+    pub(crate) device: u16,
+    pub(crate) devices: u16,
+    pub(crate) physical: Sectors,
+    pub(crate) log: Sectors,
+    pub(crate) sectors: Sectors,
+}
+
+impl Superblock {
+    /// Where the copies are on a device of so many sectors.
+    pub(crate) fn places(sectors: Sectors) -> [Extent; 2] {
+        let last = sectors.0 / SUPERBLOCK.0 * SUPERBLOCK.0 - SUPERBLOCK.0;
+        [Lba(0), Lba(last)].map(|start| Extent { start, len: SUPERBLOCK })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut raw = Raw {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            version: U32::new(VERSION),
+            store: self.store,
+            device: U16::new(self.device),
+            devices: U16::new(self.devices),
+            physical_sectors: U32::new(narrow(self.physical.0)),
+            log_sectors: U64::new(self.log.0),
+            device_sectors: U64::new(self.sectors.0),
+        };
+        raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
+        let mut bytes = raw.as_bytes().to_vec();
+        bytes.resize(manylogs_block::to_usize(SUPERBLOCK.bytes()), 0);
+        bytes
+    }
+
+    /// The superblock in `bytes`; `None` if it is not whole, or says something impossible.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, StoreError>> {
+        let mut raw = Raw::read_from_bytes(bytes.get(..BYTES)?).ok()?;
+        if raw.magic != MAGIC {
+            return None;
+        }
+        let (found, known) = (raw.version.get(), VERSION);
+        if found != known {
+            return Some(Err(StoreError::Version { found, known }));
+        }
+        let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
+        let superblock = Self {
+            store: raw.store,
+            device: raw.device.get(),
+            devices: raw.devices.get(),
+            physical: Sectors(raw.physical_sectors.get().into()),
+            log: Sectors(raw.log_sectors.get()),
+            sectors: Sectors(raw.device_sectors.get()),
+        };
+        let whole = crc32c::crc32c(raw.as_bytes()) == checksum && superblock.is_possible();
+        whole.then_some(Ok(superblock))
+    }
+
+    fn is_possible(&self) -> bool {
+        let physical = [1, 8].contains(&self.physical.0);
+        physical
+            && self.log.0.is_multiple_of(8)
+            && self.device < self.devices
+            && self.log_count() > 0
+    }
+
+    /// How many logs the device has.
+    pub(crate) fn log_count(&self) -> u64 {
+        let space = self.sectors.0.saturating_sub(LOGS_FROM.0 + 2 * SUPERBLOCK.0);
+        space.checked_div(self.log.0).unwrap_or(0)
+    }
+
+    /// The device's logs, in order of address.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = (Device, Extent)> {
+        let (device, log) = (Device(self.device), self.log.0);
+        (0..self.log_count()).map(move |i| (device, Extent::new(LOGS_FROM.0 + i * log, log)))
+    }
+
+    /// Least size of a device with logs of `log` sectors.
+    pub(crate) const fn least(log: Sectors) -> Sectors {
+        Sectors(LOGS_FROM.0 + 2 * SUPERBLOCK.0 + LOGS_LEAST * log.0)
+    }
+}
+
+/// Where the root's slots are on the first device.
+pub(crate) fn root_places() -> [Extent; 2] {
+    [0, 1].map(|slot| Extent::new(SUPERBLOCK.0 + slot * ROOT_SECTORS.0, ROOT_SECTORS.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superblock_survives_encoding_and_no_bit_flip_passes() {
+        let superblock = Superblock {
+            store: *b"fedcba9876543210",
+            device: 1,
+            devices: 2,
+            physical: Sectors(8),
+            log: Sectors(128),
+            sectors: Sectors(1000),
+        };
+        let bytes = superblock.encode();
+        assert_eq!(Superblock::decode(&bytes), Some(Ok(superblock)));
+        for bit in 0..BYTES * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(Superblock::decode(&bad), Some(Ok(_))), "bit {bit}");
+        }
+        let logs: Vec<Extent> = superblock.logs().map(|(_, log)| log).collect();
+        assert_eq!(logs.len(), 7);
+        assert!(logs[6].end() <= Superblock::places(superblock.sectors)[1].start);
+        assert!(root_places()[1].end() <= logs[0].start);
+    }
+}

@@ -1,0 +1,61 @@
+//! Reclaiming (seed 002 section 3.2.3): the oldest ranges go home, and are deleted from the store
+//! when they are durable there.
+
+use std::rc::Rc;
+
+use manylogs_block::{Hint, IoError, Request, all_done};
+use manylogs_plant::{self as plant, Bug};
+
+use crate::offload::Client;
+use crate::store::Range;
+
+/// Ranges that go home together.
+const TOGETHER: usize = 16;
+
+impl Client {
+    /// Reclaims in the background until the client is closed or the base volume fails.
+    pub(crate) async fn run_reclaim(self: Rc<Self>) {
+        while !self.closed.get() {
+            let progress = self.store.progress().wait();
+            if self.starved.get() == 0 && !self.store.is_crowded() {
+                self.runtime.sleep(self.options.reclaim_every).await;
+            }
+            match self.reclaim_some().await {
+                Ok(true) => {}
+                // Until there is something to reclaim.
+                Ok(false) => progress.await,
+                Err(error) => {
+                    self.failed.replace(Some(error));
+                    self.store.progress().notify();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Brings the oldest ranges home; false if there is none.
+    pub(crate) async fn reclaim_some(&self) -> Result<bool, IoError> {
+        let turn = self.reclaiming.take().await;
+        let _turn = if plant::is(Bug::ReclaimsOverlap) { None } else { Some(turn) };
+        let ranges: Vec<Range> =
+            self.store.ranges(self.options.base).into_iter().take(TOGETHER).collect();
+        if ranges.is_empty() {
+            return Ok(false);
+        }
+        // A newer version that a client writes meanwhile goes to the store. What is home then is
+        // older, and the deletion leaves the newer one where it is.
+        for range in &ranges {
+            // One after the other: ranges that share a physical sector must not overtake.
+            let (extent, payload) = self.read_whole(range.extent).await?;
+            let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
+            all_done([self.base.submit(write)]).await?;
+        }
+        if !plant::is(Bug::DeleteBeforeBaseDurable) {
+            self.base.submit(Request::Flush).await?;
+        }
+        for Range { extent, version } in ranges {
+            self.store.delete(self.options.base, extent, version).await?;
+        }
+        Ok(true)
+    }
+}

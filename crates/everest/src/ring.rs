@@ -1,0 +1,59 @@
+//! Which log takes the next record, and which is cleaned: logs are filled one after the other and
+//! emptied from the oldest end (seed 002 section 3.1).
+
+use manylogs_block::Sectors;
+use manylogs_logstore::store::{Cleaner, Job, Logs, Placement, Store};
+use manylogs_logstore::{Log, LogId};
+
+/// A log that is so full of what counts is not worth cleaning for its own sake.
+const DENSE: f64 = 0.75;
+
+/// The log at the head as long as it takes records, then the next empty one around the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    pub(crate) head: LogId,
+}
+
+/// Whether the log holds nothing and may be appended to.
+pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
+    let blank = |log: &Log| log.is_empty() && !log.is_busy() && !log.is_retired();
+    logs.get(id).is_none_or(blank)
+}
+
+impl Placement for Ring {
+    fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
+        let takes = |id: &LogId| logs.takes(*id, needed) && ready(*id);
+        if takes(&self.head) {
+            return Some(self.head);
+        }
+        let around = logs.ids().skip_while(|id| *id <= self.head).chain(logs.ids());
+        around.take(logs.count()).find(|id| is_blank(logs, *id) && takes(id))
+    }
+}
+
+/// Cleans the oldest log that has room to give when less than `wanted` is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromTail {
+    pub(crate) head: LogId,
+    pub(crate) wanted: Sectors,
+}
+
+impl Cleaner for FromTail {
+    fn next(&mut self, store: &Store) -> Option<Job> {
+        let logs = &store.logs;
+        if logs.room() >= self.wanted.0 + store.reserved.log.0 {
+            return None;
+        }
+        let used = || {
+            let others = logs.iter().filter(|log| log.id() != self.head);
+            others.filter(|log| !log.is_empty() && !log.is_busy() && !log.is_retired())
+        };
+        let oldest = used().min_by_key(|log| log.epoch())?;
+        // Logs that hold nothing but old supersede entries wait for the floor to pass these.
+        if used().any(|log| log.live() == 0) {
+            return Some(Job::Renew(oldest.id()));
+        }
+        let sparse = |log: &&Log| (log.live() as f64) < DENSE * log.used().0 as f64;
+        used().filter(sparse).min_by_key(|log| log.epoch()).map(|log| Job::Renew(log.id()))
+    }
+}

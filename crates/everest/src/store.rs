@@ -1,0 +1,384 @@
+//! The store as its clients see it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Completion, Extent, Handle, IoError, Lba, Payload, Request, Sectors, Signal,
+    TaskLock, completion,
+};
+use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
+use manylogs_logstore::{
+    Class, DataSequence, EntryKind, ExtentMap, LogId, MAX_ENTRIES, MapValue, Mapped, Space,
+};
+use manylogs_plant::{self as plant, Bug};
+use smallvec::SmallVec;
+
+/// All of a store's batches keep one order: what was acknowledged has no holes before it.
+const ORDER: Stream = Stream(0);
+
+/// What a client calls a version of its blocks. It grows with each write to a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+/// How a store is made.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Length of a log: what is cleaned at a time. A multiple of 8 sectors.
+    pub log: Sectors,
+}
+
+/// A range that the store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// As the base volume knows it.
+    pub extent: Extent,
+    /// What the owner calls the version.
+    pub version: Version,
+}
+
+/// What the store has of a part of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The part, as the base volume knows it.
+    pub extent: Extent,
+    /// The newest content; `None` if the store has none.
+    pub content: Option<Payload>,
+}
+
+/// That the store has a version: the number is the map's sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stored;
+
+impl MapValue for Stored {
+    fn advance(self, _: Sectors) -> Self {
+        self
+    }
+
+    fn pack(self) -> [u64; 2] {
+        [0, 0]
+    }
+
+    fn unpack(_: [u64; 2]) -> Self {
+        Self
+    }
+}
+
+/// The owners' versions, by address.
+#[derive(Debug)]
+pub(crate) struct Versions(ExtentMap<Stored>);
+
+impl Versions {
+    pub(crate) const fn new() -> Self {
+        Self(ExtentMap::new())
+    }
+
+    pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
+        let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
+        self.0.insert(extent, mapped, |_, _| ());
+    }
+
+    /// Takes out what is not newer than `version`.
+    fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
+        let mut gone = Vec::new();
+        let all = plant::is(Bug::DeleteIgnoresVersion);
+        let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
+        self.0.remove_older(extent, newer, |part, _| gone.push(part));
+        gone
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) versions: Versions,
+    /// The log that is appended to.
+    pub(crate) head: LogId,
+}
+
+pub(crate) struct Inner {
+    pub(crate) runtime: Handle,
+    pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
+    /// Longest payload of a record.
+    pub(crate) record: Sectors,
+    /// What only cleaning may use, and what only it and deletions may.
+    pub(crate) spared: [Room; 2],
+    pub(crate) state: RefCell<State>,
+    /// Something waits for a record, or one may go.
+    pub(crate) commit: Signal,
+    /// Something became durable, or a log is free.
+    pub(crate) progress: Signal,
+    /// Room is scarce.
+    pub(crate) wanted: Signal,
+    /// Changes of the root follow one another.
+    pub(crate) root_lock: TaskLock,
+    pub(crate) closed: Cell<bool>,
+}
+
+/// A circular store. Clones are the same store; when the last is dropped it goes on until
+/// [`CircularStore::close`].
+#[derive(Clone)]
+pub struct CircularStore(pub(crate) Rc<Inner>);
+
+impl std::fmt::Debug for CircularStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.0.state.borrow();
+        f.debug_struct("CircularStore")
+            .field("head", &state.head)
+            .field("extents", &state.store.map.len())
+            .field("room", &state.store.logs.room())
+            .field("reserved", &state.store.reserved)
+            .field("pending", &state.store.entries.pending.len())
+            .field("read_only", &state.store.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CircularStore {
+    /// Longest content of one write.
+    #[must_use]
+    pub fn longest_write(&self) -> Sectors {
+        self.0.record
+    }
+
+    /// Stores a version of `extent` of a base volume: `content`, or zeroes without any. Resolves
+    /// when it is durable, and with it all that was written or deleted before.
+    ///
+    /// # Errors
+    /// [`IoError::NoSpace`] at once if the store is full: deletions make room. [`IoError::OutOfRange`]
+    /// if the content is too long or of another length.
+    pub fn write(
+        &self,
+        base: Space,
+        extent: Extent,
+        version: Version,
+        content: Option<Payload>,
+    ) -> Completion {
+        let fits =
+            content.as_ref().is_none_or(|c| c.len() == extent.len && c.len() <= self.0.record);
+        if !fits || extent.is_empty() {
+            return Completion::ready(Err(IoError::OutOfRange { extent, capacity: self.0.record }));
+        }
+        let kind = if content.is_some() { EntryKind::Data } else { EntryKind::Zeroes };
+        let address = base.address(extent);
+        let class = Class::Data;
+        let entry = NewEntry { extent: address, kind, class, version: version.0, payload: content };
+        let batch = Batch { entries: SmallVec::from_buf([entry]), after: Some(ORDER) };
+        let mut state = self.0.state.borrow_mut();
+        if let Err(error) = state.store.writable() {
+            return Completion::ready(Err(error));
+        }
+        let [for_cleaning, for_deletions] = self.0.spared;
+        let needed = state.store.room_of(&batch) + for_cleaning + for_deletions;
+        if !state.store.fits(needed) {
+            self.0.wanted.notify();
+            return Completion::ready(Err(IoError::NoSpace { extent }));
+        }
+        state.versions.insert(address, version);
+        let (completer, durable) = completion();
+        state.store.put(batch, Some(completer));
+        self.0.commit.notify();
+        durable
+    }
+
+    /// Forgets what the store has of `extent` that is not newer than `version`. When this resolves
+    /// no crash brings it back.
+    ///
+    /// # Errors
+    /// If the store's devices fail.
+    pub async fn delete(
+        &self,
+        base: Space,
+        extent: Extent,
+        version: Version,
+    ) -> Result<(), IoError> {
+        let address = base.address(extent);
+        let room = Room::of_one(EntryKind::Supersede, address, self.0.shape());
+        // The parts are superseded by one record: each takes less than it would alone.
+        let parts = |state: &State| {
+            let lookup = state.versions.0.lookup(address);
+            lookup.filter(|(_, v)| v.is_some_and(|v| v.sequence.0 <= version.0)).count() as u64
+        };
+        let last = loop {
+            let progress = self.0.progress.wait();
+            {
+                let mut state = self.0.state.borrow_mut();
+                state.store.writable()?;
+                let count = parts(&state).max(1);
+                let needed = Room { log: Sectors(room.log.0 * count), ..room };
+                if state.store.fits(needed + self.0.spared[0]) {
+                    break self.forget(&mut state, address, version);
+                }
+            }
+            self.0.wanted.notify();
+            progress.await;
+        };
+        // Also if there was nothing to forget: an earlier deletion may be on its way.
+        match last {
+            Some(last) => self.0.wait_done(last).await,
+            None => Ok(()),
+        }
+    }
+
+    fn forget(&self, state: &mut State, address: Extent, version: Version) -> Option<Ticket> {
+        let parts = state.versions.remove(address, version);
+        for parts in parts.chunks(MAX_ENTRIES) {
+            let entries = parts.iter().map(|part| NewEntry {
+                extent: *part,
+                kind: EntryKind::Supersede,
+                class: Class::Data,
+                version: version.0,
+                payload: None,
+            });
+            state.store.put(Batch { entries: entries.collect(), after: Some(ORDER) }, None);
+        }
+        self.0.commit.notify();
+        state.store.entries.tickets.last()
+    }
+
+    /// The newest content of `extent`, part by part, as it is when this is called.
+    ///
+    /// # Errors
+    /// If a device fails, or does not give back what was written.
+    pub fn read(
+        &self,
+        base: Space,
+        extent: Extent,
+    ) -> impl Future<Output = Result<Vec<Found>, IoError>> + use<> {
+        let address = base.address(extent);
+        let lookup: Vec<_> = self.0.state.borrow().store.map.lookup(address).collect();
+        let begun = |(part, mapped): (Extent, Option<Mapped<Place>>)| {
+            (part, mapped.map(|mapped| self.0.begin_read(part, mapped.value)))
+        };
+        let sources: Vec<_> = lookup.into_iter().map(begun).collect();
+        let inner = Rc::clone(&self.0);
+        async move {
+            let mut found = Vec::with_capacity(sources.len());
+            let mut result = Ok(());
+            for (part, source) in sources {
+                let content = match source {
+                    None => Ok(None),
+                    Some(source) => inner.end_read(part, source).await.map(Some),
+                };
+                match content {
+                    Ok(content) => found.push(Found { extent: Space::of(part).1, content }),
+                    // The others are awaited all the same: each keeps its log from a reset.
+                    Err(error) => result = result.and(Err(error)),
+                }
+            }
+            result.map(|()| found)
+        }
+    }
+
+    /// What the store holds of a base volume, the oldest first: what is to be reclaimed first. A
+    /// client that lost its state learns from this where its newest versions are.
+    #[must_use]
+    pub fn ranges(&self, base: Space) -> Vec<Range> {
+        let state = self.0.state.borrow();
+        let mut ranges = Vec::new();
+        let whole = base.whole();
+        let all = state.store.map.iter_from(whole.start);
+        for (extent, mapped) in all.take_while(|(extent, _)| extent.start < whole.end()) {
+            for (part, version) in state.versions.0.lookup(extent) {
+                let Some(version) = version else { continue };
+                let (_, extent) = Space::of(part);
+                let version = Version(version.sequence.0);
+                ranges.push((mapped.sequence, Range { extent, version }));
+            }
+        }
+        ranges.sort_by_key(|(sequence, range)| (*sequence, range.extent.start));
+        ranges.into_iter().map(|(_, range)| range).collect()
+    }
+
+    /// The largest version of a base volume that the store holds.
+    #[must_use]
+    pub fn newest(&self, base: Space) -> Version {
+        self.ranges(base).iter().map(|range| range.version).max().unwrap_or_default()
+    }
+
+    /// Whether more than half of the logs are in use: time to reclaim.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.0.state.borrow().store.logs.occupancy() > 0.5
+    }
+
+    /// Resolves when something became durable or a log became free.
+    pub(crate) fn progress(&self) -> &Signal {
+        &self.0.progress
+    }
+
+    /// Waits for what is under way and ends the store's tasks.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub async fn close(&self) -> Result<(), IoError> {
+        let last = self.0.state.borrow().store.entries.tickets.last();
+        let done = match last {
+            Some(last) => self.0.wait_done(last).await,
+            None => Ok(()),
+        };
+        self.0.closed.set(true);
+        self.0.commit.notify();
+        self.0.wanted.notify();
+        self.0.state.borrow().store.sequences.low.notify();
+        done
+    }
+}
+
+/// Where the content of a part comes from.
+pub(crate) enum Source {
+    Here(Result<Payload, IoError>),
+    Log { read: manylogs_logstore::store::LogRead, found: Completion },
+}
+
+impl Inner {
+    pub(crate) fn shape(&self) -> manylogs_logstore::RecordShape {
+        self.state.borrow().store.logs.shape()
+    }
+
+    fn begin_read(&self, part: Extent, place: Place) -> Source {
+        let mut state = self.state.borrow_mut();
+        match place {
+            Place::Zeroes { .. } => Source::Here(Ok(Payload::zeroes(part.len))),
+            Place::Lost { .. } => Source::Here(Err(IoError::Checksum { extent: part })),
+            Place::Buffered { slot, skip } => {
+                let content = state.store.entries.slots.get(slot).payload.as_ref();
+                let here = |content: &Payload| content.slice(Sectors(skip.into()), part.len);
+                Source::Here(Ok(content.map_or_else(|| Payload::zeroes(part.len), here)))
+            }
+            Place::Log { log, offset, .. } => {
+                let wanted = Extent { start: Lba(offset.0.into()), len: part.len };
+                let read = state.store.begin_read(log, wanted);
+                let device = &self.devices[usize::from(read.device.0)];
+                Source::Log { read, found: device.submit(Request::Read { extent: read.extent }) }
+            }
+        }
+    }
+
+    async fn end_read(&self, part: Extent, source: Source) -> Result<Payload, IoError> {
+        match source {
+            Source::Here(content) => content,
+            Source::Log { read, found } => {
+                let found = found.await;
+                let home = Space::of(part).1;
+                let content = self.state.borrow_mut().store.end_read(&read, found, home);
+                self.progress.notify();
+                content.map(|content| content.slice(read.skip, part.len))
+            }
+        }
+    }
+
+    /// Resolves when this entry and all before it are durable.
+    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
+        loop {
+            let progress = self.progress.wait();
+            {
+                let state = self.state.borrow();
+                if state.store.entries.tickets.all_done(ticket) {
+                    return Ok(());
+                }
+                state.store.writable()?;
+            }
+            progress.await;
+        }
+    }
+}
