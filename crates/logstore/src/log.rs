@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use manylogs_block::{Extent, Lba, Payload, Sectors};
 use manylogs_plant::{self as plant, Bug};
+use smallvec::SmallVec;
 
 use crate::{
     AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset, Record,
@@ -249,16 +250,16 @@ impl Log {
             durable_tail: offset_of(durable),
             next_data: of.next_data,
         };
-        let record = Record::build(header, entries, &payloads, self.shape);
+        let (record, encoded) = Record::build(header, entries, &payloads, self.shape);
         assert!(record.record_sectors <= self.region.len - self.tail, "record exceeds the log");
         let target = Extent { start: self.region.start + self.tail, len: record.record_sectors };
-        let mut payload = match self.shape.headers {
-            Headers::InLog => Payload::bytes(record.encode()),
-            Headers::Apart => Payload::default(),
-        };
-        for part in payloads {
-            payload.append(part);
+        // Header, its padding, the parts, and padding behind them.
+        let mut payload = Payload::with_room_for(payloads.len() + 3);
+        if self.shape.headers == Headers::InLog {
+            payload.append(Payload::bytes(encoded));
+            payload.append(Payload::zeroes(record.header_sectors - payload.len()));
         }
+        payloads.into_iter().for_each(|part| payload.append(part));
         payload.append(Payload::zeroes(record.record_sectors - payload.len()));
         let start = self.tail;
         let offsets = self.take_up(&record);
@@ -305,11 +306,11 @@ impl Log {
 
     /// Notes that a record's write ended well. Returns the records that are durable from now on,
     /// in order: a record counts only when all before it in the log do (no holes).
-    pub fn finish_append(&mut self, record: RecordSequence) -> Vec<RecordSequence> {
+    pub fn finish_append(&mut self, record: RecordSequence) -> SmallVec<[RecordSequence; 4]> {
         if let Some(entry) = self.in_flight.iter_mut().find(|entry| entry.record == record) {
             entry.durable = true;
         }
-        let mut durable = Vec::new();
+        let mut durable = SmallVec::new();
         while self.in_flight.front().is_some_and(|entry| entry.durable) {
             durable.extend(self.in_flight.pop_front().map(|entry| entry.record));
         }
