@@ -57,9 +57,9 @@ impl TraceSource for Synthetic {
     }
 }
 
-/// The largest burst is twice as long as this power of two.
-const BURST_BITS: u64 = 6;
-const BURST_GAP_NS: u64 = 1_000_000;
+/// The longest burst, as a power of two.
+const BURST_BITS: u64 = 5;
+const BURST_GAP_NS: u64 = 500_000;
 const PAUSE_NS: u64 = 200_000_000;
 /// Pages of 4 KiB in use, and how many of them take half of the writes.
 const PAGES: u64 = 200_000;
@@ -88,7 +88,7 @@ impl Phone {
 
     const fn arrival(&mut self) -> Time {
         if self.burst == 0 {
-            let longest = 2 << self.rng.below(BURST_BITS + 1);
+            let longest = 1 << self.rng.below(BURST_BITS + 1);
             self.burst = 1 + self.rng.below(longest);
             self.at += self.rng.below(2 * PAUSE_NS);
         }

@@ -108,7 +108,7 @@ impl Inner {
         }
         let reserved = self.record_room(kind, extent);
         if state.starved.is_empty() && state.store.fits(reserved) {
-            return self.buffer(&mut state, kind, extent, payload, fua);
+            return self.buffer(&mut state, kind, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
         let mapped = state.store.map.overlaps(extent);
@@ -150,7 +150,8 @@ impl Inner {
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
+        let reserved = self.record_room(kind, extent);
+        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua, reserved)
     }
 
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
@@ -179,6 +180,7 @@ impl Inner {
         result
     }
 
+    /// Buffers an entry for which there is room in the logs: it takes `reserved`.
     pub(crate) fn buffer(
         self: &Rc<Self>,
         state: &mut State,
@@ -186,6 +188,7 @@ impl Inner {
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
+        reserved: Room,
     ) -> Completion {
         let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
@@ -204,7 +207,6 @@ impl Inner {
             state.store.entries.volatile_sectors += entry.payload_sectors().0;
             self.arm_buffer_age(state);
         }
-        let reserved = self.record_room(kind, extent);
         let id = state.store.queue(entry, payload, waiter, reserved, Origin::Client);
         let mut displaced = Displaced::of(self.shape);
         let mapped =

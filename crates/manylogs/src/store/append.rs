@@ -49,13 +49,13 @@ impl Store {
         let entries = slots.iter().map(|id| self.entries.slots.get(*id).entry).collect();
         let payloads: Vec<Payload> =
             slots.iter().filter_map(|id| self.entries.slots.get(*id).payload.clone()).collect();
-        let slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
+        let mut slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
         self.counters.supersedes += supersedes as u64;
         self.counters.records += 1;
         self.counters.record_sectors += slot.target.len.0;
-        let offsets = slot.offsets.clone();
+        let offsets = std::mem::take(&mut slot.offsets);
         let header = self.header_apart(&slot.record);
         self.entries.records.insert(sequence, InFlightRecord { log, slots, offsets, header });
         if plant::is(Bug::NvramBeforePayload) {

@@ -1,6 +1,5 @@
 //! The logs of a store: which has room, and how much room is left in all.
 
-use std::collections::BTreeSet;
 use std::ops::RangeBounds;
 
 use manylogs_block::{Extent, Lba, Sectors, narrow};
@@ -8,13 +7,15 @@ use manylogs_logstore::{Log, LogId, RecordShape};
 
 use manylogs_plant::{self as plant, Bug};
 
+use super::log_set::LogSet;
+
 /// Logs by number; one that was never used costs a pointer.
 #[derive(Debug)]
 pub(crate) struct Logs {
     logs: Vec<Option<Box<Log>>>,
     regions: Vec<Extent>,
     /// Logs worth asking: neither full nor retired.
-    open: BTreeSet<u32>,
+    open: LogSet,
     /// A log whose content is being moved away takes no records meanwhile.
     aside: Option<LogId>,
     /// No entry needs more than this for a record of its own.
@@ -23,6 +24,8 @@ pub(crate) struct Logs {
     /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
     room: u64,
     used: u64,
+    /// Logs out of use.
+    retired: usize,
     /// Length of all logs together.
     sectors: u64,
 }
@@ -32,12 +35,13 @@ impl Logs {
         let mut logs = Self {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
-            open: BTreeSet::new(),
+            open: LogSet::default(),
             aside: None,
             largest_record,
             shape,
             room: 0,
             used: 0,
+            retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
         };
         logs.set_largest_record(largest_record);
@@ -73,7 +77,12 @@ impl Logs {
 
     /// Whether every log has failed.
     pub(crate) fn all_retired(&self) -> bool {
-        self.logs.iter().all(|log| log.as_deref().is_some_and(Log::is_retired))
+        self.retired == self.logs.len()
+    }
+
+    /// Whether a log has failed.
+    pub(crate) const fn any_retired(&self) -> bool {
+        self.retired > 0
     }
 
     /// Logs that were used.
@@ -95,15 +104,13 @@ impl Logs {
             .take()
             .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
         let (room, used) = (self.room_of(&log), log.used().0);
+        let was_retired = usize::from(log.is_retired());
         let result = change(&mut log);
         let room_now = self.room_of(&log);
         self.room = self.room - room + room_now;
         self.used = self.used - used + log.used().0;
-        if room_now > 0 {
-            self.open.insert(id.0);
-        } else {
-            self.open.remove(&id.0);
-        }
+        self.retired = self.retired - was_retired + usize::from(log.is_retired());
+        self.open.set(id, room_now > 0);
         self.logs[id.0 as usize] = Some(log);
         result
     }
@@ -112,7 +119,7 @@ impl Logs {
     pub(crate) fn set_aside(&mut self, id: LogId) {
         self.with(id, |_| ());
         self.room -= self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
-        self.open.remove(&id.0);
+        self.open.set(id, false);
         self.aside = Some(id);
     }
 
@@ -126,9 +133,7 @@ impl Logs {
         let Some(id) = self.aside.take() else { return };
         let room = self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
         self.room += room;
-        if room > 0 {
-            self.open.insert(id.0);
-        }
+        self.open.set(id, room > 0);
     }
 
     fn room_of(&self, log: &Log) -> u64 {
@@ -142,15 +147,13 @@ impl Logs {
     pub(crate) fn set_largest_record(&mut self, largest: Sectors) {
         self.largest_record = largest;
         let (head, _) = self.shape.len_of(0, 0, Sectors(0));
-        (self.room, self.open) = (0, BTreeSet::new());
-        for (id, region) in (0..).zip(&self.regions) {
-            let log = self.logs[id as usize].as_deref();
+        (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
+        for (id, region) in self.ids().zip(&self.regions) {
+            let log = self.get(id);
             let unused = region.len.0.saturating_sub(head.0 + largest.0);
             let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
-            if room > 0 {
-                self.open.insert(id);
-            }
+            self.open.set(id, room > 0);
         }
     }
 
@@ -175,7 +178,7 @@ impl Logs {
 
     /// Whether it takes any entry: it has room and is not set aside.
     pub(crate) fn is_open(&self, id: LogId) -> bool {
-        self.open.contains(&id.0)
+        self.open.contains(id)
     }
 
     /// Open logs among `numbers`, in order of number, which is that of address.
@@ -183,7 +186,7 @@ impl Logs {
         &self,
         numbers: impl RangeBounds<u32>,
     ) -> impl DoubleEndedIterator<Item = LogId> {
-        self.open.range(numbers).copied().map(LogId)
+        self.open.within(numbers)
     }
 
     /// How many logs begin at `at` or before.

@@ -7,6 +7,7 @@ mod entries;
 mod failure;
 mod fits;
 mod home;
+mod log_set;
 mod logs;
 pub(crate) mod place;
 mod placement;
