@@ -15,7 +15,7 @@ mod shape;
 mod tree;
 mod units;
 
-pub use append::{AppendOf, AppendSlot};
+pub use append::{AppendOf, AppendSlot, Offsets, Payloads};
 pub use log::{Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use record::{

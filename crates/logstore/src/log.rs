@@ -7,8 +7,9 @@ use manylogs_plant::{self as plant, Bug};
 use smallvec::SmallVec;
 
 use crate::{
-    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset, Record,
-    RecordHeader, RecordSequence, RecordShape, Unit, UnitTable, units_of,
+    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset,
+    Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit, UnitTable,
+    units_of,
 };
 
 /// A supersede entry that the log holds and recovery may still need.
@@ -213,7 +214,7 @@ impl Log {
     #[must_use]
     pub fn begin(&mut self, of: &AppendOf) -> AppendSlot {
         assert!(self.tail.0 == 0, "an epoch begins in an empty log");
-        self.push(of, Vec::new(), Vec::new())
+        self.push(of, Vec::new(), Payloads::new())
     }
 
     /// Gives `entries` a place behind the last record. The caller writes the slot and then calls
@@ -223,17 +224,12 @@ impl Log {
     /// If the record does not fit, or the epoch must begin first; ask [`Log::accepts`] and
     /// [`Log::is_begun`].
     #[must_use]
-    pub fn append(
-        &mut self,
-        of: &AppendOf,
-        entries: Vec<Entry>,
-        payloads: Vec<Payload>,
-    ) -> AppendSlot {
+    pub fn append(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Payloads) -> AppendSlot {
         assert!(self.is_begun(of.floor), "log {} takes entries before its epoch", self.id.0);
         self.push(of, entries, payloads)
     }
 
-    fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Vec<Payload>) -> AppendSlot {
+    fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Payloads) -> AppendSlot {
         if self.fresh {
             self.epoch = of.sequence.epoch();
         }
@@ -269,7 +265,7 @@ impl Log {
 
     /// Books a record at the tail, new or found by a scan: its units, supersedes and length.
     /// Returns where the payload of each data entry begins.
-    pub fn take_up(&mut self, record: &Record) -> Vec<LogOffset> {
+    pub fn take_up(&mut self, record: &Record) -> Offsets {
         if self.epoch != record.header.epoch {
             // Headers that are kept apart tell of the epoch before too.
             self.units = UnitTable::default();
@@ -279,7 +275,7 @@ impl Log {
         self.tail = Sectors(record.header.offset.0.into());
         let mut at = self.tail + record.header_sectors;
         let mut checksums = record.unit_checksums.iter();
-        let mut offsets = Vec::with_capacity(record.entries.len());
+        let mut offsets = Offsets::new();
         for entry in &record.entries {
             match entry.kind {
                 EntryKind::Data => {

@@ -6,7 +6,7 @@ use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::shape::header_bytes;
+use crate::shape::{header_bytes, units_in};
 use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, RecordShape, units_of};
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
@@ -184,7 +184,7 @@ impl Record {
     ) -> (Self, Bytes) {
         assert!(entries.len() <= MAX_ENTRIES, "{} entries", entries.len());
         let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
-        let mut unit_checksums = Vec::new();
+        let mut unit_checksums = Vec::with_capacity(to_usize(units_in(&entries)));
         let mut payloads = payloads.iter();
         for entry in data {
             let payload = payloads.next().unwrap_or_else(|| panic!("payload missing"));

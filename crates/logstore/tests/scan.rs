@@ -69,7 +69,7 @@ impl World {
         self.next += 1;
         let extent = Extent::new(self.next % 64, len);
         let entry = Entry { extent, data_sequence, kind: EntryKind::Data };
-        self.log.append(&of, vec![entry], vec![Payload::tags(self.next * 1000, Sectors(len))])
+        self.log.append(&of, vec![entry], smallvec![Payload::tags(self.next * 1000, Sectors(len))])
     }
 
     /// Writes a record, and books it as durable.
@@ -330,7 +330,7 @@ fn hostile(region: u64) -> Scanned {
         };
         let data_sequence = DataSequence(sequence);
         let entry = Entry { extent: Extent::new(7, 1), data_sequence, kind: EntryKind::Data };
-        slots.push(log.append(&of, vec![entry], vec![Payload::tags(sequence, Sectors(1))]));
+        slots.push(log.append(&of, vec![entry], smallvec![Payload::tags(sequence, Sectors(1))]));
     }
     for slot in &slots {
         let extent = Extent { len: Sectors(1), ..slot.target };

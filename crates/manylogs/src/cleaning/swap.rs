@@ -11,7 +11,7 @@ use crate::records::placement::farthest_empty;
 use crate::state::{Inner, State};
 use crate::store::Place;
 use crate::store::Room;
-use crate::store::{Origin, SlotId};
+use crate::store::{Origin, RecordSlots, SlotId};
 use manylogs_plant::{self as plant, Bug};
 
 /// Sectors that one read of the source takes.
@@ -233,7 +233,7 @@ impl Inner {
                 return Ok(false);
             }
             state.counters.swapped_sectors += room.log.0;
-            let slots: Vec<SlotId> = entries
+            let slots: RecordSlots = entries
                 .into_iter()
                 .map(|(entry, payload)| self.swap_slot(state, from, entry, payload))
                 .collect();

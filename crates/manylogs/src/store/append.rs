@@ -1,20 +1,20 @@
 //! Records: which entries they take, and what becomes of them.
 
-use manylogs_block::{Payload, Sectors};
+use manylogs_block::Sectors;
 use manylogs_logstore::{
-    AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, RecordSequence, RecordShape,
+    AppendOf, AppendSlot, EntryKind, LogId, MAX_ENTRIES, Payloads, RecordSequence, RecordShape,
 };
 
-use super::{InFlightRecord, SlotId, Store};
+use super::{InFlightRecord, RecordSlots, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
     /// Takes as many pending slots as fit in one record of `log`.
-    pub(crate) fn gather(&mut self, log: LogId, longest: Sectors) -> Vec<SlotId> {
+    pub(crate) fn gather(&mut self, log: LogId, longest: Sectors) -> RecordSlots {
         let shape = self.logs.shape();
         let free = self.logs.get(log).map_or(self.logs.region(log).len, |log| log.free());
         let mut size = RecordSize::default();
-        let mut slots = Vec::new();
+        let mut slots = RecordSlots::new();
         while let Some(&id) = self.entries.pending.front() {
             let slot = self.entries.slots.get(id);
             let (reserved, waits) = (slot.reserved, slot.waiter.is_some());
@@ -42,12 +42,12 @@ impl Store {
     pub(crate) fn append(
         &mut self,
         log: LogId,
-        slots: Vec<SlotId>,
+        slots: RecordSlots,
     ) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(log);
         let sequence = of.sequence;
         let entries = slots.iter().map(|id| self.entries.slots.get(*id).entry).collect();
-        let payloads: Vec<Payload> =
+        let payloads: Payloads =
             slots.iter().filter_map(|id| self.entries.slots.get(*id).payload.clone()).collect();
         let mut slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =

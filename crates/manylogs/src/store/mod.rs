@@ -31,7 +31,7 @@ pub(crate) use roots::Roots;
 pub(crate) use sequences::Sequences;
 #[cfg(test)]
 pub(crate) use sequences::{LAST, LOW};
-pub(crate) use slots::{InFlightRecord, Origin, SlotId, Ticket};
+pub(crate) use slots::{InFlightRecord, Origin, RecordSlots, SlotId, Ticket};
 pub(crate) use versions::Versions;
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use manylogs_block::{Completer, Payload};
-use manylogs_logstore::{Entry, LogId, LogOffset};
+use manylogs_logstore::{Entry, LogId, Offsets};
 use smallvec::SmallVec;
 
 use super::room::Room;
@@ -34,13 +34,16 @@ pub(crate) struct Slot {
     pub(crate) origin: Origin,
 }
 
+/// The slots of a record: most records are short.
+pub(crate) type RecordSlots = SmallVec<[SlotId; 4]>;
+
 /// A record being written.
 #[derive(Debug)]
 pub(crate) struct InFlightRecord {
     pub(crate) log: LogId,
-    pub(crate) slots: Vec<SlotId>,
+    pub(crate) slots: RecordSlots,
     /// Where the payload of each data entry begins.
-    pub(crate) offsets: Vec<LogOffset>,
+    pub(crate) offsets: Offsets,
     /// Its header, where that is kept apart and not durable yet.
     pub(crate) header: Bytes,
 }
