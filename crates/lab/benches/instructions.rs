@@ -1,10 +1,10 @@
 //! Instructions per replayed request, held against a budget.
 //!
 //! Wall time depends on what else the machine does; the number of instructions does not. Each case
-//! is a policy on a trace. It runs under valgrind with one and with three passes over the trace: the
-//! difference is what requests cost, without start-up and reading the trace. Requests per second are
-//! printed too. Cases on traces that are not here are skipped and counted; `MANYLOGS_SHARED` says
-//! where to look for them.
+//! is a policy on a trace. It runs under valgrind with one and with three passes over the trace:
+//! the difference is what requests cost, without start-up and reading the trace. Requests per
+//! second are printed too. Cases on traces that are not here are skipped and counted;
+//! `MANYLOGS_SHARED` says where to look for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
