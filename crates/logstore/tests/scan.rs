@@ -16,6 +16,7 @@ use manylogs_logstore::{
     AppendOf, AppendSlot, Damage, DataSequence, Entry, EntryKind, Log, LogId, LogOffset,
     RecordError, RecordSequence, RecordShape, ScanOf, Scanned, scan,
 };
+use smallvec::smallvec;
 
 const REGION: Extent = Extent { start: manylogs_block::Lba(64), len: Sectors(256) };
 const VOLUME: [u8; 16] = [7; 16];
