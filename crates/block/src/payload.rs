@@ -85,6 +85,12 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// No content yet, with room for so many pieces.
+    #[must_use]
+    pub fn with_room_for(pieces: usize) -> Self {
+        Self { pieces: SmallVec::with_capacity(pieces) }
+    }
+
     /// Real data.
     ///
     /// # Panics

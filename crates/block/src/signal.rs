@@ -23,8 +23,12 @@ impl Signal {
         if self.0.waiters.borrow().is_empty() {
             return;
         }
-        for waker in self.0.waiters.take() {
-            waker.wake();
+        let mut waiters = self.0.waiters.take();
+        waiters.drain(..).for_each(Waker::wake);
+        // The memory is kept for those who wait next.
+        let mut empty = self.0.waiters.borrow_mut();
+        if empty.is_empty() {
+            *empty = waiters;
         }
     }
 

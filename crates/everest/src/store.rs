@@ -168,14 +168,14 @@ impl CircularStore {
             return Completion::ready(Err(error));
         }
         let [for_cleaning, for_deletions] = self.0.spared;
-        let needed = state.store.room_of(&batch) + for_cleaning + for_deletions;
-        if !state.store.fits(needed) {
+        let room = state.store.room_of(&batch);
+        if !state.store.fits(room + for_cleaning + for_deletions) {
             self.0.wanted.notify();
             return Completion::ready(Err(IoError::NoSpace { extent }));
         }
         state.versions.insert(address, version);
         let (completer, durable) = completion();
-        state.store.put(batch, Some(completer));
+        state.store.put(batch, room, Some(completer));
         self.0.commit.notify();
         durable
     }
@@ -229,7 +229,9 @@ impl CircularStore {
                 version: version.0,
                 payload: None,
             });
-            state.store.put(Batch { entries: entries.collect(), after: Some(ORDER) }, None);
+            let batch = Batch { entries: entries.collect(), after: Some(ORDER) };
+            let room = state.store.room_of(&batch);
+            state.store.put(batch, room, None);
         }
         self.0.commit.notify();
         state.store.entries.tickets.last()

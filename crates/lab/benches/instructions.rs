@@ -1,8 +1,10 @@
 //! Instructions per replayed request, held against a budget.
 //!
 //! Wall time depends on what else the machine does; the number of instructions does not. Each case
-//! runs under valgrind with one and with three passes over the sample trace: the difference is what
-//! requests cost, without start-up and reading the trace. Requests per second are printed too.
+//! is a policy on a trace. It runs under valgrind with one and with three passes over the trace:
+//! the difference is what requests cost, without start-up and reading the trace. Requests per
+//! second are printed too. Cases on traces that are not here are skipped and counted;
+//! `MANYLOGS_SHARED` says where to look for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,11 +17,13 @@ use manylogs_lab::replay::{
     Control, DriveSettings, Durability, Loop, Outcome, Plan, PumpSettings, Workload,
     exported_capacity, parse_policies, run_all,
 };
-use manylogs_workload::OpenOptions;
+use manylogs_lab::synthetic::Phone;
+use manylogs_workload::{BoxedSource, OpenOptions};
 
 const DRIVE: &str = "exos-x20";
 const PASSES: [u64; 2] = [1, 3];
 const REQUESTS_TIMED: u64 = 1_000_000;
+const PHONE_REQUESTS: u64 = 50_000;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -30,7 +34,8 @@ fn main() -> ExitCode {
             replay(case, passes)?;
             Ok(true)
         }),
-        _ => measure_all(),
+        [only] => measure_all(Some(only)),
+        _ => measure_all(None),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -46,25 +51,47 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Measures every case of the budget; whether all keep within it.
-fn measure_all() -> Result<bool, Failure> {
-    let mut within = true;
+/// Measures the cases of the budget, or those of one trace; whether all keep within it.
+fn measure_all(only: Option<&str>) -> Result<bool, Failure> {
+    let (mut within, mut skipped) = (true, 0);
     for (case, budget) in budget()? {
-        let passes = PASSES.map(|passes| instructions(&case, passes));
-        let [few, many] = passes;
-        let added = workload(1)?.requests() * (PASSES[1] - PASSES[0]);
-        let each = (many? - few?) / added;
-        let verdict = if each <= budget { "ok" } else { "OVER BUDGET" };
-        within &= each <= budget;
-        let outcome = replay(&case, REQUESTS_TIMED / workload(1)?.requests())?;
-        let rate = outcome.pump.requests as f64 / outcome.wall.as_secs_f64();
-        eprintln!(
-            "{case:<12} {each:>6} instructions a request, budget {budget}: {verdict}; {rate:.0} \
-             requests/s now on this machine, peak memory {} kB",
-            peak_memory_kb()
-        );
+        let (_, trace) = parse(&case)?;
+        if only.is_some_and(|only| only != trace) {
+            continue;
+        }
+        if !is_here(trace) {
+            eprintln!("{case:<18} skipped: the trace is not here");
+            skipped += 1;
+            continue;
+        }
+        within &= measure(&case, budget)?;
+    }
+    if skipped > 0 {
+        eprintln!("{skipped} cases skipped");
     }
     Ok(within)
+}
+
+/// Whether `case` keeps within its budget.
+fn measure(case: &str, budget: u64) -> Result<bool, Failure> {
+    let (_, trace) = parse(case)?;
+    let requests = workload(trace, 1)?.requests();
+    let [few, many] = PASSES.map(|passes| instructions(case, passes));
+    let each = (many? - few?) / (requests * (PASSES[1] - PASSES[0]));
+    let verdict = if each <= budget { "ok" } else { "OVER BUDGET" };
+    let outcome = replay(case, REQUESTS_TIMED.div_ceil(requests))?;
+    let rate = outcome.pump.requests as f64 / outcome.wall.as_secs_f64();
+    eprintln!(
+        "{case:<18} {each:>6} instructions a request, budget {budget}: {verdict}; {rate:.0} \
+         requests/s now on this machine, peak memory {} kB",
+        peak_memory_kb()
+    );
+    Ok(each <= budget)
+}
+
+/// The policy and the trace of a case.
+fn parse(case: &str) -> Result<(&str, &str), Failure> {
+    Ok(case.split_once('@').ok_or("expected: policy@trace")?)
 }
 
 /// Cases and what each may cost.
@@ -98,9 +125,30 @@ fn settings() -> Result<DriveSettings, Failure> {
     Ok(DriveSettings { profile: Arc::new(profile), write_cache: false, queue: Default::default() })
 }
 
-fn workload(passes: u64) -> Result<Workload, Failure> {
+/// The file of a trace; none if the trace is generated.
+fn file_of(trace: &str) -> Option<PathBuf> {
+    let shared = || {
+        let elsewhere = std::env::var_os("MANYLOGS_SHARED").map(PathBuf::from);
+        elsewhere.unwrap_or_else(|| root().join("../shared")).join("data/traces")
+    };
+    match trace {
+        "sample" => Some(root().join("traces/pgbench-beside-reader.trace.zst")),
+        "telegram" => Some(shared().join("mob_telegram_exec.csv.gz")),
+        _ => None,
+    }
+}
+
+fn is_here(trace: &str) -> bool {
+    file_of(trace).is_none_or(|file| file.exists())
+}
+
+fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
+    let Some(file) = file_of(trace) else {
+        let open = || Ok(Box::new(Phone::new(1, PHONE_REQUESTS)) as BoxedSource);
+        return Ok(Workload::measure(Arc::new(open))?.repeated(passes));
+    };
     let spec = TraceSpec {
-        files: vec![root().join("traces/pgbench-beside-reader.trace.zst")],
+        files: vec![file],
         open: OpenOptions::default(),
         window: None,
         limit: None,
@@ -112,8 +160,9 @@ fn workload(passes: u64) -> Result<Workload, Failure> {
 }
 
 fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {
+    let (policy, trace) = parse(case)?;
     let plan = Plan {
-        workload: workload(passes)?,
+        workload: workload(trace, passes)?,
         drive: settings()?,
         rate: 1.0,
         pump: PumpSettings {
@@ -124,7 +173,7 @@ fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {
         checkpoint_after: false,
         seed: 1,
     };
-    let policies = parse_policies(&[case])?;
+    let policies = parse_policies(&[policy])?;
     let outcomes = run_all(&plan, &policies, &[Arc::<Control>::default()], 1);
     Ok(outcomes.into_iter().next().ok_or("one policy, one outcome")??)
 }

@@ -1,4 +1,4 @@
-//! A small generated load, for tests and for a first look when no trace is at hand.
+//! Generated loads, for tests and for a first look when no trace is at hand.
 
 use manylogs_block::{Extent, Rng, Time};
 use manylogs_workload::{SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource};
@@ -50,6 +50,78 @@ impl TraceSource for Synthetic {
     fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>> {
         self.left = self.left.checked_sub(1)?;
         Some(Ok(if self.read_at <= self.write_at { self.read() } else { self.write() }))
+    }
+
+    fn counts(&self) -> SourceCounts {
+        SourceCounts::default()
+    }
+}
+
+/// The longest burst, as a power of two.
+const BURST_BITS: u64 = 5;
+const BURST_GAP_NS: u64 = 500_000;
+const PAUSE_NS: u64 = 200_000_000;
+/// Pages of 4 KiB in use, and how many of them take half of the writes.
+const PAGES: u64 = 200_000;
+const HOT_PAGES: u64 = 20_000;
+const PAGE_SECTORS: u64 = 8;
+
+/// The load of a phone: bursts of small durable writes, most of them of blocks written before, and
+/// few reads. Nearly every request goes to a log.
+#[derive(Debug)]
+pub struct Phone {
+    rng: Rng,
+    left: u64,
+    at: u64,
+    /// Requests of this burst that are still to come.
+    burst: u64,
+    /// Behind the last write.
+    page: u64,
+}
+
+impl Phone {
+    /// `requests` requests: 90 % writes, five of six of 4 KiB, some of 512 KiB.
+    #[must_use]
+    pub const fn new(seed: u64, requests: u64) -> Self {
+        Self { rng: Rng::new(seed), left: requests, at: 0, burst: 0, page: 0 }
+    }
+
+    const fn arrival(&mut self) -> Time {
+        if self.burst == 0 {
+            let longest = 1 << self.rng.below(BURST_BITS + 1);
+            self.burst = 1 + self.rng.below(longest);
+            self.at += self.rng.below(2 * PAUSE_NS);
+        }
+        self.burst -= 1;
+        self.at += self.rng.below(2 * BURST_GAP_NS);
+        Time(self.at)
+    }
+
+    const fn write(&mut self) -> Extent {
+        let pages = match self.rng.below(60) {
+            0 => 128,
+            1..10 => 2 + self.rng.below(7),
+            _ => 1,
+        };
+        let page = match self.rng.below(8) {
+            0 => self.page,
+            1..5 => self.rng.below(HOT_PAGES),
+            _ => self.rng.below(PAGES),
+        };
+        self.page = (page + pages) % PAGES;
+        Extent::new(page * PAGE_SECTORS, pages * PAGE_SECTORS)
+    }
+}
+
+impl TraceSource for Phone {
+    fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.arrival();
+        let (op, extent) = match self.rng.below(10) {
+            0 => (TraceOp::Read, Extent::new(self.rng.below(PAGES) * PAGE_SECTORS, 32)),
+            _ => (TraceOp::Write, self.write()),
+        };
+        Some(Ok(TraceRequest { at, op, extent, fua: true, device: 0 }))
     }
 
     fn counts(&self) -> SourceCounts {

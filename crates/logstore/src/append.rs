@@ -1,8 +1,14 @@
 //! What goes into an append to a log, and what comes of it.
 
 use manylogs_block::{Extent, Payload};
+use smallvec::SmallVec;
 
 use crate::{DataSequence, LogOffset, Record, RecordSequence, VolumeId};
+
+/// Where in its log the payload of each data entry of a record begins. Most records are short.
+pub type Offsets = SmallVec<[LogOffset; 4]>;
+/// The payload of each data entry of a record.
+pub type Payloads = SmallVec<[Payload; 2]>;
 
 /// A record with its place in the log, ready to be written.
 #[derive(Debug)]
@@ -14,7 +20,7 @@ pub struct AppendSlot {
     /// The record.
     pub record: Record,
     /// Where in the log the payload of each data entry begins.
-    pub offsets: Vec<LogOffset>,
+    pub offsets: Offsets,
 }
 
 /// What a record needs to know of the volume.

@@ -18,7 +18,7 @@ pub mod store;
 mod tree;
 mod units;
 
-pub use append::{AppendOf, AppendSlot};
+pub use append::{AppendOf, AppendSlot, Offsets, Payloads};
 pub use log::{Log, LogContent, Supersede};
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use ondisk::NvramError;

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use manylogs_block::{Extent, Lba, Payload, Sectors};
 use manylogs_plant::{self as plant, Bug};
+use smallvec::SmallVec;
 
 use crate::{
-    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset, Record,
-    RecordHeader, RecordSequence, RecordShape, Unit, UnitTable, units_of,
+    AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset,
+    Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit, UnitTable,
+    units_of,
 };
 
 /// A supersede entry that the log holds and recovery may still need.
@@ -227,7 +229,7 @@ impl Log {
     #[must_use]
     pub fn begin(&mut self, of: &AppendOf) -> AppendSlot {
         assert!(self.tail.0 == 0, "an epoch begins in an empty log");
-        self.push(of, Vec::new(), Vec::new())
+        self.push(of, Vec::new(), Payloads::new())
     }
 
     /// Gives `entries` a place behind the last record. The caller writes the slot and then calls
@@ -237,17 +239,12 @@ impl Log {
     /// If the record does not fit, or the epoch must begin first; ask [`Log::accepts`] and
     /// [`Log::is_begun`].
     #[must_use]
-    pub fn append(
-        &mut self,
-        of: &AppendOf,
-        entries: Vec<Entry>,
-        payloads: Vec<Payload>,
-    ) -> AppendSlot {
+    pub fn append(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Payloads) -> AppendSlot {
         assert!(self.is_begun(of.floor), "log {} takes entries before its epoch", self.id.0);
         self.push(of, entries, payloads)
     }
 
-    fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Vec<Payload>) -> AppendSlot {
+    fn push(&mut self, of: &AppendOf, entries: Vec<Entry>, payloads: Payloads) -> AppendSlot {
         if self.fresh {
             self.epoch = of.sequence.epoch();
         }
@@ -264,16 +261,16 @@ impl Log {
             durable_tail: offset_of(durable),
             next_data: of.next_data,
         };
-        let record = Record::build(header, entries, &payloads, self.shape);
+        let (record, encoded) = Record::build(header, entries, &payloads, self.shape);
         assert!(record.record_sectors <= self.region.len - self.tail, "record exceeds the log");
         let target = Extent { start: self.region.start + self.tail, len: record.record_sectors };
-        let mut payload = match self.shape.headers {
-            Headers::InLog => Payload::bytes(record.encode()),
-            Headers::Apart => Payload::default(),
-        };
-        for part in payloads {
-            payload.append(part);
+        // Header, its padding, the parts, and padding behind them.
+        let mut payload = Payload::with_room_for(payloads.len() + 3);
+        if self.shape.headers == Headers::InLog {
+            payload.append(Payload::bytes(encoded));
+            payload.append(Payload::zeroes(record.header_sectors - payload.len()));
         }
+        payloads.into_iter().for_each(|part| payload.append(part));
         payload.append(Payload::zeroes(record.record_sectors - payload.len()));
         let start = self.tail;
         let offsets = self.take_up(&record);
@@ -283,7 +280,7 @@ impl Log {
 
     /// Books a record at the tail, new or found by a scan: its units, supersedes and length.
     /// Returns where the payload of each data entry begins.
-    pub fn take_up(&mut self, record: &Record) -> Vec<LogOffset> {
+    pub fn take_up(&mut self, record: &Record) -> Offsets {
         if self.epoch != record.header.epoch {
             // Headers that are kept apart tell of the epoch before too.
             self.units = UnitTable::default();
@@ -293,7 +290,7 @@ impl Log {
         self.tail = Sectors(record.header.offset.0.into());
         let mut at = self.tail + record.header_sectors;
         let mut checksums = record.unit_checksums.iter();
-        let mut offsets = Vec::with_capacity(record.entries.len());
+        let mut offsets = Offsets::new();
         for entry in &record.entries {
             match entry.kind {
                 EntryKind::Data => {
@@ -320,11 +317,11 @@ impl Log {
 
     /// Notes that a record's write ended well. Returns the records that are durable from now on,
     /// in order: a record counts only when all before it in the log do (no holes).
-    pub fn finish_append(&mut self, record: RecordSequence) -> Vec<RecordSequence> {
+    pub fn finish_append(&mut self, record: RecordSequence) -> SmallVec<[RecordSequence; 4]> {
         if let Some(entry) = self.in_flight.iter_mut().find(|entry| entry.record == record) {
             entry.durable = true;
         }
-        let mut durable = Vec::new();
+        let mut durable = SmallVec::new();
         while self.in_flight.front().is_some_and(|entry| entry.durable) {
             durable.extend(self.in_flight.pop_front().map(|entry| entry.record));
         }

@@ -118,7 +118,7 @@ impl<V: MapValue> ExtentMap<V> {
                 return;
             }
         }
-        let all_gave_way = self.remove_where(extent, replaces, displaced);
+        let all_gave_way = self.remove_overlapping(extent, replaces, displaced);
         if all_gave_way {
             self.fill(extent, mapped);
             return;
@@ -146,17 +146,25 @@ impl<V: MapValue> ExtentMap<V> {
         &mut self,
         extent: Extent,
         doomed: impl Fn(&Mapped<V>) -> bool,
-        mut removed: impl FnMut(Extent, Mapped<V>),
+        removed: impl FnMut(Extent, Mapped<V>),
     ) -> bool {
         // The most usual case: nothing is there.
-        if !self.overlaps(extent) {
-            return true;
-        }
+        !self.overlaps(extent) || self.remove_overlapping(extent, doomed, removed)
+    }
+
+    fn remove_overlapping(
+        &mut self,
+        extent: Extent,
+        doomed: impl Fn(&Mapped<V>) -> bool,
+        mut removed: impl FnMut(Extent, Mapped<V>),
+    ) -> bool {
         self.split_at(extent.start);
         self.split_at(extent.end());
         let mut next = extent.start;
         let mut nothing_left = true;
-        while let Some(at) = self.tree.at_or_behind(next.0) {
+        while next < extent.end()
+            && let Some(at) = self.tree.at_or_behind(next.0)
+        {
             let (part, mapped) = self.get(at);
             if part.start >= extent.end() {
                 break;

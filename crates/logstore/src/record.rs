@@ -1,12 +1,12 @@
 //! The log record: a header that proves where it belongs and what follows it.
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{Extent, Payload, Sectors, narrow, to_usize};
+use manylogs_block::{Extent, Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::shape::header_bytes;
+use crate::shape::{header_bytes, units_in};
 use crate::{DataSequence, Epoch, LogId, LogOffset, RecordSequence, RecordShape, units_of};
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
@@ -199,8 +199,9 @@ fn field(n: u64) -> U32 {
 }
 
 impl Record {
-    /// Builds the record; `payloads` are those of the data entries, in order. One without entries
-    /// only begins an epoch.
+    /// Builds the record, and encodes its header up to the end of the last sector in use: what of
+    /// the header is behind that is zeroes. `payloads` are those of the data entries, in order. A
+    /// record without entries only begins an epoch.
     ///
     /// # Panics
     /// If there are more than [`MAX_ENTRIES`] entries, or a payload of another length.
@@ -210,10 +211,10 @@ impl Record {
         entries: Vec<Entry>,
         payloads: &[Payload],
         shape: RecordShape,
-    ) -> Self {
+    ) -> (Self, Bytes) {
         assert!(entries.len() <= MAX_ENTRIES, "{} entries", entries.len());
         let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
-        let mut unit_checksums = Vec::new();
+        let mut unit_checksums = Vec::with_capacity(to_usize(units_in(&entries)));
         let mut payloads = payloads.iter();
         for entry in data {
             let payload = payloads.next().unwrap_or_else(|| panic!("payload missing"));
@@ -225,8 +226,11 @@ impl Record {
         let (header_sectors, record_sectors) = shape.measure(&entries);
         let mut record =
             Self { header, entries, unit_checksums, header_sectors, record_sectors, checksum: 0 };
-        record.checksum = checksum_of(&record.used_bytes());
-        record
+        let mut bytes = record.used_bytes();
+        record.checksum = checksum_of(&bytes);
+        bytes[CHECKSUM_RANGE].copy_from_slice(&record.checksum.to_le_bytes());
+        bytes.resize(bytes.len().next_multiple_of(to_usize(SECTOR_BYTES)), 0);
+        (record, bytes.into())
     }
 
     /// The header's bytes, padded to whole sectors if it is in the log.
@@ -236,12 +240,13 @@ impl Record {
         bytes[CHECKSUM_RANGE].copy_from_slice(&self.checksum.to_le_bytes());
         let padded = to_usize(self.header_sectors.bytes()).max(bytes.len());
         bytes.resize(padded, 0);
-        bytes.freeze()
+        bytes.into()
     }
 
-    fn used_bytes(&self) -> BytesMut {
+    /// The header with its checksum left out. The buffer has room for whole sectors.
+    fn used_bytes(&self) -> Vec<u8> {
         let used = header_bytes(self.entries.len(), self.unit_checksums.len());
-        let mut bytes = BytesMut::with_capacity(to_usize(self.header_sectors.bytes()).max(used));
+        let mut bytes = Vec::with_capacity(used.next_multiple_of(to_usize(SECTOR_BYTES)));
         bytes.extend_from_slice(self.raw_header().as_bytes());
         for entry in &self.entries {
             bytes.extend_from_slice(raw_entry(entry).as_bytes());
@@ -464,7 +469,7 @@ mod tests {
             durable_tail: LogOffset(48),
             next_data: DataSequence(25),
         };
-        (Record::build(header, entries, &payloads, shape), payloads)
+        (Record::build(header, entries, &payloads, shape).0, payloads)
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Leaves are held by chunks and chunks by one list, so finding a row is three binary searches.
 //! A chunk and its list stay short enough to be moved about for one leaf in hundreds of inserts.
 
+use std::cell::Cell;
+
 use crate::leaf::{Leaf, Row, START};
 
 /// Rows in a leaf at most. Few in tests, so that leaves split and merge all the time.
@@ -19,6 +21,8 @@ pub(crate) struct Tree {
     firsts: Vec<u64>,
     chunks: Vec<Chunk>,
     rows: usize,
+    /// Chunk and leaf that the last search led to: the next often asks for the same.
+    last: Cell<(usize, usize)>,
 }
 
 /// Never empty.
@@ -39,7 +43,7 @@ pub(crate) struct Position {
 
 impl Tree {
     pub(crate) const fn new() -> Self {
-        Self { firsts: Vec::new(), chunks: Vec::new(), rows: 0 }
+        Self { firsts: Vec::new(), chunks: Vec::new(), rows: 0, last: Cell::new((0, 0)) }
     }
 
     /// Number of rows.
@@ -49,11 +53,24 @@ impl Tree {
 
     /// The last row that starts before `end`.
     pub(crate) fn before(&self, end: u64) -> Option<Position> {
-        let chunk = self.firsts.partition_point(|first| *first < end).checked_sub(1)?;
-        let Chunk { firsts, leaves } = &self.chunks[chunk];
-        let leaf = firsts.partition_point(|first| *first < end).checked_sub(1)?;
-        let row = leaves[leaf].rank(end).checked_sub(1)?;
+        let (chunk, leaf) = match self.last.get() {
+            last if self.leaf_has_before(last, end) => last,
+            _ => {
+                let chunk = self.firsts.partition_point(|first| *first < end).checked_sub(1)?;
+                let firsts = &self.chunks[chunk].firsts;
+                (chunk, firsts.partition_point(|first| *first < end).checked_sub(1)?)
+            }
+        };
+        self.last.set((chunk, leaf));
+        let row = self.chunks[chunk].leaves[leaf].rank(end).checked_sub(1)?;
         Some(Position { chunk, leaf, row })
+    }
+
+    /// Whether the last row that starts before `end` is certainly in this leaf, if there still is
+    /// one of this number. Of the last leaf of a chunk that is not known.
+    fn leaf_has_before(&self, (chunk, leaf): (usize, usize), end: u64) -> bool {
+        let firsts = self.chunks.get(chunk).map_or(&[][..], |chunk| &chunk.firsts);
+        matches!(firsts.get(leaf..), Some([first, next, ..]) if *first < end && end <= *next)
     }
 
     /// The first row that starts at `start` or behind it.

@@ -75,7 +75,7 @@ impl World {
         if !self.store.fits(room) {
             return;
         }
-        self.store.put(batch, None);
+        self.store.put(batch, room, None);
         self.batches.push((after, count));
     }
 

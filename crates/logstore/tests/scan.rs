@@ -16,6 +16,7 @@ use manylogs_logstore::{
     AppendOf, AppendSlot, Damage, DataSequence, Entry, EntryKind, Log, LogId, LogOffset,
     RecordError, RecordSequence, RecordShape, ScanOf, Scanned, scan,
 };
+use smallvec::smallvec;
 
 const REGION: Extent = Extent { start: manylogs_block::Lba(64), len: Sectors(256) };
 const VOLUME: [u8; 16] = [7; 16];
@@ -69,7 +70,7 @@ impl World {
         self.next += 1;
         let extent = Extent::new(self.next % 64, len);
         let entry = Entry::new(extent, data_sequence, EntryKind::Data);
-        self.log.append(&of, vec![entry], vec![Payload::tags(self.next * 1000, Sectors(len))])
+        self.log.append(&of, vec![entry], smallvec![Payload::tags(self.next * 1000, Sectors(len))])
     }
 
     /// Writes a record, and books it as durable.
@@ -330,7 +331,7 @@ fn hostile(region: u64) -> Scanned {
         };
         let data_sequence = DataSequence(sequence);
         let entry = Entry::new(Extent::new(7, 1), data_sequence, EntryKind::Data);
-        slots.push(log.append(&of, vec![entry], vec![Payload::tags(sequence, Sectors(1))]));
+        slots.push(log.append(&of, vec![entry], smallvec![Payload::tags(sequence, Sectors(1))]));
     }
     for slot in &slots {
         let extent = Extent { len: Sectors(1), ..slot.target };

@@ -111,7 +111,10 @@ impl<'a> LookAhead<'a> {
             }
             let here = self.at;
             self.at += self.window.of.physical.0;
-            let Ok(record) = self.window.header(here).await? else { continue };
+            let Ok(record) = self.window.header(here).await? else {
+                self.pass_absent(here, limit);
+                continue;
+            };
             let header = &record.header;
             let newer = self.epoch.is_some_and(|epoch| header.epoch > epoch);
             let ended = self.epoch.is_some_and(|epoch| header.epoch < epoch);
@@ -127,6 +130,15 @@ impl<'a> LookAhead<'a> {
             }
             self.epoch = Some(header.epoch);
             self.take(here, &record);
+        }
+    }
+
+    /// Passes over what follows `here` in memory of a device that keeps no content.
+    fn pass_absent(&mut self, here: u64, limit: u64) {
+        let step = self.window.of.physical.0;
+        let until = self.window.absent_until(here).min(self.end.min(limit));
+        if until > self.at {
+            self.at = here + (until - here).next_multiple_of(step);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Piece, Request, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
 use super::{RECORD_SECTORS_MAX, ScanOf, ScanWork, offset_of};
@@ -66,6 +66,21 @@ impl<'a> Window<'a> {
             self.extend(offset).await?;
         }
         Ok(self.content.slice(Sectors(offset - self.start), Sectors(end - offset)))
+    }
+
+    /// Up to where what was read holds no content from `offset` on.
+    pub(super) fn absent_until(&self, offset: u64) -> u64 {
+        let mut at = self.start;
+        for piece in self.content.pieces() {
+            let end = at + piece.len().0;
+            match piece {
+                Piece::Absent(_) => {}
+                _ if end > offset => return at.max(offset),
+                _ => {}
+            }
+            at = end;
+        }
+        at.max(offset)
     }
 
     /// The first of the `len` sectors from `offset` that the medium did not give back.

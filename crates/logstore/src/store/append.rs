@@ -1,21 +1,21 @@
 //! Records: which entries they take, and what becomes of them.
 
 use crate::{
-    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, RecordSequence, RecordShape,
+    AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, Payloads, RecordSequence, RecordShape,
 };
-use manylogs_block::{Payload, Sectors};
+use manylogs_block::Sectors;
 
-use super::{InFlightRecord, SlotId, Store, Stream};
+use super::{InFlightRecord, RecordSlots, SlotId, Store, Stream};
 use manylogs_plant::{self as plant, Bug};
 use smallvec::SmallVec;
 
 impl Store {
     /// Takes as many pending batches as fit in one record of `log`.
-    pub fn gather(&mut self, log: LogId, longest: Sectors) -> Vec<SlotId> {
+    pub fn gather(&mut self, log: LogId, longest: Sectors) -> RecordSlots {
         let shape = self.logs.shape();
         let free = self.logs.get(log).map_or(self.logs.region(log).len, |log| log.free());
         let mut size = RecordSize::default();
-        let mut slots = Vec::new();
+        let mut slots = RecordSlots::new();
         while let Some(&first) = self.entries.pending.front() {
             let (next, entries) = self.with_batch(size, first);
             let fits = next.record_len(shape) <= free
@@ -59,19 +59,19 @@ impl Store {
     }
 
     /// Puts the slots' entries behind the last record of `log`.
-    pub fn append(&mut self, log: LogId, slots: Vec<SlotId>) -> (RecordSequence, AppendSlot) {
+    pub fn append(&mut self, log: LogId, slots: RecordSlots) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(log);
         let sequence = of.sequence;
         let entries = slots.iter().map(|id| self.entries.slots.get(*id).entry).collect();
-        let payloads: Vec<Payload> =
+        let payloads: Payloads =
             slots.iter().filter_map(|id| self.entries.slots.get(*id).payload.clone()).collect();
-        let slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
+        let mut slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();
         self.counters.supersedes += supersedes as u64;
         self.counters.records += 1;
         self.counters.record_sectors += slot.target.len.0;
-        let offsets = slot.offsets.clone();
+        let offsets = std::mem::take(&mut slot.offsets);
         let header = self.header_apart(&slot.record);
         let streams = self.streams_of(&slots);
         for stream in &streams {

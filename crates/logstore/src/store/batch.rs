@@ -107,15 +107,16 @@ impl Store {
         Room::of(&entries, self.logs.shape())
     }
 
-    /// Puts a batch on its way into a record: its versions are the newest from now on. `waiter` is
+    /// Puts a batch on its way into a record: its versions are the newest from now on. The caller
+    /// asked [`Store::fits`] for `reserved`, which is [`Store::room_of`] the batch. `waiter` is
     /// told when the batch is durable, which is when the map says where it lies; without one,
     /// entries of data count as volatile until then. Returns the ticket of the last entry.
     ///
     /// # Panics
-    /// If the batch is not possible. The caller asked [`Store::fits`] for its room.
-    pub fn put(&mut self, batch: Batch, waiter: Option<Completer>) -> Ticket {
+    /// If the batch is not possible.
+    pub fn put(&mut self, batch: Batch, reserved: Room, waiter: Option<Completer>) -> Ticket {
         assert!(batch.is_possible(), "a batch of {} entries is too large", batch.entries.len());
-        let (mut room, mut waiter) = (self.room_of(&batch), waiter);
+        let (mut room, mut waiter) = (reserved, waiter);
         let (count, stream) = (batch.entries.len(), batch.after);
         let volatile = waiter.is_none();
         let mut last = Ticket::default();

@@ -1,11 +1,11 @@
 //! The logs of a store: which has room, and how much room is left in all.
 
-use std::collections::BTreeSet;
 use std::ops::RangeBounds;
 
 use crate::{Log, LogId, RecordShape};
 use manylogs_block::{Extent, Lba, Sectors, narrow};
 
+use super::log_set::LogSet;
 use manylogs_plant::{self as plant, Bug};
 
 /// Which of a store's devices.
@@ -20,7 +20,7 @@ pub struct Logs {
     /// The device of each, where there are several.
     devices: Vec<Device>,
     /// Logs worth asking: neither full nor retired.
-    open: BTreeSet<u32>,
+    open: LogSet,
     /// A log whose content is being moved away takes no records meanwhile.
     aside: Option<LogId>,
     /// No entry needs more than this for a record of its own.
@@ -29,6 +29,8 @@ pub struct Logs {
     /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
     room: u64,
     used: u64,
+    /// Logs out of use.
+    retired: usize,
     /// Length of all logs together.
     sectors: u64,
 }
@@ -40,12 +42,13 @@ impl Logs {
             logs: std::iter::repeat_with(|| None).take(regions.len()).collect(),
             regions: regions.to_vec(),
             devices: Vec::new(),
-            open: BTreeSet::new(),
+            open: LogSet::default(),
             aside: None,
             largest_record,
             shape,
             room: 0,
             used: 0,
+            retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
         };
         logs.set_largest_record(largest_record);
@@ -97,7 +100,12 @@ impl Logs {
 
     /// Whether every log has failed.
     pub fn all_retired(&self) -> bool {
-        self.logs.iter().all(|log| log.as_deref().is_some_and(Log::is_retired))
+        self.retired == self.logs.len()
+    }
+
+    /// Whether a log has failed.
+    pub const fn any_retired(&self) -> bool {
+        self.retired > 0
     }
 
     /// Logs that were used.
@@ -125,15 +133,13 @@ impl Logs {
             .take()
             .unwrap_or_else(|| Box::new(Log::new(id, region, shape)));
         let (room, used) = (self.room_of(&log), log.used().0);
+        let was_retired = usize::from(log.is_retired());
         let result = change(&mut log);
         let room_now = self.room_of(&log);
         self.room = self.room - room + room_now;
         self.used = self.used - used + log.used().0;
-        if room_now > 0 {
-            self.open.insert(id.0);
-        } else {
-            self.open.remove(&id.0);
-        }
+        self.retired = self.retired - was_retired + usize::from(log.is_retired());
+        self.open.set(id, room_now > 0);
         self.logs[id.0 as usize] = Some(log);
         result
     }
@@ -142,7 +148,7 @@ impl Logs {
     pub fn set_aside(&mut self, id: LogId) {
         self.with(id, |_| ());
         self.room -= self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
-        self.open.remove(&id.0);
+        self.open.set(id, false);
         self.aside = Some(id);
     }
 
@@ -156,9 +162,7 @@ impl Logs {
         let Some(id) = self.aside.take() else { return };
         let room = self.logs[id.0 as usize].as_ref().map_or(0, |log| self.room_of(log));
         self.room += room;
-        if room > 0 {
-            self.open.insert(id.0);
-        }
+        self.open.set(id, room > 0);
     }
 
     fn room_of(&self, log: &Log) -> u64 {
@@ -172,15 +176,13 @@ impl Logs {
     pub fn set_largest_record(&mut self, largest: Sectors) {
         self.largest_record = largest;
         let (head, _) = self.shape.len_of(0, 0, Sectors(0));
-        (self.room, self.open) = (0, BTreeSet::new());
-        for (id, region) in (0..).zip(&self.regions) {
-            let log = self.logs[id as usize].as_deref();
+        (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
+        for (id, region) in self.ids().zip(&self.regions) {
+            let log = self.get(id);
             let unused = region.len.0.saturating_sub(head.0 + largest.0);
             let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
-            if room > 0 {
-                self.open.insert(id);
-            }
+            self.open.set(id, room > 0);
         }
     }
 
@@ -205,7 +207,7 @@ impl Logs {
 
     /// Whether it takes any entry: it has room and is not set aside.
     pub fn is_open(&self, id: LogId) -> bool {
-        self.open.contains(&id.0)
+        self.open.contains(id)
     }
 
     /// Open logs among `numbers`, in order of number, which is that of address.
@@ -213,7 +215,7 @@ impl Logs {
         &self,
         numbers: impl RangeBounds<u32>,
     ) -> impl DoubleEndedIterator<Item = LogId> {
-        self.open.range(numbers).copied().map(LogId)
+        self.open.within(numbers)
     }
 
     /// How many logs begin at `at` of the first device or before: where the head would be among

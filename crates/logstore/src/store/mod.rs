@@ -9,6 +9,7 @@ mod entries;
 mod failure;
 mod fits;
 mod home;
+mod log_set;
 mod logs;
 pub mod place;
 mod placement;
@@ -36,7 +37,7 @@ pub use room::Room;
 pub use roots::Roots;
 pub use sequences::Sequences;
 pub use sequences::{LAST, LOW};
-pub use slots::{InFlightRecord, Origin, SlotId, Ticket};
+pub use slots::{InFlightRecord, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
 
 use std::collections::BTreeSet;

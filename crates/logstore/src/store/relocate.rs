@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use manylogs_block::{Extent, Payload, Sectors};
 use smallvec::SmallVec;
 
-use super::{Batch, NewEntry, Origin, Place, Room, SlotId, Store, Ticket};
+use super::{Batch, NewEntry, Origin, Place, RecordSlots, Room, SlotId, Store, Ticket};
 use crate::{AppendSlot, Class, Entry, EntryKind, LogId, Mapped, Record, RecordSequence};
 use manylogs_plant::{self as plant, Bug};
 
@@ -167,7 +167,7 @@ impl Store {
         if all.is_empty() || !accepts || !self.fits(room) {
             return None;
         }
-        let slots: Vec<SlotId> = entries
+        let slots: RecordSlots = entries
             .into_iter()
             .map(|(entry, payload)| self.moved_slot(from, entry, payload))
             .collect();

@@ -1,6 +1,6 @@
 //! Small writes between their submission and their durability.
 
-use crate::{Entry, LogId, LogOffset};
+use crate::{Entry, LogId, Offsets};
 use bytes::Bytes;
 use manylogs_block::{Completer, Payload};
 use smallvec::SmallVec;
@@ -41,15 +41,18 @@ pub struct Slot {
     pub origin: Origin,
 }
 
+/// The slots of a record: most records are short.
+pub type RecordSlots = SmallVec<[SlotId; 4]>;
+
 /// A record being written.
 #[derive(Debug)]
 pub struct InFlightRecord {
     /// Where it goes.
     pub log: LogId,
     /// The entries in it, in order.
-    pub slots: Vec<SlotId>,
+    pub slots: RecordSlots,
     /// Where the payload of each data entry begins.
-    pub offsets: Vec<LogOffset>,
+    pub offsets: Offsets,
     /// Streams that have a batch in it.
     pub streams: SmallVec<[Stream; 1]>,
     /// Its header, where that is kept apart and not durable yet.

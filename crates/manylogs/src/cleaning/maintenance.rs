@@ -182,6 +182,9 @@ impl Inner {
 
     /// Tells the root of logs that went out of use, so that they stay so.
     async fn note_retired(&self) {
+        if !self.state.borrow().store.logs.any_retired() {
+            return;
+        }
         let retired: Vec<_> = {
             let state = self.state.borrow();
             let news = state.store.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());

@@ -106,7 +106,7 @@ impl Inner {
         }
         let reserved = self.record_room(kind, extent);
         if state.starved.is_empty() && state.store.fits(reserved) {
-            return self.buffer(&mut state, kind, extent, payload, fua);
+            return self.buffer(&mut state, kind, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
         let mapped = state.store.map.overlaps(extent);
@@ -148,7 +148,8 @@ impl Inner {
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua)
+        let reserved = self.record_room(kind, extent);
+        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua, reserved)
     }
 
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
@@ -177,6 +178,7 @@ impl Inner {
         result
     }
 
+    /// Buffers an entry for which there is room in the logs: it takes `reserved`.
     pub(crate) fn buffer(
         self: &Rc<Self>,
         state: &mut State,
@@ -184,6 +186,7 @@ impl Inner {
         extent: Extent,
         payload: Option<Payload>,
         fua: bool,
+        reserved: Room,
     ) -> Completion {
         let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
@@ -206,7 +209,7 @@ impl Inner {
             // Idle time has something to do again.
             self.wanted.notify();
         }
-        state.store.put(batch, waiter);
+        state.store.put(batch, reserved, waiter);
         self.commit.notify();
         answer
     }

@@ -222,7 +222,7 @@ impl Inner {
             }
             let skip = Sectors(part.start.0 - extent.start.0);
             let content = content.map(|content| content.slice(skip, part.len));
-            let _answered = self.buffer(state, kind, part, content, false);
+            let _answered = self.buffer(state, kind, part, content, false, room);
         }
         Ok(())
     }
