@@ -176,6 +176,8 @@ bugs! {
         SequencesNotSetAside,
         /// A large write that fails keeps the log space that was set aside for it.
         FailedWriteKeepsRoom,
+        /// Versions that a checkpoint renews take a record's room each, however many wait.
+        RenewedNotGathered,
     }
     /// Bugs that show only on a volume with its table in non-volatile RAM.
     NVRAM {
