@@ -7,11 +7,13 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{config, in_virtual_time, read, write};
+use common::{DEVICE, config, in_virtual_time, read, write};
 use manylogs::{CheckpointPolicy, DrainOptions, EngineConfig, Health, LogPlacement, Volume};
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, Nanos, Payload, Request, Sectors, Time,
+    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, RequestKind,
+    Sectors, Time,
 };
+use manylogs_filters::{Faults, Rule, Stop};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage};
 
 /// Longer than any pause of a checkpoint and the time in which a medium error is confirmed.
@@ -145,6 +147,50 @@ fn writes_that_find_no_room_are_refused_after_a_while() {
         assert!(waited <= Nanos::from_secs(140), "{waited:?}");
         assert_eq!(volume.stats().lost_extents, 0);
     });
+}
+
+/// Of two writes of a pass one fails, and the device takes its time over the other. What a client
+/// writes there meanwhile must land last.
+fn a_pass_that_fails_waits_for_its_writes() {
+    in_virtual_time(|runtime| async move {
+        let device = Rc::new(Faults::new(Stop::new(MemoryDevice::new(DEVICE))));
+        let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
+        let newer = Payload::tags(900, Sectors(32));
+        for start in [0, 1000] {
+            volume.submit(tagged(start, start + 1, 8)).await.unwrap();
+        }
+        let failing = volume.layout().home(Extent::new(0, 8)).next().unwrap();
+        let gone = Rule::new(&[RequestKind::Write], |_| IoError::Gone);
+        device.add(gone.within(failing));
+        device.below().hold(&[RequestKind::Write]);
+        let (passing, failed) = (volume.clone(), Rc::new(Cell::new(false)));
+        let told = Rc::clone(&failed);
+        runtime.spawn(async move { told.set(passing.checkpoint().await.is_err()) });
+        runtime.sleep(Nanos::from_millis(1)).await;
+        assert_eq!(device.below().held(), 1, "the write that does not fail");
+        device.below().hold(&[]);
+        let written = volume.submit(write(1000, &newer, false));
+        runtime.sleep(Nanos::from_millis(1)).await;
+        device.below().release().await;
+        written.await.unwrap();
+        assert!(failed.get());
+        assert_eq!(volume.submit(read(1000, 32)).await.unwrap(), newer);
+    });
+}
+
+#[test]
+fn nothing_of_a_failed_pass_lands_on_newer_data() {
+    a_pass_that_fails_waits_for_its_writes();
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn that_a_failed_pass_leaves_writes_is_noticed() {
+    use manylogs_plant::{Bug, plant};
+    plant(Some(Bug::PassLeavesWrites));
+    let noticed = std::panic::catch_unwind(a_pass_that_fails_waits_for_its_writes).is_err();
+    plant(None);
+    assert!(noticed);
 }
 
 /// A volume of a few logs, all of which are full soon.

@@ -7,9 +7,13 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{DEVICE, RigOrders, bytes, cached, config, in_virtual_time, read, write};
-use manylogs::{EngineConfig, LogPlacement, Volume};
-use manylogs_block::{BlockDevice, Extent, MemoryDevice, Nanos, RequestKind};
+use common::{
+    DEVICE, ReadFault, RigOrders, bytes, cached, config, in_virtual_time, low_byte, read, write,
+};
+use manylogs::{CreateOptions, EngineConfig, LogPlacement, Volume};
+use manylogs_block::{
+    BlockDevice, Extent, IoError, MemoryDevice, MemoryNvram, Nanos, Nvram, RequestKind, Sectors,
+};
 use manylogs_filters::Stop;
 use manylogs_sim::{Order, Sim};
 
@@ -76,6 +80,69 @@ fn a_large_write_that_fails_gives_its_room_back() {
 #[test]
 fn failed_large_writes_cost_no_room() {
     a_large_write_that_fails_gives_its_room_back();
+}
+
+/// Two logs hold many short writes, and the medium loses all of them. With what each lost
+/// block needs for a record of its own, neither the logs nor the table apart have room for all.
+fn lost_blocks_are_kept_in_little_room(nvram: Option<Rc<dyn Nvram>>) {
+    const BLOCKS: u64 = 78;
+    in_virtual_time(|runtime| async move {
+        let device = cached();
+        let placement = LogPlacement::EveryGroup(Sectors(DEVICE.0 / 2));
+        let engine = EngineConfig { placement, ..config() };
+        let options = CreateOptions { nvram, ..CreateOptions::default() };
+        let created = Volume::create_with(runtime.clone(), device.clone(), &engine, &options);
+        let volume = created.await.unwrap();
+        for i in 0..BLOCKS {
+            volume.submit(write(100 * i, &bytes(low_byte(i), 8), true)).await.unwrap();
+        }
+        for region in volume.layout().regions() {
+            device.fail_reads(*region, ReadFault::Medium);
+        }
+        assert_eq!(volume.checkpoint().await.unwrap().unread_extents, BLOCKS);
+        // Passes follow by themselves, until the medium has said it for a minute.
+        runtime.sleep(Nanos::from_secs(130)).await;
+        let stats = volume.stats();
+        assert_eq!((stats.lost_extents, stats.failed_checkpoints), (BLOCKS, 0));
+        // Every pass keeps them.
+        for turn in 0..10 {
+            volume.submit(write(64, &bytes(turn, 8), true)).await.unwrap();
+            assert_eq!(volume.checkpoint().await.unwrap().lost_extents, 0);
+        }
+        for i in 0..BLOCKS {
+            let found = volume.submit(read(100 * i, 8)).await;
+            assert!(matches!(found, Err(IoError::Checksum { .. })), "{found:?}");
+        }
+        for i in 0..BLOCKS {
+            volume.submit(write(100 * i, &bytes(7, 8), true)).await.unwrap();
+        }
+        assert_eq!(volume.submit(read(100, 8)).await.unwrap().to_bytes(), bytes(7, 8).to_bytes());
+    });
+}
+
+fn lost_blocks_are_kept_in_a_log() {
+    lost_blocks_are_kept_in_little_room(None);
+}
+
+fn lost_blocks_are_kept_in_a_table_apart() {
+    lost_blocks_are_kept_in_little_room(Some(Rc::new(MemoryNvram::new(20 << 10))));
+}
+
+#[test]
+fn many_lost_blocks_hinder_no_pass() {
+    lost_blocks_are_kept_in_a_log();
+    lost_blocks_are_kept_in_a_table_apart();
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn that_what_is_renewed_waits_apart_is_noticed() {
+    use manylogs_plant::{Bug, plant};
+    plant(Some(Bug::RenewedNotGathered));
+    let noticed = [lost_blocks_are_kept_in_a_log, lost_blocks_are_kept_in_a_table_apart]
+        .map(|test| std::panic::catch_unwind(test).is_err());
+    plant(None);
+    assert_eq!(noticed, [true, true]);
 }
 
 #[cfg(feature = "plant")]

@@ -139,8 +139,6 @@ bugs! {
         RenewOverNewer,
         /// A read error that passes makes a checkpoint mark blocks as lost.
         TransientIsLoss,
-        /// A checkpoint that fails gives its locks back while some of its writes are under way.
-        PassLeavesWrites,
         /// A pass with a limited rate does not hurry for writes that wait for room.
         RateNotHurried,
         /// What could not be written home is dropped from the logs all the same.
@@ -196,6 +194,13 @@ bugs! {
         LookAheadForgets,
         /// Sequences go on beyond those that were set aside.
         SequencesNotSetAside,
+    }
+    /// Bugs of checkpoints and of the room that they make, that tests of one case each show.
+    CHECKPOINT {
+        /// A checkpoint that fails gives its locks back while some of its writes are under way.
+        PassLeavesWrites,
+        /// Versions that a checkpoint renews take a record's room each, however many wait.
+        RenewedNotGathered,
         /// A large write that fails keeps the log space that was set aside for it.
         FailedWriteKeepsRoom,
     }

@@ -31,6 +31,8 @@ pub(crate) struct World {
     /// Operations that are still to be done.
     pub(crate) left: Cell<u64>,
     pub(crate) done: Rc<Cell<u64>>,
+    /// When a client last had an answer.
+    pub(crate) answered: Rc<Cell<Time>>,
     /// The settings that the volume keeps.
     pub(crate) kept: Rc<RefCell<Kept>>,
     /// Whether the device may fail, or did so once.
@@ -62,6 +64,7 @@ impl World {
                 self.runtime.sleep(pause).await;
             }
             self.operate().await?;
+            self.answered.set(self.runtime.now());
             self.done.set(self.done.get() + 1);
         }
         Ok(())
@@ -227,7 +230,9 @@ impl World {
 
     /// Whether what was asked for at `from` was answered soon enough.
     fn in_time(&self, from: Time, what: &str) -> Result<(), String> {
-        let took = self.runtime.now().since(from);
+        let now = self.runtime.now();
+        self.answered.set(now);
+        let took = now.since(from);
         if took <= ANSWER_WITHIN || self.troubled {
             return Ok(());
         }

@@ -225,7 +225,8 @@ impl History<'_> {
                 last = Some(events + until.linger);
             }
             let over = last.or(until.cut).is_some_and(|last| events >= last);
-            let hangs = events > events_most || steps > STEPS_MOST || sim.now().0 > patience.0;
+            let unanswered = sim.now().since(watch.answered.get());
+            let hangs = events > events_most || steps > STEPS_MOST || unanswered > patience;
             over || hangs || watch.problem.borrow().is_some()
         });
         machine.unwatch_nvram();

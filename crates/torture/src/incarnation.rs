@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs::{
     CreateOptions, DrainOptions, Layout, OpenOptions, PhaseProbe, Settings, Volume, VolumeError,
 };
-use manylogs_block::{Handle, Rng};
+use manylogs_block::{Handle, Rng, Time};
 use manylogs_sim::Oracle;
 
 use crate::clients::{World, adopt};
@@ -25,6 +25,8 @@ pub(crate) struct Watch {
     /// All is at home.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
+    /// When a client last had an answer.
+    pub(crate) answered: Rc<Cell<Time>>,
     /// Openings that the device's errors prevented.
     pub(crate) refused: Rc<Cell<u64>>,
     /// Openings in spite of them.
@@ -114,6 +116,7 @@ impl Incarnation {
             next_tag: Rc::clone(&self.next_tag),
             left: Cell::new(self.plan.operations),
             done: Rc::clone(&self.watch.operations),
+            answered: Rc::clone(&self.watch.answered),
             kept: Rc::clone(&self.kept),
             troubled: self.device != Device::Sound,
             told: self.told.clone(),

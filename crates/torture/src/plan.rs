@@ -270,7 +270,9 @@ impl Plan {
         self
     }
 
-    /// An incarnation that takes longer hangs: longer than a write waits for room at most.
+    /// An incarnation hangs in which no client has an answer for longer: longer than a write waits
+    /// for passes that make no room. Where each pass needs a minute to make some, as a medium that
+    /// is bad must say so twice, clients go on for longer, with room for a few writes a minute.
     pub(crate) const fn patience(&self) -> Nanos {
         match self.shape {
             Shape::Days => Nanos::from_secs(100 * 24 * 3600),

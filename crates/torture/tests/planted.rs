@@ -43,7 +43,6 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
         }
         Bug::RateNotHurried => |seed| Plan::plain(seed).rate_limited().sparse(),
         Bug::SettingsInOneCopy => |seed| Plan::plain(seed).setting(),
-        Bug::PassLeavesWrites => |seed| Plan::troubled(51_022_209 + seed).sparse(),
         Bug::GrowTakesHome => |seed| Plan::plain(seed).growing(),
         Bug::DiscardNotDurable => |seed| Plan::plain(seed).discarding_durably(),
         _ => Plan::plain,

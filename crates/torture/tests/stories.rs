@@ -53,6 +53,11 @@ fn stories() -> Vec<Story> {
             Plan::troubled(52_018_933).sparse(),
             false,
         ),
+        (
+            "a pass renewed the same few of many lost blocks again and again",
+            Plan::troubled(54_070_836).sparse(),
+            false,
+        ),
     ]
 }
 

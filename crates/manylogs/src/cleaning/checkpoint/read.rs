@@ -80,12 +80,14 @@ impl Inner {
         for index in failed.into_iter().rev() {
             apart.push(runs.remove(index));
         }
+        let mut unread = Vec::new();
         for run in apart {
-            let (read, unread) = self.read_parts_of(run).await?;
-            runs.extend(read);
-            for (run, error) in unread {
-                self.give_up_or_wait(&run, &error, progress)?;
-            }
+            let (whole, bad) = self.read_parts_of(run).await?;
+            runs.extend(whole);
+            unread.extend(bad);
+        }
+        for (run, error) in unread {
+            self.give_up_or_wait(&run, &error, progress).await?;
         }
         runs.sort_by_key(|run| run.extent.start);
         Ok(())
@@ -109,7 +111,7 @@ impl Inner {
         Ok((read, unread))
     }
 
-    fn give_up_or_wait(
+    async fn give_up_or_wait(
         self: &Rc<Self>,
         run: &Run,
         error: &IoError,
@@ -128,7 +130,7 @@ impl Inner {
             }
             Verdict::Lost => {
                 progress.report.lost_extents += 1;
-                self.renew(EntryKind::Lost, run.extent, None, progress.floor)
+                self.renew(EntryKind::Lost, run.extent, None, progress.floor).await
             }
         }
     }
