@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{Extent, IoError, Payload, Sectors};
 use manylogs_logstore::{Entry, EntryKind, Headers, LogId, Mapped, ScanOf, Supersede, scan};
 
-use crate::phase::Phase;
+use crate::phase::{Phase, Reader};
 use crate::records::placement::farthest_empty;
 use crate::state::{Inner, State};
 use crate::store::Place;
@@ -190,7 +190,8 @@ impl Inner {
         }
         let (mut within, mut content) = (Extent::default(), Payload::default());
         if let Some(span) = span {
-            let (extent, _, read) = self.read_log(&mut self.state.borrow_mut(), from, span);
+            let (extent, _, read) =
+                self.read_log(&mut self.state.borrow_mut(), from, span, Reader::Volume);
             within = extent;
             content = self.check_logged(from, within, read.await, chunk[0].extent)?;
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
 use manylogs_logstore::{EntryKind, LogId};
 
+use crate::phase::Reader;
 use crate::state::{Inner, State};
 use crate::store::Place;
 use manylogs_plant::{self as plant, Bug};
@@ -40,7 +41,7 @@ impl Inner {
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 state.head = home.end();
                 drop(state);
-                return self.device.read(home).holding(Rc::clone(&self.activity));
+                return self.device.read(Reader::Client, home).holding(Rc::clone(&self.activity));
             }
         } else {
             state.counters.redirected_reads += 1;
@@ -94,8 +95,12 @@ impl Inner {
                     }
                 }
                 Some(Place::Log { log, offset }) => {
-                    let (within, skip, read) =
-                        self.read_log(&mut state, log, Extent::new(offset.0.into(), part.len.0));
+                    let (within, skip, read) = self.read_log(
+                        &mut state,
+                        log,
+                        Extent::new(offset.0.into(), part.len.0),
+                        Reader::Client,
+                    );
                     Source::Log { log, within, skip, read }
                 }
             };
@@ -111,6 +116,7 @@ impl Inner {
         state: &mut State,
         log: LogId,
         wanted: Extent,
+        reader: Reader,
     ) -> (Extent, Sectors, Completion) {
         let region = state.store.logs.region(log);
         if !plant::is(Bug::ResetUnderRead) {
@@ -121,14 +127,14 @@ impl Inner {
             state.store.logs.get(log).map_or(wanted, |log| log.units().widen(offset, wanted.len));
         let extent = Extent { start: region.start + Sectors(within.start.0), len: within.len };
         let skip = Sectors(wanted.start.0 - within.start.0);
-        (within, skip, self.device.read(extent))
+        (within, skip, self.device.read(reader, extent))
     }
 
     fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
         let mut reads = Vec::with_capacity(1);
         for home in self.layout.home(span) {
             state.head = home.end();
-            reads.push(self.device.read(home));
+            reads.push(self.device.read(Reader::Client, home));
         }
         reads
     }

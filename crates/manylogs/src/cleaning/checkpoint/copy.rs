@@ -6,7 +6,7 @@ use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_don
 use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{CheckpointReport, Progress, ZEROES_COPIED};
-use crate::phase::Phase;
+use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
 use crate::store::Place;
@@ -253,7 +253,7 @@ impl Inner {
         let mut home = Payload::default();
         if covered < group.extent.len.0 {
             for part in self.layout.home(group.extent) {
-                home.append(self.device.read(part).await?);
+                home.append(self.device.read(Reader::Volume, part).await?);
             }
         }
         let gap = |from: Lba, until: Lba| {

@@ -8,6 +8,7 @@ use manylogs_logstore::{EntryKind, LogId, units_of};
 use super::Progress;
 use super::copy::{Run, WRITE_SECTORS};
 use super::suspect::Verdict;
+use crate::phase::Reader;
 use crate::state::Inner;
 use crate::store::Place;
 
@@ -39,7 +40,7 @@ impl Inner {
             let span = Extent::between(first.start, end.unwrap_or(first.end()));
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
-            let read = self.read_log(&mut self.state.borrow_mut(), log, span);
+            let read = self.read_log(&mut self.state.borrow_mut(), log, span, Reader::Volume);
             reads.push((log, read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
@@ -142,7 +143,8 @@ impl Inner {
     ) -> Result<Payload, IoError> {
         let mut result = Err(IoError::Gone);
         for _ in 0..2 {
-            let (within, skip, read) = self.read_log(&mut self.state.borrow_mut(), log, part);
+            let (within, skip, read) =
+                self.read_log(&mut self.state.borrow_mut(), log, part, Reader::Volume);
             result = self
                 .check_logged(log, within, read.await, home)
                 .map(|payload| payload.slice(skip, part.len));
