@@ -11,7 +11,7 @@ use crate::{Completion, Handle, IoResult};
 
 /// Tasks that are kept for the next request. Who gets an answer usually asks for more at once, so
 /// that few do for any number of requests in flight.
-const IDLE_MAX: usize = 4;
+const IDLE_MAX: usize = 2;
 
 /// Calls a function with each answer as it comes, and with what belongs to it.
 ///

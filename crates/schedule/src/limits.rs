@@ -1,6 +1,6 @@
 //! What may lie in the device at a time, and who goes next.
 
-use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
 use crate::estimate::{SmallDepth, StreamCost};
@@ -112,11 +112,13 @@ pub(crate) enum Load {
 const SCATTERED: Sectors = Sectors(128);
 
 impl Load {
-    pub(crate) fn of(class: Class, len: Sectors, stream: StreamCost) -> Self {
+    /// That of `extent`, when the last piece of a stream in the device ends at `last`.
+    pub(crate) fn of(class: Class, extent: Extent, last: Lba, stream: StreamCost) -> Self {
         match class {
             Class::Small => Self::Scattered,
-            Class::Background if len <= SCATTERED => Self::Scattered,
-            _ => Self::Flowing(stream.of(len)),
+            Class::Stream if extent.start != last => Self::Scattered,
+            Class::Background if extent.len <= SCATTERED => Self::Scattered,
+            _ => Self::Flowing(stream.of(extent.len)),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completer, Completion, Handle, IoResult, Lba, Nanos, Request, Sectors, Time,
-    Watchers, completion,
+    BlockDevice, Completer, Completion, Extent, Handle, IoResult, Lba, Nanos, Request, Sectors,
+    Time, Watchers, completion,
 };
 
 use crate::Class;
@@ -60,6 +60,8 @@ struct State {
     records_since_turn: u32,
     /// The end of the last client's request that the device has answered.
     head: Option<Lba>,
+    /// Where the last piece of a stream that went to the device ends.
+    stream_end: Lba,
     counters: Counters,
 }
 
@@ -104,6 +106,7 @@ impl Scheduler {
             alone_until: Time(0),
             records_since_turn: 0,
             head: None,
+            stream_end: Lba(0),
             counters: Counters::default(),
         };
         let priorities = device.has_priorities();
@@ -143,7 +146,7 @@ impl Scheduler {
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
             if class != Class::Background {
-                state.head = request.extent().map(manylogs_block::Extent::end).or(state.head);
+                state.head = request.extent().map(Extent::end).or(state.head);
             }
             drop(state);
             return inner.device.submit(request);
@@ -203,7 +206,10 @@ impl Inner {
         let len = extent.map_or(Sectors(0), |extent| extent.len);
         let flight = {
             let mut state = self.state.borrow_mut();
-            let load = Load::of(class, len, state.learned.stream);
+            let load = state.load(class, extent.unwrap_or_default());
+            if class == Class::Stream {
+                state.stream_end = extent.map_or(state.stream_end, Extent::end);
+            }
             let beside_scattered = state.in_device.scattered > 0;
             state.in_device.note(class, load, false);
             state.counters.sent(class, sent.since(arrived));
@@ -219,7 +225,7 @@ impl Inner {
                 state.alone_until = if write { sent + work } else { sent + state.bounds.longest };
             }
             let flush = request == Request::Flush;
-            let end = extent.map(manylogs_block::Extent::end);
+            let end = extent.map(Extent::end);
             Flight { class, answer, end, len, load, sent, flush, beside_scattered }
         };
         let completion = if class == Class::Record {
@@ -292,11 +298,21 @@ impl State {
         if held_back && !impatient && !passes {
             return Vec::new();
         }
-        if self.has_room(class, now, priorities) {
-            self.queues.take(class, now, goes_on || class == Class::Background)
-        } else {
-            Vec::new()
+        let Some(next) = self.queues.next(class, now) else { return Vec::new() };
+        let Some(piece) = next.next_piece(true) else {
+            return self.queues.take(class, now, false);
+        };
+        let (load, writes) = (self.load(class, piece), next.writes());
+        if !self.has_room(load, writes, now, priorities) {
+            return Vec::new();
         }
+        // What takes a movement of its own goes whole: it is worth it.
+        let flows = matches!(load, Load::Flowing(_));
+        self.queues.take(class, now, flows && goes_on || class == Class::Background)
+    }
+
+    fn load(&self, class: Class, extent: Extent) -> Load {
+        Load::of(class, extent, self.stream_end, self.learned.stream)
     }
 
     /// Whether requests are held back, and bounded, for records that may come.
@@ -322,19 +338,20 @@ impl State {
         }
     }
 
-    fn has_room(&self, class: Class, now: Time, priorities: bool) -> bool {
+    /// Whether a request of `load` that comes next may go.
+    fn has_room(&self, load: Load, writes: bool, now: Time, priorities: bool) -> bool {
         let there = &self.in_device;
         if there.others() == 0 {
             return true;
         }
-        match Load::of(class, self.queues.next_len(class), self.learned.stream) {
+        match load {
             Load::Scattered => {
                 let learned = self.learned.small.depth();
                 there.scattered < if priorities { BESIDE_PRIORITY } else { learned }
             }
             Load::Flowing(_) if now < self.alone_until && there.flowing > 0 => false,
             Load::Flowing(work) => {
-                let least = if self.queues.next_writes(class) { WRITES_LEAST } else { 1 };
+                let least = if writes { WRITES_LEAST } else { 1 };
                 there.flowing < least || there.work + work <= self.bounds.stream
             }
         }
