@@ -4,6 +4,7 @@ use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time};
 
 use crate::Class;
 use crate::answer::{Answer, Pieces};
+use crate::limits::Backlog;
 use crate::line::Line;
 use manylogs_plant::{self as plant, Bug};
 
@@ -166,6 +167,14 @@ impl Queues {
     /// When the oldest request of `class` arrived.
     pub(crate) fn oldest(&self, class: Class) -> Option<Time> {
         self.line(class)?.oldest().map(|waiting| waiting.arrived)
+    }
+
+    /// Clients' requests that wait at `now`.
+    pub(crate) fn backlog(&self, now: Time) -> Backlog {
+        let (small, streams) = (self.oldest(Class::Small), self.oldest(Class::Stream));
+        let requests = self.small.len() + self.streams.len();
+        let oldest = small.into_iter().chain(streams).min().unwrap_or(now);
+        Backlog { requests, oldest }
     }
 
     /// The one of `class` that [`Queues::take`] would take, or take a piece of.

@@ -12,7 +12,7 @@ use crate::Class;
 use crate::answer::Answer;
 use crate::estimate::Clock;
 use crate::limits::{
-    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, Streak, Turns, WRITES_LEAST,
+    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Turns, WRITES_LEAST,
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
@@ -58,6 +58,8 @@ struct State {
     alone_until: Time,
     /// Records that have ended since.
     records_since_turn: u32,
+    /// Others that went while the records under way were.
+    passes: u32,
     /// The end of the last client's request that the device has answered.
     head: Option<Lba>,
     /// Where the last piece of a stream that went to the device ends.
@@ -105,6 +107,7 @@ impl Scheduler {
             away: false,
             alone_until: Time(0),
             records_since_turn: 0,
+            passes: 0,
             head: None,
             stream_end: Lba(0),
             counters: Counters::default(),
@@ -213,7 +216,10 @@ impl Inner {
             let beside_scattered = state.in_device.scattered > 0;
             state.in_device.note(class, load, false);
             state.counters.sent(class, sent.since(arrived));
-            if class != Class::Record {
+            if class == Class::Record {
+                state.passes = if state.in_device.records > 1 { state.passes } else { 0 };
+            } else {
+                state.passes += u32::from(state.in_device.records > 0);
                 state.last_turn = sent;
                 state.records_since_turn = 0;
             }
@@ -284,31 +290,54 @@ impl State {
             let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
             return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
         }
-        let held = now.since(self.last_turn);
-        let many = self.records_since_turn >= RECORDS_BEFORE_TURN;
-        let impatient = held >= self.bounds.patience && many || held >= self.bounds.longest;
-        let impatient = impatient && !plant::is(Bug::RecordsStarveOthers);
         let Some(class) = self.class(now) else { return Vec::new() };
-        // A device with priorities goes on with the record, whatever small reads it has. And what
-        // comes alone, as part of no stream that goes on, does not keep a record for long.
-        let goes_on = self.streak.is_long(now, self.bounds.streak);
-        let alone = self.in_device.others() == 0 && !goes_on && self.rhythm.grace() == Nanos(0);
-        let passes = (priorities && class == Class::Small) || (alone && class == Class::Stream);
-        let held_back = self.in_device.records > 0 || now < self.grace_until;
-        if held_back && !impatient && !passes {
-            return Vec::new();
-        }
         let Some(next) = self.queues.next(class, now) else { return Vec::new() };
+        let streams = self.queues.waits(Class::Stream) || self.in_device.flowing > 0;
+        let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
         let Some(piece) = next.next_piece(true) else {
-            return self.queues.take(class, now, false);
+            let held_back = self.is_held_back(class, Load::Scattered, goes_on, now, priorities);
+            return if held_back { Vec::new() } else { self.queues.take(class, now, false) };
         };
         let (load, writes) = (self.load(class, piece), next.writes());
-        if !self.has_room(load, writes, now, priorities) {
+        if self.is_held_back(class, load, goes_on, now, priorities)
+            || !self.has_room(load, writes, now, priorities)
+        {
             return Vec::new();
         }
         // What takes a movement of its own goes whole: it is worth it.
         let flows = matches!(load, Load::Flowing(_));
         self.queues.take(class, now, flows && goes_on || class == Class::Background)
+    }
+
+    /// Whether a request of `class` that comes next waits for a record.
+    fn is_held_back(
+        &self,
+        class: Class,
+        load: Load,
+        goes_on: bool,
+        now: Time,
+        priorities: bool,
+    ) -> bool {
+        if self.in_device.records == 0 && now >= self.grace_until {
+            return false;
+        }
+        let held = now.since(self.last_turn);
+        let many = self.records_since_turn >= RECORDS_BEFORE_TURN;
+        let impatient = held >= self.bounds.patience && many || held >= self.bounds.longest;
+        if impatient && !plant::is(Bug::RecordsStarveOthers) {
+            return false;
+        }
+        if class == Class::Background {
+            return true;
+        }
+        let backlog = self.queues.backlog(now);
+        let scattered = matches!(load, Load::Scattered);
+        // A device with priorities goes on with the record, whatever small reads it has.
+        let by_priority = priorities && class == Class::Small;
+        let overwhelmed = scattered && backlog.overwhelms(now, &self.bounds);
+        // What comes alone, as part of no stream that goes on, does not keep a record for long.
+        let alone = !goes_on && self.rhythm.grace() == Nanos(0) && self.passes < PASSES;
+        !(by_priority || overwhelmed || alone && backlog.is_small())
     }
 
     fn load(&self, class: Class, extent: Extent) -> Load {
@@ -347,7 +376,8 @@ impl State {
         match load {
             Load::Scattered => {
                 let learned = self.learned.small.depth();
-                there.scattered < if priorities { BESIDE_PRIORITY } else { learned }
+                let depth = if priorities { BESIDE_PRIORITY } else { learned };
+                there.scattered < self.queues.backlog(now).depth(depth)
             }
             Load::Flowing(_) if now < self.alone_until && there.flowing > 0 => false,
             Load::Flowing(work) => {
