@@ -14,6 +14,7 @@ mod line;
 mod queue;
 mod rhythm;
 mod scheduler;
+mod state;
 mod stats;
 
 pub use class::Class;
