@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks what the scheduler promises, in virtual time, and prints a table: share of a stream kept and
-# latency of syncs beside it, on both drives, with default settings.
+# Checks what the scheduler promises, in virtual time, and prints a table: share of a stream kept
+# and latency of syncs beside it, on both drives, with default settings.
 #
 #   benches/interfere.sh [PROGRAM]    FAST=1: one seed, one age limit, three depths
 set -eu

@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn bytes_are_where_the_format_says() {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
-                    idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off latency=17ns hold=19ns";
+                    idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
+                    latency=17ns hold=19ns";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
