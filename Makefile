@@ -16,6 +16,7 @@
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
+#   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
 #               drives with the volume and without; tables, and plots in docs/plots (root; an hour,
 #               FAST=1 for some minutes)
@@ -31,7 +32,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: run test build install uninstall lint bench cost planted campaign medium coverage programs \
+.PHONY: interfere run test build install uninstall lint bench cost planted campaign medium coverage programs \
 	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -94,6 +95,10 @@ uninstall:
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+
+interfere: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	benches/interfere.sh $(TARGET)/release/manylogs
 
 # What make test also runs: only the tests that plant bugs.
 planted: tools

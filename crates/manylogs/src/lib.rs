@@ -43,3 +43,5 @@ pub use settings::config::{CheckpointPolicy, ConfigError, EngineConfig, LogPlace
 pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};
 pub use volume::{MappedExtent, Volume};
+
+pub use manylogs_schedule::{Class, ClassStats, ScheduleStats};

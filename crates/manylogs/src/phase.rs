@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Request, SECTOR_BYTES,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Nanos, Request,
+    SECTOR_BYTES, Sectors,
 };
+use manylogs_schedule::{Class, Scheduler};
 
 /// The work that a write or flush of the engine belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,26 +118,56 @@ impl PhaseProbe {
     }
 }
 
+/// For whom is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A client, who waits.
+    Client,
+    /// Checkpoint or swap.
+    Volume,
+}
+
+/// Clients' reads and writes up to this long are small.
+const SMALL: Sectors = Sectors(128);
+
 /// The device below, which is told why it writes.
 #[derive(Clone)]
 pub(crate) struct Below {
     device: Rc<dyn BlockDevice>,
+    /// Decides when what goes, once the volume serves clients.
+    scheduler: Option<Scheduler>,
     probe: PhaseProbe,
     /// Everything belongs to draining from now on.
     draining: Rc<Cell<bool>>,
+    /// Clients wait for room in the logs, and so for the volume's own work.
+    pressed: Rc<Cell<bool>>,
 }
 
 impl Below {
     pub(crate) fn new(device: Rc<dyn BlockDevice>, probe: PhaseProbe) -> Self {
-        Self { device, probe, draining: Rc::default() }
+        Self { device, scheduler: None, probe, draining: Rc::default(), pressed: Rc::default() }
+    }
+
+    /// The same device, to which requests go when their time has come.
+    pub(crate) fn scheduled(self, runtime: &Handle, latency: Nanos) -> Self {
+        let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), latency);
+        Self { scheduler: Some(scheduler), ..self }
+    }
+
+    pub(crate) const fn scheduler(&self) -> Option<&Scheduler> {
+        self.scheduler.as_ref()
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
         self.device.capabilities()
     }
 
-    pub(crate) fn read(&self, extent: Extent) -> Completion {
-        self.device.submit(Request::Read { extent })
+    pub(crate) fn read(&self, reader: Reader, extent: Extent) -> Completion {
+        let class = match reader {
+            Reader::Client => by_length(extent),
+            Reader::Volume => self.own_work(),
+        };
+        self.hand_over(class, Request::Read { extent })
     }
 
     /// See [`BlockDevice::extents`].
@@ -145,16 +177,61 @@ impl Below {
 
     /// Submits anything but a read.
     pub(crate) fn submit(&self, phase: Phase, request: Request) -> Completion {
-        self.probe.note(if self.draining.get() { Phase::Drain } else { phase }, &request);
-        self.device.submit(request)
+        let phase = if self.draining.get() { Phase::Drain } else { phase };
+        self.probe.note(phase, &request);
+        self.hand_over(self.class(phase, &request), request)
+    }
+
+    fn hand_over(&self, class: Class, request: Request) -> Completion {
+        match &self.scheduler {
+            Some(scheduler) => scheduler.submit(class, request),
+            None => self.device.submit(request),
+        }
+    }
+
+    /// Somebody waits for every flush: for those of the volume's own work, clients' next ones.
+    fn class(&self, phase: Phase, request: &Request) -> Class {
+        let Some(extent) = request.extent() else { return Class::Record };
+        match phase {
+            Phase::Append
+            | Phase::Supersede
+            | Phase::Discard
+            | Phase::Reset
+            | Phase::Open
+            | Phase::Recovery => Class::Record,
+            Phase::Bypass => by_length(extent),
+            // Placement would like another log, but has one meanwhile.
+            Phase::OpenedSet => self.own_work(),
+            Phase::Checkpoint | Phase::Swap | Phase::Snapshot => self.own_work(),
+            Phase::Drain => Class::Stream,
+        }
+    }
+
+    fn own_work(&self) -> Class {
+        if self.pressed.get() { Class::Stream } else { Class::Background }
+    }
+
+    /// Where the head will be once the device has done what it was given, if requests are held
+    /// back; else where those end that clients asked for last.
+    pub(crate) fn head(&self, asked: Lba) -> Lba {
+        self.scheduler.as_ref().and_then(Scheduler::head).unwrap_or(asked)
     }
 
     pub(crate) fn set_draining(&self) {
         self.draining.set(true);
     }
 
+    /// Whether clients wait for room in the logs.
+    pub(crate) fn set_pressed(&self, pressed: bool) {
+        self.pressed.set(pressed);
+    }
+
     /// For those who only read.
     pub(crate) const fn device(&self) -> &Rc<dyn BlockDevice> {
         &self.device
     }
+}
+
+fn by_length(extent: Extent) -> Class {
+    if extent.len <= SMALL { Class::Small } else { Class::Stream }
 }

@@ -11,6 +11,7 @@ use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
+use crate::records::hold::Pacing;
 use crate::records::largest::largest_record;
 use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
@@ -55,10 +56,7 @@ pub(crate) struct Inner {
 /// See the module.
 pub(crate) struct State {
     pub(crate) store: Store,
-    /// When the committer submitted its last record.
-    pub(crate) last_append: Time,
-    /// A timer is set for the next.
-    pub(crate) stagger_armed: bool,
+    pub(crate) pacing: Pacing,
     /// The end of the last I/O that was not logged (section III-D).
     pub(crate) head: Lba,
     pub(crate) last_activity: Time,
@@ -84,8 +82,7 @@ impl State {
     pub(crate) fn new(store: Store, now: Time) -> Self {
         Self {
             store,
-            last_append: Time(0),
-            stagger_armed: false,
+            pacing: Pacing::default(),
             head: Lba(0),
             last_activity: now,
             flushes: Vec::new(),

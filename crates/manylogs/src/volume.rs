@@ -46,6 +46,7 @@ impl Volume {
         store: Store,
     ) -> Self {
         let state = State::new(store, runtime.now());
+        let device = device.scheduled(&runtime, config.latency);
         Self(Rc::new(Inner {
             runtime,
             device,
@@ -114,6 +115,9 @@ impl Volume {
         let config = self.0.config().changed_to(config);
         config.validate()?;
         self.0.config.set(config);
+        if let Some(scheduler) = self.0.device.scheduler() {
+            scheduler.set_latency(config.latency);
+        }
         let largest = self.0.largest_record().log;
         self.0.state.borrow_mut().store.logs.set_largest_record(largest);
         self.0.notify_progress();

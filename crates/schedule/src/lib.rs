@@ -5,16 +5,16 @@
 //! the work that lies in the device is bounded in time, and nothing but a record goes while one is
 //! under way. It knows devices, classes and times, but no logs; what it needs to know of the
 //! device it learns from what the device does. `docs/design.md` says what was taken from where.
-//!
-//! The volume does not hand its requests to it yet: see "Known limits" in `docs/design.md`.
 
 mod answer;
 mod class;
 mod estimate;
 mod limits;
+mod line;
 mod queue;
 mod rhythm;
 mod scheduler;
+mod state;
 mod stats;
 
 pub use class::Class;

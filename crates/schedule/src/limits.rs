@@ -1,6 +1,6 @@
 //! What may lie in the device at a time, and who goes next.
 
-use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
 use crate::estimate::{SmallDepth, StreamCost};
@@ -20,6 +20,17 @@ const PATIENCE_TARGETS: f64 = 1.0;
 const LONGEST_TARGETS: f64 = 25.0;
 /// Streams go in pieces once they have gone on for so many targets.
 const STREAK_TARGETS: f64 = 10.0;
+/// What waits beyond so many is a burst: the more waits, the more may lie in the device, as what
+/// its order saves is saved for all of them.
+const BURST: usize = 16;
+/// Where more than this wait ...
+const OVERWHELMED: usize = 32;
+/// ... one of them for so many targets, what is scattered does not stop for records: each would
+/// cost all the others the time of a movement and more.
+const OVERWHELMED_TARGETS: f64 = 20.0;
+/// While a record is under way so many others may pass it where no stream goes on and few wait:
+/// what the device has read ahead costs the record nothing.
+pub(crate) const PASSES: u32 = 4;
 /// The volume's own work goes, where clients always wait, after so many targets.
 const BACKGROUND_TARGETS: f64 = 10.0;
 
@@ -40,6 +51,8 @@ pub(crate) struct Bounds {
     pub(crate) longest: Nanos,
     /// Streams that go on without a pause for so long go in pieces.
     pub(crate) streak: Nanos,
+    /// What waits for so long shows that the device has more to do than it can.
+    pub(crate) overwhelmed: Nanos,
     /// The longest that the volume's own work waits for a turn.
     pub(crate) background: Nanos,
 }
@@ -55,6 +68,7 @@ impl Bounds {
             turn: times(TURN_TARGETS),
             patience: times(PATIENCE_TARGETS),
             streak: times(STREAK_TARGETS),
+            overwhelmed: times(OVERWHELMED_TARGETS),
             background: times(BACKGROUND_TARGETS),
         }
     }
@@ -112,11 +126,13 @@ pub(crate) enum Load {
 const SCATTERED: Sectors = Sectors(128);
 
 impl Load {
-    pub(crate) fn of(class: Class, len: Sectors, stream: StreamCost) -> Self {
+    /// That of `extent`, when the last piece of a stream in the device ends at `last`.
+    pub(crate) fn of(class: Class, extent: Extent, last: Lba, stream: StreamCost) -> Self {
         match class {
             Class::Small => Self::Scattered,
-            Class::Background if len <= SCATTERED => Self::Scattered,
-            _ => Self::Flowing(stream.of(len)),
+            Class::Stream if extent.start != last => Self::Scattered,
+            Class::Background if extent.len <= SCATTERED => Self::Scattered,
+            _ => Self::Flowing(stream.of(extent.len)),
         }
     }
 }
@@ -148,8 +164,10 @@ impl Streak {
         self.last_end = now;
     }
 
-    pub(crate) fn is_long(self, now: Time, long: Nanos) -> bool {
-        now.since(self.since) >= long
+    /// Whether streams have gone on for `long` at `now`; `any` of them are there.
+    pub(crate) fn is_long(self, now: Time, long: Nanos, any: bool) -> bool {
+        let goes_on = any || now.since(self.last_end) <= NO_PAUSE;
+        goes_on && now.since(self.since) >= long
     }
 }
 
@@ -186,6 +204,30 @@ impl Turns {
             self.ends = now + turn;
         }
         self.class
+    }
+}
+
+/// Requests of clients that wait: how many, and since when the oldest has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backlog {
+    pub(crate) requests: usize,
+    pub(crate) oldest: Time,
+}
+
+impl Backlog {
+    /// Scattered requests that may lie in the device, if `learned` keep records in time.
+    pub(crate) fn depth(self, learned: usize) -> usize {
+        learned.max(self.requests.saturating_sub(BURST))
+    }
+
+    /// Whether there is more to do than the device can.
+    pub(crate) fn overwhelms(self, now: Time, bounds: &Bounds) -> bool {
+        self.requests > OVERWHELMED && now.since(self.oldest) >= bounds.overwhelmed
+    }
+
+    /// Whether so few wait that they are sooner done with than held back.
+    pub(crate) const fn is_small(self) -> bool {
+        self.requests <= PASSES as usize
     }
 }
 

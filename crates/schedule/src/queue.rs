@@ -1,15 +1,13 @@
 //! Requests that wait, by class.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use manylogs_block::{Completer, Extent, Lba, Nanos, Request, Sectors, Time};
+use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time};
 
 use crate::Class;
 use crate::answer::{Answer, Pieces};
+use crate::limits::Backlog;
+use crate::line::Line;
 use manylogs_plant::{self as plant, Bug};
 
-/// A small read that waited this long goes first, wherever it is.
-pub(crate) const SMALL_DEADLINE: Nanos = Nanos::from_millis(250);
 /// Streams go to the device in pieces that end at multiples of this: small ones, as a drive reads
 /// on by itself.
 const READ_PIECE: Sectors = Sectors(128);
@@ -49,21 +47,21 @@ pub(crate) struct Departing {
 #[derive(Default)]
 pub(crate) struct Queues {
     next_sequence: u64,
-    /// Small reads by first sector, then arrival ...
-    small: BTreeMap<(Lba, u64), Waiting>,
-    /// ... and by arrival.
-    small_by_arrival: BTreeMap<u64, Lba>,
-    streams: VecDeque<Waiting>,
-    background: VecDeque<Waiting>,
+    small: Line,
+    streams: Line,
+    background: Line,
     /// How many of all write.
     writes: usize,
-    /// Where the sweep over the small reads goes on.
-    sweep: Lba,
 }
 
 impl Waiting {
-    fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         writes(&self.request)
+    }
+
+    /// Where it begins, and its place in the order of arrival.
+    pub(crate) fn key(&self) -> (Lba, u64) {
+        (self.request.extent().map_or(Lba(0), |extent| extent.start), self.sequence)
     }
 
     /// Whether the order of the two matters.
@@ -75,7 +73,7 @@ impl Waiting {
     }
 
     /// What of it goes next, all of the rest unless `in_pieces`.
-    fn next_piece(&self, in_pieces: bool) -> Option<Extent> {
+    pub(crate) fn next_piece(&self, in_pieces: bool) -> Option<Extent> {
         let extent = self.request.extent()?;
         let rest = Extent::between(extent.start + self.sent, extent.end());
         let divisible = matches!(self.request, Request::Read { .. } | Request::Write { .. });
@@ -89,7 +87,7 @@ impl Waiting {
         Some(Extent::between(rest.start, end.min(rest.end())))
     }
 
-    fn take(&mut self, in_pieces: bool) -> Departing {
+    pub(crate) fn take(&mut self, in_pieces: bool) -> Departing {
         let (class, arrived) = (self.class, self.arrived);
         let piece = self.next_piece(in_pieces);
         let whole = self.sent == Sectors(0) && piece == self.request.extent();
@@ -125,104 +123,76 @@ impl Waiting {
 }
 
 impl Queues {
+    const fn line(&self, class: Class) -> Option<&Line> {
+        match class {
+            Class::Record => None,
+            Class::Small => Some(&self.small),
+            Class::Stream => Some(&self.streams),
+            Class::Background => Some(&self.background),
+        }
+    }
+
+    /// Records never wait: one that is asked for is taken for a stream.
+    const fn line_mut(&mut self, class: Class) -> &mut Line {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Record | Class::Stream => &mut self.streams,
+            Class::Background => &mut self.background,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.small.is_empty() && self.streams.is_empty() && self.background.is_empty()
     }
 
     pub(crate) fn waits(&self, class: Class) -> bool {
-        match class {
-            Class::Record => false,
-            Class::Small => !self.small.is_empty(),
-            Class::Stream => !self.streams.is_empty(),
-            Class::Background => !self.background.is_empty(),
-        }
+        self.len(class) > 0
     }
 
     /// Requests of `class` that wait.
     pub(crate) fn len(&self, class: Class) -> usize {
-        match class {
-            Class::Record => 0,
-            Class::Small => self.small.len(),
-            Class::Stream => self.streams.len(),
-            Class::Background => self.background.len(),
-        }
+        self.line(class).map_or(0, Line::len)
     }
 
     pub(crate) fn push(&mut self, class: Class, request: Request, now: Time, completer: Completer) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.writes += usize::from(writes(&request));
-        let start = request.extent().map_or(Lba(0), |extent| extent.start);
         let (arrived, sent) = (now, Sectors(0));
         let answer = Waits::For(completer);
         let waiting = Waiting { sequence, class, request, arrived, answer, sent };
-        match class {
-            Class::Small => {
-                self.small.insert((start, sequence), waiting);
-                self.small_by_arrival.insert(sequence, start);
-            }
-            Class::Record | Class::Stream => self.streams.push_back(waiting),
-            Class::Background => self.background.push_back(waiting),
-        }
+        self.line_mut(class).push(waiting);
     }
 
     /// When the oldest request of `class` arrived.
     pub(crate) fn oldest(&self, class: Class) -> Option<Time> {
-        match class {
-            Class::Record => None,
-            Class::Small => {
-                let (&sequence, &start) = self.small_by_arrival.first_key_value()?;
-                self.small.get(&(start, sequence)).map(|waiting| waiting.arrived)
-            }
-            Class::Stream => self.streams.front().map(|waiting| waiting.arrived),
-            Class::Background => self.background.front().map(|waiting| waiting.arrived),
-        }
+        self.line(class)?.oldest().map(|waiting| waiting.arrived)
     }
 
-    /// Whether what [`Queues::take`] would take writes.
-    pub(crate) fn next_writes(&self, class: Class) -> bool {
-        let front = match class {
-            Class::Stream => self.streams.front(),
-            Class::Background => self.background.front(),
-            Class::Record | Class::Small => None,
-        };
-        front.is_some_and(Waiting::writes)
+    /// Clients' requests that wait at `now`.
+    pub(crate) fn backlog(&self, now: Time) -> Backlog {
+        let (small, streams) = (self.oldest(Class::Small), self.oldest(Class::Stream));
+        let requests = self.small.len() + self.streams.len();
+        let oldest = small.into_iter().chain(streams).min().unwrap_or(now);
+        Backlog { requests, oldest }
     }
 
-    /// The sectors that [`Queues::take`] would take.
-    pub(crate) fn next_len(&self, class: Class) -> Sectors {
-        let front = match class {
-            Class::Stream => self.streams.front(),
-            Class::Background => self.background.front(),
-            Class::Record | Class::Small => None,
-        };
-        let piece = front.and_then(|waiting| waiting.next_piece(true));
-        piece.map_or(Sectors(0), |piece| piece.len)
+    /// The one of `class` that [`Queues::take`] would take, or take a piece of.
+    pub(crate) fn next(&self, class: Class, now: Time) -> Option<&Waiting> {
+        self.line(class)?.next(now)
     }
 
-    /// What goes next of `class`: of small reads the next one of an upward sweep or one that is
-    /// overdue, else the oldest, in pieces unless all may go. What must go before it comes before
-    /// it.
+    /// What goes next of `class`, in pieces unless all may go. What must go before it comes
+    /// before it.
     pub(crate) fn take(&mut self, class: Class, now: Time, in_pieces: bool) -> Vec<Departing> {
-        let key = match class {
-            Class::Small => self.small_key(now),
-            _ => None,
-        };
-        let front = match class {
-            Class::Small => key.and_then(|key| self.small.get(&key)),
-            Class::Stream => self.streams.front(),
-            Class::Background => self.background.front(),
-            Class::Record => None,
-        };
-        let Some(front) = front else { return Vec::new() };
+        let Some(next) = self.next(class, now) else { return Vec::new() };
         let mut out = Vec::with_capacity(1);
         if self.writes > 0 {
-            let (request, sequence) = (front.request.clone(), front.sequence);
+            let (request, sequence) = (next.request.clone(), next.sequence);
             self.take_forerunners(&request, sequence, &mut out);
         }
-        if let Some(departing) = self.take_one(class, key, in_pieces) {
-            out.push(departing);
-        }
+        let departing = self.line_mut(class).take_next(now, in_pieces);
+        out.extend(departing.inspect(|departing| self.note_gone(departing)));
         out
     }
 
@@ -239,63 +209,23 @@ impl Queues {
     /// what must go before that.
     fn take_forerunners(&mut self, request: &Request, sequence: u64, out: &mut Vec<Departing>) {
         while !plant::is(Bug::OverlapsOvertaken) {
-            let all = self.small.values().chain(&self.streams).chain(&self.background);
+            let lines = [&self.small, &self.streams, &self.background];
+            let all = lines.into_iter().flat_map(Line::all);
             let conflicting =
                 all.filter(|other| other.sequence < sequence && other.conflicts(request));
             let Some(first) = conflicting.min_by_key(|other| other.sequence) else { return };
-            let (class, earlier) = (first.class, first.sequence);
-            let (request, start) = (first.request.clone(), first.request.extent());
-            self.take_forerunners(&request, earlier, out);
-            let key = start.map(|extent| (extent.start, earlier));
-            match class {
-                Class::Small => out.extend(self.take_one(class, key, false)),
-                _ => out.extend(self.take_from_line(class, earlier)),
-            }
+            let (class, key) = (first.class, first.key());
+            let request = first.request.clone();
+            self.take_forerunners(&request, key.1, out);
+            let departing = self.line_mut(class).take_whole(key);
+            out.extend(departing.inspect(|departing| self.note_gone(departing)));
         }
     }
 
-    fn take_from_line(&mut self, class: Class, sequence: u64) -> Option<Departing> {
-        let line =
-            if class == Class::Background { &mut self.background } else { &mut self.streams };
-        let at = line.iter().position(|waiting| waiting.sequence == sequence)?;
-        let mut waiting = line.remove(at)?;
-        self.writes -= usize::from(waiting.writes());
-        Some(waiting.take(false))
-    }
-
-    fn take_one(
-        &mut self,
-        class: Class,
-        key: Option<(Lba, u64)>,
-        in_pieces: bool,
-    ) -> Option<Departing> {
-        if class == Class::Small {
-            let key = key?;
-            let mut waiting = self.small.remove(&key)?;
-            self.small_by_arrival.remove(&key.1);
-            self.sweep = key.0;
-            return Some(waiting.take(false));
+    fn note_gone(&mut self, departing: &Departing) {
+        if departing.last && writes(&departing.request) {
+            self.writes -= 1;
         }
-        let line =
-            if class == Class::Background { &mut self.background } else { &mut self.streams };
-        let front = line.front_mut()?;
-        let writes = front.writes();
-        let departing = front.take(in_pieces);
-        if departing.last {
-            line.pop_front();
-            self.writes -= usize::from(writes);
-        }
-        Some(departing)
-    }
-
-    fn small_key(&self, now: Time) -> Option<(Lba, u64)> {
-        let (&sequence, &start) = self.small_by_arrival.first_key_value()?;
-        let oldest = self.small.get(&(start, sequence))?;
-        if now.since(oldest.arrived) >= SMALL_DEADLINE {
-            return Some((start, sequence));
-        }
-        let ahead = self.small.range((self.sweep, 0)..).next();
-        ahead.or_else(|| self.small.first_key_value()).map(|(key, _)| *key)
     }
 }
 

@@ -4,20 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completer, Completion, Handle, IoResult, Lba, Nanos, Request, Sectors, Time,
-    Watchers, completion,
+    BlockDevice, Completer, Completion, Extent, Handle, IoResult, Lba, Nanos, Request, Sectors,
+    Time, Watchers, completion,
 };
 
 use crate::Class;
 use crate::answer::Answer;
-use crate::estimate::Clock;
-use crate::limits::{
-    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, Streak, Turns, WRITES_LEAST,
-};
-use crate::queue::{Departing, Queues};
-use crate::rhythm::Rhythm;
-use crate::stats::{Counters, ScheduleStats};
-use manylogs_plant::{self as plant, Bug};
+use crate::limits::{Bounds, Load};
+use crate::queue::Departing;
+use crate::state::{Flight, State};
+use crate::stats::ScheduleStats;
 
 /// Stands before a device and decides what lies in it. Clones are the same scheduler.
 ///
@@ -38,48 +34,6 @@ struct Inner {
     armed: Cell<Option<Time>>,
 }
 
-struct State {
-    bounds: Bounds,
-    queues: Queues,
-    in_device: InDevice,
-    learned: Learned,
-    clock: Clock,
-    rhythm: Rhythm,
-    turns: Turns,
-    /// Others wait until then for a record that may follow at once.
-    grace_until: Time,
-    /// When something other than a record last went, or nothing waited.
-    last_turn: Time,
-    streak: Streak,
-    /// A record took the head away since a stream last went.
-    away: bool,
-    /// Until then one piece of a stream lies in the device alone: of two, the device would begin
-    /// with the one that comes under its head first, and go back for the other.
-    alone_until: Time,
-    /// Records that have ended since.
-    records_since_turn: u32,
-    /// The end of the last client's request that the device has answered.
-    head: Option<Lba>,
-    counters: Counters,
-}
-
-/// A request in the device.
-struct Flight {
-    class: Class,
-    answer: Answer,
-    len: Sectors,
-    load: Load,
-    sent: Time,
-    flush: bool,
-    end: Option<Lba>,
-    /// Whether scattered requests were in the device when it went.
-    beside_scattered: bool,
-}
-
-/// Records that follow one another without a pause, before others have a turn between them: a
-/// single one that the device leaves waiting would wait longer still.
-const RECORDS_BEFORE_TURN: u32 = 2;
-
 impl Scheduler {
     /// Before `device`, with the latency that records are to see at most from what lies ahead of
     /// them, or zero to hold nothing back; its tasks on the node of `runtime`.
@@ -89,23 +43,7 @@ impl Scheduler {
             Watchers::new(runtime.clone(), |(inner, flight): (Rc<Inner>, Flight), result| {
                 inner.ended(flight, result);
             });
-        let state = State {
-            bounds: Bounds::of(latency),
-            queues: Queues::default(),
-            in_device: InDevice::default(),
-            learned: Learned::default(),
-            clock: Clock::default(),
-            rhythm: Rhythm::default(),
-            turns: Turns::default(),
-            grace_until: Time(0),
-            last_turn: runtime.now(),
-            streak: Streak::default(),
-            away: false,
-            alone_until: Time(0),
-            records_since_turn: 0,
-            head: None,
-            counters: Counters::default(),
-        };
+        let state = State::new(latency, runtime.now());
         let priorities = device.has_priorities();
         Self(Rc::new(Inner {
             runtime,
@@ -143,7 +81,7 @@ impl Scheduler {
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
             if class != Class::Background {
-                state.head = request.extent().map(manylogs_block::Extent::end).or(state.head);
+                state.head = request.extent().map(Extent::end).or(state.head);
             }
             drop(state);
             return inner.device.submit(request);
@@ -203,11 +141,17 @@ impl Inner {
         let len = extent.map_or(Sectors(0), |extent| extent.len);
         let flight = {
             let mut state = self.state.borrow_mut();
-            let load = Load::of(class, len, state.learned.stream);
+            let load = state.load(class, extent.unwrap_or_default());
+            if class == Class::Stream {
+                state.stream_end = extent.map_or(state.stream_end, Extent::end);
+            }
             let beside_scattered = state.in_device.scattered > 0;
             state.in_device.note(class, load, false);
             state.counters.sent(class, sent.since(arrived));
-            if class != Class::Record {
+            if class == Class::Record {
+                state.passes = if state.in_device.records > 1 { state.passes } else { 0 };
+            } else {
+                state.passes += u32::from(state.in_device.records > 0);
                 state.last_turn = sent;
                 state.records_since_turn = 0;
             }
@@ -219,7 +163,7 @@ impl Inner {
                 state.alone_until = if write { sent + work } else { sent + state.bounds.longest };
             }
             let flush = request == Request::Flush;
-            let end = extent.map(manylogs_block::Extent::end);
+            let end = extent.map(Extent::end);
             Flight { class, answer, end, len, load, sent, flush, beside_scattered }
         };
         let completion = if class == Class::Record {
@@ -264,109 +208,6 @@ impl Inner {
             }
             inner.pump();
         });
-    }
-}
-
-impl State {
-    /// What goes now: nothing, or a request and what must go before it.
-    fn next(&mut self, now: Time, priorities: bool) -> Vec<Departing> {
-        if self.queues.is_empty() {
-            self.last_turn = now;
-            return Vec::new();
-        }
-        if !self.expects_records(now) {
-            let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
-            return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
-        }
-        let held = now.since(self.last_turn);
-        let many = self.records_since_turn >= RECORDS_BEFORE_TURN;
-        let impatient = held >= self.bounds.patience && many || held >= self.bounds.longest;
-        let impatient = impatient && !plant::is(Bug::RecordsStarveOthers);
-        let Some(class) = self.class(now) else { return Vec::new() };
-        // A device with priorities goes on with the record, whatever small reads it has. And what
-        // comes alone, as part of no stream that goes on, does not keep a record for long.
-        let goes_on = self.streak.is_long(now, self.bounds.streak);
-        let alone = self.in_device.others() == 0 && !goes_on && self.rhythm.grace() == Nanos(0);
-        let passes = (priorities && class == Class::Small) || (alone && class == Class::Stream);
-        let held_back = self.in_device.records > 0 || now < self.grace_until;
-        if held_back && !impatient && !passes {
-            return Vec::new();
-        }
-        if self.has_room(class, now, priorities) {
-            self.queues.take(class, now, goes_on || class == Class::Background)
-        } else {
-            Vec::new()
-        }
-    }
-
-    /// Whether requests are held back, and bounded, for records that may come.
-    fn expects_records(&self, now: Time) -> bool {
-        self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
-    }
-
-    /// Whose turn it is.
-    fn class(&mut self, now: Time) -> Option<Class> {
-        let waits = |class| self.queues.waits(class);
-        if waits(Class::Background) {
-            let clients = waits(Class::Small) || waits(Class::Stream) || self.in_device.clients > 0;
-            let oldest = self.queues.oldest(Class::Background).unwrap_or(now);
-            if !clients || self.turns.background(now, oldest, &self.bounds) {
-                return Some(Class::Background);
-            }
-        }
-        match (waits(Class::Small), waits(Class::Stream)) {
-            (true, true) => Some(self.turns.at(now, self.bounds.turn)),
-            (true, false) => Some(Class::Small),
-            (false, true) => Some(Class::Stream),
-            (false, false) => None,
-        }
-    }
-
-    fn has_room(&self, class: Class, now: Time, priorities: bool) -> bool {
-        let there = &self.in_device;
-        if there.others() == 0 {
-            return true;
-        }
-        match Load::of(class, self.queues.next_len(class), self.learned.stream) {
-            Load::Scattered => {
-                let learned = self.learned.small.depth();
-                there.scattered < if priorities { BESIDE_PRIORITY } else { learned }
-            }
-            Load::Flowing(_) if now < self.alone_until && there.flowing > 0 => false,
-            Load::Flowing(work) => {
-                let least = if self.queues.next_writes(class) { WRITES_LEAST } else { 1 };
-                there.flowing < least || there.work + work <= self.bounds.stream
-            }
-        }
-    }
-
-    fn ended(&mut self, flight: &Flight, now: Time) {
-        let busy = self.clock.end(flight.sent, now);
-        if matches!(flight.class, Class::Small | Class::Stream) {
-            self.head = flight.end.or(self.head);
-        }
-        self.in_device.note(flight.class, flight.load, true);
-        if matches!(flight.load, Load::Flowing(_)) {
-            self.streak.ended(now);
-            self.alone_until = Time(0);
-        }
-        match flight.class {
-            Class::Stream if flight.len >= Sectors(64) => {
-                self.learned.stream.observe(flight.len, busy);
-            }
-            Class::Record if !flight.flush && flight.beside_scattered => {
-                self.learned.small.observe(now.since(flight.sent), self.bounds.small);
-            }
-            _ => {}
-        }
-        if flight.class == Class::Record {
-            self.away = true;
-        }
-        self.records_since_turn += u32::from(flight.class == Class::Record);
-        if flight.class == Class::Record && self.in_device.records == 0 {
-            self.rhythm.ended(now);
-            self.grace_until = now + self.rhythm.grace();
-        }
     }
 }
 

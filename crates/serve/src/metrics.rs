@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::status::{EmulationStatus, KindStatus, Status, VolumeStatus};
+use crate::status::{EmulationStatus, KindStatus, Status, TurnStatus, VolumeStatus};
 
 /// What the text is called in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,6 +45,26 @@ const GAUGES: [Row<VolumeStatus>; 11] = [
 const REQUEST_COUNTERS: [Row<KindStatus>; 2] = [
     ("request_bytes_total", "Length of the requests of clients.", |kind| kind.bytes),
     ("request_errors_total", "Requests of clients that failed.", |kind| kind.errors),
+];
+
+/// Name, type, help, value.
+type TurnRow = (&'static str, &'static str, &'static str, fn(&TurnStatus) -> f64);
+const TURNS: [TurnRow; 5] = [
+    ("turns_total", "counter", "Requests to the device while records were expected.", |turn| {
+        turn.requests as f64
+    }),
+    ("turns_held_total", "counter", "Those that were held back until their turn.", |turn| {
+        turn.held as f64
+    }),
+    ("turns_held_seconds_total", "counter", "What they waited for that, all together.", |turn| {
+        turn.held_ns as f64 / 1e9
+    }),
+    ("turns_held_seconds_max", "gauge", "The longest that one waited.", |turn| {
+        turn.held_max_ns as f64 / 1e9
+    }),
+    ("turns_waiting", "gauge", "Requests that wait for their turn now.", |turn| {
+        turn.waiting as f64
+    }),
 ];
 
 /// The text that `GET /metrics` answers.
@@ -129,6 +149,16 @@ fn of_volume(page: &mut Page, volume: &VolumeStatus) {
     page.family("device_written_bytes_total", "counter", "Length of those requests.");
     for reason in &volume.written {
         page.sample("device_written_bytes_total", &[("phase", &reason.phase)], reason.bytes);
+    }
+    turns(page, &volume.turns);
+}
+
+fn turns(page: &mut Page, turns: &[TurnStatus]) {
+    for (name, kind, help, value) in TURNS {
+        page.family(name, kind, help);
+        for turn in turns {
+            page.sample(name, &[("class", &turn.class)], value(turn));
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use manylogs::{Health, Volume};
+use manylogs::{Class, ClassStats, Health, Volume};
 
 use crate::emulation;
 use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients};
 use crate::server::Server;
-use crate::status::{NbdStatus, Reason, Status, VolumeStatus, id_text, occupancy, seconds};
+use crate::status::{
+    NbdStatus, Reason, Status, TurnStatus, VolumeStatus, id_text, occupancy, seconds,
+};
 
 /// Larger tables are not walked through for a status: what their drain takes is bounded instead.
 const ESTIMATE_EXTENTS: u64 = 200_000;
@@ -76,6 +78,7 @@ impl Server {
             unread_extents: stats.unread_extents,
             written: self.reasons(),
             occupancy: occupancy(volume),
+            turns: turns(volume),
         }
     }
 
@@ -88,6 +91,19 @@ impl Server {
         };
         written.map(reason).collect()
     }
+}
+
+fn turns(volume: &Volume) -> Vec<TurnStatus> {
+    let by_class = Class::ALL.into_iter().zip(volume.schedule().classes);
+    let turn = |(class, stats): (Class, ClassStats)| TurnStatus {
+        class: class.name().to_owned(),
+        requests: stats.requests,
+        held: stats.held,
+        held_ns: stats.held_ns,
+        held_max_ns: stats.held_max_ns,
+        waiting: stats.waiting,
+    };
+    by_class.map(turn).collect()
 }
 
 fn nbd_status(clients: &NbdClients) -> NbdStatus {

@@ -160,6 +160,35 @@ pub struct VolumeStatus {
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.
     pub occupancy: Vec<Stretch>,
+    /// What waits for its turn at the device, and what waited.
+    #[serde(default)]
+    pub turns: Vec<TurnStatus>,
+}
+
+/// Requests to the device of one class, and how the volume held them back while records were
+/// expected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnStatus {
+    /// record, small, stream or background.
+    pub class: String,
+    /// Those that went while records were expected, and those of them that waited for their turn.
+    pub requests: u64,
+    /// See `requests`.
+    pub held: u64,
+    /// What they waited, all together, and the longest that one did.
+    pub held_ns: u64,
+    /// See `held_ns`.
+    pub held_max_ns: u64,
+    /// Those that wait now.
+    pub waiting: u64,
+}
+
+impl TurnStatus {
+    /// What was held back waited so long on average; zero where nothing was.
+    #[must_use]
+    pub fn held_mean_s(&self) -> f64 {
+        self.held_ns as f64 / 1e9 / self.held.max(1) as f64
+    }
 }
 
 /// What a checkpoint did.

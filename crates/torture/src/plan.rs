@@ -12,6 +12,9 @@ const SPARSE: u64 = 40;
 /// not, so that they stay as they were.
 const DISCARDS: u64 = 0x64;
 
+/// Decides which histories hold requests back, likewise.
+const HELD_BACK: u64 = 0x24;
+
 /// A history to be: small enough that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -98,6 +101,10 @@ impl Plan {
             plan.trouble = any_trouble(&mut rng);
         }
         plan.durable_discards = Rng::new(seed ^ DISCARDS).one_in(4);
+        let mut held_back = Rng::new(seed ^ HELD_BACK);
+        if held_back.one_in(3) {
+            plan = plan.holding_back(&mut held_back);
+        }
         let mut shaped = rng.split();
         match rng.below(48) {
             0..2 => plan.with_long_zeroes(&mut shaped),
@@ -189,6 +196,16 @@ impl Plan {
     #[must_use]
     pub fn discarding_durably(mut self) -> Self {
         self.durable_discards = true;
+        self
+    }
+
+    /// The same with requests that are held back for records, and records that wait for others.
+    #[must_use]
+    pub(crate) fn holding_back(mut self, rng: &mut Rng) -> Self {
+        self.engine.latency = Nanos::from_micros(500 << rng.below(8));
+        if rng.one_in(3) {
+            self.engine.hold = Nanos::from_millis(1 << rng.below(6));
+        }
         self
     }
 

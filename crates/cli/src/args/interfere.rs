@@ -19,7 +19,7 @@ pub(crate) struct InterfereArgs {
     /// The policies to compare; options follow a colon, as in mlb:latency=20ms,hold=60ms.
     #[arg(long, value_name = "LIST", default_value = "nologging,mlb")]
     pub(crate) policy: Vec<String>,
-    /// What the streams do: read, write, random (reads all over the disk).
+    /// What the streams do: read, write, random (reads anywhere in 7 % of the disk).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read")]
     pub(crate) stream: Vec<StreamKind>,
     /// Requests that each stream keeps in flight.

@@ -9,7 +9,9 @@ use std::time::Duration;
 use manylogs_block::Nanos;
 use manylogs_serve::control::{Control, ControlError, Order, connect};
 use manylogs_serve::metrics::exposition;
-use manylogs_serve::status::{EmulationStatus, Status, Stretch, TROUBLES, VolumeStatus};
+use manylogs_serve::status::{
+    EmulationStatus, Status, Stretch, TROUBLES, TurnStatus, VolumeStatus,
+};
 
 use super::serve::control_failure;
 use super::volume::{human, span};
@@ -155,11 +157,28 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
             .map_or_else(String::new, |share| { format!(" (one at {:.0} %)", 100.0 * share) }),
         volume.log_swaps
     );
+    turns(out, &volume.turns);
     for trouble in TROUBLES {
         let count = (trouble.count)(volume);
         if count > 0 {
             let _ = writeln!(out, "trouble         {count} {}", trouble.what);
         }
+    }
+}
+
+/// What waits for what at the device: others for records, and for one another.
+fn turns(out: &mut String, turns: &[TurnStatus]) {
+    for turn in turns.iter().filter(|turn| turn.held > 0 || turn.waiting > 0) {
+        let _ = writeln!(
+            out,
+            "held back       {}: {} of {} requests, {:.1} ms on average, {:.1} ms at most; {} wait",
+            turn.class,
+            turn.held,
+            turn.requests,
+            1e3 * turn.held_mean_s(),
+            turn.held_max_ns as f64 / 1e6,
+            turn.waiting
+        );
     }
 }
 

@@ -8,8 +8,9 @@ use thiserror::Error;
 
 use crate::replay::{DriveSettings, NamedPolicy};
 
-/// A stream's share of the disk: streams spread over this much from where they begin.
-const SPREAD: f64 = 0.07;
+/// Share of the disk, from where they begin, over which streams spread, and in which random ones
+/// read.
+const SPREAD_PERCENT: u64 = 7;
 
 /// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +19,7 @@ pub enum StreamKind {
     Read,
     /// Writes one address after the other, not durably.
     Write,
-    /// Reads all over the disk.
+    /// Reads anywhere in a part of the disk.
     Random,
 }
 
@@ -121,26 +122,22 @@ impl StreamLoad {
     /// If a stream has no room for the requests that it keeps in flight.
     pub fn region(&self, index: u32, capacity: Sectors) -> Result<(u64, Sectors), UnfitStream> {
         let (streams, size) = (self.streams, self.size);
-        let begin = match (self.kind, self.at) {
-            (StreamKind::Random, _) => return self.whole(capacity),
-            (_, Place::Outer) => 0.0,
-            (_, Place::Inner) => 0.92,
+        let begin = match self.at {
+            Place::Outer => 0.0,
+            Place::Inner => 0.92,
         };
-        let fraction = begin + SPREAD * f64::from(index) / f64::from(streams);
+        let spread = SPREAD_PERCENT as f64 / 100.0;
+        let fraction = begin + spread * f64::from(index) / f64::from(streams);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of capacity")]
         let start = (fraction * capacity.0 as f64) as u64 / 2048 * 2048;
-        let room = Sectors(capacity.0.saturating_sub(start));
+        let mut room = Sectors(capacity.0.saturating_sub(start));
+        if self.kind == StreamKind::Random {
+            room = room.min(Sectors(capacity.0 / 100 * SPREAD_PERCENT));
+        }
         if room.0 < size.0 * u64::from(self.depth) {
             return Err(UnfitStream { streams, size, room });
         }
         Ok((start, room))
-    }
-
-    fn whole(&self, capacity: Sectors) -> Result<(u64, Sectors), UnfitStream> {
-        if capacity < self.size {
-            return Err(UnfitStream { streams: self.streams, size: self.size, room: capacity });
-        }
-        Ok((0, capacity))
     }
 }
 

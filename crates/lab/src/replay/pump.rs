@@ -253,7 +253,7 @@ impl Feed {
         let translated = self.translate(request);
         let completion = self.device.submit(translated);
         let (op, extent) = (request.op, request.extent);
-        self.answers.watch(Job { completion, arrived, class, op, extent });
+        self.answers.watch(completion, Job { arrived, class, op, extent });
     }
 
     fn class_of(&self, request: &TraceRequest) -> Class {

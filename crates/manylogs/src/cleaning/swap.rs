@@ -7,7 +7,7 @@ use manylogs_block::{Extent, IoError, Payload};
 use manylogs_logstore::store::{Cleaner, Job, Live, Relocated, Store, chunk_len, span_of};
 use manylogs_logstore::{Headers, Log, LogId, ScanOf, scan};
 
-use crate::phase::Phase;
+use crate::phase::{Phase, Reader};
 use crate::records::placement::farthest_empty;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
@@ -133,7 +133,8 @@ impl Inner {
     ) -> Result<bool, IoError> {
         let (mut within, mut content) = (Extent::default(), Payload::default());
         if let Some(span) = span_of(chunk) {
-            let (read, found) = self.read_log(&mut self.state.borrow_mut(), from, span);
+            let (read, found) =
+                self.read_log(&mut self.state.borrow_mut(), from, span, Reader::Volume);
             within = read.within;
             content = self.check_logged(&read, found.await, chunk[0].extent)?;
         }

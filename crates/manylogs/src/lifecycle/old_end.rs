@@ -7,7 +7,7 @@ use crate::error::VolumeError;
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase};
+use crate::phase::{Below, Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
 
 /// Writes zeroes to what the volume kept at its old end, a root and a superblock, where the new
@@ -66,7 +66,7 @@ fn homes_in(layout: &Layout, place: Extent) -> impl Iterator<Item = Extent> + '_
 
 /// Whether a root or a superblock of the volume begins there: both have its id at the same place.
 async fn is_marked(device: &Below, volume: VolumeId, mark: Extent) -> Result<bool, IoError> {
-    let content = match device.read(mark).await {
+    let content = match device.read(Reader::Volume, mark).await {
         Ok(content) => content.to_bytes(),
         Err(IoError::Medium { .. }) => None,
         Err(error) => return Err(error),

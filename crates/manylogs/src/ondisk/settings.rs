@@ -19,6 +19,8 @@ const BUFFER_AGE: u32 = 1 << 7;
 const SNAPSHOT: u32 = 1 << 8;
 /// Has no field: logging is off.
 const LOGGING_OFF: u32 = 1 << 9;
+const LATENCY: u32 = 1 << 10;
+const HOLD: u32 = 1 << 11;
 
 const OFF_HOURS: u32 = 0;
 const WHEN_IDLE: u32 = 1;
@@ -47,7 +49,8 @@ pub(crate) struct RawSettings {
     buffer_sectors: U64,
     buffer_age_ns: U64,
     snapshot_ns: U64,
-    reserved_for_more: [u8; 16],
+    latency_ns: U64,
+    hold_ns: U64,
 }
 
 const _: () = assert!(size_of::<RawSettings>() == 96);
@@ -68,6 +71,8 @@ impl RawSettings {
         raw.give(BUFFER_AGE, config.buffer_age != default.buffer_age);
         raw.give(SNAPSHOT, config.snapshot != default.snapshot);
         raw.give(LOGGING_OFF, !config.logging);
+        raw.give(LATENCY, config.latency != default.latency);
+        raw.give(HOLD, config.hold != default.hold);
         raw.fill(&config);
         raw
     }
@@ -84,6 +89,8 @@ impl RawSettings {
         self.take(BUFFER, || config.buffer = Sectors(self.buffer_sectors.get()));
         self.take(BUFFER_AGE, || config.buffer_age = Nanos(self.buffer_age_ns.get()));
         self.take(SNAPSHOT, || config.snapshot = Nanos(self.snapshot_ns.get()));
+        self.take(LATENCY, || config.latency = Nanos(self.latency_ns.get()));
+        self.take(HOLD, || config.hold = Nanos(self.hold_ns.get()));
         self.take(LOGGING_OFF, || config.logging = false);
         if self.given.get() & CHECKPOINT != 0 {
             config.checkpoint = self.policy()?;
@@ -119,6 +126,8 @@ impl RawSettings {
         self.buffer_sectors = wide(BUFFER, config.buffer.0);
         self.buffer_age_ns = wide(BUFFER_AGE, config.buffer_age.0);
         self.snapshot_ns = wide(SNAPSHOT, config.snapshot.0);
+        self.latency_ns = wide(LATENCY, config.latency.0);
+        self.hold_ns = wide(HOLD, config.hold.0);
         if given & CHECKPOINT != 0 {
             self.fill_policy(config.checkpoint);
         }
@@ -204,6 +213,8 @@ mod tests {
             "buffer=0",
             "buffer-age=1ms",
             "snapshot=none",
+            "latency=25ms",
+            "hold=60ms",
         ] {
             let mut one = Settings::default();
             one.assign(pair).unwrap();
@@ -217,11 +228,12 @@ mod tests {
     #[test]
     fn bytes_are_where_the_format_says() {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
-                    idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off";
+                    idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
+                    latency=17ns hold=19ns";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
-            (0, 0x3ff),
+            (0, 0xfff),
             (4, 1_000_000),
             (8, 500_000),
             (12, 5),
@@ -232,6 +244,8 @@ mod tests {
             (56, 1),
             (64, 13),
             (72, 15),
+            (80, 17),
+            (88, 19),
         ];
         for at in (0..96).step_by(4) {
             let found = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());

@@ -8,11 +8,15 @@ use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
 use crate::phase::Phase;
 use crate::records::placement::NearHead;
+use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
 use manylogs_logstore::store::apart::NvTable;
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);
+/// Logs are marked in the root no more often than this while others will do: each mark takes the
+/// head across the disk and back.
+const MARKS_APART: Nanos = Nanos::from_secs(2);
 /// Records in flight at most, whatever happens.
 const IN_FLIGHT_MAX: usize = 64;
 
@@ -40,14 +44,15 @@ impl Inner {
 
     fn commit_one(self: &Rc<Self>) -> Turned {
         let mut state = self.state.borrow_mut();
-        if !self.commit_is_due(&state) {
+        if !self.commit_is_due(&state) || self.holds(&mut state) {
             return Turned::Nothing;
         }
         let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
         let slots = state.store.gather(log, self.config().record);
         let (sequence, slot) = state.store.append(log, slots);
         self.note_full(&mut state, log);
-        state.last_append = self.runtime.now();
+        state.pacing.last_append = self.runtime.now();
+        state.pacing.hold.goes();
         drop(state);
         self.submit_record(Phase::Append, log, sequence, slot);
         Turned::Submitted
@@ -68,6 +73,30 @@ impl Inner {
             && (state.store.entries.waiters > 0 || forced || aged || large)
     }
 
+    /// Whether the record that is due waits for others to share it. Nobody is to come any more
+    /// once the volume closes, and a full buffer cannot wait.
+    fn holds(self: &Rc<Self>, state: &mut State) -> bool {
+        let EngineConfig { hold, buffer, .. } = self.config();
+        let entries = &state.store.entries;
+        let pressed = !state.starved.is_empty() || entries.volatile_sectors >= buffer.0 / 2;
+        if state.closing || pressed {
+            return false;
+        }
+        let waiters = entries.waiters + state.flushes.len();
+        let Some(until) = state.pacing.hold.until(self.runtime.now(), hold, waiters) else {
+            return false;
+        };
+        if state.pacing.hold_armed != Some(until) {
+            state.pacing.hold_armed = Some(until);
+            let (inner, sleep) = (Rc::clone(self), self.runtime.sleep_until(until));
+            self.runtime.spawn(async move {
+                sleep.await;
+                inner.commit.notify();
+            });
+        }
+        true
+    }
+
     /// A log above the swap threshold, or logs above the watermark, are work for idle time.
     fn note_full(&self, state: &mut State, id: LogId) {
         let Some(log) = state.store.logs.get(id) else { return };
@@ -85,7 +114,8 @@ impl Inner {
     fn may_append(&self, state: &State) -> bool {
         let in_flight = state.store.entries.records.len();
         in_flight < self.config().appends
-            || (in_flight < IN_FLIGHT_MAX && self.runtime.now().since(state.last_append) >= STAGGER)
+            || (in_flight < IN_FLIGHT_MAX
+                && self.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
 
     /// Looks again when the next record need not be held back any longer.
@@ -93,13 +123,13 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let held_back = !state.store.entries.pending.is_empty()
             && state.store.entries.records.len() < IN_FLIGHT_MAX;
-        if held_back && !self.may_append(&state) && !state.stagger_armed {
-            state.stagger_armed = true;
+        if held_back && !self.may_append(&state) && !state.pacing.stagger_armed {
+            state.pacing.stagger_armed = true;
             let (inner, sleep) =
-                (Rc::clone(self), self.runtime.sleep_until(state.last_append + STAGGER));
+                (Rc::clone(self), self.runtime.sleep_until(state.pacing.last_append + STAGGER));
             self.runtime.spawn(async move {
                 sleep.await;
-                inner.state.borrow_mut().stagger_armed = false;
+                inner.state.borrow_mut().pacing.stagger_armed = false;
                 inner.commit.notify();
             });
         }
@@ -108,7 +138,7 @@ impl Inner {
     /// The log for the next record. While a record is on its way, the next goes behind it: the
     /// drive writes both in one pass, wherever its queue takes the head in between.
     fn choose_log(&self, state: &mut State) -> Option<LogId> {
-        let near = NearHead { head: state.head };
+        let near = NearHead { head: self.device.head(state.head) };
         if let Some(log) = state.store.log_in_use() {
             return Some(log);
         }
@@ -123,7 +153,13 @@ impl Inner {
                 (None, None)
             }
         };
-        if unopened.is_some() {
+        // Another log does as well meanwhile: marks are not worth a write of the root each.
+        let now = self.runtime.now();
+        let soon = self.config().latency > Nanos(0)
+            && log.is_some()
+            && now.since(state.pacing.last_mark) < MARKS_APART;
+        if unopened.is_some() && !soon {
+            state.pacing.last_mark = now;
             state.store.unopened = unopened;
             self.log_wanted.notify();
         }

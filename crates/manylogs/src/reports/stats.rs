@@ -1,6 +1,7 @@
 //! What the engine counts.
 
 use manylogs_block::{Extent, Sectors};
+use manylogs_schedule::{ScheduleStats, Scheduler};
 
 use crate::volume::Volume;
 use manylogs_logstore::store::apart::NvTable;
@@ -92,6 +93,12 @@ pub struct LogOccupancy {
 }
 
 impl Volume {
+    /// What waits for its turn at the device, and what waited, by class.
+    #[must_use]
+    pub fn schedule(&self) -> ScheduleStats {
+        self.inner().device.scheduler().map(Scheduler::stats).unwrap_or_default()
+    }
+
     /// Counters and sizes now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {

@@ -6,6 +6,7 @@ use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, co
 use manylogs_logstore::store::{LogRead, Place};
 use manylogs_logstore::{EntryKind, LogId};
 
+use crate::phase::Reader;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
@@ -40,7 +41,7 @@ impl Inner {
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 state.head = home.end();
                 drop(state);
-                return self.device.read(home).holding(Rc::clone(&self.activity));
+                return self.device.read(Reader::Client, home).holding(Rc::clone(&self.activity));
             }
         } else {
             state.counters.redirected_reads += 1;
@@ -95,7 +96,7 @@ impl Inner {
                 }
                 Some(Place::Log { log, offset, .. }) => {
                     let wanted = Extent::new(offset.0.into(), part.len.0);
-                    let (read, found) = self.read_log(&mut state, log, wanted);
+                    let (read, found) = self.read_log(&mut state, log, wanted, Reader::Client);
                     Source::Log { read, found }
                 }
             };
@@ -111,16 +112,17 @@ impl Inner {
         state: &mut State,
         log: LogId,
         wanted: Extent,
+        reader: Reader,
     ) -> (LogRead, Completion) {
         let read = state.store.begin_read(log, wanted);
-        (read, self.device.read(read.extent))
+        (read, self.device.read(reader, read.extent))
     }
 
     fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
         let mut reads = Vec::with_capacity(1);
         for home in self.layout.home(span) {
             state.head = home.end();
-            reads.push(self.device.read(home));
+            reads.push(self.device.read(Reader::Client, home));
         }
         reads
     }

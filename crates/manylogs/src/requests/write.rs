@@ -156,6 +156,7 @@ impl Inner {
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
         self.state.borrow_mut().starved.add(needed);
+        self.device.set_pressed(true);
         let result = loop {
             let progress = self.progress.wait();
             {
@@ -174,7 +175,9 @@ impl Inner {
             self.wanted.notify();
             progress.await;
         };
-        self.state.borrow_mut().starved.remove(needed);
+        let mut state = self.state.borrow_mut();
+        state.starved.remove(needed);
+        self.device.set_pressed(!state.starved.is_empty());
         result
     }
 

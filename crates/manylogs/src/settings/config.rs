@@ -13,6 +13,11 @@ const KIB: u64 = 2;
 const DAY_S: u64 = 24 * 3600;
 /// No parameter is a longer time: some 30 years.
 const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
+/// Targets from a fast device's to what no user would call a bound.
+const LATENCY_MIN: Nanos = Nanos::from_micros(100);
+const LATENCY_MAX: Nanos = Nanos::from_secs(10);
+/// The longest that syncs may be made to wait for one another.
+const HOLD_MAX: Nanos = Nanos::from_secs(1);
 /// More volatile memory than any machine has to spare.
 const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
@@ -87,6 +92,12 @@ pub struct EngineConfig {
     pub buffer_age: Nanos,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
+    /// What a record is to find ahead of it in the device at most: the volume holds other requests
+    /// back for that. Zero holds nothing back.
+    pub latency: Nanos,
+    /// How long a record may wait for others to share it, when that saves revolutions; zero for
+    /// none.
+    pub hold: Nanos,
     /// Whether small writes are logged; if not they go home like large ones.
     pub logging: bool,
     /// Where the table is. Which memory it is, [`crate::CreateOptions`] say.
@@ -111,6 +122,8 @@ impl Default for EngineConfig {
             buffer: Sectors(4 * MIB),
             buffer_age: Nanos::from_secs(1),
             snapshot: Nanos::from_secs(3600),
+            latency: Nanos(0),
+            hold: Nanos(0),
             logging: true,
             table: TablePlace::Logs,
         }
@@ -163,6 +176,8 @@ impl EngineConfig {
         Self {
             log: Sectors(5 * 1024 * MIB),
             placement: LogPlacement::Single(0.5),
+            // The baseline: nothing but a log.
+            latency: Nanos(0),
             ..Self::default()
         }
     }
@@ -235,6 +250,22 @@ impl EngineConfig {
         }
         if self.buffer > BUFFER_MAX {
             return Err(format!("buffer={} exceeds {}", size(self.buffer), size(BUFFER_MAX)));
+        }
+        if self.latency > Nanos(0) && !(LATENCY_MIN..=LATENCY_MAX).contains(&self.latency) {
+            return Err(format!(
+                "latency={} is neither none nor between {} and {}: less no drive does, and more is \
+                 no bound",
+                span_text(self.latency),
+                span_text(LATENCY_MIN),
+                span_text(LATENCY_MAX)
+            ));
+        }
+        if self.hold > HOLD_MAX {
+            return Err(format!(
+                "hold={} exceeds {}: clients wait for it at each sync",
+                span_text(self.hold),
+                span_text(HOLD_MAX)
+            ));
         }
         let every = match self.checkpoint {
             CheckpointPolicy::Every(Nanos(0)) => return Err("checkpoint=every:0s".to_owned()),

@@ -90,7 +90,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Every setting, in the order in which they are listed.
-    pub const KEYS: [&'static str; 12] = [
+    pub const KEYS: [&'static str; 14] = [
         "logging",
         "threshold",
         "record",
@@ -103,6 +103,8 @@ impl Settings {
         "buffer",
         "buffer-age",
         "snapshot",
+        "latency",
+        "hold",
     ];
 
     /// Those of `config`.
@@ -162,6 +164,8 @@ impl Settings {
             "buffer" => config.buffer = size()?,
             "buffer-age" => config.buffer_age = span()?,
             "snapshot" => config.snapshot = if value == NONE { Nanos(0) } else { span()? },
+            "latency" => config.latency = if value == NONE { Nanos(0) } else { span()? },
+            "hold" => config.hold = if value == NONE { Nanos(0) } else { span()? },
             _ => {
                 let (key, suggestion) = (key.to_owned(), nearest(key, Self::KEYS));
                 return Err(SettingsError::UnknownKey { key, suggestion });
@@ -210,6 +214,10 @@ impl Settings {
             "buffer-age" => span_text(config.buffer_age),
             "snapshot" if config.snapshot == Nanos(0) => NONE.to_owned(),
             "snapshot" => span_text(config.snapshot),
+            "latency" if config.latency == Nanos(0) => NONE.to_owned(),
+            "latency" => span_text(config.latency),
+            "hold" if config.hold == Nanos(0) => NONE.to_owned(),
+            "hold" => span_text(config.hold),
             _ => String::new(),
         }
     }
@@ -277,7 +285,7 @@ mod tests {
         fn any_settings()(
             sizes in (1..4096u64, 1..4096u64, 0..1u64 << 25),
             shares in (1..=1_000_000u32, 1..=1_000_000u32),
-            spans in proptest::array::uniform3(0..1_000_000_000_000_000_000u64),
+            spans in proptest::array::uniform5(0..1_000_000_000_000_000_000u64),
             checkpoint in any_policy(),
             checkpoint_rate in 0..1u64 << 40,
             appends in 1..=64usize,
@@ -292,6 +300,8 @@ mod tests {
                 idle: Nanos(spans[0]),
                 buffer_age: Nanos(spans[1]),
                 snapshot: Nanos(spans[2]),
+                latency: Nanos(spans[3]),
+                hold: Nanos(spans[4]),
                 checkpoint,
                 checkpoint_rate,
                 appends,
@@ -363,7 +373,16 @@ mod tests {
             settings.applied_to(&EngineConfig::default()).validate()
         };
         assert_eq!(with(""), Ok(()));
-        for text in ["threshold=0", "swap=0", "watermark=101%", "appends=0", "buffer=1T"] {
+        for text in [
+            "threshold=0",
+            "swap=0",
+            "watermark=101%",
+            "appends=0",
+            "buffer=1T",
+            "latency=1us",
+            "latency=1h",
+            "hold=1min",
+        ] {
             let key = text.split_once('=').unwrap().0;
             assert!(with(text).unwrap_err().to_string().contains(key), "{text}");
         }

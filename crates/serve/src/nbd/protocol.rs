@@ -19,6 +19,8 @@ pub(super) const NO_ZEROES: u16 = 2;
 pub(super) const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Length of a request without what is written.
 pub(super) const REQUEST_BYTES: usize = 28;
+/// The most that stands before what was read: the head of a chunk, and its offset.
+pub(super) const ANSWER_HEAD_BYTES_MAX: usize = 20 + 8;
 /// The number of the one meta context.
 pub(super) const ALLOCATION_ID: u32 = 1;
 /// Its name.

@@ -14,7 +14,7 @@ use manylogs_storage::Shelf;
 
 use super::gate::Gate;
 use super::negotiate::Terms;
-use super::protocol::{Command, Header, REQUEST_BYTES_MAX, flag};
+use super::protocol::{ANSWER_HEAD_BYTES_MAX, Command, Header, REQUEST_BYTES_MAX, flag};
 use crate::errno::nbd_errno;
 use crate::port::content;
 use crate::server::Server;
@@ -96,7 +96,8 @@ impl Service {
     /// written, or the longest answer.
     pub(super) fn holds(&self, header: &Header) -> usize {
         match header.command {
-            Command::Read | Command::Write => to_usize(header.len.into()),
+            Command::Write => to_usize(header.len.into()),
+            Command::Read => to_usize(header.len.into()) + ANSWER_HEAD_BYTES_MAX,
             // Zeroes of parts of sectors are written.
             Command::WriteZeroes if !self.is_whole(header) => to_usize(header.len.into()),
             Command::BlockStatus => STATUS_PARTS_MAX * size_of::<(u32, u32)>(),

@@ -7,7 +7,7 @@ use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{CheckpointReport, Progress, ZEROES_COPIED};
-use crate::phase::Phase;
+use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
@@ -309,7 +309,7 @@ impl Inner {
         let mut home = Payload::default();
         if covered < group.extent.len.0 {
             for part in self.layout.home(group.extent) {
-                home.append(self.device.read(part).await?);
+                home.append(self.device.read(Reader::Volume, part).await?);
             }
         }
         let gap = |from: Lba, until: Lba| {

@@ -9,6 +9,7 @@ use manylogs_logstore::{EntryKind, LogId, units_of};
 use super::Progress;
 use super::copy::{Run, WRITE_SECTORS};
 use super::suspect::Verdict;
+use crate::phase::Reader;
 use crate::state::Inner;
 
 /// Log reads are joined across gaps up to this: record headers lie between.
@@ -39,7 +40,7 @@ impl Inner {
             let span = Extent::between(first.start, end.unwrap_or(first.end()));
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
-            let read = self.read_log(&mut self.state.borrow_mut(), log, span);
+            let read = self.read_log(&mut self.state.borrow_mut(), log, span, Reader::Volume);
             reads.push((read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
@@ -144,7 +145,8 @@ impl Inner {
     ) -> Result<Payload, IoError> {
         let mut result = Err(IoError::Gone);
         for _ in 0..2 {
-            let (read, found) = self.read_log(&mut self.state.borrow_mut(), log, part);
+            let (read, found) =
+                self.read_log(&mut self.state.borrow_mut(), log, part, Reader::Volume);
             result = self
                 .check_logged(&read, found.await, home)
                 .map(|payload| payload.slice(read.skip, part.len));

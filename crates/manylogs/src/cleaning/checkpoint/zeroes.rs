@@ -6,7 +6,7 @@ use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
-use crate::phase::Phase;
+use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::Writer;
 use crate::state::Inner;
 use manylogs_logstore::store::Place;
@@ -95,7 +95,7 @@ impl Inner {
         let whole = self.widen_to_physical(edge);
         let mut content = Payload::default();
         for home in self.layout.home(whole) {
-            content.append(self.device.read(home).await?);
+            content.append(self.device.read(Reader::Volume, home).await?);
         }
         let before = Sectors(edge.start.0 - whole.start.0);
         let after = Sectors(edge.end().0 - whole.start.0);

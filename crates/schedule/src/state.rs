@@ -1,0 +1,221 @@
+//! What the scheduler knows, and who goes next by it.
+
+use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
+
+use crate::Class;
+use crate::answer::Answer;
+use crate::estimate::Clock;
+use crate::limits::{
+    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Turns, WRITES_LEAST,
+};
+use crate::queue::{Departing, Queues};
+use crate::rhythm::Rhythm;
+use crate::stats::Counters;
+use manylogs_plant::{self as plant, Bug};
+
+/// See the module.
+pub(crate) struct State {
+    pub(crate) bounds: Bounds,
+    pub(crate) queues: Queues,
+    pub(crate) in_device: InDevice,
+    pub(crate) learned: Learned,
+    pub(crate) clock: Clock,
+    pub(crate) rhythm: Rhythm,
+    pub(crate) turns: Turns,
+    /// Others wait until then for a record that may follow at once.
+    pub(crate) grace_until: Time,
+    /// When something other than a record last went, or nothing waited.
+    pub(crate) last_turn: Time,
+    pub(crate) streak: Streak,
+    /// A record took the head away since a stream last went.
+    pub(crate) away: bool,
+    /// Until then one piece of a stream lies in the device alone: of two, the device would begin
+    /// with the one that comes under its head first, and go back for the other.
+    pub(crate) alone_until: Time,
+    /// Records that have ended since.
+    pub(crate) records_since_turn: u32,
+    /// Others that went while the records under way were.
+    pub(crate) passes: u32,
+    /// The end of the last client's request that the device has answered.
+    pub(crate) head: Option<Lba>,
+    /// Where the last piece of a stream that went to the device ends.
+    pub(crate) stream_end: Lba,
+    pub(crate) counters: Counters,
+}
+
+/// A request in the device.
+pub(crate) struct Flight {
+    pub(crate) class: Class,
+    pub(crate) answer: Answer,
+    pub(crate) len: Sectors,
+    pub(crate) load: Load,
+    pub(crate) sent: Time,
+    pub(crate) flush: bool,
+    pub(crate) end: Option<Lba>,
+    /// Whether scattered requests were in the device when it went.
+    pub(crate) beside_scattered: bool,
+}
+
+/// Records that follow one another without a pause, before others have a turn between them: a
+/// single one that the device leaves waiting would wait longer still.
+const RECORDS_BEFORE_TURN: u32 = 2;
+
+impl State {
+    pub(crate) fn new(latency: Nanos, now: Time) -> Self {
+        Self {
+            bounds: Bounds::of(latency),
+            queues: Queues::default(),
+            in_device: InDevice::default(),
+            learned: Learned::default(),
+            clock: Clock::default(),
+            rhythm: Rhythm::default(),
+            turns: Turns::default(),
+            grace_until: Time(0),
+            last_turn: now,
+            streak: Streak::default(),
+            away: false,
+            alone_until: Time(0),
+            records_since_turn: 0,
+            passes: 0,
+            head: None,
+            stream_end: Lba(0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What goes now: nothing, or a request and what must go before it.
+    pub(crate) fn next(&mut self, now: Time, priorities: bool) -> Vec<Departing> {
+        if self.queues.is_empty() {
+            self.last_turn = now;
+            return Vec::new();
+        }
+        if !self.expects_records(now) {
+            let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
+            return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
+        }
+        let Some(class) = self.class(now) else { return Vec::new() };
+        let Some(next) = self.queues.next(class, now) else { return Vec::new() };
+        let streams = self.queues.waits(Class::Stream) || self.in_device.flowing > 0;
+        let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
+        let Some(piece) = next.next_piece(true) else {
+            let held_back = self.is_held_back(class, Load::Scattered, goes_on, now, priorities);
+            return if held_back { Vec::new() } else { self.queues.take(class, now, false) };
+        };
+        let (load, writes) = (self.load(class, piece), next.writes());
+        if self.is_held_back(class, load, goes_on, now, priorities)
+            || !self.has_room(load, writes, now, priorities)
+        {
+            return Vec::new();
+        }
+        // What takes a movement of its own goes whole: it is worth it.
+        let flows = matches!(load, Load::Flowing(_));
+        self.queues.take(class, now, flows && goes_on || class == Class::Background)
+    }
+
+    /// Whether a request of `class` that comes next waits for a record.
+    fn is_held_back(
+        &self,
+        class: Class,
+        load: Load,
+        goes_on: bool,
+        now: Time,
+        priorities: bool,
+    ) -> bool {
+        if self.in_device.records == 0 && now >= self.grace_until {
+            return false;
+        }
+        let held = now.since(self.last_turn);
+        let many = self.records_since_turn >= RECORDS_BEFORE_TURN;
+        let impatient = held >= self.bounds.patience && many || held >= self.bounds.longest;
+        if impatient && !plant::is(Bug::RecordsStarveOthers) {
+            return false;
+        }
+        if class == Class::Background {
+            return true;
+        }
+        let backlog = self.queues.backlog(now);
+        let scattered = matches!(load, Load::Scattered);
+        // A device with priorities goes on with the record, whatever small reads it has.
+        let by_priority = priorities && class == Class::Small;
+        let overwhelmed = scattered && backlog.overwhelms(now, &self.bounds);
+        // What comes alone, as part of no stream that goes on, does not keep a record for long.
+        let alone = !goes_on && self.rhythm.grace() == Nanos(0) && self.passes < PASSES;
+        !(by_priority || overwhelmed || alone && backlog.is_small())
+    }
+
+    pub(crate) fn load(&self, class: Class, extent: Extent) -> Load {
+        Load::of(class, extent, self.stream_end, self.learned.stream)
+    }
+
+    /// Whether requests are held back, and bounded, for records that may come.
+    pub(crate) fn expects_records(&self, now: Time) -> bool {
+        self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
+    }
+
+    /// Whose turn it is.
+    fn class(&mut self, now: Time) -> Option<Class> {
+        let waits = |class| self.queues.waits(class);
+        if waits(Class::Background) {
+            let clients = waits(Class::Small) || waits(Class::Stream) || self.in_device.clients > 0;
+            let oldest = self.queues.oldest(Class::Background).unwrap_or(now);
+            if !clients || self.turns.background(now, oldest, &self.bounds) {
+                return Some(Class::Background);
+            }
+        }
+        match (waits(Class::Small), waits(Class::Stream)) {
+            (true, true) => Some(self.turns.at(now, self.bounds.turn)),
+            (true, false) => Some(Class::Small),
+            (false, true) => Some(Class::Stream),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether a request of `load` that comes next may go.
+    fn has_room(&self, load: Load, writes: bool, now: Time, priorities: bool) -> bool {
+        let there = &self.in_device;
+        if there.others() == 0 {
+            return true;
+        }
+        match load {
+            Load::Scattered => {
+                let learned = self.learned.small.depth();
+                let depth = if priorities { BESIDE_PRIORITY } else { learned };
+                there.scattered < self.queues.backlog(now).depth(depth)
+            }
+            Load::Flowing(_) if now < self.alone_until && there.flowing > 0 => false,
+            Load::Flowing(work) => {
+                let least = if writes { WRITES_LEAST } else { 1 };
+                there.flowing < least || there.work + work <= self.bounds.stream
+            }
+        }
+    }
+
+    pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
+        let busy = self.clock.end(flight.sent, now);
+        if matches!(flight.class, Class::Small | Class::Stream) {
+            self.head = flight.end.or(self.head);
+        }
+        self.in_device.note(flight.class, flight.load, true);
+        if matches!(flight.load, Load::Flowing(_)) {
+            self.streak.ended(now);
+            self.alone_until = Time(0);
+        }
+        match flight.class {
+            Class::Stream if flight.len >= Sectors(64) => {
+                self.learned.stream.observe(flight.len, busy);
+            }
+            Class::Record if !flight.flush && flight.beside_scattered => {
+                self.learned.small.observe(now.since(flight.sent), self.bounds.small);
+            }
+            _ => {}
+        }
+        if flight.class == Class::Record {
+            self.away = true;
+        }
+        self.records_since_turn += u32::from(flight.class == Class::Record);
+        if flight.class == Class::Record && self.in_device.records == 0 {
+            self.rhythm.ended(now);
+            self.grace_until = now + self.rhythm.grace();
+        }
+    }
+}
