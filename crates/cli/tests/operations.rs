@@ -247,7 +247,7 @@ fn probe_finds_volumes_and_nothing_else() {
     let file = File::options().write(true).open(image.path()).unwrap();
     file.write_all_at(&[9], 12).unwrap();
     run(&["probe", image.path()], 7, "format version 9");
-    file.write_all_at(&[2], 12).unwrap();
+    file.write_all_at(&[3], 12).unwrap();
     file.write_all_at(b"x", 130).unwrap();
     run(&["probe", image.path()], 4, "superblock");
 }

@@ -144,8 +144,9 @@ impl CircularStore {
     /// when it is durable, and with it all that was written or deleted before.
     ///
     /// # Errors
-    /// [`IoError::NoSpace`] at once if the store is full: deletions make room. [`IoError::OutOfRange`]
-    /// if the content is too long or of another length.
+    /// [`IoError::NoSpace`] at once if the store is full: deletions make room.
+    /// [`IoError::OutOfRange`] if the content is too long or of another length. [`IoError::Gone`]
+    /// if the store is closed.
     pub fn write(
         &self,
         base: Space,
@@ -164,7 +165,7 @@ impl CircularStore {
         let entry = NewEntry { extent: address, kind, class, version: version.0, payload: content };
         let batch = Batch { entries: SmallVec::from_buf([entry]), after: Some(ORDER) };
         let mut state = self.0.state.borrow_mut();
-        if let Err(error) = state.store.writable() {
+        if let Err(error) = self.0.takes_changes(&state) {
             return Completion::ready(Err(error));
         }
         let [for_cleaning, for_deletions] = self.0.spared;
@@ -184,7 +185,7 @@ impl CircularStore {
     /// no crash brings it back.
     ///
     /// # Errors
-    /// If the store's devices fail.
+    /// If the store's devices fail, or it is closed.
     pub async fn delete(
         &self,
         base: Space,
@@ -202,7 +203,7 @@ impl CircularStore {
             let progress = self.0.progress.wait();
             {
                 let mut state = self.0.state.borrow_mut();
-                state.store.writable()?;
+                self.0.takes_changes(&state)?;
                 let count = parts(&state).max(1);
                 let needed = Room { log: Sectors(room.log.0 * count), ..room };
                 if state.store.fits(needed + self.0.spared[0]) {
@@ -335,6 +336,10 @@ pub(crate) enum Source {
 impl Inner {
     pub(crate) fn shape(&self) -> manylogs_logstore::RecordShape {
         self.state.borrow().store.logs.shape()
+    }
+
+    fn takes_changes(&self, state: &State) -> Result<(), IoError> {
+        if self.closed.get() { Err(IoError::Gone) } else { state.store.writable() }
     }
 
     fn begin_read(&self, part: Extent, place: Place) -> Source {

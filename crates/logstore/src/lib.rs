@@ -5,6 +5,8 @@
 //! `docs/format.md`.
 
 mod append;
+mod content;
+mod entry;
 mod leaf;
 mod log;
 mod map;
@@ -19,13 +21,12 @@ mod tree;
 mod units;
 
 pub use append::{AppendOf, AppendSlot, Offsets, Payloads};
-pub use log::{Log, LogContent, Supersede};
+pub use content::{LogContent, Supersede};
+pub use entry::{Class, ENTRY_BYTES, Entry, EntryKind};
+pub use log::Log;
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use ondisk::NvramError;
-pub use record::{
-    Class, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, MAX_ENTRIES, Record, RecordError,
-    RecordHeader, VolumeId,
-};
+pub use record::{HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader, VolumeId};
 pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
 pub use sequence::{
     DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,

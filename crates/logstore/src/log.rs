@@ -6,31 +6,12 @@ use manylogs_block::{Extent, Lba, Payload, Sectors};
 use manylogs_plant::{self as plant, Bug};
 use smallvec::SmallVec;
 
+use crate::content::{LogContent, Supersede};
 use crate::{
     AppendOf, AppendSlot, DataSequence, Entry, EntryKind, Epoch, Headers, LogId, LogOffset,
     Offsets, Payloads, Record, RecordHeader, RecordSequence, RecordShape, Unit, UnitTable,
     units_of,
 };
-
-/// A supersede entry that the log holds and recovery may still need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Supersede {
-    /// The extent whose older versions are dead.
-    pub extent: Extent,
-    /// Versions before this one are.
-    pub data_sequence: DataSequence,
-}
-
-/// What a log holds, as a snapshot keeps it.
-#[derive(Clone, Debug, Default)]
-pub struct LogContent {
-    /// Checksums of the payload.
-    pub units: UnitTable,
-    /// Supersedes that recovery may still need.
-    pub supersedes: Vec<Supersede>,
-    /// See [`Log::bound`].
-    pub bound: DataSequence,
-}
 
 #[derive(Debug)]
 struct InFlight {

@@ -1,0 +1,135 @@
+//! Entries of a record: what it says of which extents.
+
+use manylogs_block::{Extent, Sectors};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::space::is_in_one_space;
+use crate::{DataSequence, RecordError};
+
+/// Bytes of one entry in a record header.
+pub const ENTRY_BYTES: usize = 32;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawEntry {
+    /// The block address below, the space above.
+    address: U64,
+    data_sequence: U64,
+    version: U64,
+    sectors: [u8; 6],
+    kind: u8,
+    class: u8,
+}
+
+const _: () = assert!(size_of::<RawEntry>() == ENTRY_BYTES);
+
+/// What an entry says of its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// The record's payload holds this version.
+    Data,
+    /// This version is zeroes; there is no payload.
+    Zeroes,
+    /// Versions older than this are dead: a newer one went home.
+    Supersede,
+    /// This version is lost: its logged copy was found damaged. Reads fail until it is overwritten.
+    Lost,
+}
+
+/// What a version is to its owner: cleaners may treat the classes differently. The store does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Content.
+    #[default]
+    Data,
+    /// What a file system says of content.
+    Metadata,
+    /// Content that is in memory too and goes home from there: it is read only after a crash.
+    DurabilityOnly,
+}
+
+impl Class {
+    /// All of them, by their number on the disk.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::DurabilityOnly];
+}
+
+/// One extent of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The home address, as the store's map has it: see [`crate::Space`].
+    pub extent: Extent,
+    /// Which version of the extent: the store's number, in order of arrival.
+    pub data_sequence: DataSequence,
+    /// What the owner of the space calls this version. The store keeps it in the record, and
+    /// neither compares it nor has it in its map or in snapshots.
+    pub version: u64,
+    /// What is said of it.
+    pub kind: EntryKind,
+    /// What it is to its owner.
+    pub class: Class,
+}
+
+impl Entry {
+    /// An entry of the class [`Class::Data`], whose owner has no number for its version.
+    #[must_use]
+    pub const fn new(extent: Extent, data_sequence: DataSequence, kind: EntryKind) -> Self {
+        Self { extent, data_sequence, version: 0, kind, class: Class::Data }
+    }
+
+    /// Sectors of payload behind the header.
+    #[must_use]
+    pub fn payload_sectors(&self) -> Sectors {
+        match self.kind {
+            EntryKind::Data => self.extent.len,
+            EntryKind::Zeroes | EntryKind::Supersede | EntryKind::Lost => Sectors(0),
+        }
+    }
+}
+
+/// The bytes of an entry in a header.
+pub(crate) fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
+    let [a, b, c, d, e, f, 0, 0] = entry.extent.len.0.to_le_bytes() else {
+        unreachable!("an extent ends within its space")
+    };
+    let raw = RawEntry {
+        address: U64::new(entry.extent.start.0),
+        data_sequence: U64::new(entry.data_sequence.0),
+        version: U64::new(entry.version),
+        sectors: [a, b, c, d, e, f],
+        kind: match entry.kind {
+            EntryKind::Data => 1,
+            EntryKind::Zeroes => 2,
+            EntryKind::Supersede => 3,
+            EntryKind::Lost => 4,
+        },
+        class: match entry.class {
+            Class::Data => 0,
+            Class::Metadata => 1,
+            Class::DurabilityOnly => 2,
+        },
+    };
+    zerocopy::transmute!(raw)
+}
+
+/// The entry in `bytes`.
+pub(crate) fn decode_entry(bytes: &[u8]) -> Result<Entry, RecordError> {
+    let raw = RawEntry::read_from_bytes(bytes).map_err(|_| RecordError::Impossible("entry"))?;
+    let kind = match raw.kind {
+        1 => EntryKind::Data,
+        2 => EntryKind::Zeroes,
+        3 => EntryKind::Supersede,
+        4 => EntryKind::Lost,
+        _ => return Err(RecordError::Impossible("entry kind")),
+    };
+    let class = Class::ALL.get(usize::from(raw.class));
+    let class = *class.ok_or(RecordError::Impossible("entry class"))?;
+    let [a, b, c, d, e, f] = raw.sectors;
+    let sectors = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    let extent = Extent::new(raw.address.get(), sectors);
+    if extent.is_empty() || !is_in_one_space(extent) {
+        return Err(RecordError::Impossible("extent"));
+    }
+    let data_sequence = DataSequence(raw.data_sequence.get());
+    Ok(Entry { extent, data_sequence, version: raw.version.get(), kind, class })
+}
