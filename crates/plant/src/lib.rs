@@ -26,6 +26,8 @@ bugs! {
         BatchSplit,
         /// A stream goes on in another log while it has records on their way.
         StreamSwitchesLog,
+        /// The copy of a version that was displaced while it moved keeps nothing of its log.
+        OvertakenCopyNotKept,
     }
     /// Bugs of Everest's store and its client that their crash histories show.
     EVEREST {
@@ -220,8 +222,6 @@ bugs! {
         NvramDropsSupersedes,
         /// A checkpoint forgets the table although the floor is not durable.
         NvramFloorNotKept,
-        /// The copy of a version that was displaced while it moved keeps nothing of its log.
-        OvertakenCopyNotKept,
     }
     /// Bugs between a device's requests and the kernel.
     STORAGE {

@@ -23,7 +23,8 @@ struct Case {
 fn cases() -> Vec<Case> {
     let of_volume =
         |bug: &Bug| Case { bug: *bug, plan: plan_for(*bug), faults: is_for_faults(*bug) };
-    let of_nvram = |bug: &Bug| Case { bug: *bug, plan: nvram_plan_for(*bug), faults: false };
+    let with_nvram: fn(u64) -> Plan = |seed| Plan::plain(seed).with_nvram();
+    let of_nvram = |bug: &Bug| Case { bug: *bug, plan: with_nvram, faults: false };
     VOLUME.iter().map(of_volume).chain(NVRAM.iter().map(of_nvram)).collect()
 }
 
@@ -52,14 +53,6 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
 /// Bugs that do nothing while the medium keeps what it is given.
 fn is_for_faults(bug: Bug) -> bool {
     matches!(bug, Bug::LogReadNotVerified | Bug::SettingsInOneCopy)
-}
-
-fn nvram_plan_for(bug: Bug) -> fn(u64) -> Plan {
-    match bug {
-        // It takes a displaced copy, two swaps and a reset between a large write and a crash.
-        Bug::OvertakenCopyNotKept => |seed| Plan::troubled(42_023_182 + seed).sparse(),
-        _ => |seed| Plan::plain(seed).with_nvram(),
-    }
 }
 
 /// Prints how many histories each took.

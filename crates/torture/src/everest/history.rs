@@ -77,7 +77,11 @@ impl History<'_> {
             self.plan.clone(),
             disks.clone(),
             fresh,
-            (Rc::clone(&self.oracles), Rc::clone(&self.next_tag), self.rng.split()),
+            Given {
+                oracles: Rc::clone(&self.oracles),
+                next_tag: Rc::clone(&self.next_tag),
+                rng: self.rng.split(),
+            },
             watch.clone(),
         );
         sim.handle(user).spawn(run);
@@ -200,15 +204,23 @@ impl History<'_> {
     }
 }
 
+/// What an incarnation takes over from the last.
+struct Given {
+    oracles: Rc<RefCell<Vec<Oracle>>>,
+    next_tag: Rc<Cell<u64>>,
+    rng: Rng,
+}
+
 /// Opens the store, compares what the volumes hold, and lets the clients work.
 async fn run(
     runtime: manylogs_block::Handle,
     plan: EverestPlan,
     disks: Disks,
     fresh: bool,
-    (oracles, next_tag, rng): (Rc<RefCell<Vec<Oracle>>>, Rc<Cell<u64>>, Rng),
+    given: Given,
     watch: Watch,
 ) {
+    let Given { oracles, next_tag, rng } = given;
     let note = |watch: &Watch, problem: String| {
         watch.problem.borrow_mut().get_or_insert(problem);
     };

@@ -1,0 +1,77 @@
+//! Versions that move from one log to another, and what becomes of those that are overtaken.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use manylogs_block::{Extent, Payload, Sectors};
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::store::{Batch, Logs, Store};
+use manylogs_logstore::{EntryKind, Log, LogId, RecordShape};
+#[cfg(feature = "plant")]
+use manylogs_plant::{self as plant, Bug};
+
+const SOURCE: LogId = LogId(0);
+const TARGET: LogId = LogId(1);
+const OTHER: LogId = LogId(2);
+const RECORD: Sectors = Sectors(32);
+
+fn store() -> Store {
+    let regions: Vec<Extent> = (0..3).map(|i| Extent::new(i * 1000, 400)).collect();
+    let logs = Logs::new(&regions, RECORD, RecordShape::apart(Sectors(1)));
+    let mut root = Root::first(regions.len());
+    logs.ids().for_each(|log| root.open_around(log, regions.len()));
+    Store::new(*b"0123456789abcdef", logs, root, 0)
+}
+
+fn put(store: &mut Store, tag: u64) {
+    let payload = Payload::tags(tag, Sectors(30));
+    let batch = Batch::of(EntryKind::Data, Extent::new(100, 30), Some(payload));
+    let room = store.room_of(&batch);
+    assert!(store.fits(room));
+    store.put(batch, room, None);
+}
+
+fn is_free(store: &Store, log: LogId) -> bool {
+    store.logs.get(log).is_some_and(|log| log.used() == Sectors(0))
+}
+
+/// A copy arrives of a version that a newer one has displaced on its way. Recovery may choose the
+/// copy until the newer one is durable: with headers kept apart it is told of the copy even if the
+/// target has begun anew.
+fn an_overtaken_copy_is_kept() -> bool {
+    let mut store = store();
+    put(&mut store, 1);
+    let slots = store.gather(SOURCE, RECORD);
+    let (first, _) = store.append(SOURCE, slots);
+    store.record_written(SOURCE, first);
+    store.logs.set_aside(SOURCE);
+    let live = store.live_by_table(SOURCE);
+    let read = Payload::tags(1, Sectors(30));
+    let within = Extent::new(0, 30);
+    let moved = store.relocate((SOURCE, TARGET), &live, (within, &read)).unwrap();
+    put(&mut store, 2);
+    store.record_written(TARGET, moved.sequence);
+    let kept = !is_free(&store, TARGET);
+    store.logs.put_back();
+    store.overtakers.clear();
+    let slots = store.gather(OTHER, RECORD);
+    let (newer, _) = store.append(OTHER, slots);
+    store.record_written(OTHER, newer);
+    // Now nothing needs either copy.
+    assert!(is_free(&store, SOURCE) && is_free(&store, TARGET));
+    assert_eq!(store.logs.get(OTHER).map(Log::live), Some(30));
+    kept
+}
+
+#[test]
+fn the_copy_of_an_overtaken_version_keeps_its_log() {
+    assert!(an_overtaken_copy_is_kept());
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn that_it_does_not_is_noticed() {
+    plant::plant(Some(Bug::OvertakenCopyNotKept));
+    let kept = an_overtaken_copy_is_kept();
+    plant::plant(None);
+    assert!(!kept);
+}
