@@ -162,11 +162,16 @@ guest-crash: tools ublk-tools
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
 
+# Crates that the programs do not name have no features there.
+INNER := manylogs-schedule/plant$(comma) manylogs-everest/plant$(comma)
+OF_PROGRAMS := $(PLANTS)
+OF_PROGRAMS := $(subst $(word 1,$(INNER)),,$(OF_PROGRAMS))
+OF_PROGRAMS := $(subst $(word 2,$(INNER)),,$(OF_PROGRAMS))
 lint: tools ublk-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk \
 		-- -D warnings
-	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(subst manylogs-schedule/plant$(comma),,$(PLANTS)) \
+	$(CARGO) clippy --package manylogs-ublk --package manylogs-cli --features $(OF_PROGRAMS) \
 		--all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 

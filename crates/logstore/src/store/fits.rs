@@ -8,7 +8,7 @@ impl Store {
         self.fits_with(needed, false)
     }
 
-    /// As [`State::fits`], for what a checkpoint cannot do without.
+    /// As [`Store::fits`], for what a checkpoint cannot do without.
     pub fn fits_spared(&mut self, needed: Room) -> bool {
         self.fits_with(needed, true)
     }
