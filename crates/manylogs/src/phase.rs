@@ -193,7 +193,9 @@ impl Below {
     fn class(&self, phase: Phase, request: &Request) -> Class {
         let Some(extent) = request.extent() else { return Class::Record };
         match phase {
+            // Moved content too: a client's record behind it in the log waits for it.
             Phase::Append
+            | Phase::Swap
             | Phase::Supersede
             | Phase::Discard
             | Phase::Reset
@@ -202,7 +204,7 @@ impl Below {
             Phase::Bypass => by_length(extent),
             // Placement would like another log, but has one meanwhile.
             Phase::OpenedSet => self.own_work(),
-            Phase::Checkpoint | Phase::Swap | Phase::Snapshot => self.own_work(),
+            Phase::Checkpoint | Phase::Snapshot => self.own_work(),
             Phase::Drain => Class::Stream,
         }
     }
