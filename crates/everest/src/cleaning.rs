@@ -105,8 +105,7 @@ impl Inner {
     fn renew_one(&self, live: &Live, within: Extent, content: &Payload) -> bool {
         let mut state = self.state.borrow_mut();
         // What was overwritten or deleted meanwhile is none of it any more.
-        let one = std::slice::from_ref(live);
-        let Some(batch) = state.store.renewal(one, within, content) else { return true };
+        let Some(batch) = state.store.renewal(live, within, content) else { return true };
         let room = state.store.room_of(&batch);
         let fits = state.store.fits(room);
         if fits {

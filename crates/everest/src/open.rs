@@ -7,8 +7,8 @@ use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Sig
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, Record,
-    RecordSequence, RecordShape, ScanOf, Space, UnitTable, VolumeId, scan,
+    DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordSequence,
+    RecordShape, ScanOf, Space, UnitTable, new_volume_id, scan,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -121,10 +121,7 @@ impl Members {
         }
         let told: Vec<_> = devices.iter().map(|device| device.capabilities()).collect();
         let physical = told.iter().map(|told| told.physical_sector).max().unwrap_or(Sectors(1));
-        let mut store = VolumeId::default();
-        let (low, high) = store.split_at_mut(8);
-        low.copy_from_slice(&runtime.random().to_le_bytes());
-        high.copy_from_slice(&runtime.random().to_le_bytes());
+        let store = new_volume_id(runtime);
         let mut superblocks = Vec::new();
         for (device, told) in told.iter().enumerate() {
             let (have, need) = (told.capacity, Superblock::least(log));
@@ -223,12 +220,10 @@ impl Members {
                 return Err(StoreError::Damaged { log, offset, sectors });
             }
             for record in &scanned.records {
-                if is_newer(record, &store.roots.on_disk) {
+                if store.roots.on_disk.is_older_than(record) {
                     return Err(StoreError::StaleRoot);
                 }
-                let offset = record.header.offset;
-                let whole = scanned.damage.iter().all(|damage| damage.offset != offset);
-                versions.take_record(log, record, floor, whole);
+                versions.take_record(log, record, floor, scanned.is_whole(record));
                 entries.extend_from_slice(&record.entries);
             }
         }
@@ -288,12 +283,6 @@ async fn superblock_of(
         }
     }
     Err(refused)
-}
-
-/// Whether the record was written under a later root.
-fn is_newer(record: &Record, root: &Root) -> bool {
-    let (header, limit) = (&record.header, root.sequence_limit.0);
-    header.floor > root.floor || header.record_sequence.0 >= limit || header.next_data.0 > limit
 }
 
 /// What the owners call the versions in the table: their entries say.

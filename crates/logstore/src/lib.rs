@@ -26,7 +26,9 @@ pub use entry::{Class, ENTRY_BYTES, Entry, EntryKind};
 pub use log::Log;
 pub use map::{ExtentMap, MapValue, Mapped};
 pub use ondisk::NvramError;
-pub use record::{HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader, VolumeId};
+pub use record::{
+    HEADER_BYTES, MAX_ENTRIES, Record, RecordError, RecordHeader, VolumeId, new_volume_id,
+};
 pub use scan::{BLANK, Damage, RECORD_PAYLOAD_MAX, ScanOf, ScanWork, Scanned, scan};
 pub use sequence::{
     DataSequence, Epoch, Incarnation, LogId, LogOffset, RecordSequence, SequenceLimit,

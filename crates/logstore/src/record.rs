@@ -1,7 +1,7 @@
 //! The log record: a header that proves where it belongs and what follows it.
 
 use bytes::{Bytes, BytesMut};
-use manylogs_block::{Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
+use manylogs_block::{Handle, Payload, SECTOR_BYTES, Sectors, narrow, to_usize};
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -26,6 +26,16 @@ pub(crate) const HEADER_SECTORS_MAX: Sectors = Sectors(128);
 
 /// Identifies a volume: random, given at format.
 pub type VolumeId = [u8; 16];
+
+/// An id that no other volume has.
+#[must_use]
+pub fn new_volume_id(runtime: &Handle) -> VolumeId {
+    let mut id = VolumeId::default();
+    let (low, high) = id.split_at_mut(8);
+    low.copy_from_slice(&runtime.random().to_le_bytes());
+    high.copy_from_slice(&runtime.random().to_le_bytes());
+    id
+}
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

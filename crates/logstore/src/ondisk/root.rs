@@ -4,9 +4,10 @@
 //! newest root, then the other. It is effective when the first write is durable, and survives the
 //! loss of either slot when the second is.
 
-use crate::{DataSequence, Incarnation, LogId, SequenceLimit, VolumeId};
+use crate::{DataSequence, Incarnation, LogId, Record, SequenceLimit, VolumeId};
 use bytes::Bytes;
 use manylogs_block::{Sectors, to_usize};
+use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -120,6 +121,17 @@ impl Root {
             self.touched.add_around(log, logs, OPENED_TOGETHER);
             self.used.add_all(&self.touched);
         }
+    }
+
+    /// Whether the record was written under a later root: each carries the floor that was durable
+    /// before it, and has sequences that were set aside before it.
+    #[must_use]
+    pub fn is_older_than(&self, record: &Record) -> bool {
+        let (header, limit) = (&record.header, self.sequence_limit.0);
+        !plant::is(Bug::StaleRootBelieved)
+            && (header.floor > self.floor
+                || header.record_sequence.0 >= limit
+                || header.next_data.0 > limit)
     }
 
     /// The bytes of a slot, with their checksum.

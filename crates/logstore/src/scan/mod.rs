@@ -50,6 +50,14 @@ pub struct Scanned {
     pub work: ScanWork,
 }
 
+impl Scanned {
+    /// Whether all of a record that the scan found is there, its payload too.
+    #[must_use]
+    pub fn is_whole(&self, record: &Record) -> bool {
+        self.damage.iter().all(|damage| damage.offset != record.header.offset)
+    }
+}
+
 /// What a scan cost. For a log of `n` sectors, of which `p` are a physical sector: at most `3 * n /
 /// p` headers, `4 * n` sectors checked and one record more; and of an intact device at most `3 * n`
 /// sectors read.

@@ -192,30 +192,26 @@ impl Store {
         id
     }
 
-    /// The versions of `chunk` that still count, as a batch that makes them the newest under
-    /// numbers of their own: nothing is as old as `from` then. `None` if none counts any more.
+    /// The parts of a version that still count, as a batch that makes them the newest under numbers
+    /// of their own. `read` is what the log holds at `within`. `None` if no part counts any more.
     #[must_use]
-    pub fn renewal(&self, chunk: &[Live], within: Extent, read: &Payload) -> Option<Batch> {
-        let mut entries: SmallVec<[NewEntry; 1]> = SmallVec::new();
-        for live in chunk {
-            let content = live.content(within, read);
-            for (part, mapped) in self.map.lookup(live.extent) {
-                let skip = Sectors(part.start.0 - live.extent.start.0);
-                let same = |now: Mapped<Place>| {
-                    now.sequence == live.mapped.sequence
-                        && now.value.log() == live.mapped.value.log()
-                };
-                if mapped.is_some_and(same) {
-                    entries.push(NewEntry {
-                        extent: part,
-                        kind: live.kind(),
-                        class: live.class(),
-                        version: live.version,
-                        payload: content.as_ref().map(|content| content.slice(skip, part.len)),
-                    });
-                }
-            }
-        }
+    pub fn renewal(&self, live: &Live, within: Extent, read: &Payload) -> Option<Batch> {
+        let content = live.content(within, read);
+        let still = |now: &Mapped<Place>| {
+            now.sequence == live.mapped.sequence && now.value.log() == live.mapped.value.log()
+        };
+        let parts = self.map.lookup(live.extent).filter(|(_, now)| now.as_ref().is_some_and(still));
+        let entries: SmallVec<[NewEntry; 1]> = parts
+            .map(|(part, _)| NewEntry {
+                extent: part,
+                kind: live.kind(),
+                class: live.class(),
+                version: live.version,
+                payload: content.as_ref().map(|content| {
+                    content.slice(Sectors(part.start.0 - live.extent.start.0), part.len)
+                }),
+            })
+            .collect();
         (!entries.is_empty()).then_some(Batch { entries, after: None })
     }
 

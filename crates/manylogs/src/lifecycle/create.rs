@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle};
-use manylogs_logstore::VolumeId;
+use manylogs_logstore::new_volume_id;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Logs, Store, apart};
 
@@ -98,13 +98,4 @@ impl Volume {
         created.run();
         Ok(created)
     }
-}
-
-/// An id that no other volume has.
-pub(crate) fn new_volume_id(runtime: &Handle) -> VolumeId {
-    let mut id = VolumeId::default();
-    let (low, high) = id.split_at_mut(8);
-    low.copy_from_slice(&runtime.random().to_le_bytes());
-    high.copy_from_slice(&runtime.random().to_le_bytes());
-    id
 }

@@ -3,11 +3,10 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle, Request};
-use manylogs_logstore::VolumeId;
 use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::{VolumeId, new_volume_id};
 
 use crate::error::VolumeError;
-use crate::lifecycle::create::new_volume_id;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
-use manylogs_logstore::ondisk::root::{Left, Root};
+use manylogs_logstore::ondisk::root::Left;
 use manylogs_logstore::store::{Store, Versions, apart};
-use manylogs_logstore::{BLANK, LogId, NvramError, Record, Scanned, VolumeId, scan};
+use manylogs_logstore::{BLANK, LogId, NvramError, Scanned, VolumeId, scan};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
@@ -84,11 +84,10 @@ pub(crate) async fn rebuild(
         let scanned = scanned.map_err(VolumeError::of_opening)?;
         note(report, layout, log, &scanned);
         for record in &scanned.records {
-            if is_newer(record, &store.roots.on_disk) {
+            if store.roots.on_disk.is_older_than(record) {
                 return Err(VolumeError::StaleRoot);
             }
-            let offset = record.header.offset;
-            let whole = scanned.damage.iter().all(|damage| damage.offset != offset);
+            let whole = scanned.is_whole(record);
             versions.take_record(log, record, store.roots.on_disk.floor, whole);
         }
     }
@@ -100,17 +99,6 @@ pub(crate) async fn rebuild(
     }
     store.fill(versions);
     Ok(store)
-}
-
-/// Whether the record was written under a later root: each carries the floor that was durable
-/// before it, and has sequences that were set aside before it.
-fn is_newer(record: &Record, root: &Root) -> bool {
-    let header = &record.header;
-    let limit = root.sequence_limit.0;
-    !plant::is(Bug::StaleRootBelieved)
-        && (header.floor > root.floor
-            || header.record_sequence.0 >= limit
-            || header.next_data.0 > limit)
 }
 
 fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scanned) {

@@ -126,10 +126,9 @@ impl History<'_> {
             if watch.ended.get() && last.is_none() {
                 last = Some(total + linger);
             }
-            let quiet = watch.ended.get() && sim.now() > PATIENCE;
             let hangs = steps > STEPS_MOST || sim.now() > PATIENCE;
             let over = last.is_some_and(|last| total >= last);
-            over || quiet || hangs || wrong.is_some() || watch.problem.borrow().is_some()
+            over || hangs || wrong.is_some() || watch.problem.borrow().is_some()
         });
         match wrong.or_else(|| watch.problem.take()) {
             Some(problem) => Err(problem),
