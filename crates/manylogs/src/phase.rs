@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Nanos, Request,
-    SECTOR_BYTES, Sectors,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Request, SECTOR_BYTES,
+    Sectors,
 };
-use manylogs_schedule::{Class, Scheduler};
+use manylogs_schedule::{Class, Scheduler, Targets};
 
 /// The work that a write or flush of the engine belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,8 +149,8 @@ impl Below {
     }
 
     /// The same device, to which requests go when their time has come.
-    pub(crate) fn scheduled(self, runtime: &Handle, latency: Nanos) -> Self {
-        let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), latency);
+    pub(crate) fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
+        let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
         Self { scheduler: Some(scheduler), ..self }
     }
 

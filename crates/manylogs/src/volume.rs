@@ -17,6 +17,7 @@ use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
+use manylogs_schedule::Targets;
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]
@@ -46,7 +47,8 @@ impl Volume {
         store: Store,
     ) -> Self {
         let state = State::new(store, runtime.now());
-        let device = device.scheduled(&runtime, config.latency);
+        let EngineConfig { latency, contended_after, .. } = config;
+        let device = device.scheduled(&runtime, Targets { latency, contended_after });
         Self(Rc::new(Inner {
             runtime,
             device,

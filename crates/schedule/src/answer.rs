@@ -40,6 +40,11 @@ impl Pieces {
         Answer::Piece(Rc::clone(self), parts.len() - 1)
     }
 
+    /// Whether an answer completes the request.
+    fn is_last(&self) -> bool {
+        self.left.get() == 1
+    }
+
     fn complete(&self, index: usize, result: IoResult) {
         match result {
             Ok(payload) => self.parts.borrow_mut()[index] = payload,
@@ -69,6 +74,14 @@ impl Pieces {
 }
 
 impl Answer {
+    /// Whether [`Answer::complete`] will answer the request as a whole.
+    pub(crate) fn is_last(&self) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Piece(pieces, _) => pieces.is_last(),
+        }
+    }
+
     pub(crate) fn complete(self, result: IoResult) {
         match self {
             Self::Whole(completer) => completer.complete(result),

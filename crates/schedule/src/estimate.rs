@@ -6,6 +6,9 @@ use manylogs_block::{Nanos, Sectors, Time};
 const SECTOR_NS: f64 = 5_120.0;
 /// An estimate moves by this share of itself with each observation.
 const STEP: f64 = 1.0 / 16.0;
+/// What the device has read ahead it answers at once, several requests together: only what took
+/// this long in all says what a sector takes.
+const COUNTS: Nanos = Nanos::from_millis(1);
 /// Bounds of what is believed: 10 GB/s to 1 MB/s.
 const SECTOR_NS_BOUNDS: (f64, f64) = (51.2, 512_000.0);
 
@@ -14,17 +17,24 @@ const SECTOR_NS_BOUNDS: (f64, f64) = (51.2, 512_000.0);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamCost {
     sector_ns: f64,
+    /// What the device did since the last observation that counted, and for how long.
+    seen: (Sectors, Nanos),
 }
 
 impl Default for StreamCost {
     fn default() -> Self {
-        Self { sector_ns: SECTOR_NS }
+        Self { sector_ns: SECTOR_NS, seen: (Sectors(0), Nanos(0)) }
     }
 }
 
 impl StreamCost {
     /// The device was busy with `len` sectors of a stream for `span`.
     pub(crate) fn observe(&mut self, len: Sectors, span: Nanos) {
+        self.seen = (self.seen.0 + len, self.seen.1 + span);
+        if self.seen.1 < COUNTS {
+            return;
+        }
+        let (len, span) = std::mem::take(&mut self.seen);
         let seen = span.0 as f64 / len.0.max(1) as f64;
         let step = if seen > self.sector_ns { 1.0 + STEP / 2.0 } else { 1.0 - STEP };
         let (least, most) = SECTOR_NS_BOUNDS;

@@ -34,6 +34,16 @@ pub(crate) const PASSES: u32 = 4;
 /// The volume's own work goes, where clients always wait, after so many targets.
 const BACKGROUND_TARGETS: f64 = 10.0;
 
+/// What a [`Scheduler`](crate::Scheduler) is to achieve, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Targets {
+    /// Latency that records are to see at most from what lies ahead of them; zero to hold nothing
+    /// back.
+    pub latency: Nanos,
+    /// How long clients keep the device busy without a pause before anything is held back.
+    pub contended_after: Nanos,
+}
+
 /// The bounds that follow from the target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {

@@ -10,14 +10,15 @@ use manylogs_block::{
 
 use crate::Class;
 use crate::answer::Answer;
-use crate::limits::{Bounds, Load};
+use crate::limits::{Bounds, Load, Targets};
 use crate::queue::Departing;
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
 
 /// Stands before a device and decides what lies in it. Clones are the same scheduler.
 ///
-/// While no records are expected every request passes at once. Of requests that touch the same
+/// While no records are expected, and where clients do not keep the device busy, every request
+/// passes at once. Of requests that touch the same
 /// sectors, one of which writes, the one that arrived first goes first.
 #[derive(Clone)]
 pub struct Scheduler(Rc<Inner>);
@@ -35,15 +36,14 @@ struct Inner {
 }
 
 impl Scheduler {
-    /// Before `device`, with the latency that records are to see at most from what lies ahead of
-    /// them, or zero to hold nothing back; its tasks on the node of `runtime`.
+    /// Before `device`; its tasks on the node of `runtime`.
     #[must_use]
-    pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, latency: Nanos) -> Self {
+    pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, targets: Targets) -> Self {
         let watchers =
             Watchers::new(runtime.clone(), |(inner, flight): (Rc<Inner>, Flight), result| {
                 inner.ended(flight, result);
             });
-        let state = State::new(latency, runtime.now());
+        let state = State::new(targets, runtime.now());
         let priorities = device.has_priorities();
         Self(Rc::new(Inner {
             runtime,
@@ -56,7 +56,7 @@ impl Scheduler {
         }))
     }
 
-    /// Changes the target; what is in the device stays there.
+    /// Changes the target latency; what is in the device stays there.
     pub fn set_latency(&self, latency: Nanos) {
         self.0.state.borrow_mut().bounds = Bounds::of(latency);
         self.0.pump();
@@ -80,9 +80,6 @@ impl Scheduler {
         }
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
-            if class != Class::Background {
-                state.head = request.extent().map(Extent::end).or(state.head);
-            }
             drop(state);
             return inner.device.submit(request);
         }
@@ -93,6 +90,9 @@ impl Scheduler {
             let any = state.queues.waits(Class::Stream) || state.in_device.flowing > 0;
             state.streak.arrived(now, any);
         }
+        if matches!(class, Class::Small | Class::Stream) {
+            state.contention.arrived(now);
+        }
         let (completer, completion): (Completer, _) = completion();
         state.queues.push(class, request, now, completer);
         drop(state);
@@ -100,11 +100,12 @@ impl Scheduler {
         completion
     }
 
-    /// Where the head is, as far as one can know: at the end of the last client's request that the
-    /// device has answered, or got, where nothing is held back.
+    /// Where the head is, as far as one can know, while requests are held back: at the end of the
+    /// last client's request that the device has answered.
     #[must_use]
     pub fn head(&self) -> Option<Lba> {
-        self.0.state.borrow().head
+        let state = self.0.state.borrow();
+        state.holds_back(self.0.runtime.now()).then_some(state.head)?
     }
 
     /// What waits, what was held back and what was learned.

@@ -4,9 +4,10 @@ use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
 use crate::answer::Answer;
+use crate::contention::Contention;
 use crate::estimate::Clock;
 use crate::limits::{
-    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Turns, WRITES_LEAST,
+    BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns, WRITES_LEAST,
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
@@ -27,6 +28,7 @@ pub(crate) struct State {
     /// When something other than a record last went, or nothing waited.
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
+    pub(crate) contention: Contention,
     /// A record took the head away since a stream last went.
     pub(crate) away: bool,
     /// Until then one piece of a stream lies in the device alone: of two, the device would begin
@@ -36,7 +38,7 @@ pub(crate) struct State {
     pub(crate) records_since_turn: u32,
     /// Others that went while the records under way were.
     pub(crate) passes: u32,
-    /// The end of the last client's request that the device has answered.
+    /// The end of the last client's request that was counted and that the device has answered.
     pub(crate) head: Option<Lba>,
     /// Where the last piece of a stream that went to the device ends.
     pub(crate) stream_end: Lba,
@@ -61,9 +63,9 @@ pub(crate) struct Flight {
 const RECORDS_BEFORE_TURN: u32 = 2;
 
 impl State {
-    pub(crate) fn new(latency: Nanos, now: Time) -> Self {
+    pub(crate) fn new(targets: Targets, now: Time) -> Self {
         Self {
-            bounds: Bounds::of(latency),
+            bounds: Bounds::of(targets.latency),
             queues: Queues::default(),
             in_device: InDevice::default(),
             learned: Learned::default(),
@@ -73,6 +75,7 @@ impl State {
             grace_until: Time(0),
             last_turn: now,
             streak: Streak::default(),
+            contention: Contention::new(targets.contended_after),
             away: false,
             alone_until: Time(0),
             records_since_turn: 0,
@@ -89,7 +92,7 @@ impl State {
             self.last_turn = now;
             return Vec::new();
         }
-        if !self.expects_records(now) {
+        if !self.holds_back(now) {
             let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
             return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
         }
@@ -148,6 +151,11 @@ impl State {
     }
 
     /// Whether requests are held back, and bounded, for records that may come.
+    pub(crate) fn holds_back(&self, now: Time) -> bool {
+        self.expects_records(now) && self.contention.lasts(now)
+    }
+
+    /// Whether records may come, and nothing passes without being counted.
     pub(crate) fn expects_records(&self, now: Time) -> bool {
         self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
     }
@@ -194,6 +202,9 @@ impl State {
         let busy = self.clock.end(flight.sent, now);
         if matches!(flight.class, Class::Small | Class::Stream) {
             self.head = flight.end.or(self.head);
+            if flight.answer.is_last() {
+                self.contention.ended(now);
+            }
         }
         self.in_device.note(flight.class, flight.load, true);
         if matches!(flight.load, Load::Flowing(_)) {

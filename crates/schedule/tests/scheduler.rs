@@ -10,12 +10,14 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completer, Completion, Extent, Handle, Hint, IoError, Lba,
     MemoryDevice, Nanos, Payload, Request, Sectors, Time, completion,
 };
-use manylogs_schedule::{Class, Scheduler};
+use manylogs_schedule::{Class, Scheduler, Targets};
 use manylogs_sim::{Order, Sim};
 use proptest::prelude::*;
 
 const CAPACITY: Sectors = Sectors(1 << 20);
 const LATENCY: Nanos = Nanos::from_millis(10);
+/// Requests are held back from the beginning.
+const AT_ONCE: Targets = Targets { latency: LATENCY, contended_after: Nanos(0) };
 
 fn read(start: u64, len: u64) -> Request {
     Request::Read { extent: Extent::new(start, len) }
@@ -106,7 +108,7 @@ fn in_virtual_time<F: Future<Output = ()> + 'static>(
     let node = sim.node();
     let runtime = sim.handle(node);
     let drive = Drive::new(runtime.clone());
-    let scheduler = Scheduler::new(runtime.clone(), Rc::new(drive.clone()), LATENCY);
+    let scheduler = Scheduler::new(runtime.clone(), Rc::new(drive.clone()), AT_ONCE);
     sim.block_on(node, test(runtime, drive, scheduler));
 }
 

@@ -203,6 +203,7 @@ impl Plan {
     #[must_use]
     pub(crate) fn holding_back(mut self, rng: &mut Rng) -> Self {
         self.engine.latency = Nanos::from_micros(500 << rng.below(8));
+        self.engine.contended_after = Nanos(0);
         if rng.one_in(3) {
             self.engine.hold = Nanos::from_millis(1 << rng.below(6));
         }

@@ -8,6 +8,9 @@ const ONE_SYNC: Nanos = Nanos::from_millis(1);
 const RECENT: f64 = 8.0;
 /// Waiting is worth it if at least this share of waits is shared.
 const WORTH: f64 = 0.2;
+/// A record that so many share goes at once: waiting on would cost all of them more than another
+/// one could save.
+const ENOUGH: u32 = 4;
 /// Where it isn't, every so many records one waits all the same, to see whether it is now.
 const PROBE: u32 = 16;
 
@@ -29,19 +32,27 @@ pub(crate) struct Pacing {
 /// Whether the next record waits, and whether waiting has paid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
-    /// When the wait began, and who waited by then.
-    since: Option<(Time, usize)>,
-    /// Somebody else came meanwhile.
-    joined: bool,
+    /// The wait for the record that is due.
+    wait: Option<Wait>,
     /// Share of waits that somebody joined.
     gain: f64,
     /// Records since the last that waited.
     passed: u32,
 }
 
+/// A record waits.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    began: Time,
+    /// When the last sync came, how many writes waited then, and how many syncs there are.
+    last: Time,
+    waiters: usize,
+    syncs: u32,
+}
+
 impl Default for Hold {
     fn default() -> Self {
-        Self { since: None, joined: false, gain: 1.0, passed: 0 }
+        Self { wait: None, gain: 1.0, passed: 0 }
     }
 }
 
@@ -51,21 +62,26 @@ impl Hold {
         if hold == Nanos(0) || (self.gain < WORTH && self.passed < PROBE) {
             return None;
         }
-        let (since, first) = *self.since.get_or_insert((now, waiters));
-        if now.since(since) <= ONE_SYNC {
-            self.since = Some((since, waiters.max(first)));
-        } else {
-            self.joined |= waiters > first;
+        let wait = self.wait.get_or_insert(Wait { began: now, last: now, waiters, syncs: 1 });
+        if waiters > wait.waiters {
+            if now.since(wait.last) > ONE_SYNC {
+                wait.last = now;
+                wait.syncs += 1;
+            }
+            wait.waiters = waiters;
         }
-        (now < since + hold).then_some(since + hold)
+        // The sync that came last may not be there as a whole.
+        let enough = if wait.syncs >= ENOUGH { wait.last + ONE_SYNC } else { wait.began + hold };
+        let until = enough.min(wait.began + hold);
+        (now < until).then_some(until)
     }
 
     /// The record goes.
     pub(crate) fn goes(&mut self) {
         self.passed = self.passed.saturating_add(1);
-        if self.since.take().is_some() {
+        if let Some(wait) = self.wait.take() {
             self.passed = 0;
-            let joined = std::mem::take(&mut self.joined);
+            let joined = wait.syncs > 1;
             self.gain += (f64::from(joined) - self.gain) / RECENT;
         }
     }
@@ -88,6 +104,19 @@ mod tests {
         assert_eq!(hold.until(at(130), HOLD, 2), Some(at(160)));
         assert_eq!(hold.until(at(160), HOLD, 2), None);
         assert_eq!(Hold::default().until(at(5), Nanos(0), 1), None);
+    }
+
+    #[test]
+    fn a_record_that_enough_syncs_share_goes_at_once() {
+        let mut hold = Hold::default();
+        for sync in 0..3 {
+            assert_eq!(
+                hold.until(at(100 + 5 * sync), HOLD, 20 * (1 + sync as usize)),
+                Some(at(160))
+            );
+        }
+        assert_eq!(hold.until(at(115), HOLD, 70), Some(at(116)), "the rest of the fourth");
+        assert_eq!(hold.until(at(116), HOLD, 80), None);
     }
 
     #[test]

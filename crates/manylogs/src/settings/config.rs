@@ -95,6 +95,9 @@ pub struct EngineConfig {
     /// What a record is to find ahead of it in the device at most: the volume holds other requests
     /// back for that. Zero holds nothing back.
     pub latency: Nanos,
+    /// How long clients keep the device busy without a pause before anything is held back. This is
+    /// no setting of a volume: tests hold back from the beginning.
+    pub contended_after: Nanos,
     /// How long a record may wait for others to share it, when that saves revolutions; zero for
     /// none.
     pub hold: Nanos,
@@ -122,7 +125,8 @@ impl Default for EngineConfig {
             buffer: Sectors(4 * MIB),
             buffer_age: Nanos::from_secs(1),
             snapshot: Nanos::from_secs(3600),
-            latency: Nanos(0),
+            latency: Nanos::from_millis(10),
+            contended_after: Nanos::from_millis(300),
             hold: Nanos(0),
             logging: true,
             table: TablePlace::Logs,

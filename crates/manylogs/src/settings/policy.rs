@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use manylogs_block::{Sectors, parse_share};
+use manylogs_block::{Nanos, Sectors, parse_share};
 use thiserror::Error;
 
 use crate::settings::config::{EngineConfig, LogPlacement, TablePlace, size};
@@ -123,6 +123,8 @@ impl Policy {
             Some(kib) if (1..=1 << 20).contains(&kib) => {
                 let mut config = EngineConfig::with_threshold(Sectors(kib * 2));
                 config.record = config.record.max(config.threshold);
+                // As published: the paper's volume does not schedule its drive.
+                config.latency = Nanos(0);
                 Ok(Self::Mlb(config))
             }
             _ => Err(PolicyError::Unknown {
