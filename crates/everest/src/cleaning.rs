@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Request, Sectors};
 use manylogs_logstore::store::{Cleaner, Job, Live, chunk_len, span_of};
-use manylogs_logstore::{LogId, ScanOf, Space, scan};
+use manylogs_logstore::{LogId, ScanOf, Space, io, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::ring::FromTail;
@@ -125,7 +125,7 @@ impl Inner {
         if let Some(last) = last
             && !plant::is(Bug::FloorWithoutBarrier)
         {
-            self.wait_done(last).await?;
+            io::wait_durable(self, last).await?;
         }
         if floor > self.state.borrow().store.roots.on_disk.floor {
             self.update_root(|root| root.floor = floor).await?;

@@ -15,6 +15,7 @@ mod error;
 mod offload;
 mod ondisk;
 mod open;
+mod read;
 mod reclaim;
 mod ring;
 mod store;

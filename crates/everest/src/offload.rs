@@ -197,10 +197,8 @@ impl Client {
     /// What the volume reads as, widened to whole physical sectors of the base volume.
     pub(crate) async fn read_whole(&self, extent: Extent) -> Result<(Extent, Payload), IoError> {
         let told = self.base.capabilities();
-        let physical = told.physical_sector.0;
-        let start = extent.start.0 / physical * physical;
-        let end = extent.end().0.next_multiple_of(physical).min(told.capacity.0);
-        let whole = Extent::between(Lba(start), Lba(end));
+        let base = Extent { start: Lba(0), len: told.capacity };
+        let whole = extent.widened_to(told.physical_sector).intersection(base);
         let reading = self.begin_read(whole);
         Ok((whole, self.end_read(whole, reading).await?))
     }

@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Signal, TaskLock};
+use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Signal};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
     DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordSequence,
-    RecordShape, ScanOf, Space, UnitTable, new_volume_id, scan,
+    RecordShape, ScanOf, Space, UnitTable, io, new_volume_id, scan,
 };
 use manylogs_plant::{self as plant, Bug};
 
@@ -43,10 +43,8 @@ impl CircularStore {
         // Recovery looks at all logs: a store is small, and most of it is used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
         let store = members.superblocks[0].store;
-        let bytes = root.encode(store);
         for place in root_places() {
-            let write = Request::write_fua(place, Payload::bytes(bytes.clone()));
-            members.devices[0].submit(write).await?;
+            members.devices[0].submit(root.write_to(place, store)).await?;
         }
         // The first copy on the first device last: with that it is a store.
         for (device, superblock) in members.devices.iter().zip(&members.superblocks).rev() {
@@ -184,20 +182,9 @@ impl Members {
     }
 
     async fn root(&self) -> Result<(Root, usize), StoreError> {
-        let mut newest: Option<(Root, usize)> = None;
-        for (slot, place) in root_places().into_iter().enumerate() {
-            let read = match self.devices[0].submit(Request::Read { extent: place }).await {
-                Ok(read) => read,
-                Err(manylogs_block::IoError::Medium { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let bytes = read.to_bytes().unwrap_or_default();
-            let Some(root) = Root::decode(&bytes, self.superblocks[0].store) else { continue };
-            if newest.as_ref().is_none_or(|(other, _)| root.generation > other.generation) {
-                newest = Some((root, slot));
-            }
-        }
-        newest.ok_or(StoreError::NoRoot)
+        let (store, logs) = (self.superblocks[0].store, self.logs().count());
+        let found = io::find_root(&self.devices[0], root_places(), store, logs).await?;
+        found.newest.ok_or(StoreError::NoRoot)
     }
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
@@ -251,12 +238,11 @@ impl Members {
             commit: Signal::default(),
             progress: Signal::default(),
             wanted: Signal::default(),
-            root_lock: TaskLock::default(),
             closed: Cell::new(false),
         });
         runtime.spawn(Rc::clone(&inner).run_committer());
         runtime.spawn(Rc::clone(&inner).run_cleaner());
-        runtime.spawn(Rc::clone(&inner).run_reserver());
+        runtime.spawn(io::reserve_sequences(Rc::clone(&inner), ()));
         CircularStore(inner)
     }
 }
@@ -271,11 +257,7 @@ async fn superblock_of(
     }
     let mut refused = StoreError::NotAStore { device: index };
     for place in Superblock::places(sectors) {
-        let read = match device.submit(Request::Read { extent: place }).await {
-            Ok(read) => read,
-            Err(manylogs_block::IoError::Medium { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let Ok(read) = io::read_copy(device, place).await? else { continue };
         match Superblock::decode(&read.to_bytes().unwrap_or_default()) {
             Some(Ok(superblock)) if superblock.sectors <= sectors => return Ok(superblock),
             Some(Err(other)) => refused = other,

@@ -4,15 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completion, Extent, Handle, IoError, Lba, Payload, Request, Sectors, Signal,
-    TaskLock, completion,
+    BlockDevice, Completion, Extent, Handle, IoError, Payload, Request, Sectors, Signal, completion,
 };
+use manylogs_logstore::io::{self, StoreIo};
+use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
 use manylogs_logstore::{
     Class, DataSequence, EntryKind, ExtentMap, LogId, MAX_ENTRIES, MapValue, Mapped, Space,
 };
 use manylogs_plant::{self as plant, Bug};
 use smallvec::SmallVec;
+
+use crate::ondisk::root_places;
 
 /// All of a store's batches keep one order: what was acknowledged has no holes before it.
 const ORDER: Stream = Stream(0);
@@ -109,8 +112,6 @@ pub(crate) struct Inner {
     pub(crate) progress: Signal,
     /// Room is scarce.
     pub(crate) wanted: Signal,
-    /// Changes of the root follow one another.
-    pub(crate) root_lock: TaskLock,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -215,7 +216,7 @@ impl CircularStore {
         };
         // Also if there was nothing to forget: an earlier deletion may be on its way.
         match last {
-            Some(last) => self.0.wait_done(last).await,
+            Some(last) => io::wait_durable(&*self.0, last).await,
             None => Ok(()),
         }
     }
@@ -316,7 +317,7 @@ impl CircularStore {
     pub async fn close(&self) -> Result<(), IoError> {
         let last = self.0.state.borrow().store.entries.tickets.last();
         let done = match last {
-            Some(last) => self.0.wait_done(last).await,
+            Some(last) => io::wait_durable(&*self.0, last).await,
             None => Ok(()),
         };
         self.0.closed.set(true);
@@ -325,12 +326,6 @@ impl CircularStore {
         self.0.state.borrow().store.sequences.low.notify();
         done
     }
-}
-
-/// Where the content of a part comes from.
-pub(crate) enum Source {
-    Here(Result<Payload, IoError>),
-    Log { read: manylogs_logstore::store::LogRead, found: Completion },
 }
 
 impl Inner {
@@ -342,50 +337,37 @@ impl Inner {
         if self.closed.get() { Err(IoError::Gone) } else { state.store.writable() }
     }
 
-    fn begin_read(&self, part: Extent, place: Place) -> Source {
-        let mut state = self.state.borrow_mut();
-        match place {
-            Place::Zeroes { .. } => Source::Here(Ok(Payload::zeroes(part.len))),
-            Place::Lost { .. } => Source::Here(Err(IoError::Checksum { extent: part })),
-            Place::Buffered { slot, skip } => {
-                let content = state.store.entries.slots.get(slot).payload.as_ref();
-                let here = |content: &Payload| content.slice(Sectors(skip.into()), part.len);
-                Source::Here(Ok(content.map_or_else(|| Payload::zeroes(part.len), here)))
-            }
-            Place::Log { log, offset, .. } => {
-                let wanted = Extent { start: Lba(offset.0.into()), len: part.len };
-                let read = state.store.begin_read(log, wanted);
-                let device = &self.devices[usize::from(read.device.0)];
-                Source::Log { read, found: device.submit(Request::Read { extent: read.extent }) }
-            }
-        }
+    /// Changes the root, durably in both slots.
+    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
+        io::update_root(self, (), change).await
+    }
+}
+
+impl StoreIo for Inner {
+    /// Nobody asks what a write of Everest is for.
+    type Purpose = ();
+
+    fn with_store<R>(&self, work: impl FnOnce(&mut Store) -> R) -> R {
+        work(&mut self.state.borrow_mut().store)
     }
 
-    async fn end_read(&self, part: Extent, source: Source) -> Result<Payload, IoError> {
-        match source {
-            Source::Here(content) => content,
-            Source::Log { read, found } => {
-                let found = found.await;
-                let home = Space::of(part).1;
-                let content = self.state.borrow_mut().store.end_read(&read, found, home);
-                self.progress.notify();
-                content.map(|content| content.slice(read.skip, part.len))
-            }
-        }
+    fn root_slots(&self) -> [Extent; 2] {
+        root_places()
     }
 
-    /// Resolves when this entry and all before it are durable.
-    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        loop {
-            let progress = self.progress.wait();
-            {
-                let state = self.state.borrow();
-                if state.store.entries.tickets.all_done(ticket) {
-                    return Ok(());
-                }
-                state.store.writable()?;
-            }
-            progress.await;
-        }
+    fn submit_root(&self, (): (), write: Request) -> Completion {
+        self.devices[0].submit(write)
+    }
+
+    fn progress(&self) -> &Signal {
+        &self.progress
+    }
+
+    fn notify_progress(&self) {
+        self.progress.notify();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 }

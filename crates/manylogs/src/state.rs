@@ -45,8 +45,6 @@ pub(crate) struct Inner {
     pub(crate) flush_lock: TaskLock,
     /// Somebody asked for a flush.
     pub(crate) flush_asked: Signal,
-    /// One root update at a time.
-    pub(crate) root_lock: TaskLock,
     /// One change of the superblock at a time.
     pub(crate) superblock_lock: TaskLock,
     /// Held by every foreground request in flight: more than one holder means not idle.

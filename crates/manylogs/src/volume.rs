@@ -6,13 +6,14 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Signal,
 };
+use manylogs_logstore::io;
 use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
 use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::layout::Layout;
-use crate::phase::Below;
+use crate::phase::{Below, Phase};
 use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::EngineConfig;
 use crate::state::{Inner, State};
@@ -64,7 +65,6 @@ impl Volume {
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
-            root_lock: manylogs_block::TaskLock::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))
@@ -77,7 +77,7 @@ impl Volume {
         runtime.spawn(Rc::clone(&self.0).run_flusher());
         runtime.spawn(Rc::clone(&self.0).run_maintenance());
         runtime.spawn(Rc::clone(&self.0).run_opener());
-        runtime.spawn(Rc::clone(&self.0).run_reserver());
+        runtime.spawn(io::reserve_sequences(Rc::clone(&self.0), Phase::Open));
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -31,7 +31,7 @@ pub use home::HomeWrites;
 pub use logs::{Device, Logs};
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
-pub use read::LogRead;
+pub use read::{LogRead, Source};
 pub use relocate::{Live, Relocated, chunk_len, span_of};
 pub use room::Room;
 pub use roots::Roots;

@@ -132,10 +132,9 @@ impl Inner {
     }
 
     pub(super) fn widen_to_physical(&self, extent: Extent) -> Extent {
-        let physical = self.below.physical_sector.0;
-        let start = extent.start.0 / physical * physical;
-        let end = extent.end().0.next_multiple_of(physical).min(self.layout.capacity().0);
-        Extent::between(Lba(start), Lba(end))
+        let whole = extent.widened_to(self.below.physical_sector);
+        let volume = Extent { start: Lba(0), len: self.layout.capacity() };
+        whole.intersection(volume)
     }
 
     /// What is mapped in `extents` and must be copied, once the rest is renewed in the table.
