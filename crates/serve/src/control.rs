@@ -54,16 +54,25 @@ pub enum Order {
     },
 }
 
-/// Why an order was not carried out. The operator reads it on the other side of a socket, which
-/// carries words only.
+/// Why an order was not carried out. The operator reads it on the other side of a socket.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct OrderError(String);
+#[error("{reason}")]
+pub struct OrderError {
+    /// In words.
+    pub reason: String,
+    /// Whether the server refused because the device is in use.
+    pub in_use: bool,
+}
 
 impl OrderError {
     /// An order that failed for `reason`.
     pub fn new(reason: impl Display) -> Self {
-        Self(reason.to_string())
+        Self { reason: reason.to_string(), in_use: false }
+    }
+
+    /// An order that was refused because the device is in use, as `reason` says.
+    pub fn in_use(reason: impl Display) -> Self {
+        Self { in_use: true, ..Self::new(reason) }
     }
 }
 
@@ -92,8 +101,16 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The server refused, or failed.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(#[from] OrderError),
+    /// The answer is none that this program understands.
+    #[error("the server of {} is of another version: {source}", path.display())]
+    OtherVersion {
+        /// The device.
+        path: PathBuf,
+        /// What is wrong with the answer.
+        source: serde_json::Error,
+    },
     /// The server has not answered in time.
     #[error("the server of {} does not answer: {why}", path.display())]
     Silent {
@@ -245,19 +262,57 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     answer
 }
 
-/// An answer as it goes over the socket.
+/// An answer as it goes over the socket: `ok` with a value, or `error` with the reason, and then
+/// `in-use` where that is why.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", untagged)]
 enum Line {
-    Ok(Value),
-    Error(String),
+    Error {
+        error: String,
+        #[serde(default, rename = "in-use", skip_serializing_if = "std::ops::Not::not")]
+        in_use: bool,
+    },
+    Ok {
+        ok: Value,
+    },
 }
 
 impl From<Answer> for Line {
     fn from(answer: Answer) -> Self {
         match answer {
-            Ok(value) => Self::Ok(value),
-            Err(error) => Self::Error(error.to_string()),
+            Ok(ok) => Self::Ok { ok },
+            Err(OrderError { reason: error, in_use }) => Self::Error { error, in_use },
         }
+    }
+}
+
+impl From<Line> for Answer {
+    fn from(line: Line) -> Self {
+        match line {
+            Line::Ok { ok } => Ok(ok),
+            Line::Error { error: reason, in_use } => Err(OrderError { reason, in_use }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn answers_pass_the_socket_as_they_are() {
+        let answers: [(Answer, &str); 4] = [
+            (Ok(Value::Null), r#"{"ok":null}"#),
+            (Ok(7.into()), r#"{"ok":7}"#),
+            (Err(OrderError::new("no")), r#"{"error":"no"}"#),
+            (Err(OrderError::in_use("no")), r#"{"error":"no","in-use":true}"#),
+        ];
+        for (answer, text) in answers {
+            assert_eq!(serde_json::to_string(&Line::from(answer.clone())).unwrap(), text);
+            assert_eq!(Answer::from(serde_json::from_str::<Line>(text).unwrap()), answer);
+        }
+        assert!(serde_json::from_str::<Line>("{}").is_err());
     }
 }

@@ -34,18 +34,12 @@ impl Emulation {
     /// If the content does not fit the drive, or no drive that small can be modelled.
     pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<EmulatedDrive, ServeError> {
         let capacity = stack.device.capabilities().capacity;
-        let refused = |error: String| ServeError::Emulation(error);
-        let profile = if self.fit {
-            self.profile.fitted(capacity).map_err(|error| refused(error.to_string()))?
-        } else {
-            self.profile.clone()
-        };
+        let profile = if self.fit { self.profile.fitted(capacity)? } else { self.profile.clone() };
         let usual = Options::of(&profile);
         let write_cache = self.write_cache.unwrap_or(usual.write_cache);
         let options = Options { write_cache, ..usual };
         let content = Rc::clone(&stack.device);
-        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)
-            .map_err(|error| refused(error.to_string()))?;
+        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)?;
         stack.reactor.spin_before_timers(SPIN);
         // Without the privilege the drive may be late, which its report says.
         let _ = prefer_this_thread();

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use manylogs_serve::MetricsAddress;
 use manylogs_serve::log::LogFormat;
 
-use super::nbd::{MetricsAddress, NbdArgs};
+use super::nbd::NbdArgs;
 use super::volume::VolumeArgs;
 
 #[derive(Debug, Args)]

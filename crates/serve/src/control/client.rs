@@ -11,7 +11,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ControlError, Line, Order};
+use super::{Answer, ControlError, Line, Order};
 use crate::runtime_dir::socket_path;
 use crate::status::{CheckpointStatus, Status};
 
@@ -88,9 +88,7 @@ impl Control {
     }
 
     fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {
-        serde_json::from_value(self.ask(order)?).map_err(|error| {
-            ControlError::Refused(format!("the server is of another version: {error}"))
-        })
+        serde_json::from_value(self.ask(order)?).map_err(|source| self.other(source))
     }
 
     /// Asks, and waits for the answer: for a status some seconds, for what the device has to carry
@@ -127,10 +125,8 @@ impl Control {
             // It has ended without an answer.
             return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
         }
-        match serde_json::from_slice(&line).map_err(|error| self.failed(error.into()))? {
-            Line::Ok(value) => Ok(value),
-            Line::Error(error) => Err(ControlError::Refused(error)),
-        }
+        let line: Line = serde_json::from_slice(&line).map_err(|source| self.other(source))?;
+        Ok(Answer::from(line)?)
     }
 
     /// Waits until the server's process has ended, for at most `patience`.
@@ -160,6 +156,10 @@ impl Control {
             return Err(silent(format!("{why} (waited {} s)", waited.as_secs())));
         }
         Ok(())
+    }
+
+    fn other(&self, source: serde_json::Error) -> ControlError {
+        ControlError::OtherVersion { path: self.path.clone(), source }
     }
 
     fn failed(&self, source: io::Error) -> ControlError {
