@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 
-use crate::units::{Rate, duration, rate, share, size};
+use crate::units::{Rate, Unexpected, duration, expect, rate, share, size};
 
 /// Small durable writes beside large streams on one disk: would it help, and a volume that does it.
 ///
@@ -343,22 +343,24 @@ pub(crate) enum WindowArg {
 }
 
 impl std::str::FromStr for WindowArg {
-    type Err = String;
+    type Err = Unexpected;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Unexpected> {
         if let Some((start, len)) = text.split_once('+') {
             return Ok(Self::At { start: duration(start)?, len: duration(len)? });
         }
         let (kind, len) = text.split_once(':').unwrap_or((text, "5m"));
         let len = duration(len)?;
-        match kind {
-            "busiest-reads" => Ok(Self::BusiestReads(len)),
-            "busiest-writes" => Ok(Self::BusiestWrites(len)),
-            "random" => Ok(Self::Random(len)),
-            _ => Err(format!(
-                "unknown window {text:?}: expected START+LENGTH as 1h+5m, busiest-reads:LENGTH, \
-                 busiest-writes:LENGTH or random:LENGTH"
-            )),
-        }
+        let window = match kind {
+            "busiest-reads" => Some(Self::BusiestReads(len)),
+            "busiest-writes" => Some(Self::BusiestWrites(len)),
+            "random" => Some(Self::Random(len)),
+            _ => None,
+        };
+        expect(
+            window,
+            text,
+            "START+LENGTH as 1h+5m, busiest-reads:LENGTH, busiest-writes:LENGTH or random:LENGTH",
+        )
     }
 }

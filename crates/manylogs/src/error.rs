@@ -4,8 +4,10 @@ use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset, NvramError};
 use thiserror::Error;
 
+use crate::settings::config_error::ConfigError;
+
 /// Why a volume cannot be created, opened or maintained.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum VolumeError {
     /// The device below failed.
@@ -28,8 +30,14 @@ pub enum VolumeError {
         device: Sectors,
     },
     /// A parameter, or a combination, that makes no sense.
-    #[error("{0}")]
-    Config(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The volume has grown so often that its superblock has no room for another run of logs.
+    #[error(
+        "the superblock has no room for more runs of logs: the volume grew too often; copy its \
+         content to a new one"
+    )]
+    GrewTooOften,
     /// Neither superblock is one of ours.
     #[error("no Manylogs volume: neither superblock is valid (format the device first)")]
     NotAVolume,

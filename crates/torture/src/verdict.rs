@@ -139,7 +139,7 @@ impl Patient<'_> {
         let (volume, report) = match opened {
             Ok(opened) => opened,
             Err(error) if excused.must_open => return Err(format!("refused: {error}")),
-            Err(VolumeError::Config(reason)) => return Err(format!("believed: {reason}")),
+            Err(VolumeError::Config(error)) => return Err(format!("believed: {error}")),
             Err(_) => return Ok(found),
         };
         found.detected = reported(&report);

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_storage::Backend;
 
-use crate::units::size;
+use crate::units::{Unexpected, expect, size};
 
 const SETTINGS: &str = "\
 Settings, as key=value:
@@ -196,17 +196,16 @@ pub(crate) struct TableArgs {
     pub(crate) force: bool,
 }
 
-fn nvram(text: &str) -> Result<Nvram, String> {
-    match text.strip_prefix("nvram:") {
-        Some(path) if !path.is_empty() => Ok(Nvram(path.into())),
-        _ => Err(format!("expected nvram:PATH, found {text:?}")),
-    }
+fn nvram(text: &str) -> Result<Nvram, Unexpected> {
+    let path = text.strip_prefix("nvram:").filter(|path| !path.is_empty());
+    expect(path.map(|path| Nvram(path.into())), text, "nvram:PATH")
 }
 
-fn physical_sector(text: &str) -> Result<Sectors, String> {
-    match text {
-        "512" => Ok(Sectors(1)),
-        "4096" | "4K" => Ok(Sectors(8)),
-        _ => Err(format!("expected 512 or 4096, found {text:?}")),
-    }
+fn physical_sector(text: &str) -> Result<Sectors, Unexpected> {
+    let sector = match text {
+        "512" => Some(Sectors(1)),
+        "4096" | "4K" => Some(Sectors(8)),
+        _ => None,
+    };
+    expect(sector, text, "512 or 4096")
 }

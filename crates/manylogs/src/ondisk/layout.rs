@@ -15,6 +15,7 @@ use manylogs_plant::{self as plant, Bug};
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
 use crate::settings::config::{EngineConfig, LogPlacement};
+use crate::settings::config_error::ConfigError;
 
 /// Sectors of a superblock without the runs that do not fit into it.
 pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
@@ -76,8 +77,7 @@ impl Layout {
     ) -> Result<Self, VolumeError> {
         config.validate()?;
         if config.placement == LogPlacement::Listed {
-            let reason = "no rule says where the logs are: a layout must list them";
-            return Err(VolumeError::Config(reason.to_owned()));
+            return Err(ConfigError::LogsNotListed.into());
         }
         let log = Sectors(config.log.0 / physical.0 * physical.0);
         let logs_share = match config.placement {
@@ -222,7 +222,7 @@ impl Layout {
     /// with logs as the last run has them.
     ///
     /// # Errors
-    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::Config`] if the
+    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if the
     /// superblock cannot hold the new logs.
     pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
         let behind = ROOT_SECTORS.0 + self.plan.superblock.0;
@@ -254,11 +254,7 @@ impl Layout {
         }
         if plan.runs.len() as u64 > runs_that_fit(plan.superblock) {
             // Its place is fixed: behind it are root and snapshots.
-            return Err(VolumeError::Config(
-                "the superblock has no room for more runs of logs: \
-                the volume grew too often; copy its content to a new one"
-                    .to_owned(),
-            ));
+            return Err(VolumeError::GrewTooOften);
         }
         Ok(Self::from_plan(plan))
     }

@@ -1,10 +1,9 @@
 //! The parameters of seed 000 section VI, and ours.
 
-use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
+use manylogs_block::{Nanos, Sectors};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
-use thiserror::Error;
 
-use crate::error::VolumeError;
+use super::config_error::ConfigError;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
@@ -14,12 +13,12 @@ const DAY_S: u64 = 24 * 3600;
 /// No parameter is a longer time: some 30 years.
 const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
 /// Targets from a fast device's to what no user would call a bound.
-const LATENCY_MIN: Nanos = Nanos::from_micros(100);
-const LATENCY_MAX: Nanos = Nanos::from_secs(10);
+pub(super) const LATENCY_MIN: Nanos = Nanos::from_micros(100);
+pub(super) const LATENCY_MAX: Nanos = Nanos::from_secs(10);
 /// The longest that syncs may be made to wait for one another.
-const HOLD_MAX: Nanos = Nanos::from_secs(1);
+pub(super) const HOLD_MAX: Nanos = Nanos::from_secs(1);
 /// More volatile memory than any machine has to spare.
-const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
+pub(super) const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
 /// When logged data moves home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,90 +186,65 @@ impl EngineConfig {
     /// # Errors
     /// The parameter that makes no sense, and its bounds.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.validate_together().and_then(|()| self.validate_apart()).map_err(ConfigError)
+        self.validate_together().and_then(|()| self.validate_apart())
     }
 
     /// Of the parameters that depend on one another.
-    fn validate_together(&self) -> Result<(), String> {
-        if let LogPlacement::EveryGroup(group) = self.placement
-            && group.0 <= self.log.0
-        {
-            return Err(format!(
-                "log={} is not smaller than group={}: nothing would be left for data",
-                size(self.log),
-                size(group)
-            ));
+    fn validate_together(&self) -> Result<(), ConfigError> {
+        let Self { log, threshold, record, .. } = *self;
+        match self.placement {
+            LogPlacement::EveryGroup(group) if group <= log => {
+                return Err(ConfigError::NoRoomForData { log, group });
+            }
+            LogPlacement::Single(place) if !(0.0..=1.0).contains(&place) => {
+                return Err(ConfigError::Place { place });
+            }
+            _ => {}
         }
-        if let LogPlacement::Single(place) = self.placement
-            && !(0.0..=1.0).contains(&place)
-        {
-            return Err(format!("place={place} is not between 0 % and 100 % of the device"));
+        if log.0 < 4 * (threshold.0 + 8) {
+            return Err(ConfigError::LogTooShort { log, threshold });
         }
-        if self.log.0 < 4 * (self.threshold.0 + 8) {
-            return Err(format!(
-                "log={} is too small for threshold={}: a log must hold at least four of the \
-                 largest logged writes",
-                size(self.log),
-                size(self.threshold)
-            ));
+        if !manylogs_logstore::UnitTable::fits(log) {
+            return Err(ConfigError::LogTooLong { log });
         }
-        if !manylogs_logstore::UnitTable::fits(self.log) {
-            return Err(format!("log={} exceeds 128 GiB", size(self.log)));
+        if record > RECORD_PAYLOAD_MAX {
+            return Err(ConfigError::RecordTooLong { record });
         }
-        if self.record > RECORD_PAYLOAD_MAX {
-            return Err(format!(
-                "record={} exceeds {}, the longest payload of a record",
-                size(self.record),
-                size(RECORD_PAYLOAD_MAX)
-            ));
-        }
-        if self.record < self.threshold || self.record.0 > self.log.0 / 2 {
-            return Err(format!(
-                "record={} is not between threshold={} and half of log={}",
-                size(self.record),
-                size(self.threshold),
-                size(self.log)
-            ));
+        if record < threshold || record.0 > log.0 / 2 {
+            return Err(ConfigError::Record { record, threshold, log });
         }
         Ok(())
     }
 
     /// Of the parameters that have nothing to do with others.
-    fn validate_apart(&self) -> Result<(), String> {
+    fn validate_apart(&self) -> Result<(), ConfigError> {
+        let Self { appends, buffer, latency, hold, .. } = *self;
         if self.threshold.0 == 0 {
-            return Err("threshold=0 logs nothing: say logging=off".to_owned());
+            return Err(ConfigError::LogsNothing);
         }
-        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+        for (setting, value) in [("swap", self.swap), ("watermark", self.watermark)] {
             if !(value > 0.0 && value <= 1.0) {
-                return Err(format!("{name}={value} is not above 0 and at most 1"));
+                return Err(ConfigError::Share { setting, value });
             }
         }
-        if self.appends == 0 || self.appends > 64 {
-            return Err(format!("appends={} is not between 1 and 64", self.appends));
+        if appends == 0 || appends > 64 {
+            return Err(ConfigError::Appends { appends });
         }
-        if self.buffer > BUFFER_MAX {
-            return Err(format!("buffer={} exceeds {}", size(self.buffer), size(BUFFER_MAX)));
+        if buffer > BUFFER_MAX {
+            return Err(ConfigError::Buffer { buffer });
         }
-        if self.latency > Nanos(0) && !(LATENCY_MIN..=LATENCY_MAX).contains(&self.latency) {
-            return Err(format!(
-                "latency={} is neither none nor between {} and {}: less no drive does, and more is \
-                 no bound",
-                span_text(self.latency),
-                span_text(LATENCY_MIN),
-                span_text(LATENCY_MAX)
-            ));
+        if latency > Nanos(0) && !(LATENCY_MIN..=LATENCY_MAX).contains(&latency) {
+            return Err(ConfigError::Latency { latency });
         }
-        if self.hold > HOLD_MAX {
-            return Err(format!(
-                "hold={} exceeds {}: clients wait for it at each sync",
-                span_text(self.hold),
-                span_text(HOLD_MAX)
-            ));
+        if hold > HOLD_MAX {
+            return Err(ConfigError::Hold { hold });
         }
         let every = match self.checkpoint {
-            CheckpointPolicy::Every(Nanos(0)) => return Err("checkpoint=every:0s".to_owned()),
-            CheckpointPolicy::OffHours { from_s, until_s } if from_s.max(until_s) > DAY_S => {
-                return Err(format!("checkpoint={} is not within a day", self.checkpoint));
+            CheckpointPolicy::Every(Nanos(0)) => return Err(ConfigError::NoInterval),
+            policy @ CheckpointPolicy::OffHours { from_s, until_s }
+                if from_s.max(until_s) > DAY_S =>
+            {
+                return Err(ConfigError::OffHours { policy });
             }
             CheckpointPolicy::Every(span) => span,
             _ => Nanos(0),
@@ -282,26 +256,10 @@ impl EngineConfig {
             ("checkpoint=every", every),
         ];
         match spans.into_iter().find(|(_, span)| *span > SPAN_MAX) {
-            Some((name, span)) => Err(format!("{name}={} exceeds 30 years", span_text(span))),
+            Some((setting, span)) => Err(ConfigError::Span { setting, span }),
             None => Ok(()),
         }
     }
-}
-
-/// A parameter that makes no sense, alone or beside others: which one, and its bounds.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct ConfigError(String);
-
-impl From<ConfigError> for VolumeError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error.0)
-    }
-}
-
-/// A length as people write it.
-pub(crate) fn size(len: Sectors) -> String {
-    bytes_text(len.bytes())
 }
 
 #[cfg(test)]

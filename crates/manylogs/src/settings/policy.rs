@@ -6,7 +6,8 @@ use std::str::FromStr;
 use manylogs_block::{Sectors, parse_share};
 use thiserror::Error;
 
-use crate::settings::config::{EngineConfig, LogPlacement, TablePlace, size};
+use crate::settings::config::{EngineConfig, LogPlacement, TablePlace};
+use crate::settings::config_error::size;
 use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 
 /// What stands between the clients and the drive.
