@@ -1,4 +1,4 @@
-//! Records: what waits shares one, and they follow one another at the head of the ring.
+//! Records: entries that wait share one, and records follow one another at the head of the ring.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ const IN_FLIGHT: usize = 8;
 #[allow(clippy::large_enum_variant, reason = "one at a time, on its way to the device")]
 enum Step {
     Append(LogId, RecordSequence, AppendSlot),
-    /// A log is to begin its epoch first.
+    /// The log must begin its epoch before it takes entries.
     Begin(LogId),
 }
 
@@ -94,7 +94,7 @@ impl Inner {
 }
 
 impl State {
-    /// The head moves on: what is left of the log before is not used.
+    /// Moves the head to `log`. The rest of the log before it stays unused.
     fn advance(&mut self, log: LogId) {
         if log != self.head {
             let blank = crate::ring::is_blank(&self.store.logs, self.head);

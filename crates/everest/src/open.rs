@@ -21,7 +21,7 @@ const RECORDS_A_LOG: u64 = 4;
 const LOG_LEAST: Sectors = Sectors(64);
 const LOG_MOST: Sectors = Sectors((1 << 28) - 8);
 
-/// Devices, and what they say of themselves.
+/// Devices and their superblocks.
 struct Members {
     devices: Vec<Rc<dyn BlockDevice>>,
     superblocks: Vec<Superblock>,
@@ -65,7 +65,7 @@ impl CircularStore {
         runtime: Handle,
         devices: Vec<Rc<dyn BlockDevice>>,
     ) -> Result<Self, StoreError> {
-        // What a killed process left in a drive's cache must not be believed and then lost.
+        // Data that a killed process left in a drive's cache must be durable before it is believed.
         for device in &devices {
             device.submit(Request::Flush).await?;
         }
@@ -166,7 +166,7 @@ impl Members {
         RecordShape::in_log(self.superblocks[0].physical)
     }
 
-    /// What an entry needs at most.
+    /// The most room that an entry needs.
     fn largest(&self) -> Room {
         Room::of_one(
             EntryKind::Data,
@@ -226,7 +226,7 @@ impl Members {
         head: LogId,
     ) -> CircularStore {
         let (record, largest) = (self.record(), self.largest());
-        // The tail must fit in front of the head before it can begin anew.
+        // The live versions of the tail must fit at the head before the tail can be reset.
         let for_cleaning = Room { log: self.superblocks[0].log, ..largest };
         let for_deletions = Room { log: Sectors(self.superblocks[0].log.0 / 2), ..largest };
         let inner = Rc::new(Inner {
@@ -267,7 +267,7 @@ async fn superblock_of(
     Err(refused)
 }
 
-/// What the owners call the versions in the table: their entries say.
+/// The owners' versions of the table, taken from the entries.
 fn versions_of(store: &Store, entries: &[Entry]) -> Versions {
     let mut versions = Versions::new();
     for entry in entries {
@@ -280,7 +280,7 @@ fn versions_of(store: &Store, entries: &[Entry]) -> Versions {
     versions
 }
 
-/// The log that was appended to last goes on; what is left of the others is not used.
+/// The log that was appended to last stays the head. The rest of every other log stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
         store.logs.iter().filter(|log| log.used().0 > 0).map(Log::id).collect()

@@ -42,10 +42,11 @@ impl Client {
         if ranges.is_empty() {
             return Ok(false);
         }
-        // A newer version that a client writes meanwhile goes to the store. What is home then is
-        // older, and the deletion leaves the newer one where it is.
+        // A version that a client writes meanwhile goes to the store. The one at home is older
+        // then, and the deletion leaves the newer one in the store.
         for range in &ranges {
-            // One after the other: ranges that share a physical sector must not overtake.
+            // One after the other: writes of ranges that share a physical sector must keep their
+            // order.
             let (extent, payload) = self.read_whole(range.extent).await?;
             let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
             all_done([self.base.submit(write)]).await?;

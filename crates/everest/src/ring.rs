@@ -5,7 +5,7 @@ use manylogs_block::Sectors;
 use manylogs_logstore::store::{Cleaner, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
 
-/// A log that is so full of what counts is not worth cleaning for its own sake.
+/// A log with a larger live share than this is not worth cleaning for the room that it gives.
 const DENSE: f64 = 0.75;
 
 /// The log at the head as long as it takes records, then the next empty one around the ring.
@@ -49,7 +49,8 @@ impl Cleaner for FromTail {
             others.filter(|log| !log.is_empty() && !log.is_busy() && !log.is_retired())
         };
         let oldest = used().min_by_key(|log| log.epoch())?;
-        // Logs that hold nothing but old supersede entries wait for the floor to pass these.
+        // Logs that hold only old supersede entries become free when the floor passes these
+        // entries.
         if used().any(|log| log.live() == 0) {
             return Some(Job::Renew(oldest.id()));
         }

@@ -17,7 +17,8 @@ use smallvec::SmallVec;
 
 use crate::ondisk::root_places;
 
-/// All of a store's batches keep one order: what was acknowledged has no holes before it.
+/// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
+/// holes before it.
 const ORDER: Stream = Stream(0);
 
 /// What a client calls a version of its blocks. It grows with each write to a block.
@@ -49,7 +50,8 @@ pub struct Found {
     pub content: Option<Payload>,
 }
 
-/// That the store has a version: the number is the map's sequence.
+/// Marks an extent that the store has a version of. The version's number is the sequence in the
+/// map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stored;
 
@@ -103,10 +105,10 @@ pub(crate) struct Inner {
     pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
     /// Longest payload of a record.
     pub(crate) record: Sectors,
-    /// What only cleaning may use, and what only it and deletions may.
+    /// Room that only cleaning may use, and room that only cleaning and deletions may use.
     pub(crate) spared: [Room; 2],
     pub(crate) state: RefCell<State>,
-    /// Something waits for a record, or one may go.
+    /// An entry waits for a record, or a record may be written.
     pub(crate) commit: Signal,
     /// Something became durable, or a log is free.
     pub(crate) progress: Signal,
@@ -195,7 +197,7 @@ impl CircularStore {
     ) -> Result<(), IoError> {
         let address = base.address(extent);
         let room = Room::of_one(EntryKind::Supersede, address, self.0.shape());
-        // The parts are superseded by one record: each takes less than it would alone.
+        // One record supersedes all parts, so that each needs less room than it would alone.
         let parts = |state: &State| {
             let lookup = state.versions.0.lookup(address);
             lookup.filter(|(_, v)| v.is_some_and(|v| v.sequence.0 <= version.0)).count() as u64
@@ -265,7 +267,8 @@ impl CircularStore {
                 };
                 match content {
                     Ok(content) => found.push(Found { extent: Space::of(part).1, content }),
-                    // The others are awaited all the same: each keeps its log from a reset.
+                    // The other reads are awaited too: each keeps its log from a reset until it
+                    // ends.
                     Err(error) => result = result.and(Err(error)),
                 }
             }
@@ -344,7 +347,7 @@ impl Inner {
 }
 
 impl StoreIo for Inner {
-    /// Nobody asks what a write of Everest is for.
+    /// Writes of an Everest store are not told apart.
     type Purpose = ();
 
     fn with_store<R>(&self, work: impl FnOnce(&mut Store) -> R) -> R {

@@ -19,12 +19,12 @@ use crate::requests::starved::Starved;
 use crate::settings::config::EngineConfig;
 use manylogs_block::TaskLock;
 
-/// What every part of the engine shares.
+/// What every part of a volume shares.
 pub(crate) struct Inner {
     pub(crate) runtime: Handle,
     pub(crate) device: Below,
     pub(crate) below: Capabilities,
-    /// What of a record is in the log.
+    /// Which parts of a record are in the log.
     pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
     pub(crate) layout: Layout,
@@ -60,7 +60,7 @@ pub(crate) struct State {
     pub(crate) last_activity: Time,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
-    /// Whether checkpoints come to anything.
+    /// Whether checkpoints succeed in making room.
     pub(crate) futility: Futility,
     /// Logged copies that the last checkpoints could not read.
     pub(crate) suspects: Suspects,
@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
     pub(crate) closing: bool,
-    /// The engine's tasks end.
+    /// The volume's own tasks are to end.
     pub(crate) closed: bool,
     pub(crate) counters: Counters,
 }
@@ -134,8 +134,8 @@ impl Inner {
         self.commit.notify();
     }
 
-    /// There may be more room than before: writes that wait for it look again. Whoever frees room
-    /// calls this, as no other event need follow.
+    /// Wakes requests that wait for room. To be called wherever room becomes free: no other event
+    /// may follow that would wake them.
     pub(crate) fn offer_room(&self) {
         if !self.state.borrow().starved.is_empty() {
             self.notify_progress();

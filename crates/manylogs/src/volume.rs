@@ -1,4 +1,4 @@
-//! The volume as its users see it.
+//! The interface of a volume.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub struct Volume(Rc<Inner>);
 /// One extent of the mapping table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedExtent {
-    /// The exported address.
+    /// The address, as clients of the volume know it.
     pub extent: Extent,
     /// Which version it is.
     pub sequence: DataSequence,
@@ -70,7 +70,7 @@ impl Volume {
         }))
     }
 
-    /// Starts the engine's own tasks.
+    /// Starts the volume's own tasks.
     pub(crate) fn run(&self) {
         let runtime = &self.0.runtime;
         runtime.spawn(Rc::clone(&self.0).run_committer());
@@ -88,7 +88,7 @@ impl Volume {
         &self.0
     }
 
-    /// Where the volume keeps what.
+    /// The layout of the volume.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.0.layout

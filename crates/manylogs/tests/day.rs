@@ -175,7 +175,7 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     assert!(last.stats.logged_writes > 20_000 && last.stats.checkpoints > 100, "{last:?}");
     for (hour, rest) in seen.iter().enumerate() {
         assert_eq!(rest.backlog, Backlog::default(), "after hour {hour}");
-        // The engine's own tasks and the test; timers of waits that ended early.
+        // The volume's own tasks and the test; timers of waits that ended early.
         assert!(rest.tasks <= 8 && rest.timers <= 64, "after hour {hour}: {rest:?}");
     }
     // The table holds what one hour leaves, not what the day left.

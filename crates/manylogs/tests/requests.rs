@@ -1,4 +1,4 @@
-//! What the engine does with single requests, byte by byte.
+//! What a volume does with single requests, byte by byte.
 
 mod common;
 

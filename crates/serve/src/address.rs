@@ -9,13 +9,13 @@ use thiserror::Error;
 /// The port that is registered for NBD.
 const NBD_PORT: u16 = 10809;
 
-/// An address that was given in a form that is none.
+/// An address that cannot be understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{given:?}: expected {expected}")]
 pub struct AddressError {
     /// What was given.
     pub given: String,
-    /// The forms that there are.
+    /// The forms that are understood.
     pub expected: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub enum NbdAddress {
     Unix(PathBuf),
     /// A port of this machine.
     Tcp {
-        /// A name or an address, which of IPv6 has no brackets.
+        /// A name or an address; IPv6 addresses have no brackets.
         host: String,
         /// The port.
         port: u16,
@@ -100,7 +100,7 @@ impl FromStr for NbdAddress {
 fn tcp(rest: &str) -> Option<NbdAddress> {
     let (host, port) = host_port(rest)?;
     let port = port.unwrap_or(NBD_PORT);
-    // Nobody would hear which port the system chose.
+    // A free port is no use: nobody would be told which one it is.
     (!host.is_empty() && port != 0).then(|| NbdAddress::Tcp { host: host.to_owned(), port })
 }
 

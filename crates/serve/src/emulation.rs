@@ -1,4 +1,5 @@
-//! A modelled drive between the device and whatever is served: real applications live on it.
+//! A modelled drive between the device and the volume, so that applications run at the drive's
+//! speed.
 
 use std::rc::Rc;
 
@@ -10,14 +11,14 @@ use crate::engine::ServeError;
 use crate::stack::Stack;
 use crate::status::{EmulationStatus, Lateness};
 
-/// How long before its time a timer is waited for by looking at the clock: about what the kernel
+/// The thread polls the clock in this last span before a timer is due: about as long as the kernel
 /// takes to wake a thread.
 const SPIN: Nanos = Nanos(100_000);
 
-/// The drive to stand for.
+/// The drive to emulate.
 #[derive(Clone, Debug)]
 pub struct Emulation {
-    /// What it is.
+    /// The model.
     pub profile: Profile,
     /// Whether the drive is fitted to the content ([`Profile::fitted`]): its whole span on a small
     /// image. Else the content is the beginning of the drive.

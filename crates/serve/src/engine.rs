@@ -1,4 +1,4 @@
-//! The thread that owns a volume and answers everybody.
+//! The engine: a thread that owns a device and its volume, and answers all front ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ pub struct EngineOptions {
     pub give_up_table: bool,
     /// Serve the device as it is, without a volume.
     pub raw: bool,
-    /// A drive to stand for.
+    /// A drive to emulate.
     pub emulation: Option<Emulation>,
 }
 
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// The way to it.
+    /// The port to send requests to.
     #[must_use]
     pub fn port(&self) -> Port {
         self.port.clone()
@@ -167,7 +167,7 @@ fn join(thread: JoinHandle<Result<Left, ServeError>>) -> Result<Left, ServeError
     thread.join().unwrap_or(Err(ServeError::Panicked))
 }
 
-/// What the engine's thread is given of the world around it.
+/// What the engine's thread gets from the thread that starts it.
 pub(crate) struct Serving {
     /// Where NBD clients come to.
     listener: Option<OwnedFd>,
@@ -197,7 +197,7 @@ impl Serving {
             Ok::<_, StackError>(NbdServer::start(&server, listener))
         });
         let nbd = nbd.transpose()?;
-        // Whoever started it has gone already if this fails.
+        // This fails only if the thread that started the engine has gone.
         let _ = self.ready.send(about);
         reactor.block_on(server.serve(self.inbox, nbd))
     }

@@ -1,4 +1,5 @@
-//! What the users of a served device see of it: a file, a block device, a socket.
+//! Front ends: what the users of a served device see of it, such as a file, a block device or a
+//! socket.
 
 use std::error::Error;
 use std::fmt;
@@ -159,7 +160,7 @@ impl Shown {
         match made {
             Ok(link) => Ok(Self { front_end, link }),
             Err(error) => {
-                // The link's error is what the user can mend.
+                // The user can mend the cause of the link's error, so that one is returned.
                 let _ = end(front_end);
                 Err(error)
             }

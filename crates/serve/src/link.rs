@@ -1,4 +1,4 @@
-//! A name that stays for a device whose own name does not.
+//! A stable name for a device whose own name changes.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Volumes as images of disks, for tests that run the engine elsewhere: made, and recovered in a
+//! Volumes as images of disks, for tests that run volumes elsewhere: made, and recovered in a
 //! virtual world of their own.
 
 use std::fmt;
@@ -12,12 +12,12 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Su
 use crate::machine::Images;
 use crate::recovery::Recovered;
 
-/// What did not hold of what was promised, in words.
+/// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub(crate) String);
 
 impl Violation {
-    /// That `what` does not hold.
+    /// Reports that `what` does not hold.
     pub fn new(what: impl fmt::Display) -> Self {
         Self(what.to_string())
     }
@@ -46,7 +46,7 @@ impl CrashedVolume {
         recovered.map(Self).ok_or_else(|| Violation("no volume is found".to_owned()))
     }
 
-    /// What a volume that is opened in the ordinary way reads as.
+    /// The content of the volume when it is opened in the ordinary way.
     #[must_use]
     pub const fn content(&self) -> &Payload {
         self.0.content()

@@ -4,21 +4,21 @@ use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
-/// So much longer are the pauses of clients in histories that take hours.
+/// Factor by which clients pause longer in histories that take hours.
 const LONG_PAUSE: u64 = 100_000;
 /// What a [`Plan::sparse`] history forks less often.
 const SPARSE: u64 = 40;
-/// Decides which histories discard durably: a number by which those that are kept as stories do
-/// not, so that they stay as they were.
+/// Salt that decides which histories discard durably. It is chosen so that histories that are kept
+/// as stories do not.
 const DISCARDS: u64 = 0x64;
 
-/// Decides which histories hold requests back, likewise.
+/// Salt that decides which histories hold requests back, chosen in the same way.
 const HELD_BACK: u64 = 0x24;
 
-/// A history to be: small enough that its logs fill and wrap all the time.
+/// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it was made of.
+    /// The seed that it was made from.
     pub seed: u64,
     pub(crate) disk: CrashDiskConfig,
     pub(crate) engine: EngineConfig,
@@ -287,9 +287,10 @@ impl Plan {
         self
     }
 
-    /// An incarnation hangs in which no client has an answer for longer: longer than a write waits
-    /// for passes that make no room. Where each pass needs a minute to make some, as a medium that
-    /// is bad must say so twice, clients go on for longer, with room for a few writes a minute.
+    /// An incarnation hangs if no client gets an answer for this long. It is longer than a write
+    /// waits for passes that make no room. A history in which each pass needs a minute to make
+    /// room, as a bad medium must report an error twice, may go on for longer with a few writes a
+    /// minute.
     pub(crate) const fn patience(&self) -> Nanos {
         match self.shape {
             Shape::Days => Nanos::from_secs(100 * 24 * 3600),

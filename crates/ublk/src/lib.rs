@@ -55,7 +55,7 @@ pub enum Cache {
 
 /// What is exported, and how.
 #[derive(Clone, Debug)]
-pub struct Export {
+pub struct UblkOptions {
     /// The way to the engine.
     pub port: Port,
     /// What the engine exports.

@@ -11,7 +11,7 @@ use manylogs_plant::{self as plant, Bug};
 pub struct LogRead {
     /// The log, which is kept from a reset until [`Store::end_read`].
     pub log: LogId,
-    /// The part of the log that is read: units are checked as a whole.
+    /// The part of the log that is read: whole units, as each has one checksum.
     pub within: Extent,
     /// Where in that the wanted part begins.
     pub skip: Sectors,
@@ -74,8 +74,8 @@ impl Store {
         }
     }
 
-    /// Ends a read, with what the device gave for it. What is not what was appended is an error
-    /// that names `home`, the extent as clients know it.
+    /// Ends a read for which the device answered `found`. Content that is not what was appended is
+    /// an error that names `home`, the extent as clients know it.
     ///
     /// # Errors
     /// The device's, or [`IoError::Checksum`].

@@ -1,4 +1,4 @@
-//! The root on the disk, and what it will say next.
+//! The root on the disk, and changes of it that are being prepared.
 
 use manylogs_block::TaskLock;
 

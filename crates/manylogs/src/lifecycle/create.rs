@@ -53,10 +53,10 @@ impl Volume {
                 });
             }
             Some(layout) => {
-                layout.as_plan().check(below.physical_sector).map_err(VolumeError::Impossible)?;
+                layout.parts().check(below.physical_sector).map_err(VolumeError::Impossible)?;
                 layout.clone()
             }
-            None => Layout::plan(config, below.capacity, below.physical_sector)?,
+            None => Layout::of(config, below.capacity, below.physical_sector)?,
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());
@@ -85,8 +85,9 @@ impl Volume {
         if options.zero {
             zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
         }
-        // The roots first: a superblock makes it a volume, and by then they must be whole. The
-        // last copy before the first: a device with the first one is formatted.
+        // The roots come first: a superblock makes the device a volume, and the roots must be whole
+        // by then. The last copy of the superblock comes before the first, which marks the device
+        // as formatted.
         write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
         write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         write_superblock(&device, &superblock).await?;

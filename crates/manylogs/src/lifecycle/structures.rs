@@ -1,9 +1,9 @@
 //! Finding what describes a volume: its superblock and its root. It only reads.
 //!
 //! A copy that is damaged, or that the medium does not give back, is replaced by its twin. That is
-//! safe, as whoever changes them writes both before anything relies on the change: what the twin
-//! may lack was never acknowledged. A copy that cannot be read for another reason is no damaged
-//! one: then the volume is refused.
+//! safe: a change is written to both copies before anything relies on it, so a change that the twin
+//! lacks was never relied on. If a copy cannot be read for another reason it may be whole, and the
+//! volume is refused.
 
 use std::rc::Rc;
 
@@ -57,7 +57,7 @@ pub(crate) async fn read_superblock(
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
     let last = match &first {
         Ok(first) => {
-            let len = first.layout.as_plan().superblock;
+            let len = first.layout.parts().superblock;
             let own = superblock_at(device, first.layout.superblocks()[1]).await?;
             // A volume that was growing when it crashed has a newer one at the device's end.
             let at_end = superblock_at(device, superblock_at_end(capacity, len)).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn read_superblock(
                 (_, at_end) => at_end,
             }
         }
-        // Copies inside what is left of it, if there are any, are older.
+        // Copies within the smaller device, if there are any, are older.
         Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await?,
     };
@@ -107,7 +107,7 @@ async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Co
         read_copy(device, Extent { len, ..place }).await?
     };
     let found = whole.and_then(|whole| Superblock::decode(&whole, capacity));
-    // Data may hold superblocks too: those of a volume within this one.
+    // Data may hold superblocks too, of a volume inside this one.
     Ok(found.and_then(|found| {
         let places = found.layout.superblocks();
         let in_place = places.iter().any(|own| own.start == place.start);

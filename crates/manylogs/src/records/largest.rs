@@ -6,7 +6,7 @@ use manylogs_logstore::{EntryKind, RecordShape};
 
 use crate::settings::config::EngineConfig;
 
-/// What the largest entry that `config` lets into a log needs for a record of its own.
+/// The room that the largest entry under `config` needs for a record of its own.
 pub(crate) fn largest_record(config: &EngineConfig, shape: RecordShape) -> Room {
     // The edges of an unaligned bypass are logged too, whatever the threshold.
     let longest = Sectors(config.threshold.0.max(shape.physical.0));

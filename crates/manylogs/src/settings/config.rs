@@ -1,4 +1,4 @@
-//! The parameters of seed 000 section VI, and ours.
+//! The parameters of a volume: those of seed 000 section VI, and others.
 
 use manylogs_block::{Nanos, Sectors};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
@@ -10,14 +10,14 @@ const MIB: u64 = 2048;
 const KIB: u64 = 2;
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 3600;
-/// No parameter is a longer time: some 30 years.
+/// The longest time that a parameter may have: some 30 years.
 const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
-/// Targets from a fast device's to what no user would call a bound.
+/// Bounds of the latency target, from what a fast device reaches to what is still a useful bound.
 pub(super) const LATENCY_MIN: Nanos = Nanos::from_micros(100);
 pub(super) const LATENCY_MAX: Nanos = Nanos::from_secs(10);
-/// The longest that syncs may be made to wait for one another.
+/// Longest time that records may wait for one another.
 pub(super) const HOLD_MAX: Nanos = Nanos::from_secs(1);
-/// More volatile memory than any machine has to spare.
+/// The largest buffer that may be asked for.
 pub(super) const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
 /// When logged data moves home.
@@ -60,7 +60,7 @@ pub enum TablePlace {
     Nvram(usize),
 }
 
-/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest are
+/// How a volume behaves. `log`, `placement` and `table` are fixed at format; the rest are
 /// [`crate::Settings`], which can change at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EngineConfig {
@@ -70,14 +70,14 @@ pub struct EngineConfig {
     pub log: Sectors,
     /// Where the logs are (`GroupSize`).
     pub placement: LogPlacement,
-    /// Occupancy above which an idle engine swaps a log for an empty one.
+    /// Occupancy above which an idle volume moves a log to an empty one.
     pub swap: f64,
     /// When logged data moves home.
     pub checkpoint: CheckpointPolicy,
     /// How long nothing must arrive before the volume counts as idle.
     pub idle: Nanos,
-    /// Fraction of all log space in use from which a checkpoint starts whatever the policy, so
-    /// that lazy never becomes a cliff.
+    /// Fraction of all log space in use from which a checkpoint starts under any policy, so that
+    /// writes do not stop suddenly when the logs are full.
     pub watermark: f64,
     /// Checkpoint speed limit in bytes a second; zero for none.
     pub checkpoint_rate: u64,
@@ -91,8 +91,8 @@ pub struct EngineConfig {
     pub buffer_age: Nanos,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
-    /// What a record is to find ahead of it in the device at most: the volume holds other requests
-    /// back for that. Zero holds nothing back.
+    /// Latency target of records: the volume holds other requests back so that a record finds at
+    /// most this much work ahead of it in the device. Zero holds nothing back.
     pub latency: Nanos,
     /// How long a record may wait for others to share it, when that saves revolutions; zero for
     /// none.
@@ -130,15 +130,14 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// These parameters changed to `wanted`, but for what the format of the volume fixed.
+    /// These parameters, with the values of `wanted` where they are not fixed at format.
     pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
     }
 
-    /// What a volume on a device of this size gets when nobody says otherwise. The logs take
-    /// 64 GiB, about what 160 small writes a second fill in a day, but between 1 % and 10 % of the
-    /// device; each is 10 MB, as in the paper, or a hundredth of a small device. Why:
-    /// `docs/results.md`.
+    /// The default parameters of a volume on a device of this size. The logs take 64 GiB, about
+    /// what 160 small writes a second fill in a day, but between 1 % and 10 % of the device; each
+    /// is 10 MB, as in the paper, or a hundredth of a small device. Why: `docs/results.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let (least, most) = (device.0 / 100, device.0 / 10);
@@ -175,7 +174,7 @@ impl EngineConfig {
         Self {
             log: Sectors(5 * 1024 * MIB),
             placement: LogPlacement::Single(0.5),
-            // The baseline: nothing but a log.
+            // The baseline has nothing but a log.
             latency: Nanos(0),
             ..Self::default()
         }
@@ -273,7 +272,7 @@ mod tests {
             let device = Sectors(bytes / 512);
             let config = EngineConfig::for_device(device);
             config.validate().unwrap();
-            let layout = Layout::plan(&config, device, Sectors(8)).unwrap();
+            let layout = Layout::of(&config, device, Sectors(8)).unwrap();
             let share = layout.log_sectors().0 as f64 / device.0 as f64;
             assert!((0.009..0.13).contains(&share), "{bytes} bytes: {share}");
             share

@@ -1,4 +1,4 @@
-//! What an operator tunes on a volume in use, as `key=value`.
+//! The settings that an operator may change on a volume in use, as `key=value`.
 
 mod checkpoint;
 pub(crate) mod config;
@@ -29,7 +29,7 @@ const MILLION: f64 = 1e6;
 /// or 80%, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings(
-    /// What is fixed at format has its default here and does not count.
+    /// Parameters that are fixed at format have their defaults here and are not used.
     EngineConfig,
 );
 
@@ -123,8 +123,8 @@ impl Settings {
         Self::of(&EngineConfig::default().with_log(log))
     }
 
-    /// `config` with these settings. Whether they make sense for its logs is for
-    /// [`EngineConfig::validate`] to say.
+    /// `config` with these settings. [`EngineConfig::validate`] tells whether they make sense for
+    /// its logs.
     #[must_use]
     pub fn applied_to(&self, config: &EngineConfig) -> EngineConfig {
         config.changed_to(&self.0)
@@ -245,7 +245,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// As the superblock keeps it; what is above nothing stays so.
+/// Rounded as the superblock keeps it. A value above zero stays above zero.
 fn in_millionths(share: f64) -> f64 {
     let rounded = (share * MILLION).round() / MILLION;
     if share > 0.0 { rounded.max(1.0 / MILLION) } else { rounded }

@@ -10,14 +10,14 @@ use crate::settings::config::{EngineConfig, LogPlacement, TablePlace};
 use crate::settings::config_error::size;
 use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 
-/// What stands between the clients and the drive.
+/// The layer between the clients and the drive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// Nothing: every write goes home.
     NoLogging,
-    /// The engine with one log.
+    /// A volume with one log.
     SingleLog(EngineConfig),
-    /// The engine with many logs.
+    /// A volume with many logs.
     Mlb(EngineConfig),
 }
 
@@ -103,7 +103,7 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// The engine's parameters, if there is an engine.
+    /// The parameters of the volume, if there is one.
     #[must_use]
     pub const fn config(&self) -> Option<&EngineConfig> {
         match self {

@@ -1,5 +1,5 @@
-//! The operator's end of the socket. Whatever state the server is in, a wait for it ends, or says
-//! why it goes on.
+//! The operator's end of the control socket. Whatever state the server is in, every wait ends or
+//! tells why it goes on.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use super::{Answer, ControlError, Line, Order};
 use crate::runtime_dir::socket_path;
 use crate::status::{CheckpointStatus, Status};
 
-/// How often a server that does not answer is looked at.
+/// Interval at which a server that does not answer is checked.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a status may take: the engine answers it between any two requests.
 const STATUS_PATIENCE: Duration = Duration::from_secs(30);
@@ -91,8 +91,8 @@ impl Control {
         serde_json::from_value(self.ask(order)?).map_err(|source| self.other(source))
     }
 
-    /// Asks, and waits for the answer: for a status some seconds, for what the device has to carry
-    /// out as long as it takes, while the server's process runs.
+    /// Asks, and waits for the answer. A wait for a status lasts some seconds; a wait for work of
+    /// the device lasts as long as the server's process runs.
     ///
     /// # Errors
     /// If the server refuses, is gone, or [`ControlError::Silent`].
@@ -122,7 +122,7 @@ impl Control {
             }
         }
         if line.is_empty() {
-            // It has ended without an answer.
+            // The server has ended without an answer.
             return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
         }
         let line: Line = serde_json::from_slice(&line).map_err(|source| self.other(source))?;
@@ -138,7 +138,7 @@ impl Control {
         loop {
             match self.stream.read_to_end(&mut rest) {
                 Err(error) if is_timeout(&error) => self.look(began, Some(patience))?,
-                // An error is an end too.
+                // An error also means that the server has ended.
                 _ => return Ok(()),
             }
         }

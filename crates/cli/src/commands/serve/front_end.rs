@@ -6,7 +6,7 @@ use manylogs_serve::{
     ublk_note,
 };
 use manylogs_storage::prefer_this_thread;
-use manylogs_ublk::{Cache, Export, UblkDevice, identity};
+use manylogs_ublk::{Cache, UblkDevice, UblkOptions, identity};
 
 use super::failure::{fuse_failure, link_failure, ublk_failure};
 use crate::args::serve::ServeArgs;
@@ -49,14 +49,14 @@ fn ublk(
 ) -> Result<UblkDevice, Failure> {
     let (about, at) = (engine.about(), &args.volume.device);
     let note = ublk_note(at).map_err(Failure::failed)?;
-    let export = Export {
+    let options = UblkOptions {
         port: engine.port(),
         capabilities: about.capabilities,
         cache: if args.write_back { Cache::WriteBack } else { Cache::WriteThrough },
         identity: identity(&note, about.volume),
         note,
     };
-    let device = UblkDevice::start(export, gone).map_err(ublk_failure)?;
+    let device = UblkDevice::start(options, gone).map_err(ublk_failure)?;
     if device.is_recovered() {
         let message = format!("{} goes on: its server was killed", device.path().display());
         line(Level::Info, Some(at), &message, &[]);

@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// Runs that go home in one write, gaps between them filled with what is home.
+/// Runs that go home in one write. Gaps between them are filled with the content at home.
 #[derive(Debug)]
 struct Group {
     /// Whole physical sectors.
@@ -83,8 +83,8 @@ impl Inner {
             });
             writes.push((group, started));
         }
-        // All of them, whatever becomes of one: while the locks are held nothing else is written
-        // there, which a write that is still under way could land on.
+        // Wait for all writes, even if one fails: a write under way could land on newer data once
+        // the locks are released.
         let mut result = Ok(());
         for (group, started) in writes {
             let finished = self.finish_group(group, started, progress.floor, report).await;
@@ -99,8 +99,8 @@ impl Inner {
         result
     }
 
-    /// Waits for a group's writes. What could not be written stays logged, as a new version: the
-    /// floor passes it, and the next checkpoint tries again.
+    /// Waits for the writes of a group. If they fail, the group is logged again as new versions,
+    /// above the floor of this pass, and the next checkpoint tries again.
     async fn finish_group(
         self: &Rc<Self>,
         group: Group,
@@ -144,7 +144,7 @@ impl Inner {
         progress: &mut Progress,
     ) -> Result<Vec<Run>, IoError> {
         self.renew_what_is_not_copied(extents, progress).await?;
-        // Without a wait from here to the reads: a log must not begin anew between them.
+        // There must be no await between here and the reads, as a log could be reset in between.
         Ok(self.runs(extents, progress))
     }
 
@@ -218,10 +218,12 @@ impl Inner {
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
     /// holds the lock on the extent, so no client's write with an older sequence can be under way
-    /// to it, which the new version would hide. What was overwritten meanwhile stays as it is.
+    /// to it, which the new version would hide. Parts that were overwritten meanwhile are left
+    /// alone.
     ///
-    /// Each entry that waits has set aside room for a record of its own. Where that fills the logs
-    /// or the table apart, this makes durable what waits: in records together it takes far less.
+    /// Each entry that waits has set aside room for a record of its own. If that fills the logs or
+    /// the table in non-volatile RAM, this makes waiting entries durable: they share records, which
+    /// take far less room.
     ///
     /// # Errors
     /// If there is no room even then, or the device fails.
@@ -267,7 +269,7 @@ impl Inner {
         for part in parts {
             let room = self.record_room(kind, part);
             let fits = match kind {
-                // They can be written out instead.
+                // Zeroes can be written home instead.
                 EntryKind::Zeroes => state.store.fits(room),
                 _ => state.store.fits_spared(room),
             };
@@ -302,7 +304,7 @@ impl Inner {
         groups
     }
 
-    /// What a group writes: its runs, and what is home between them.
+    /// The content that a group writes: its runs, and the content at home between them.
     async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
         let covered: u64 = group.runs.iter().map(|run| run.extent.len.0).sum();
         let mut home = Payload::default();
