@@ -110,7 +110,7 @@ impl Inner {
         let room = state.store.room_of(&batch);
         let fits = state.store.fits(room);
         if fits {
-            state.store.put(batch, room, None);
+            state.put(batch, room, None);
             self.commit.notify();
         }
         fits

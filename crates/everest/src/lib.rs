@@ -9,6 +9,7 @@
 //! are off-loaded and reclaimed in the background. When to off-load, and to whom, is not decided
 //! here.
 
+mod ages;
 mod cleaning;
 mod commit;
 mod error;

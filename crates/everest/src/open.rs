@@ -12,6 +12,7 @@ use manylogs_logstore::{
 };
 use manylogs_plant::{self as plant, Bug};
 
+use crate::ages::Ages;
 use crate::error::StoreError;
 use crate::ondisk::{Superblock, root_places};
 use crate::store::{CircularStore, Inner, State, StoreOptions, Version, Versions};
@@ -54,7 +55,9 @@ impl CircularStore {
             }
         }
         let store = Store::new(store, logs, root, 1);
-        Ok(members.assemble(runtime, store, Versions::new(), LogId(0)))
+        let (versions, ages) = (Versions::new(), Ages::default());
+        let state = State { store, versions, ages, head: LogId(0) };
+        Ok(members.assemble(runtime, state))
     }
 
     /// Opens the store on `devices`, which are in the order in which it was made.
@@ -81,9 +84,9 @@ impl CircularStore {
         let first = if reused { 1 + store.map.len() as u64 } else { first.0 };
         store.sequences.next_data = DataSequence(first);
         store.sequences.next_record = RecordSequence(first);
-        let versions = versions_of(&store, &entries);
+        let (versions, ages) = versions_of(&store, &entries);
         let head = seal_all_but_the_newest(&mut store);
-        let opened = members.assemble(runtime, store, versions, head);
+        let opened = members.assemble(runtime, State { store, versions, ages, head });
         opened.0.begin_incarnation().await?;
         Ok(opened)
     }
@@ -218,13 +221,7 @@ impl Members {
         Ok(entries)
     }
 
-    fn assemble(
-        self,
-        runtime: Handle,
-        store: Store,
-        versions: Versions,
-        head: LogId,
-    ) -> CircularStore {
+    fn assemble(self, runtime: Handle, state: State) -> CircularStore {
         let (record, largest) = (self.record(), self.largest());
         // The live versions of the tail must fit at the head before the tail can be reset.
         let for_cleaning = Room { log: self.superblocks[0].log, ..largest };
@@ -234,7 +231,7 @@ impl Members {
             devices: self.devices,
             record,
             spared: [for_cleaning, for_deletions],
-            state: RefCell::new(State { store, versions, head }),
+            state: RefCell::new(state),
             commit: Signal::default(),
             progress: Signal::default(),
             wanted: Signal::default(),
@@ -267,17 +264,18 @@ async fn superblock_of(
     Err(refused)
 }
 
-/// The owners' versions of the table, taken from the entries.
-fn versions_of(store: &Store, entries: &[Entry]) -> Versions {
-    let mut versions = Versions::new();
+/// The owners' versions of the table, and their ages, taken from the entries.
+fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
+    let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
         for (part, mapped) in store.map.lookup(entry.extent) {
             if mapped.is_some_and(|mapped| mapped.sequence == entry.data_sequence) {
                 versions.insert(part, Version(entry.version));
+                ages.add(entry.data_sequence, entry.extent);
             }
         }
     }
-    versions
+    (versions, ages)
 }
 
 /// The log that was appended to last stays the head. The rest of every other log stays unused.

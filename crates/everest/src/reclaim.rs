@@ -37,8 +37,7 @@ impl Client {
     pub(crate) async fn reclaim_some(&self) -> Result<bool, IoError> {
         let turn = self.reclaiming.take().await;
         let _turn = if plant::is(Bug::ReclaimsOverlap) { None } else { Some(turn) };
-        let ranges: Vec<Range> =
-            self.store.ranges(self.options.base).into_iter().take(TOGETHER).collect();
+        let ranges = self.store.oldest(self.options.base, TOGETHER);
         if ranges.is_empty() {
             return Ok(false);
         }

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completion, Extent, Handle, IoError, Payload, Request, Sectors, Signal, completion,
+    BlockDevice, Completer, Completion, Extent, Handle, IoError, Payload, Request, Sectors, Signal,
+    completion,
 };
 use manylogs_logstore::io::{self, StoreIo};
 use manylogs_logstore::ondisk::root::Root;
@@ -15,6 +16,7 @@ use manylogs_logstore::{
 use manylogs_plant::{self as plant, Bug};
 use smallvec::SmallVec;
 
+use crate::ages::Ages;
 use crate::ondisk::root_places;
 
 /// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
@@ -83,6 +85,12 @@ impl Versions {
         self.0.insert(extent, mapped, |_, _| ());
     }
 
+    /// The parts of `extent` that have a version, and which.
+    pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
+        let parts = self.0.lookup(extent);
+        parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
+    }
+
     /// Takes out what is not newer than `version`.
     fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
         let mut gone = Vec::new();
@@ -96,8 +104,22 @@ impl Versions {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) versions: Versions,
+    pub(crate) ages: Ages,
     /// The log that is appended to.
     pub(crate) head: LogId,
+}
+
+impl State {
+    /// As [`Store::put`], for versions that clients can ask for by age.
+    pub(crate) fn put(&mut self, batch: Batch, room: Room, waiter: Option<Completer>) {
+        let mut sequence = self.store.sequences.next_data;
+        for entry in &batch.entries {
+            self.ages.add(sequence, entry.extent);
+            sequence = sequence.next();
+        }
+        self.store.put(batch, room, waiter);
+        self.ages.tidy(&self.store.map);
+    }
 }
 
 pub(crate) struct Inner {
@@ -179,7 +201,7 @@ impl CircularStore {
         }
         state.versions.insert(address, version);
         let (completer, durable) = completion();
-        state.store.put(batch, room, Some(completer));
+        state.put(batch, room, Some(completer));
         self.0.commit.notify();
         durable
     }
@@ -199,8 +221,7 @@ impl CircularStore {
         let room = Room::of_one(EntryKind::Supersede, address, self.0.shape());
         // One record supersedes all parts, so that each needs less room than it would alone.
         let parts = |state: &State| {
-            let lookup = state.versions.0.lookup(address);
-            lookup.filter(|(_, v)| v.is_some_and(|v| v.sequence.0 <= version.0)).count() as u64
+            state.versions.lookup(address).filter(|(_, found)| *found <= version).count() as u64
         };
         let last = loop {
             let progress = self.0.progress.wait();
@@ -280,20 +301,15 @@ impl CircularStore {
     /// client that lost its state learns from this where its newest versions are.
     #[must_use]
     pub fn ranges(&self, base: Space) -> Vec<Range> {
-        let state = self.0.state.borrow();
-        let mut ranges = Vec::new();
-        let whole = base.whole();
-        let all = state.store.map.iter_from(whole.start);
-        for (extent, mapped) in all.take_while(|(extent, _)| extent.start < whole.end()) {
-            for (part, version) in state.versions.0.lookup(extent) {
-                let Some(version) = version else { continue };
-                let (_, extent) = Space::of(part);
-                let version = Version(version.sequence.0);
-                ranges.push((mapped.sequence, Range { extent, version }));
-            }
-        }
-        ranges.sort_by_key(|(sequence, range)| (*sequence, range.extent.start));
-        ranges.into_iter().map(|(_, range)| range).collect()
+        self.oldest(base, usize::MAX)
+    }
+
+    /// The first `most` of [`CircularStore::ranges`], in time that depends on these, not on all.
+    #[must_use]
+    pub fn oldest(&self, base: Space, most: usize) -> Vec<Range> {
+        let mut state = self.0.state.borrow_mut();
+        let State { store, versions, ages, .. } = &mut *state;
+        ages.oldest(base, most, &store.map, versions)
     }
 
     /// The largest version of a base volume that the store holds.

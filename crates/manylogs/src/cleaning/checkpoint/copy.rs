@@ -6,14 +6,11 @@ use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_don
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
-use super::{CheckpointReport, Progress, ZEROES_COPIED};
+use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
 use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
-
-/// Longest home write.
-pub(super) const WRITE_SECTORS: u64 = 2048;
 
 /// A version on its way home.
 #[derive(Clone, Debug)]
@@ -160,7 +157,7 @@ impl Inner {
                 Place::Lost { .. } if !plant::is(Bug::LostForgotten) => {
                     self.renew(EntryKind::Lost, extent, None, progress.floor).await?;
                 }
-                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => {
+                Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => {
                     let kind = EntryKind::Zeroes;
                     let left = if progress.pass.materialise {
                         extent.len
@@ -185,12 +182,12 @@ impl Inner {
         {
             match place {
                 Place::Buffered { .. } | Place::Lost { .. } => continue,
-                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => continue,
+                Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => continue,
                 Place::Zeroes { .. } | Place::Log { .. } => {}
             }
             let mut rest = extent;
             while !rest.is_empty() {
-                let part = Extent { start: rest.start, len: rest.len.min(Sectors(WRITE_SECTORS)) };
+                let part = Extent { start: rest.start, len: rest.len.min(HOME_WRITE_MAX) };
                 runs.push(Run {
                     extent: part,
                     sequence,
@@ -292,7 +289,7 @@ impl Inner {
                 // Two writes must not share a physical sector.
                 let shares = whole.start < group.extent.end();
                 let joins = whole.start == group.extent.end()
-                    && group.extent.len.0 + whole.len.0 <= WRITE_SECTORS;
+                    && group.extent.len + whole.len <= HOME_WRITE_MAX;
                 if shares || joins {
                     group.extent = Extent::between(group.extent.start, whole.end());
                     group.runs.push(run);

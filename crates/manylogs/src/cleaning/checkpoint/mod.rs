@@ -24,8 +24,9 @@ use manylogs_plant::{self as plant, Bug};
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
-/// Zeroed extents up to this go home like data; longer ones stay in the table.
-const ZEROES_COPIED: Sectors = Sectors(2048);
+/// Longest home write. Zeroed extents up to this length go home like data; longer ones stay in the
+/// table.
+const HOME_WRITE_MAX: Sectors = Sectors(2048);
 
 /// How much a checkpoint yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +245,7 @@ impl Inner {
             if mapped.sequence < floor {
                 let copied = match mapped.value {
                     Place::Log { .. } => extent.len.0,
-                    Place::Zeroes { .. } if extent.len <= ZEROES_COPIED => extent.len.0,
+                    Place::Zeroes { .. } if extent.len <= HOME_WRITE_MAX => extent.len.0,
                     Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
                 };
                 sectors += copied;
