@@ -41,7 +41,7 @@ struct Shared {
     /// Whether the drive serves urgent commands first.
     priority: bool,
     host: RefCell<Host>,
-    /// What was asked for and who waits, by tag.
+    /// Requests under way, by tag.
     asked: RefCell<Vec<Asked>>,
     free_tags: RefCell<Vec<usize>>,
     observer: RefCell<Option<Observer>>,
@@ -172,7 +172,7 @@ impl Shared {
 
     fn start(&self, command: Command, urgent: bool) {
         let now = self.runtime.now();
-        // In real time the task may be late: what came before the command happens before it.
+        // The task may be late on a real clock: events before the command are carried out first.
         if self.armed.get().is_none_or(|armed| armed < now)
             && let Some(before) = now.0.checked_sub(1)
         {
@@ -189,7 +189,8 @@ impl Shared {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.advance_to(at);
             if at == now {
-                // What follows at once lets those who were answered act first.
+                // Events that follow at the same time wait until the tasks that were answered have
+                // run.
                 return;
             }
         }

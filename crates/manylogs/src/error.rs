@@ -42,7 +42,10 @@ pub enum VolumeError {
     #[error("no Manylogs volume: neither superblock is valid (format the device first)")]
     NotAVolume,
     /// A superblock, but torn or damaged.
-    #[error("both copies of the superblock are damaged: what the volume is cannot be known")]
+    #[error(
+        "both copies of the superblock are damaged, so the layout of the volume is unknown: \
+         restore the device from a backup"
+    )]
     Superblock,
     /// A structure whose checksum is right, but which no program of ours can have written.
     #[error("the superblock is whole but has an impossible {0}")]
@@ -70,10 +73,16 @@ pub enum VolumeError {
     #[error(transparent)]
     Nvram(#[from] NvramError),
     /// Both root slots are damaged.
-    #[error("both root slots are damaged: the volume's state is unknown")]
+    #[error(
+        "both root slots are damaged, so the state of the volume is unknown: restore the device \
+         from a backup"
+    )]
     NoRoot,
     /// The root is older than records in the logs: an update of it was lost.
-    #[error("the newest root is older than records in the logs: the volume's state is unknown")]
+    #[error(
+        "the newest root is older than records in the logs, so the state of the volume is unknown: \
+         restore the device from a backup"
+    )]
     StaleRoot,
     /// The device became smaller than the volume.
     #[error(

@@ -56,7 +56,7 @@ pub enum Untranslatable {
         len: u64,
     },
     /// What is to be written could not be had from the client.
-    #[error("cannot fetch what is to be written: {0}")]
+    #[error("cannot fetch the data to write from the client: {0}")]
     Content(#[from] io::Error),
 }
 

@@ -6,25 +6,26 @@ use clap::Args;
 use manylogs_serve::NbdAddress;
 use manylogs_serve::nbdkit::Tls;
 
-/// The NBD export.
+/// How the volume is exported over NBD.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "NBD")]
 pub(crate) struct NbdArgs {
-    /// Over NBD: at `unix:PATH`, for this user alone, or `tcp:HOST[:PORT]`. Prints the URI.
+    /// Serve over NBD, at `unix:PATH`, for this user alone, or at `tcp:HOST[:PORT]`. Prints the
+    /// URI.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["as_loop", "file"])]
     pub(crate) nbd: Option<NbdAddress>,
-    /// Over TCP without TLS: whoever reaches the port reads and writes everything.
+    /// Allow TCP without TLS: whoever reaches the port reads and writes everything.
     #[arg(long, requires = "nbd", conflicts_with_all = ["tls_certificates", "tls_psk"])]
     pub(crate) nbd_insecure: bool,
-    /// Only with TLS, and only clients whose certificate the authority in this directory signed
-    /// (ca-cert.pem, server-cert.pem, server-key.pem). TLS is nbdkit's.
+    /// Require TLS, and let in only clients whose certificate the authority in this directory
+    /// signed (ca-cert.pem, server-cert.pem, server-key.pem). TLS is done by nbdkit.
     #[arg(long, value_name = "DIR", requires = "nbd", conflicts_with = "tls_psk")]
     pub(crate) tls_certificates: Option<PathBuf>,
-    /// Only with TLS, and only clients that have a key of this file (as of `psktool`).
+    /// Require TLS, and let in only clients that have a key of this file (made by `psktool`).
     #[arg(long, value_name = "FILE", requires = "nbd")]
     pub(crate) tls_psk: Option<PathBuf>,
-    /// By nbdkit, with this plugin. For TLS it is found beside the program, in
-    /// ../lib/nbdkit/plugins or among nbdkit's.
+    /// Serve by nbdkit with this plugin. When not given, TLS uses the plugin beside the program, in
+    /// ../lib/nbdkit/plugins, or among nbdkit's plugins.
     #[arg(long, value_name = "PATH", requires = "nbd")]
     pub(crate) nbdkit_plugin: Option<PathBuf>,
 }

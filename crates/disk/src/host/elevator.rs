@@ -26,7 +26,7 @@ pub struct ElevatorOptions {
     pub prefer_reads: bool,
     /// Batches of reads that may go before waiting writes.
     pub writes_starved_max: u32,
-    /// Requests of a sweep before deadlines and the other direction are looked at.
+    /// Requests of a sweep before deadlines and the other direction are considered.
     pub batch: u32,
 }
 
@@ -83,7 +83,8 @@ struct Held {
 struct Side {
     /// By first sector, then order of arrival.
     by_address: BTreeMap<(u64, u64), Held>,
-    /// Order of arrival, first sector; what has gone already is skipped when it comes up.
+    /// Order of arrival and first sector. Requests that have gone already are skipped when they
+    /// come up.
     by_arrival: VecDeque<(u64, u64)>,
     /// Sequences in `by_arrival` whose requests have gone out of turn.
     gone: BTreeSet<u64>,

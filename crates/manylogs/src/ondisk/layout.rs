@@ -223,8 +223,8 @@ impl Layout {
     /// logs as the last run has them.
     ///
     /// # Errors
-    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if the
-    /// superblock cannot hold the new logs.
+    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if
+    /// the superblock cannot hold the new logs.
     pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
         let behind = ROOT_SECTORS.0 + self.parts.superblock.0;
         let end = Lba(device.0.saturating_sub(behind) / ALIGN * ALIGN);

@@ -92,7 +92,7 @@ pub enum ConfigError {
     },
     /// A target that no drive keeps, or that bounds nothing.
     #[error(
-        "latency={} is neither none nor between {} and {}: less no drive does, and more is no bound",
+        "latency={} is neither none nor between {} and {}: no drive does less, more is no bound",
         span_text(*latency), span_text(LATENCY_MIN), span_text(LATENCY_MAX)
     )]
     Latency {
@@ -100,7 +100,10 @@ pub enum ConfigError {
         latency: Nanos,
     },
     /// Records would be held back for too long.
-    #[error("hold={} exceeds {}: clients wait for it at each sync", span_text(*hold), span_text(HOLD_MAX))]
+    #[error(
+        "hold={} exceeds {}: clients wait for it at each sync",
+        span_text(*hold), span_text(HOLD_MAX)
+    )]
     Hold {
         /// How long a record waits for others to share it.
         hold: Nanos,

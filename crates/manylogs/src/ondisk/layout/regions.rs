@@ -43,7 +43,9 @@ pub enum LayoutError {
         second: Extent,
     },
     /// A region lies where superblocks, roots and snapshots must be, or beyond the device.
-    #[error("the log region {region} leaves {space}, what the volume's own structures leave free")]
+    #[error(
+        "the log region {region} is not within {space}, which the volume's structures leave free"
+    )]
     Outside {
         /// The region.
         region: Extent,
