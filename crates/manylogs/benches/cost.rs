@@ -9,7 +9,7 @@
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
 
-use manylogs::{CheckpointPolicy, EngineConfig, Volume, VolumeStats};
+use manylogs::{CheckpointPolicy, Volume, VolumeConfig, VolumeStats};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Hint, Lba, Nanos, Payload, Request, Rng, Sectors,
 };
@@ -128,12 +128,12 @@ impl World {
         let sim = Sim::new(SEED, Order::Fifo);
         let node = sim.node();
         let handle = sim.handle(node);
-        let config = EngineConfig {
+        let config = VolumeConfig {
             checkpoint: CheckpointPolicy::OnFull,
             swap: 1.0,
             watermark: 1.0,
             snapshot: Nanos(0),
-            ..EngineConfig::default()
+            ..VolumeConfig::default()
         };
         let device = Rc::new(Nowhere { physical_sector });
         let created =

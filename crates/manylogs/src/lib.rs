@@ -39,7 +39,7 @@ pub use ondisk::layout::{Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};
-pub use settings::config::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
+pub use settings::config::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 pub use settings::config_error::ConfigError;
 pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};

@@ -12,11 +12,10 @@ use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
 use crate::records::hold::Pacing;
-use crate::records::largest::largest_record;
 use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use manylogs_block::TaskLock;
 
 /// What every part of a volume shares.
@@ -28,7 +27,7 @@ pub(crate) struct Inner {
     pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
     pub(crate) layout: Layout,
-    pub(crate) config: Cell<EngineConfig>,
+    pub(crate) config: Cell<VolumeConfig>,
     pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
     /// Something may be ready to be written into a record.
@@ -106,13 +105,8 @@ impl State {
 
 impl Inner {
     /// The parameters as they are now.
-    pub(crate) fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> VolumeConfig {
         self.config.get()
-    }
-
-    /// No entry needs more than this for a record of its own.
-    pub(crate) fn largest_record(&self) -> Room {
-        largest_record(&self.config(), self.shape)
     }
 
     /// What a record with this entry alone takes: what is reserved for it.

@@ -14,8 +14,9 @@ use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::layout::Layout;
 use crate::phase::{Below, Phase};
+use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
@@ -43,7 +44,7 @@ impl Volume {
         below: Capabilities,
         volume: VolumeId,
         layout: Layout,
-        config: EngineConfig,
+        config: VolumeConfig,
         store: Store,
     ) -> Self {
         let state = State::new(store, runtime.now());
@@ -102,7 +103,7 @@ impl Volume {
 
     /// Its parameters.
     #[must_use]
-    pub fn config(&self) -> EngineConfig {
+    pub fn config(&self) -> VolumeConfig {
         self.0.config()
     }
 
@@ -111,14 +112,14 @@ impl Volume {
     ///
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
-    pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), VolumeError> {
+    pub fn reconfigure(&self, config: &VolumeConfig) -> Result<(), VolumeError> {
         let config = self.0.config().changed_to(config);
         config.validate()?;
         self.0.config.set(config);
         if let Some(scheduler) = self.0.device.scheduler() {
             scheduler.set_latency(config.latency);
         }
-        let largest = self.0.largest_record().log;
+        let largest = largest_record(&self.0.config(), self.0.shape).log;
         self.0.state.borrow_mut().store.logs.set_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();

@@ -72,7 +72,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     }
     let two = opening || plan.between.is_some();
     let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
-    let mut images = Images::blank(plan.engine.table);
+    let mut images = Images::blank(plan.config.table);
     let nvram = images.nvram.is_some();
     for incarnation in 0..incarnations {
         let trouble = plan.trouble != Trouble::Never;

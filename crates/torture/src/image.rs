@@ -4,7 +4,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, EngineConfig, Volume};
+use manylogs::{CreateOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Payload};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
@@ -72,7 +72,7 @@ impl CrashedVolume {
 /// If these parameters make no volume.
 pub fn new_volume(
     config: CrashDiskConfig,
-    engine: &EngineConfig,
+    parameters: &VolumeConfig,
     volume: VolumeId,
     seed: u64,
 ) -> Result<DiskImage, Violation> {
@@ -80,10 +80,10 @@ pub fn new_volume(
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());
     let device: Rc<dyn BlockDevice> = Rc::new(disk.clone());
-    let (runtime, engine) = (sim.handle(user), *engine);
+    let (runtime, parameters) = (sim.handle(user), *parameters);
     let created = sim.block_on(user, async move {
         let options = CreateOptions { volume: Some(volume), ..CreateOptions::default() };
-        Volume::create_with(runtime, device, &engine, &options).await.map(drop)
+        Volume::create_with(runtime, device, &parameters, &options).await.map(drop)
     });
     created.map_err(|error| Violation(format!("create: {error}")))?;
     Ok(disk.after_power_cut(Survival::Everything, &mut manylogs_block::Rng::new(seed)))

@@ -144,10 +144,10 @@ impl Incarnation {
             let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
             let device = self.machine.device(probe.clone());
             let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
-            self.kept.borrow_mut().create(Settings::of(&self.plan.engine));
-            return Volume::create_with(runtime, device, &self.plan.engine, &options).await;
+            self.kept.borrow_mut().create(Settings::of(&self.plan.config));
+            return Volume::create_with(runtime, device, &self.plan.config, &options).await;
         }
-        let options = OpenOptions { config: Some(self.plan.engine), ..OpenOptions::default() };
+        let options = OpenOptions { config: Some(self.plan.config), ..OpenOptions::default() };
         self.machine.open(runtime, options).await.map(|(volume, _)| volume)
     }
 

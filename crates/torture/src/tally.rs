@@ -172,7 +172,7 @@ impl Tally {
     pub(crate) fn add_plan(&mut self, plan: &Plan) {
         let between =
             |wanted: fn(&Between) -> bool| u64::from(plan.between.is_some_and(|b| wanted(&b)));
-        self.rate_limited += u64::from(plan.engine.checkpoint_rate > 0);
+        self.rate_limited += u64::from(plan.config.checkpoint_rate > 0);
         self.long_zeroes += u64::from(plan.shape == Shape::LongZeroes);
         self.many_logs += u64::from(plan.shape == Shape::ManyLogs);
         self.days += u64::from(plan.shape == Shape::Days);

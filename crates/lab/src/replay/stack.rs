@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs::{
-    CheckpointReport, CreateOptions, EngineConfig, Policy, TablePlace, Volume, VolumeError,
+    CheckpointReport, CreateOptions, Policy, TablePlace, Volume, VolumeConfig, VolumeError,
     VolumeStats,
 };
 use manylogs_block::{
@@ -173,7 +173,7 @@ fn create(
     sim: &Sim,
     host: NodeId,
     drive: &ModelledDrive,
-    config: &EngineConfig,
+    config: &VolumeConfig,
 ) -> Result<Volume, VolumeError> {
     let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), *config);
     let nvram = match config.table {

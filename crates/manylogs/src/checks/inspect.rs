@@ -15,7 +15,7 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
 use crate::reports::outlook::drain_estimate;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::{MappedExtent, table_of};
 
 /// How a volume was left.
@@ -41,7 +41,7 @@ pub struct Inspection {
     /// Its physical sector.
     pub physical: Sectors,
     /// The parameters that it has without others given at open.
-    pub config: EngineConfig,
+    pub config: VolumeConfig,
     /// Its layout.
     pub layout: Layout,
     /// How it was left.
@@ -118,7 +118,7 @@ pub struct Identity {
     /// How it was left.
     pub left: LeftAs,
     /// The parameters that it has without others given at open.
-    pub config: EngineConfig,
+    pub config: VolumeConfig,
     /// Its layout.
     pub layout: Layout,
 }

@@ -16,7 +16,7 @@ use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
 use crate::roots::update::write_root;
 use crate::settings::Settings;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 
 impl Volume {
@@ -28,7 +28,7 @@ impl Volume {
     pub async fn create(
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
-        config: &EngineConfig,
+        config: &VolumeConfig,
     ) -> Result<Self, VolumeError> {
         Self::create_with(runtime, device, config, &CreateOptions::default()).await
     }
@@ -40,7 +40,7 @@ impl Volume {
     pub async fn create_with(
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
-        config: &EngineConfig,
+        config: &VolumeConfig,
         options: &CreateOptions,
     ) -> Result<Self, VolumeError> {
         let device = Below::new(device, options.probe.clone());
@@ -94,7 +94,7 @@ impl Volume {
         let mut store = Store::new(volume, logs, root, 1);
         store.apart = table;
         let table = table_place(options.nvram.as_ref());
-        let config = EngineConfig { table, ..*config };
+        let config = VolumeConfig { table, ..*config };
         let created = Self::assemble(runtime, device, below, volume, layout, config, store);
         created.run();
         Ok(created)

@@ -15,7 +15,7 @@ use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
@@ -50,7 +50,7 @@ impl Volume {
         let on_disk = root.clone();
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
-            EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
+            VolumeConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();

@@ -7,14 +7,14 @@ use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::Layout;
 use crate::phase::PhaseProbe;
-use crate::settings::config::{EngineConfig, TablePlace};
+use crate::settings::config::{TablePlace, VolumeConfig};
 
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// The parameters that may change; the layout is the volume's own. `None` takes the settings
     /// that the volume keeps.
-    pub config: Option<EngineConfig>,
+    pub config: Option<VolumeConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
     /// Open although records are damaged or cannot be read, and nobody knows what they held.

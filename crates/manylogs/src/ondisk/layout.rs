@@ -14,7 +14,7 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
-use crate::settings::config::{EngineConfig, LogPlacement};
+use crate::settings::config::{LogPlacement, VolumeConfig};
 use crate::settings::config_error::ConfigError;
 
 /// Shortest superblock.
@@ -72,7 +72,7 @@ impl Layout {
     /// # Errors
     /// [`VolumeError::TooSmall`], or [`VolumeError::Config`].
     pub fn of(
-        config: &EngineConfig,
+        config: &VolumeConfig,
         device: Sectors,
         physical: Sectors,
     ) -> Result<Self, VolumeError> {

@@ -11,7 +11,7 @@ use crate::error::VolumeError;
 use crate::ondisk::layout::{Layout, LogRun, Parts, SUPERBLOCK_LEAST};
 use crate::ondisk::settings::RawSettings;
 use crate::settings::Settings;
-use crate::settings::config::{EngineConfig, LogPlacement};
+use crate::settings::config::{LogPlacement, VolumeConfig};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -109,7 +109,7 @@ impl Superblock {
     }
 
     /// The parameters of the volume: those of the layout, and the settings that it keeps.
-    pub(crate) fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> VolumeConfig {
         let regions = self.layout.regions();
         // The shortest log must take the largest record.
         let log = regions.iter().map(|region| region.len).min().unwrap_or_default();
@@ -125,7 +125,7 @@ impl Superblock {
                 }
             }
         };
-        self.settings.applied_to(&EngineConfig { log, placement, ..EngineConfig::default() })
+        self.settings.applied_to(&VolumeConfig { log, placement, ..VolumeConfig::default() })
     }
 
     /// What of a record is in its log.
@@ -140,7 +140,7 @@ impl Superblock {
     /// One copy: as many sectors as the layout says.
     pub(crate) fn encode(&self) -> Bytes {
         let parts = self.layout.parts();
-        let config = self.settings.applied_to(&EngineConfig::default());
+        let config = self.settings.applied_to(&VolumeConfig::default());
         let runs: Vec<RawRun> = parts.runs.iter().map(raw_run).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
         let tail = tail_runs.as_bytes();
@@ -246,7 +246,7 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
         return Err(VolumeError::Impossible("length of a record"));
     }
     let config = raw.settings.config().map_err(VolumeError::Impossible)?;
-    Ok(Settings::of(&EngineConfig { threshold, record, ..config }))
+    Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
 }
 
 fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
@@ -320,14 +320,14 @@ mod tests {
     const DEVICE: Sectors = Sectors(1_000_000);
 
     fn sample(runs: usize) -> Superblock {
-        let config = EngineConfig {
+        let config = VolumeConfig {
             threshold: Sectors(8),
             record: Sectors(32),
             log: Sectors(64),
             placement: LogPlacement::EveryGroup(Sectors(256)),
             logging: runs.is_multiple_of(3),
             appends: 3,
-            ..EngineConfig::default()
+            ..VolumeConfig::default()
         };
         let layout = Layout::of(&config, DEVICE, Sectors(8)).unwrap();
         let mut parts = layout.parts().clone();

@@ -13,17 +13,17 @@ use manylogs_logstore::ondisk::root::Root;
 
 use crate::lifecycle::structures::read_structures;
 use crate::phase::{Below, Phase, PhaseProbe};
-use crate::{DrainOptions, EngineConfig, LogPlacement, OpenOptions, RecoveryReport, Volume};
+use crate::{DrainOptions, LogPlacement, OpenOptions, RecoveryReport, Volume, VolumeConfig};
 use crate::{VolumeError, inspect};
 use manylogs_logstore::store::{LAST, LOW};
 
-fn config() -> EngineConfig {
-    EngineConfig {
+fn config() -> VolumeConfig {
+    VolumeConfig {
         threshold: Sectors(16),
         record: Sectors(64),
         log: Sectors(400),
         placement: LogPlacement::EveryGroup(Sectors(4000)),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     }
 }
 

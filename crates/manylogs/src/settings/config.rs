@@ -63,7 +63,7 @@ pub enum TablePlace {
 /// How a volume behaves. `log`, `placement` and `table` are fixed at format; the rest are
 /// [`crate::Settings`], which can change at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EngineConfig {
+pub struct VolumeConfig {
     /// Writes up to this long are logged (`LoggedWriteSize`).
     pub threshold: Sectors,
     /// Size of a log (`LogSize`).
@@ -103,7 +103,7 @@ pub struct EngineConfig {
     pub table: TablePlace,
 }
 
-impl Default for EngineConfig {
+impl Default for VolumeConfig {
     /// The paper's: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
     fn default() -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Default for EngineConfig {
     }
 }
 
-impl EngineConfig {
+impl VolumeConfig {
     /// These parameters, with the values of `wanted` where they are not fixed at format.
     pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
@@ -270,7 +270,7 @@ mod tests {
     fn defaults_scale_with_the_device() {
         let share = |bytes: u64| {
             let device = Sectors(bytes / 512);
-            let config = EngineConfig::for_device(device);
+            let config = VolumeConfig::for_device(device);
             config.validate().unwrap();
             let layout = Layout::of(&config, device, Sectors(8)).unwrap();
             let share = layout.log_sectors().0 as f64 / device.0 as f64;

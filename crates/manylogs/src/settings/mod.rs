@@ -14,14 +14,14 @@ use manylogs_block::{
 };
 use thiserror::Error;
 
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 
 /// No setting, or none of this value.
 const NONE: &str = "none";
 /// Shares are kept in millionths.
 const MILLION: f64 = 1e6;
 
-/// The parameters of [`EngineConfig`] that can change while the volume is in use. The volume keeps
+/// The parameters of [`VolumeConfig`] that can change while the volume is in use. The volume keeps
 /// them in its superblock.
 ///
 /// Written as `key=value`, one a line; what is printed reads back the same. Sizes are in bytes or
@@ -30,7 +30,7 @@ const MILLION: f64 = 1e6;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings(
     /// Parameters that are fixed at format have their defaults here and are not used.
-    EngineConfig,
+    VolumeConfig,
 );
 
 /// Why a setting cannot be understood.
@@ -85,7 +85,7 @@ pub(crate) fn nearest<'a>(
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::of(&EngineConfig::default())
+        Self::of(&VolumeConfig::default())
     }
 }
 
@@ -110,8 +110,8 @@ impl Settings {
 
     /// Those of `config`.
     #[must_use]
-    pub fn of(config: &EngineConfig) -> Self {
-        let mut own = EngineConfig::default().changed_to(config);
+    pub fn of(config: &VolumeConfig) -> Self {
+        let mut own = VolumeConfig::default().changed_to(config);
         own.swap = in_millionths(own.swap);
         own.watermark = in_millionths(own.watermark);
         Self(own)
@@ -120,13 +120,13 @@ impl Settings {
     /// The defaults of a volume whose logs have this size.
     #[must_use]
     pub fn for_log(log: Sectors) -> Self {
-        Self::of(&EngineConfig::default().with_log(log))
+        Self::of(&VolumeConfig::default().with_log(log))
     }
 
-    /// `config` with these settings. [`EngineConfig::validate`] tells whether they make sense for
+    /// `config` with these settings. [`VolumeConfig::validate`] tells whether they make sense for
     /// its logs.
     #[must_use]
-    pub fn applied_to(&self, config: &EngineConfig) -> EngineConfig {
+    pub fn applied_to(&self, config: &VolumeConfig) -> VolumeConfig {
         config.changed_to(&self.0)
     }
 
@@ -292,7 +292,7 @@ mod tests {
             appends in 1..=64usize,
             logging: bool,
         ) -> Settings {
-            Settings::of(&EngineConfig {
+            Settings::of(&VolumeConfig {
                 threshold: Sectors(sizes.0.min(sizes.1)),
                 record: Sectors(sizes.1),
                 buffer: Sectors(sizes.2),
@@ -307,7 +307,7 @@ mod tests {
                 checkpoint_rate,
                 appends,
                 logging,
-                ..EngineConfig::default()
+                ..VolumeConfig::default()
             })
         }
     }
@@ -325,7 +325,7 @@ mod tests {
         let text = "threshold=64K checkpoint=22:00-06:00 checkpoint-rate=20M logging=off swap=70% \
                     idle=500ms snapshot=none";
         let settings: Settings = text.parse().unwrap();
-        let config = settings.applied_to(&EngineConfig::default());
+        let config = settings.applied_to(&VolumeConfig::default());
         assert_eq!(config.threshold, Sectors(128));
         assert_eq!(config.checkpoint_rate, 20 << 20);
         assert!(!config.logging && config.swap == 0.7 && config.snapshot == Nanos(0));
@@ -371,7 +371,7 @@ mod tests {
     fn values_that_make_no_sense_are_not_valid() {
         let with = |text: &str| {
             let settings: Settings = text.parse().unwrap();
-            settings.applied_to(&EngineConfig::default()).validate()
+            settings.applied_to(&VolumeConfig::default()).validate()
         };
         assert_eq!(with(""), Ok(()));
         for text in [

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use manylogs_block::{Sectors, parse_share};
 use thiserror::Error;
 
-use crate::settings::config::{EngineConfig, LogPlacement, TablePlace};
+use crate::settings::config::{LogPlacement, TablePlace, VolumeConfig};
 use crate::settings::config_error::size;
 use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 
@@ -16,9 +16,9 @@ pub enum Policy {
     /// Nothing: every write goes home.
     NoLogging,
     /// A volume with one log.
-    SingleLog(EngineConfig),
+    SingleLog(VolumeConfig),
     /// A volume with many logs.
-    Mlb(EngineConfig),
+    Mlb(VolumeConfig),
 }
 
 /// Why a policy cannot be understood.
@@ -105,7 +105,7 @@ impl FromStr for Policy {
 impl Policy {
     /// The parameters of the volume, if there is one.
     #[must_use]
-    pub const fn config(&self) -> Option<&EngineConfig> {
+    pub const fn config(&self) -> Option<&VolumeConfig> {
         match self {
             Self::NoLogging => None,
             Self::SingleLog(config) | Self::Mlb(config) => Some(config),
@@ -115,14 +115,14 @@ impl Policy {
     fn named(name: &str) -> Result<Self, PolicyError> {
         match name {
             "nologging" => return Ok(Self::NoLogging),
-            "single-log" => return Ok(Self::SingleLog(EngineConfig::single_log())),
-            "mlb" => return Ok(Self::Mlb(EngineConfig::default())),
+            "single-log" => return Ok(Self::SingleLog(VolumeConfig::single_log())),
+            "mlb" => return Ok(Self::Mlb(VolumeConfig::default())),
             _ => {}
         }
         let kib = name.strip_prefix("mlb-").and_then(|kib| kib.parse::<u64>().ok());
         match kib {
             Some(kib) if (1..=1 << 20).contains(&kib) => {
-                let mut config = EngineConfig::with_threshold(Sectors(kib * 2));
+                let mut config = VolumeConfig::with_threshold(Sectors(kib * 2));
                 config.record = config.record.max(config.threshold);
                 Ok(Self::Mlb(config))
             }

@@ -1,17 +1,17 @@
 use super::*;
 
-fn tiny() -> EngineConfig {
-    EngineConfig {
+fn tiny() -> VolumeConfig {
+    VolumeConfig {
         threshold: Sectors(8),
         record: Sectors(32),
         log: Sectors(64),
         placement: LogPlacement::EveryGroup(Sectors(256)),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     }
 }
 
 fn layouts() -> Vec<Layout> {
-    let single = EngineConfig { placement: LogPlacement::Single(0.3), ..tiny() };
+    let single = VolumeConfig { placement: LogPlacement::Single(0.3), ..tiny() };
     let mut out = Vec::new();
     for config in [tiny(), single] {
         for device in [2000, 4097, 10_001] {
@@ -76,12 +76,12 @@ fn what_is_exported_keeps_its_home_when_the_device_grows() {
 #[test]
 fn no_new_log_takes_home_space_however_little_the_device_grows() {
     // The second has logs that are longer than the home space between them.
-    let dense = EngineConfig {
+    let dense = VolumeConfig {
         threshold: Sectors(4),
         record: Sectors(4),
         log: Sectors(48),
         placement: LogPlacement::EveryGroup(Sectors(64)),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     };
     for config in [tiny(), dense] {
         for device in (3000..3300).step_by(8) {
@@ -103,7 +103,7 @@ fn no_new_log_takes_home_space_however_little_the_device_grows() {
 #[test]
 fn the_paper_layout_reserves_a_tenth() {
     let device = Sectors(1_953_525_168);
-    let layout = Layout::of(&EngineConfig::default(), device, Sectors(1)).unwrap();
+    let layout = Layout::of(&VolumeConfig::default(), device, Sectors(1)).unwrap();
     let share = layout.capacity().0 as f64 / device.0 as f64;
     assert!((0.89..0.90).contains(&share), "{share}");
     assert_eq!(layout.regions().len(), 9532);
@@ -112,7 +112,7 @@ fn the_paper_layout_reserves_a_tenth() {
 #[test]
 fn a_petabyte_has_a_layout() {
     let group = LogPlacement::EveryGroup(Sectors(2048 * 1024));
-    let config = EngineConfig { placement: group, ..EngineConfig::default() };
+    let config = VolumeConfig { placement: group, ..VolumeConfig::default() };
     let layout = Layout::of(&config, Sectors((1 << 50) / 512), Sectors(8)).unwrap();
     assert_eq!(layout.regions().len(), (1 << 20) - 80);
     let last = Extent::new(layout.capacity().0 - 1, 1);
