@@ -6,7 +6,7 @@ use manylogs_block::Extent;
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, ExtentMap, Mapped, Space};
 
-use crate::store::{Range, Version, Versions};
+use crate::versions::{Range, Version, Versions};
 
 /// Fewer extents are not worth tidying up.
 const TIDY_LEAST: usize = 1024;

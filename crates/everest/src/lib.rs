@@ -20,7 +20,9 @@ mod read;
 mod reclaim;
 mod ring;
 mod store;
+mod versions;
 
 pub use error::StoreError;
 pub use offload::{OffloadOptions, Offloaded};
-pub use store::{CircularStore, Found, Range, StoreOptions, Version};
+pub use store::{CircularStore, Found, StoreOptions};
+pub use versions::{Range, Version};

@@ -11,7 +11,8 @@ use manylogs_block::{
 use manylogs_logstore::Space;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::store::{CircularStore, Found, Version};
+use crate::store::{CircularStore, Found};
+use crate::versions::Version;
 
 /// How a client works.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,8 @@ use manylogs_plant::{self as plant, Bug};
 use crate::ages::Ages;
 use crate::error::StoreError;
 use crate::ondisk::{Superblock, root_places};
-use crate::store::{CircularStore, Inner, State, StoreOptions, Version, Versions};
+use crate::store::{CircularStore, Inner, State, StoreOptions};
+use crate::versions::{Version, Versions};
 
 /// A log takes at least so many of the largest records.
 const RECORDS_A_LOG: u64 = 4;

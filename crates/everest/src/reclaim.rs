@@ -7,7 +7,7 @@ use manylogs_block::{Hint, IoError, Request, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::offload::Client;
-use crate::store::Range;
+use crate::versions::Range;
 
 /// Ranges that go home together.
 const TOGETHER: usize = 16;

@@ -10,37 +10,22 @@ use manylogs_block::{
 use manylogs_logstore::io::{self, StoreIo};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
-use manylogs_logstore::{
-    Class, DataSequence, EntryKind, ExtentMap, LogId, MAX_ENTRIES, MapValue, Mapped, Space,
-};
-use manylogs_plant::{self as plant, Bug};
+use manylogs_logstore::{Class, EntryKind, LogId, MAX_ENTRIES, Mapped, Space};
 use smallvec::SmallVec;
 
 use crate::ages::Ages;
 use crate::ondisk::root_places;
+use crate::versions::{Range, Version, Versions};
 
 /// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
 /// holes before it.
 const ORDER: Stream = Stream(0);
-
-/// What a client calls a version of its blocks. It grows with each write to a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(pub u64);
 
 /// How a store is made.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Length of a log: what is cleaned at a time. A multiple of 8 sectors.
     pub log: Sectors,
-}
-
-/// A range that the store holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// As the base volume knows it.
-    pub extent: Extent,
-    /// What the owner calls the version.
-    pub version: Version,
 }
 
 /// What the store has of a part of a range.
@@ -50,55 +35,6 @@ pub struct Found {
     pub extent: Extent,
     /// The newest content; `None` if the store has none.
     pub content: Option<Payload>,
-}
-
-/// Marks an extent that the store has a version of. The version's number is the sequence in the
-/// map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stored;
-
-impl MapValue for Stored {
-    fn advance(self, _: Sectors) -> Self {
-        self
-    }
-
-    fn pack(self) -> [u64; 2] {
-        [0, 0]
-    }
-
-    fn unpack(_: [u64; 2]) -> Self {
-        Self
-    }
-}
-
-/// The owners' versions, by address.
-#[derive(Debug)]
-pub(crate) struct Versions(ExtentMap<Stored>);
-
-impl Versions {
-    pub(crate) const fn new() -> Self {
-        Self(ExtentMap::new())
-    }
-
-    pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
-        let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
-        self.0.insert(extent, mapped, |_, _| ());
-    }
-
-    /// The parts of `extent` that have a version, and which.
-    pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
-        let parts = self.0.lookup(extent);
-        parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
-    }
-
-    /// Takes out what is not newer than `version`.
-    fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
-        let mut gone = Vec::new();
-        let all = plant::is(Bug::DeleteIgnoresVersion);
-        let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
-        self.0.remove_older(extent, newer, |part, _| gone.push(part));
-        gone
-    }
 }
 
 pub(crate) struct State {
