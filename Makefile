@@ -7,10 +7,10 @@
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
-#   make planted   bugs planted in the engine and between it and its clients: tests must notice each
+#   make planted   bugs planted in the volume and between it and its clients: tests must notice each
 #   make campaign  a million crash states (STATES=N for another number)
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
-#   make coverage  which lines of the engine the campaign reaches (cargo-tarpaulin, some minutes)
+#   make coverage  which lines of the volume the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
 #               killed (root; an hour or more, FAST=1 for some minutes)
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow

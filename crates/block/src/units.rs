@@ -115,6 +115,20 @@ impl Extent {
         Lba(self.start.0 + self.len.0)
     }
 
+    /// The whole units that hold some of the extent. Units are counted from address 0.
+    #[must_use]
+    pub fn widened_to(self, unit: Sectors) -> Self {
+        let start = self.start.0 / unit.0 * unit.0;
+        Self::between(Lba(start), Lba(self.end().0.next_multiple_of(unit.0)))
+    }
+
+    /// The whole units within the extent; if there are none, an empty extent within it.
+    #[must_use]
+    pub fn narrowed_to(self, unit: Sectors) -> Self {
+        let start = self.start.0.next_multiple_of(unit.0).min(self.end().0);
+        Self::between(Lba(start), Lba(self.end().0 / unit.0 * unit.0))
+    }
+
     /// Whether the extent holds no sector.
     #[must_use]
     pub const fn is_empty(self) -> bool {

@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 
-use crate::units::{Rate, duration, rate, share, size};
+use crate::units::{Rate, Unexpected, duration, expect, rate, share, size};
 
-/// Small durable writes beside large streams on one disk: would it help, and a volume that does it.
+/// Make small durable writes beside large streams on one disk fast: replay traces to see the gain,
+/// and keep a volume that does it.
 ///
-/// Exit codes: 0 done; 1 failed; 2 wrong command line or bad input; 3 damaged, nothing lost;
-/// 4 acknowledged data is lost; 5 in use, or would be overwritten; 6 no permission; 7 written by
+/// Exit codes: 0 done; 1 failed; 2 wrong command line or bad input; 3 damaged, nothing lost; 4
+/// acknowledged data is lost; 5 in use, or would be overwritten; 6 no permission; 7 written by
 /// another version; 130 ended by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "manylogs", version, max_term_width = 100)]
@@ -27,9 +28,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Record the requests that a disk of this machine is asked for.
+    /// Record the requests to a disk of this machine.
     Record(RecordArgs),
-    /// Look at traces and change them.
+    /// Show statistics of traces, convert and mix them.
     Trace(TraceArgs),
     /// List, show and validate drive profiles.
     Drive(DriveArgs),
@@ -39,7 +40,8 @@ pub(crate) enum Command {
     Interfere(interfere::InterfereArgs),
     /// Make a volume on a disk, a partition or in an image file.
     Format(volume::FormatArgs),
-    /// Read every structure and record of a volume, and say what is wrong. Changes nothing.
+    /// Read every structure and record of a volume, and report damage. Changes nothing without
+    /// --repair.
     Check(volume::CheckArgs),
     /// Print what a volume's disk holds: superblock, root, logs, table, records.
     Dump(volume::DumpArgs),
@@ -47,11 +49,11 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// End the server of a device in order.
     Stop(serve::StopArgs),
-    /// What a running server does, again and again, until Ctrl-C.
+    /// Show what a running server does, repeatedly, until Ctrl-C.
     Top(serve::TopArgs),
-    /// What a running server does, as Prometheus reads it.
+    /// Print the metrics of a running server in the format of Prometheus.
     Metrics(serve::MetricsArgs),
-    /// How a volume is, or was left, and what is at risk in its logs.
+    /// Show the state of a volume, and the data at risk in its logs.
     Status(volume::StatusArgs),
     /// Print the settings of a closed volume, or change them for good.
     Set(volume::SetArgs),
@@ -59,15 +61,15 @@ pub(crate) enum Command {
     Checkpoint(volume::CheckpointArgs),
     /// Empty the logs, so that the disk is readable without this software.
     Drain(volume::DrainArgs),
-    /// Print where a drained volume's data is.
+    /// Print where the data of a drained volume is on the disk.
     Table(volume::TableArgs),
     /// Read every logged copy and check it.
     Scrub(volume::CheckpointArgs),
-    /// Take all of a device that became larger.
+    /// Let a volume use all of a device that became larger.
     Grow(volume::CheckpointArgs),
-    /// Say whether a device holds a volume, and which, as udev reads it. Changes nothing.
+    /// Print which volume a device holds, in the format of udev. Changes nothing.
     Probe(volume::ProbeArgs),
-    /// Crash simulated volumes in every way, and check what they hold then.
+    /// Crash simulated volumes at many moments, and check what they hold afterwards.
     Torture(torture::TortureArgs),
     /// Write man pages, one for each command.
     #[command(hide = true)]
@@ -79,7 +81,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where to; made if it is not there.
+    /// The directory; made if it does not exist.
     pub(crate) dir: PathBuf,
 }
 
@@ -174,16 +176,16 @@ pub(crate) struct MixArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Reading traces")]
 pub(crate) struct OpenArgs {
-    /// The format; found out by itself when not given.
+    /// The format; detected when not given.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
     /// Unit of arrival times, for formats that leave it open.
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<TimeUnitArg>,
-    /// Pass over malformed records and count them.
+    /// Skip malformed records and count them.
     #[arg(long)]
     pub(crate) skip_bad: bool,
-    /// Which device of the trace: a number, or `all`, laid out one behind the other.
+    /// Which device of the trace: a number, or `all`, one behind the other in one address space.
     #[arg(long, value_name = "N|all", default_value = "all")]
     pub(crate) device: String,
     /// Which event of blktrace and blkparse traces counts as the request.
@@ -191,7 +193,7 @@ pub(crate) struct OpenArgs {
     pub(crate) event: EventArg,
 }
 
-/// What part of a trace to use.
+/// The part of a trace to use.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts of a trace")]
 pub(crate) struct ChangeArgs {
@@ -199,10 +201,10 @@ pub(crate) struct ChangeArgs {
     /// `random:5m` (by --seed).
     #[arg(long, value_name = "WINDOW")]
     pub(crate) window: Option<WindowArg>,
-    /// Use only so many requests from the start.
+    /// Use only this many requests from the start.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Decides everything random; the same seed and input give the same results.
+    /// The seed of all random decisions; the same seed and input give the same results.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -268,7 +270,7 @@ pub(crate) struct ReplayArgs {
     /// Write all figures to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Let requests in by arrival time, or keep a fixed number in flight.
+    /// Submit requests by arrival time (open), or keep a fixed number in flight (closed).
     #[arg(long = "loop", value_enum, default_value_t = LoopArg::Open)]
     pub(crate) loop_mode: LoopArg,
     /// Requests in flight in a closed loop.
@@ -278,24 +280,24 @@ pub(crate) struct ReplayArgs {
     /// --utilisation says.
     #[arg(long, value_parser = rate, default_value = "1", value_name = "FACTOR|auto")]
     pub(crate) rate: Rate,
-    /// With --rate auto: how busy the drive shall be without logging.
+    /// With --rate auto: the share of time that the drive is busy without logging.
     #[arg(long, value_parser = share, default_value = "0.5", value_name = "SHARE")]
     pub(crate) utilisation: f64,
-    /// Fit addresses beyond the drive into it.
+    /// Move addresses beyond the end of the drive into it.
     #[arg(long)]
     pub(crate) fit: bool,
     /// Replay the trace this often, one pass behind the other.
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) repeat: u64,
-    /// Writes are durable as the trace says, with the drive's write cache on; otherwise every
-    /// write is, with the cache off.
+    /// Writes are durable where the trace says so, with the drive's write cache on. Otherwise every
+    /// write is durable, with the cache off.
     #[arg(long)]
     pub(crate) recorded_durability: bool,
     /// Writes up to this size count as small in the figures (256K, or the largest threshold).
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) small: Option<Sectors>,
-    /// In an open loop: requests handed to the device at a time; more wait their turn.
+    /// In an open loop: requests at the device at a time; further ones wait.
     #[arg(long, default_value_t = 1024, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) outstanding: u32,
@@ -343,22 +345,24 @@ pub(crate) enum WindowArg {
 }
 
 impl std::str::FromStr for WindowArg {
-    type Err = String;
+    type Err = Unexpected;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Unexpected> {
         if let Some((start, len)) = text.split_once('+') {
             return Ok(Self::At { start: duration(start)?, len: duration(len)? });
         }
         let (kind, len) = text.split_once(':').unwrap_or((text, "5m"));
         let len = duration(len)?;
-        match kind {
-            "busiest-reads" => Ok(Self::BusiestReads(len)),
-            "busiest-writes" => Ok(Self::BusiestWrites(len)),
-            "random" => Ok(Self::Random(len)),
-            _ => Err(format!(
-                "unknown window {text:?}: expected START+LENGTH as 1h+5m, busiest-reads:LENGTH, \
-                 busiest-writes:LENGTH or random:LENGTH"
-            )),
-        }
+        let window = match kind {
+            "busiest-reads" => Some(Self::BusiestReads(len)),
+            "busiest-writes" => Some(Self::BusiestWrites(len)),
+            "random" => Some(Self::Random(len)),
+            _ => None,
+        };
+        expect(
+            window,
+            text,
+            "START+LENGTH as 1h+5m, busiest-reads:LENGTH, busiest-writes:LENGTH or random:LENGTH",
+        )
     }
 }

@@ -1,13 +1,9 @@
 //! The commands, one module each.
 
-mod beside;
 pub(crate) mod drive;
-mod front_end;
 pub(crate) mod interfere;
 pub(crate) mod live;
 pub(crate) mod manual;
-mod nbd;
-mod nbdkit;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;

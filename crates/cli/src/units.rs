@@ -1,19 +1,43 @@
 //! Values with units on the command line.
 
+use std::error::Error;
+use std::fmt;
+
 use manylogs_block::{Nanos, Sectors, parse_bytes, parse_share, parse_span};
 
-/// Parses a size as `10G`, `256K`, `512` (bytes); K, M, G, T are powers of 1024.
-pub(crate) fn size(text: &str) -> Result<Sectors, String> {
-    match parse_bytes(text) {
-        Some(bytes) if bytes > 0 => Ok(Sectors::from_bytes_ceil(bytes)),
-        _ => Err(format!("expected a size such as 512, 256K, 10M, 1.5G or 20T, found {text:?}")),
+/// A value on the command line that is not what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unexpected {
+    pub(crate) given: String,
+    pub(crate) expected: &'static str,
+}
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}, found {:?}", self.expected, self.given)
     }
 }
 
+impl Error for Unexpected {}
+
+/// `value`, or that `given` is not what was expected.
+pub(crate) fn expect<T>(
+    value: Option<T>,
+    given: &str,
+    expected: &'static str,
+) -> Result<T, Unexpected> {
+    value.ok_or_else(|| Unexpected { given: given.to_owned(), expected })
+}
+
+/// Parses a size as `10G`, `256K`, `512` (bytes); K, M, G, T are powers of 1024.
+pub(crate) fn size(text: &str) -> Result<Sectors, Unexpected> {
+    let bytes = parse_bytes(text).filter(|bytes| *bytes > 0);
+    expect(bytes, text, "a size such as 512, 256K, 10M, 1.5G or 20T").map(Sectors::from_bytes_ceil)
+}
+
 /// Parses a duration as `300`, `300s`, `5m`, `1h`, `250ms`.
-pub(crate) fn duration(text: &str) -> Result<Nanos, String> {
-    parse_span(text)
-        .ok_or_else(|| format!("expected a duration such as 250ms, 300s, 5m or 1h, found {text:?}"))
+pub(crate) fn duration(text: &str) -> Result<Nanos, Unexpected> {
+    expect(parse_span(text), text, "a duration such as 250ms, 300s, 5m or 1h")
 }
 
 /// How fast arrivals come.
@@ -26,23 +50,19 @@ pub(crate) enum Rate {
 }
 
 /// Parses a rate as `auto`, `0.5` or `0.5x`.
-pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn rate(text: &str) -> Result<Rate, Unexpected> {
     if text == "auto" {
         return Ok(Rate::Auto);
     }
-    let number = text.trim_end_matches('x').parse::<f64>();
-    match number {
-        Ok(factor) if (1e-6..=1e6).contains(&factor) => Ok(Rate::Factor(factor)),
-        _ => Err(format!("expected auto or a factor such as 0.5 or 2x, found {text:?}")),
-    }
+    let factor = text.trim_end_matches('x').parse::<f64>().ok();
+    let factor = factor.filter(|factor| (1e-6..=1e6).contains(factor)).map(Rate::Factor);
+    expect(factor, text, "auto or a factor such as 0.5 or 2x")
 }
 
 /// Parses a share as `0.5` or `50%`; more than none and less than all.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    match parse_share(text) {
-        Some(share) if share > 0.0 && share < 1.0 => Ok(share),
-        _ => Err(format!("expected a share between 0 and 1 such as 0.5 or 50%, found {text:?}")),
-    }
+pub(crate) fn share(text: &str) -> Result<f64, Unexpected> {
+    let share = parse_share(text).filter(|share| *share > 0.0 && *share < 1.0);
+    expect(share, text, "a share between 0 and 1 such as 0.5 or 50%")
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ const CASES: &[Case] = &[
     ("NbdPartsWithoutGate", NBD),
     ("FuseFsyncSkipped", FILE),
     ("FuseDsyncIgnored", FILE),
-    // Some of the engine's, seen through all layers.
+    // Some of the volume's, seen through all layers.
     ("AckBeforeRecord", NBD),
     ("FlushSkipsBuffer", NBD),
     ("FlushSkipsDevice", NBD),

@@ -1,4 +1,4 @@
-//! What a host says to a drive and what it hears back.
+//! The commands of a host to a drive, and the drive's reports.
 
 use manylogs_block::{Extent, Nanos, Time};
 
@@ -73,7 +73,7 @@ pub struct Counters {
     pub flushes: u64,
     /// Reads that the buffer answered at once.
     pub read_hits: u64,
-    /// Reads that went on with what the drive was reading anyway.
+    /// Reads that the read-ahead under way served.
     pub streamed_reads: u64,
     /// Writes acknowledged from the cache.
     pub cached_writes: u64,

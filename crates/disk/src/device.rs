@@ -1,7 +1,6 @@
 //! The modelled drive as a block device: the state machine of [`Drive`] driven by a clock.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,9 +11,9 @@ use manylogs_block::{
     completion, to_usize,
 };
 
-use crate::command::{Command, Completion, Counters, Event, Kind};
+use crate::command::{Command, Completion, Counters, Kind};
 use crate::drive::{Drive, Options};
-use crate::host::{Dispatched, Elevator, ElevatorOptions};
+use crate::host::{ElevatorOptions, Host};
 use crate::profile::Profile;
 
 /// A command that the mechanism carried out.
@@ -30,7 +29,7 @@ pub struct Carried {
 
 /// A modelled drive that keeps no content: reads return absent sectors. Clones are the same drive.
 ///
-/// Requests beyond the depth of the drive's queue wait in the host's [`Elevator`].
+/// Requests beyond the depth of the drive's queue wait in the [`Host`].
 #[derive(Clone)]
 pub struct ModelledDrive(Rc<Shared>);
 
@@ -41,9 +40,8 @@ struct Shared {
     capabilities: Capabilities,
     /// Whether the drive serves urgent commands first.
     priority: bool,
-    drive: RefCell<Drive>,
     host: RefCell<Host>,
-    /// What was asked for and who waits, by tag.
+    /// Requests under way, by tag.
     asked: RefCell<Vec<Asked>>,
     free_tags: RefCell<Vec<usize>>,
     observer: RefCell<Option<Observer>>,
@@ -54,20 +52,6 @@ struct Shared {
     /// Empty between runs of the task, kept for its memory.
     completed: RefCell<Vec<Completion>>,
 }
-
-/// What the drive's queue had no room for.
-struct Host {
-    elevator: Elevator,
-    /// Tags of flushes, which no elevator sorts.
-    flushes: VecDeque<u64>,
-    /// Urgent commands, which go first.
-    urgent: VecDeque<Command>,
-    /// Merged requests in the drive; the drive's tag is the index with [`MERGED`] set.
-    merged: Vec<Option<Dispatched>>,
-}
-
-/// Marks tags of commands that answer several requests.
-const MERGED: u64 = 1 << 63;
 
 struct Asked {
     completer: Option<Completer>,
@@ -94,13 +78,7 @@ impl ModelledDrive {
             runtime: runtime.clone(),
             capabilities,
             priority: options.priority,
-            drive: RefCell::new(Drive::new(profile, options)),
-            host: RefCell::new(Host {
-                elevator: Elevator::new(ElevatorOptions::default()),
-                flushes: VecDeque::new(),
-                urgent: VecDeque::new(),
-                merged: Vec::new(),
-            }),
+            host: RefCell::new(Host::new(Drive::new(profile, options), ElevatorOptions::default())),
             asked: RefCell::default(),
             free_tags: RefCell::default(),
             observer: RefCell::default(),
@@ -120,7 +98,7 @@ impl ModelledDrive {
     /// What the drive has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.0.drive.borrow().counters()
+        self.0.host.borrow().drive().counters()
     }
 }
 
@@ -194,23 +172,13 @@ impl Shared {
 
     fn start(&self, command: Command, urgent: bool) {
         let now = self.runtime.now();
-        // In real time the task may be late: what came before the command happens before it.
+        // The task may be late on a real clock: events before the command are carried out first.
         if self.armed.get().is_none_or(|armed| armed < now)
             && let Some(before) = now.0.checked_sub(1)
         {
             self.advance(Time(before));
         }
-        let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
-        let passes = host.elevator.is_empty() && host.flushes.is_empty();
-        if (passes || urgent) && drive.has_room() {
-            hand_over(&mut drive, now, command, urgent);
-        } else if urgent {
-            host.urgent.push_back(command);
-        } else if command.kind == Kind::Flush {
-            host.flushes.push_back(command.tag);
-        } else {
-            host.elevator.push(now, command.tag, command.kind != Kind::Read, command.extent);
-        }
+        self.host.borrow_mut().submit(now, command, urgent);
     }
 
     /// Lets the drive's time pass up to `now`, and answers what completed.
@@ -221,81 +189,32 @@ impl Shared {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.advance_to(at);
             if at == now {
-                // What follows at once lets those who were answered act first.
+                // Events that follow at the same time wait until the tasks that were answered have
+                // run.
                 return;
             }
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        self.drive.borrow().next_event()
+        self.host.borrow().next_event()
     }
 
     fn advance_to(&self, at: Time) {
         let mut completed = self.completed.take();
-        self.drive.borrow_mut().advance(at, &mut |event| {
-            if let Event::Completed(completion) = event {
-                completed.push(completion);
-            }
-        });
-        if !completed.is_empty() {
-            self.refill(at);
-        }
-        completed.drain(..).for_each(|completion| self.complete(&completion));
+        self.host.borrow_mut().advance(at, &mut |completion| completed.push(completion));
+        completed.drain(..).for_each(|completion| self.answer(&completion));
         *self.completed.borrow_mut() = completed;
     }
 
-    /// Hands waiting requests to the drive while it has room.
-    fn refill(&self, now: Time) {
-        let (mut drive, mut host) = (self.drive.borrow_mut(), self.host.borrow_mut());
-        while drive.has_room() {
-            if let Some(command) = host.urgent.pop_front() {
-                hand_over(&mut drive, now, command, true);
-                continue;
-            }
-            if let Some(tag) = host.flushes.pop_front() {
-                let extent = Extent::default();
-                hand_over(&mut drive, now, Command { tag, kind: Kind::Flush, extent }, false);
-                continue;
-            }
-            let Some(dispatched) = host.elevator.pop(now) else { return };
-            let (kind, extent) = (self.kind_of(&dispatched), dispatched.extent);
-            let tag = match dispatched.tags.as_slice() {
-                [tag] => *tag,
-                _ => host.keep(dispatched),
-            };
-            hand_over(&mut drive, now, Command { tag, kind, extent }, false);
-        }
-    }
-
-    /// A merged write is durable if one of its parts has to be.
-    fn kind_of(&self, dispatched: &Dispatched) -> Kind {
-        if !dispatched.write {
-            return Kind::Read;
-        }
-        let asked = self.asked.borrow();
-        let fua = |tag: &u64| asked[to_usize(*tag)].kind == Kind::Write { fua: true };
-        Kind::Write { fua: dispatched.tags.iter().any(fua) }
-    }
-
-    fn complete(&self, completion: &Completion) {
-        if completion.tag & MERGED == 0 {
-            self.answer(completion, completion.tag);
-            return;
-        }
-        let index = to_usize(completion.tag & !MERGED);
-        let dispatched = self.host.borrow_mut().merged[index].take();
-        let Some(dispatched) = dispatched else { unreachable!("a command completes once") };
-        dispatched.tags.into_iter().for_each(|tag| self.answer(completion, tag));
-    }
-
-    fn answer(&self, completion: &Completion, tag: u64) {
+    fn answer(&self, completion: &Completion) {
+        let tag = to_usize(completion.tag);
         let (completer, due, extent, kind) = {
-            let asked = &mut self.asked.borrow_mut()[to_usize(tag)];
+            let asked = &mut self.asked.borrow_mut()[tag];
             (asked.completer.take(), asked.due.take(), asked.extent, asked.kind)
         };
         due.inspect(|due| due.set(completion.at));
-        self.free_tags.borrow_mut().push(to_usize(tag));
+        self.free_tags.borrow_mut().push(tag);
         if !completion.buffered
             && let Some(observer) = &mut *self.observer.borrow_mut()
         {
@@ -320,25 +239,6 @@ impl Shared {
             self.runtime.wake_at(next, waker);
         }
     }
-}
-
-impl Host {
-    /// Remembers whom a merged command answers; returns its tag.
-    fn keep(&mut self, dispatched: Dispatched) -> u64 {
-        let free = self.merged.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.merged.push(None);
-            self.merged.len() - 1
-        });
-        self.merged[index] = Some(dispatched);
-        index as u64 | MERGED
-    }
-}
-
-fn hand_over(drive: &mut Drive, now: Time, command: Command, urgent: bool) {
-    let accepted =
-        if urgent { drive.submit_urgent(now, command) } else { drive.submit(now, command) };
-    assert!(accepted.is_ok(), "the drive said that it has room");
 }
 
 /// Lets the drive's time pass.

@@ -1,4 +1,4 @@
-//! A drive with content, in the time of its model: on a real clock it stands for the drive.
+//! A modelled drive with content. On a real clock it emulates the drive.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -102,7 +102,7 @@ impl EmulatedDrive {
         self.0.lateness.borrow().report()
     }
 
-    /// Begins to count anew: what a run does to warm up need not be in its report.
+    /// Resets the lateness, for example after the warm-up of a run.
     pub fn forget_lateness(&self) {
         self.0.lateness.take();
     }
@@ -154,7 +154,8 @@ impl Shared {
     }
 }
 
-/// What the content says to a request that the model has completed, and who was last.
+/// The answer of the content to a request that the model has completed, and whether model or
+/// content ended last.
 async fn answer_of_content(mut stored: Completion) -> (IoResult, Cause) {
     let there = poll_fn(|cx| Poll::Ready(Pin::new(&mut stored).poll(cx))).await;
     match there {

@@ -1,289 +1,198 @@
-//! The host's elevator: what waits in front of the drive's own queue, and in which order it goes.
+//! The host in front of a drive: whatever the drive's queue has no room for waits here.
 //!
-//! Sorted by address and swept upwards, with deadlines, neighbours merged: the block layer's
-//! deadline scheduler, as a layer of its own. It holds any number of requests (an overloaded
-//! server has a hundred thousand waiting) at logarithmic cost.
+//! As the drive below it, the host is a state machine without a clock and without tasks. So it acts
+//! at the very time at which the drive has room again, also where the clock is a real one and the
+//! task that drives the model runs late. [`crate::device::ModelledDrive`] is the block device over
+//! it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod elevator;
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
-use smallvec::SmallVec;
+use std::collections::VecDeque;
 
-/// Settings of the elevator; the defaults are those of Linux' deadline scheduler.
-#[derive(Clone, Copy, Debug)]
-pub struct ElevatorOptions {
-    /// Whether requests are sorted by address; otherwise first come, first served.
-    pub sort: bool,
-    /// Longest request that merging may make.
-    pub merge_max: Sectors,
-    /// A read that waited this long goes first.
-    pub read_deadline: Nanos,
-    /// A write that waited this long goes first.
-    pub write_deadline: Nanos,
-    /// Whether reads go before writes, as long as no write is starved.
-    pub prefer_reads: bool,
-    /// Batches of reads that may go before waiting writes.
-    pub writes_starved_max: u32,
-    /// Requests of a sweep before deadlines and the other direction are looked at.
-    pub batch: u32,
-}
+use manylogs_block::{Extent, Time, to_usize};
 
-impl Default for ElevatorOptions {
-    fn default() -> Self {
-        Self {
-            sort: true,
-            merge_max: Sectors(2560),
-            read_deadline: Nanos::from_millis(500),
-            write_deadline: Nanos::from_secs(5),
-            prefer_reads: true,
-            writes_starved_max: 2,
-            batch: 16,
-        }
-    }
-}
+use crate::command::{Command, Completion, Event, Kind};
+use crate::drive::Drive;
 
-/// What the elevator hands to the drive: one or more merged requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dispatched {
-    /// Whether it writes.
-    pub write: bool,
-    /// All of it.
-    pub extent: Extent,
-    /// The tags of the requests in it, in address order.
-    pub tags: SmallVec<[u64; 2]>,
-}
+pub use elevator::{Dispatched, Elevator, ElevatorOptions};
 
-/// Requests that wait in front of a drive.
+/// A drive behind an elevator: takes any number of commands.
+///
+/// Urgent commands go first, then flushes, then what the [`Elevator`] chooses.
 #[derive(Clone, Debug)]
-pub struct Elevator {
-    options: ElevatorOptions,
-    /// Reads and writes.
-    sides: [Side; 2],
-    next_sequence: u64,
-    /// Where the sweep goes on.
-    at: Lba,
-    /// Side and rest of the batch under way.
-    batch: (usize, u32),
-    /// Batches of reads that went while writes waited.
-    writes_passed_over: u32,
+pub struct Host {
+    drive: Drive,
+    elevator: Elevator,
+    /// Tags of flushes, which have no address to sort them by.
+    flushes: VecDeque<u64>,
+    urgent: VecDeque<Command>,
+    /// Merged commands in the drive. The drive's tag is the index with [`MERGED`] set.
+    merged: Vec<Option<Dispatched>>,
+    /// Empty between two calls, kept for its memory.
+    completed: Vec<Completion>,
 }
 
-/// One request.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    len: u64,
-    tag: u64,
-    arrived: Time,
-}
+/// Marks tags of commands that answer several of the host's.
+const MERGED: u64 = 1 << 63;
 
-#[derive(Clone, Debug, Default)]
-struct Side {
-    /// By first sector, then order of arrival.
-    by_address: BTreeMap<(u64, u64), Held>,
-    /// Order of arrival, first sector; what has gone already is skipped when it comes up.
-    by_arrival: VecDeque<(u64, u64)>,
-    /// Sequences in `by_arrival` whose requests have gone out of turn.
-    gone: BTreeSet<u64>,
-}
-
-impl Elevator {
-    /// An empty elevator.
+impl Host {
+    /// A host in front of `drive`, which must have no command.
     #[must_use]
-    pub fn new(options: ElevatorOptions) -> Self {
+    pub fn new(drive: Drive, options: ElevatorOptions) -> Self {
         Self {
-            options,
-            sides: [Side::default(), Side::default()],
-            next_sequence: 0,
-            at: Lba(0),
-            batch: (0, 0),
-            writes_passed_over: 0,
+            drive,
+            elevator: Elevator::new(options),
+            flushes: VecDeque::new(),
+            urgent: VecDeque::new(),
+            merged: Vec::new(),
+            completed: Vec::new(),
         }
     }
 
-    /// Requests that wait.
+    /// The drive.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.sides.iter().map(|side| side.by_address.len()).sum()
+    pub const fn drive(&self) -> &Drive {
+        &self.drive
     }
 
-    /// Whether no request waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Takes in a request that arrived at `now`.
-    pub fn push(&mut self, now: Time, tag: u64, write: bool, extent: Extent) {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        let held = Held { len: extent.len.0, tag, arrived: now };
-        let side = &mut self.sides[usize::from(write)];
-        side.by_address.insert((extent.start.0, sequence), held);
-        side.by_arrival.push_back((sequence, extent.start.0));
-    }
-
-    /// The request to hand to the drive at `now`, merged with the waiting ones that follow it
-    /// without a gap; `None` when none waits.
-    pub fn pop(&mut self, now: Time) -> Option<Dispatched> {
-        let side = self.choose_side(now)?;
-        let key = self.choose_request(side, now)?;
-        let dispatched = self.merge(side, key);
-        self.at = dispatched.extent.end();
-        Some(dispatched)
-    }
-
-    /// Reads or writes: the batch under way, then whoever is overdue, then reads unless writes
-    /// have been passed over too often.
-    fn choose_side(&mut self, now: Time) -> Option<usize> {
-        let (side, left) = self.batch;
-        if left > 0 && !self.sides[side].by_address.is_empty() {
-            self.batch.1 = left - 1;
-            return Some(side);
-        }
-        let waiting = [0, 1].map(|side| !self.sides[side].by_address.is_empty());
-        let side = match waiting {
-            [false, false] => return None,
-            [true, false] => 0,
-            [false, true] => 1,
-            [true, true] => self.choose_between(now),
-        };
-        let passed_over = side == 0 && waiting[1];
-        self.writes_passed_over = if passed_over { self.writes_passed_over + 1 } else { 0 };
-        self.batch = (side, self.options.batch.saturating_sub(1));
-        Some(side)
-    }
-
-    fn choose_between(&mut self, now: Time) -> usize {
-        let starved = self.writes_passed_over >= self.options.writes_starved_max;
-        if self.options.prefer_reads {
-            return usize::from(starved || self.is_overdue(1, now) && !self.is_overdue(0, now));
-        }
-        let oldest = [0, 1].map(|side| self.sides[side].oldest().map(|key| key.1));
-        usize::from(oldest[1] < oldest[0])
-    }
-
-    fn is_overdue(&mut self, side: usize, now: Time) -> bool {
-        let limit = [self.options.read_deadline, self.options.write_deadline][side];
-        let side = &mut self.sides[side];
-        let Some(key) = side.oldest() else { return false };
-        side.by_address.get(&key).is_some_and(|held| now.since(held.arrived) >= limit)
-    }
-
-    /// The oldest request if it is overdue, else the next one of the sweep.
-    fn choose_request(&mut self, side: usize, now: Time) -> Option<(u64, u64)> {
-        if !self.options.sort || self.is_overdue(side, now) {
-            return self.sides[side].oldest();
-        }
-        let requests = &self.sides[side].by_address;
-        let ahead = requests.range((self.at.0, 0)..).next();
-        ahead.or_else(|| requests.iter().next()).map(|(key, _)| *key)
-    }
-
-    fn merge(&mut self, side: usize, key: (u64, u64)) -> Dispatched {
-        let write = side == 1;
-        let mut merged = Dispatched { write, extent: Extent::new(key.0, 0), tags: SmallVec::new() };
-        let side = &mut self.sides[side];
-        let mut next = Some(key);
-        while let Some(held) = next.and_then(|key| side.take(key)) {
-            merged.extent.len.0 += held.len;
-            merged.tags.push(held.tag);
-            let room = self.options.merge_max.0.saturating_sub(merged.extent.len.0);
-            let end = merged.extent.end().0;
-            let follows = side.by_address.range((end, 0)..(end + 1, 0)).next();
-            next = follows.filter(|(_, held)| held.len <= room).map(|(key, _)| *key);
-        }
-        merged
-    }
-}
-
-impl Side {
-    /// Key of the request that has waited longest.
-    fn oldest(&mut self) -> Option<(u64, u64)> {
-        while let Some(&(sequence, start)) = self.by_arrival.front() {
-            if !self.gone.remove(&sequence) {
-                return Some((start, sequence));
-            }
-            self.by_arrival.pop_front();
-        }
-        None
-    }
-
-    fn take(&mut self, key: (u64, u64)) -> Option<Held> {
-        let held = self.by_address.remove(&key)?;
-        if self.by_arrival.front().is_some_and(|front| front.0 == key.1) {
-            self.by_arrival.pop_front();
+    /// Takes in a command at `now`. Its tag must be below 2^63. An `urgent` one goes before all
+    /// others, also within a drive that has priorities.
+    pub fn submit(&mut self, now: Time, command: Command, urgent: bool) {
+        let nothing_waits = self.elevator.is_empty() && self.flushes.is_empty();
+        if (nothing_waits || urgent) && self.drive.has_room() {
+            self.hand_over(now, command, urgent);
+        } else if urgent {
+            self.urgent.push_back(command);
+        } else if command.kind == Kind::Flush {
+            self.flushes.push_back(command.tag);
         } else {
-            self.gone.insert(key.1);
+            self.elevator.push(now, command);
         }
-        Some(held)
+    }
+
+    /// When something happens next, if anything does.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        self.drive.next_event()
+    }
+
+    /// Lets time pass up to and including `at`, which must not be later than
+    /// [`Host::next_event`]. `report` hears of the commands that have completed; by then the drive
+    /// has new ones.
+    pub fn advance(&mut self, at: Time, report: &mut impl FnMut(Completion)) {
+        let mut completed = std::mem::take(&mut self.completed);
+        self.drive.advance(at, &mut |event| {
+            if let Event::Completed(completion) = event {
+                completed.push(completion);
+            }
+        });
+        if !completed.is_empty() {
+            self.refill(at);
+        }
+        for completion in completed.drain(..) {
+            self.report(completion, report);
+        }
+        self.completed = completed;
+    }
+
+    /// Hands waiting commands to the drive while it has room.
+    fn refill(&mut self, now: Time) {
+        while self.drive.has_room() {
+            if let Some(command) = self.urgent.pop_front() {
+                self.hand_over(now, command, true);
+                continue;
+            }
+            if let Some(tag) = self.flushes.pop_front() {
+                let extent = Extent::default();
+                self.hand_over(now, Command { tag, kind: Kind::Flush, extent }, false);
+                continue;
+            }
+            let Some(dispatched) = self.elevator.pop(now) else { return };
+            let (kind, extent) = (dispatched.kind, dispatched.extent);
+            let tag = match dispatched.tags.as_slice() {
+                [tag] => *tag,
+                _ => self.keep(dispatched),
+            };
+            self.hand_over(now, Command { tag, kind, extent }, false);
+        }
+    }
+
+    fn hand_over(&mut self, now: Time, command: Command, urgent: bool) {
+        let drive = &mut self.drive;
+        let accepted =
+            if urgent { drive.submit_urgent(now, command) } else { drive.submit(now, command) };
+        assert!(accepted.is_ok(), "the drive said that it has room");
+    }
+
+    /// Remembers which commands a merged one answers; returns the tag of the merged one.
+    fn keep(&mut self, dispatched: Dispatched) -> u64 {
+        let free = self.merged.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.merged.push(None);
+            self.merged.len() - 1
+        });
+        self.merged[index] = Some(dispatched);
+        index as u64 | MERGED
+    }
+
+    /// Reports the end of a command, or of each of those that were merged into it.
+    fn report(&mut self, completion: Completion, report: &mut impl FnMut(Completion)) {
+        if completion.tag & MERGED == 0 {
+            report(completion);
+            return;
+        }
+        let dispatched = self.merged[to_usize(completion.tag & !MERGED)].take();
+        let Some(dispatched) = dispatched else { unreachable!("a command completes once") };
+        for tag in dispatched.tags {
+            report(Completion { tag, ..completion });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
+    use crate::drive::Options;
+    use crate::profile;
 
-    fn drain(elevator: &mut Elevator, now: Time) -> Vec<u64> {
-        std::iter::from_fn(|| elevator.pop(now)).flat_map(|d| d.tags).collect()
-    }
-
-    #[test]
-    fn requests_go_in_address_order_from_where_the_sweep_is() {
-        let mut elevator = Elevator::new(ElevatorOptions::default());
-        for (tag, start) in [(1, 900), (2, 100), (3, 500)] {
-            elevator.push(Time(0), tag, false, Extent::new(start, 8));
+    /// The tags in the order in which they complete.
+    fn run(host: &mut Host) -> Vec<u64> {
+        let mut tags = Vec::new();
+        while let Some(at) = host.next_event() {
+            host.advance(at, &mut |completion| tags.push(completion.tag));
         }
-        assert_eq!(elevator.pop(Time(1)).unwrap().tags.as_slice(), [2]);
-        elevator.push(Time(1), 4, false, Extent::new(50, 8));
-        assert_eq!(drain(&mut elevator, Time(1)), [3, 1, 4]);
+        tags
+    }
+
+    fn host() -> Host {
+        let profile = profile::find("cheetah-15k5").unwrap().unwrap();
+        let drive = Drive::new(&profile, &Options::bare(&profile));
+        Host::new(drive, ElevatorOptions::default())
     }
 
     #[test]
-    fn neighbours_are_merged_up_to_the_limit() {
-        let options = ElevatorOptions { merge_max: Sectors(24), ..ElevatorOptions::default() };
-        let mut elevator = Elevator::new(options);
-        for tag in 0..5 {
-            elevator.push(Time(0), tag, true, Extent::new(tag * 8, 8));
+    fn each_of_the_merged_commands_completes() {
+        let mut host = host();
+        for tag in 0..9 {
+            let kind = Kind::Write { fua: tag == 5 };
+            host.submit(Time(0), Command { tag, kind, extent: Extent::new(tag * 8, 8) }, false);
         }
-        let first = elevator.pop(Time(0)).unwrap();
-        assert_eq!((first.extent, first.tags.len()), (Extent::new(0, 24), 3));
-        assert_eq!(elevator.pop(Time(0)).unwrap().extent, Extent::new(24, 16));
-        assert!(elevator.is_empty());
+        assert_eq!(run(&mut host), (0..9).collect::<Vec<_>>());
+        assert_eq!(host.drive().counters().writes, 2, "one at once, and the others together");
     }
 
     #[test]
-    fn reads_pass_writes_but_do_not_starve_them() {
-        let options = ElevatorOptions { batch: 1, ..ElevatorOptions::default() };
-        let mut elevator = Elevator::new(options);
-        elevator.push(Time(0), 100, true, Extent::new(1_000, 8));
-        for tag in 0..6 {
-            elevator.push(Time(0), tag, false, Extent::new(tag * 100, 8));
-        }
-        assert_eq!(drain(&mut elevator, Time(1)), [0, 1, 100, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn an_overdue_request_goes_before_the_sweep() {
-        let options = ElevatorOptions { batch: 1, ..ElevatorOptions::default() };
-        let mut elevator = Elevator::new(options);
-        elevator.push(Time(0), 1, false, Extent::new(9_000, 8));
-        elevator.push(Time(1), 2, false, Extent::new(10, 8));
-        let late = Time(0) + Nanos::from_millis(500);
-        assert_eq!(drain(&mut elevator, late), [1, 2]);
-    }
-
-    #[test]
-    fn a_hundred_thousand_requests_come_out_once_each() {
-        let mut elevator = Elevator::new(ElevatorOptions::default());
-        let mut rng = manylogs_block::Rng::new(5);
-        for tag in 0..100_000 {
-            let write = rng.below(2) == 0;
-            elevator.push(Time(tag), tag, write, Extent::new(rng.below(1 << 30), 8));
-        }
-        let mut tags = drain(&mut elevator, Time(100_000));
-        tags.sort_unstable();
-        assert_eq!(tags, (0..100_000).collect::<Vec<_>>());
-        assert!(elevator.is_empty());
-        assert!(elevator.sides.iter().all(|s| s.gone.len() <= s.by_arrival.len()));
+    fn what_waits_goes_urgent_first_then_flushes_then_by_address() {
+        let mut host = host();
+        let read = |tag, at| Command { tag, kind: Kind::Read, extent: Extent::new(at, 8) };
+        host.submit(Time(0), read(0, 0), false);
+        host.submit(Time(0), read(1, 9_000), false);
+        host.submit(Time(0), read(2, 5_000), false);
+        let flush = Command { tag: 3, kind: Kind::Flush, extent: Extent::default() };
+        host.submit(Time(0), flush, false);
+        host.submit(Time(0), read(4, 90_000), true);
+        assert_eq!(run(&mut host), [0, 4, 3, 2, 1]);
     }
 }

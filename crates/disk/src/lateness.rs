@@ -1,4 +1,4 @@
-//! How well an emulated drive kept the times of its model.
+//! How late an emulated drive was against the times of its model.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use manylogs_block::Nanos;
 /// comes later begins to catch other revolutions than it would on the drive.
 pub const VOID_ABOVE: Nanos = Nanos(500_000);
 
-/// Latenesses are told apart down to half of this.
+/// Resolution of the histogram: half of this.
 const RESOLUTION_NS: u64 = 100;
 /// Longer ones count as this long.
 const LONGEST_NS: u64 = 1000 * 1_000_000_000;
-/// Figures within 1 %: more would cost memory and tell nobody anything.
+/// Figures are within 1 %: more precision would cost memory and be of no use.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// What was not done when it was due, and so decided when the request was answered.
+/// What was late when a request was due, and so determined when it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The timer of the model fired late; the content was there before.
@@ -52,9 +52,9 @@ pub struct LatenessFigures {
 pub struct LatenessReport {
     /// All requests but discards, which take no time in the model.
     pub all: LatenessFigures,
-    /// Those whose content was there in time: what is late is our timer, or the processor.
+    /// Requests whose content was there in time: the timer or the processor was late.
     pub by_timer: LatenessFigures,
-    /// Those that waited for the content: what stores it is slower than the model.
+    /// Requests that waited for the content: the device that stores it is slower than the model.
     pub by_content: LatenessFigures,
 }
 

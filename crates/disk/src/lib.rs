@@ -5,7 +5,7 @@
 //! * [`profile`]: what a drive is, as data (TOML); every number names its source;
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
 //! * [`drive`]: command queue, read-ahead and write cache on top, with [`queue`];
-//! * [`host`]: the host's elevator in front of the drive's queue;
+//! * [`host`]: the host in front of the drive, with its elevator;
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
@@ -35,7 +35,7 @@ pub use command::{Command, Completion, Counters, Event, Kind};
 pub use drive::{Drive, Options, QueueFull};
 pub use emulated::{ContentTooLarge, EmulatedDrive};
 pub use geometry::{Geometry, Location};
-pub use host::{Dispatched, Elevator, ElevatorOptions};
+pub use host::{Dispatched, Elevator, ElevatorOptions, Host};
 pub use lateness::{LatenessFigures, LatenessReport};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;

@@ -208,7 +208,7 @@ pub enum ProfileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The text is no TOML, or a key is missing, unknown or of the wrong type.

@@ -152,8 +152,8 @@ impl CommandQueue {
                 continue;
             }
             let start = waiting.command.extent.start.0;
-            // What is being read anyway needs no positioning; of several the first, as the others
-            // come after it.
+            // A command for sectors that are being read anyway needs no positioning; of several the
+            // first, as the others come after it.
             let time = if !waiting.write && start.wrapping_sub(streamed.0) <= streamed.1 {
                 Nanos(0)
             } else {

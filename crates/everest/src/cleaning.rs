@@ -1,11 +1,11 @@
-//! Cleaning from the tail: what still counts in the oldest log goes to the head, and the floor
-//! rises behind it.
+//! Cleaning from the tail: live versions in the oldest log are appended at the head, and then the
+//! floor rises.
 
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload, Request, Sectors};
 use manylogs_logstore::store::{Cleaner, Job, Live, chunk_len, span_of};
-use manylogs_logstore::{LogId, ScanOf, Space, scan};
+use manylogs_logstore::{LogId, ScanOf, Space, io, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::ring::FromTail;
@@ -31,7 +31,7 @@ impl Inner {
                 return Ok(false);
             }
             let [for_cleaning, for_deletions] = self.spared;
-            // Some of the longest writes should never have to wait.
+            // A few of the longest writes should find room without waiting.
             let wanted = for_cleaning.log + for_deletions.log + Sectors(4 * self.record.0);
             FromTail { head: state.head, wanted }.next(&state.store)
         };
@@ -46,7 +46,7 @@ impl Inner {
         Ok(self.state.borrow().store.counters.log_resets > before)
     }
 
-    /// Appends what counts of `log` at the head; false if there is no room for it now.
+    /// Appends the live versions of `log` at the head; false if there is no room for them now.
     async fn renew(&self, log: LogId) -> Result<bool, IoError> {
         let (of, device) = {
             let state = self.state.borrow();
@@ -86,7 +86,8 @@ impl Inner {
         }
         for live in chunk {
             while !self.renew_one(live, within, &content) {
-                // Each needs less in the record that it shares than was set aside for it.
+                // Entries that share a record need less room than was set aside for them, so room
+                // may become free.
                 let progress = self.progress.wait();
                 {
                     let state = self.state.borrow();
@@ -101,31 +102,33 @@ impl Inner {
         Ok(true)
     }
 
-    /// Puts a version on its way again, if it still counts; false if there is no room for it.
+    /// Appends a version again if it is still live; false if there is no room for it.
     fn renew_one(&self, live: &Live, within: Extent, content: &Payload) -> bool {
         let mut state = self.state.borrow_mut();
-        // What was overwritten or deleted meanwhile is none of it any more.
+        // A version that was overwritten or deleted meanwhile needs no renewal.
         let Some(batch) = state.store.renewal(live, within, content) else { return true };
         let room = state.store.room_of(&batch);
         let fits = state.store.fits(room);
         if fits {
-            state.store.put(batch, room, None);
+            state.put(batch, room, None);
             self.commit.notify();
         }
         fits
     }
 
-    /// Raises the floor as far as it goes: what only supersede entries kept is free.
+    /// Raises the floor as far as possible: logs that only supersede entries kept can then be
+    /// reset.
     async fn raise_floor(&self) -> Result<(), IoError> {
         let (floor, last) = {
             let state = self.state.borrow();
             (state.store.oldest_needed(), state.store.entries.tickets.last())
         };
-        // A version that one under way has displaced is what a crash falls back to.
+        // Until an entry under way is durable, a crash falls back to the version that it has
+        // displaced.
         if let Some(last) = last
             && !plant::is(Bug::FloorWithoutBarrier)
         {
-            self.wait_done(last).await?;
+            io::wait_durable(self, last).await?;
         }
         if floor > self.state.borrow().store.roots.on_disk.floor {
             self.update_root(|root| root.floor = floor).await?;

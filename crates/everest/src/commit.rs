@@ -1,13 +1,11 @@
-//! Records: what waits shares one, and they follow one another at the head of the ring.
+//! Records: entries that wait share one, and records follow one another at the head of the ring.
 
 use std::rc::Rc;
 
-use manylogs_block::{IoError, Payload, Request};
-use manylogs_logstore::ondisk::root::Root;
+use manylogs_block::Request;
 use manylogs_logstore::store::Choice;
 use manylogs_logstore::{AppendSlot, Log, LogId, RecordSequence};
 
-use crate::ondisk::root_places;
 use crate::ring::Ring;
 use crate::store::{Inner, State};
 
@@ -18,7 +16,7 @@ const IN_FLIGHT: usize = 8;
 #[allow(clippy::large_enum_variant, reason = "one at a time, on its way to the device")]
 enum Step {
     Append(LogId, RecordSequence, AppendSlot),
-    /// A log is to begin its epoch first.
+    /// The log must begin its epoch before it takes entries.
     Begin(LogId),
 }
 
@@ -93,52 +91,10 @@ impl Inner {
         self.commit.notify();
         self.wanted.notify();
     }
-
-    /// Sets more sequences aside whenever they run low.
-    pub(crate) async fn run_reserver(self: Rc<Self>) {
-        let low = self.state.borrow().store.sequences.low.clone();
-        loop {
-            let asked = low.wait();
-            if self.closed.get() {
-                return;
-            }
-            if self.state.borrow().store.are_sequences_low() {
-                let extended = self.state.borrow().store.roots.on_disk.sequence_limit.extended();
-                let Some(limit) = extended else { return };
-                // Without it the store takes no more writes.
-                let _ = self.update_root(|root| root.sequence_limit = limit).await;
-            }
-            asked.await;
-        }
-    }
-
-    /// Changes the root durably: first the slot that does not hold the newest, then the other.
-    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
-        let _turn = self.root_lock.take().await;
-        let (bytes, root, first) = {
-            let mut state = self.state.borrow_mut();
-            let mut root = state.store.roots.on_disk.clone();
-            change(&mut root);
-            state.store.roots.generation += 1;
-            root.generation = state.store.roots.generation;
-            (root.encode(state.store.volume), root, 1 - state.store.roots.slot)
-        };
-        for slot in [first, 1 - first] {
-            let write = Request::write_fua(root_places()[slot], Payload::bytes(bytes.clone()));
-            if let Err(error) = self.devices[0].submit(write).await {
-                self.state.borrow_mut().store.fail_for(&error, "the root cannot be written");
-                self.progress.notify();
-                return Err(error);
-            }
-            self.state.borrow_mut().store.roots.slot = slot;
-        }
-        self.state.borrow_mut().store.roots.on_disk = root;
-        Ok(())
-    }
 }
 
 impl State {
-    /// The head moves on: what is left of the log before is not used.
+    /// Moves the head to `log`. The rest of the log before it stays unused.
     fn advance(&mut self, log: LogId) {
         if log != self.head {
             let blank = crate::ring::is_blank(&self.store.logs, self.head);

@@ -9,16 +9,20 @@
 //! are off-loaded and reclaimed in the background. When to off-load, and to whom, is not decided
 //! here.
 
+mod ages;
 mod cleaning;
 mod commit;
 mod error;
 mod offload;
 mod ondisk;
 mod open;
+mod read;
 mod reclaim;
 mod ring;
 mod store;
+mod versions;
 
 pub use error::StoreError;
 pub use offload::{OffloadOptions, Offloaded};
-pub use store::{CircularStore, Found, Range, StoreOptions, Version};
+pub use store::{CircularStore, Found, StoreOptions};
+pub use versions::{Range, Version};

@@ -11,7 +11,8 @@ use manylogs_block::{
 use manylogs_logstore::Space;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::store::{CircularStore, Found, Version};
+use crate::store::{CircularStore, Found};
+use crate::versions::Version;
 
 /// How a client works.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +31,8 @@ pub(crate) struct Client {
     next_version: Cell<u64>,
     /// Writes that wait for room.
     pub(crate) starved: Cell<u64>,
-    /// One round of reclaiming at a time: what a slow one read must not land on what a later one
-    /// brought home.
+    /// One round of reclaiming at a time: a slow round must not write an older version over one
+    /// that a later round brought home.
     pub(crate) reclaiming: TaskLock,
     pub(crate) closed: Cell<bool>,
     /// Why reclaiming ended, if it did.
@@ -44,7 +45,7 @@ pub(crate) struct Client {
 pub struct Offloaded(Rc<Client>);
 
 impl Offloaded {
-    /// Takes up `base`: what the store holds of it is the newest.
+    /// The volume on `base`, with whatever versions of it the store holds.
     #[must_use]
     pub fn open(
         runtime: Handle,
@@ -117,7 +118,7 @@ impl BlockDevice for Offloaded {
     }
 }
 
-/// What a read waits for: the store's part was looked up when it was submitted.
+/// A read under way. The store was looked up when the read was submitted.
 struct Reading {
     stored: Pin<Box<dyn Future<Output = Result<Vec<Found>, IoError>>>>,
     home: Completion,
@@ -130,7 +131,7 @@ impl Client {
         answer
     }
 
-    /// Off-loads a version; parts of a long one wait for room one after the other.
+    /// Off-loads a version, a long one in parts. Each part waits for room by itself.
     fn write(self: &Rc<Self>, extent: Extent, content: Option<&Payload>) -> Completion {
         let version = Version(self.next_version.get());
         self.next_version.set(version.0 + 1);
@@ -194,13 +195,11 @@ impl Client {
         Ok(content)
     }
 
-    /// What the volume reads as, widened to whole physical sectors of the base volume.
+    /// The content of `extent`, widened to whole physical sectors of the base volume.
     pub(crate) async fn read_whole(&self, extent: Extent) -> Result<(Extent, Payload), IoError> {
         let told = self.base.capabilities();
-        let physical = told.physical_sector.0;
-        let start = extent.start.0 / physical * physical;
-        let end = extent.end().0.next_multiple_of(physical).min(told.capacity.0);
-        let whole = Extent::between(Lba(start), Lba(end));
+        let base = Extent { start: Lba(0), len: told.capacity };
+        let whole = extent.widened_to(told.physical_sector).intersection(base);
         let reading = self.begin_read(whole);
         Ok((whole, self.end_read(whole, reading).await?))
     }

@@ -3,25 +3,27 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Signal, TaskLock};
+use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Signal};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
     DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordSequence,
-    RecordShape, ScanOf, Space, UnitTable, new_volume_id, scan,
+    RecordShape, ScanOf, Space, UnitTable, io, new_volume_id, scan,
 };
 use manylogs_plant::{self as plant, Bug};
 
+use crate::ages::Ages;
 use crate::error::StoreError;
 use crate::ondisk::{Superblock, root_places};
-use crate::store::{CircularStore, Inner, State, StoreOptions, Version, Versions};
+use crate::store::{CircularStore, Inner, State, StoreOptions};
+use crate::versions::{Version, Versions};
 
 /// A log takes at least so many of the largest records.
 const RECORDS_A_LOG: u64 = 4;
 const LOG_LEAST: Sectors = Sectors(64);
 const LOG_MOST: Sectors = Sectors((1 << 28) - 8);
 
-/// Devices, and what they say of themselves.
+/// Devices and their superblocks.
 struct Members {
     devices: Vec<Rc<dyn BlockDevice>>,
     superblocks: Vec<Superblock>,
@@ -43,10 +45,8 @@ impl CircularStore {
         // Recovery looks at all logs: a store is small, and most of it is used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
         let store = members.superblocks[0].store;
-        let bytes = root.encode(store);
         for place in root_places() {
-            let write = Request::write_fua(place, Payload::bytes(bytes.clone()));
-            members.devices[0].submit(write).await?;
+            members.devices[0].submit(root.write_to(place, store)).await?;
         }
         // The first copy on the first device last: with that it is a store.
         for (device, superblock) in members.devices.iter().zip(&members.superblocks).rev() {
@@ -56,7 +56,9 @@ impl CircularStore {
             }
         }
         let store = Store::new(store, logs, root, 1);
-        Ok(members.assemble(runtime, store, Versions::new(), LogId(0)))
+        let (versions, ages) = (Versions::new(), Ages::default());
+        let state = State { store, versions, ages, head: LogId(0) };
+        Ok(members.assemble(runtime, state))
     }
 
     /// Opens the store on `devices`, which are in the order in which it was made.
@@ -67,7 +69,7 @@ impl CircularStore {
         runtime: Handle,
         devices: Vec<Rc<dyn BlockDevice>>,
     ) -> Result<Self, StoreError> {
-        // What a killed process left in a drive's cache must not be believed and then lost.
+        // Data that a killed process left in a drive's cache must be durable before it is believed.
         for device in &devices {
             device.submit(Request::Flush).await?;
         }
@@ -83,9 +85,9 @@ impl CircularStore {
         let first = if reused { 1 + store.map.len() as u64 } else { first.0 };
         store.sequences.next_data = DataSequence(first);
         store.sequences.next_record = RecordSequence(first);
-        let versions = versions_of(&store, &entries);
+        let (versions, ages) = versions_of(&store, &entries);
         let head = seal_all_but_the_newest(&mut store);
-        let opened = members.assemble(runtime, store, versions, head);
+        let opened = members.assemble(runtime, State { store, versions, ages, head });
         opened.0.begin_incarnation().await?;
         Ok(opened)
     }
@@ -168,7 +170,7 @@ impl Members {
         RecordShape::in_log(self.superblocks[0].physical)
     }
 
-    /// What an entry needs at most.
+    /// The most room that an entry needs.
     fn largest(&self) -> Room {
         Room::of_one(
             EntryKind::Data,
@@ -184,20 +186,9 @@ impl Members {
     }
 
     async fn root(&self) -> Result<(Root, usize), StoreError> {
-        let mut newest: Option<(Root, usize)> = None;
-        for (slot, place) in root_places().into_iter().enumerate() {
-            let read = match self.devices[0].submit(Request::Read { extent: place }).await {
-                Ok(read) => read,
-                Err(manylogs_block::IoError::Medium { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let bytes = read.to_bytes().unwrap_or_default();
-            let Some(root) = Root::decode(&bytes, self.superblocks[0].store) else { continue };
-            if newest.as_ref().is_none_or(|(other, _)| root.generation > other.generation) {
-                newest = Some((root, slot));
-            }
-        }
-        newest.ok_or(StoreError::NoRoot)
+        let (store, logs) = (self.superblocks[0].store, self.logs().count());
+        let found = io::find_root(&self.devices[0], root_places(), store, logs).await?;
+        found.newest.ok_or(StoreError::NoRoot)
     }
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
@@ -231,15 +222,9 @@ impl Members {
         Ok(entries)
     }
 
-    fn assemble(
-        self,
-        runtime: Handle,
-        store: Store,
-        versions: Versions,
-        head: LogId,
-    ) -> CircularStore {
+    fn assemble(self, runtime: Handle, state: State) -> CircularStore {
         let (record, largest) = (self.record(), self.largest());
-        // The tail must fit in front of the head before it can begin anew.
+        // The live versions of the tail must fit at the head before the tail can be reset.
         let for_cleaning = Room { log: self.superblocks[0].log, ..largest };
         let for_deletions = Room { log: Sectors(self.superblocks[0].log.0 / 2), ..largest };
         let inner = Rc::new(Inner {
@@ -247,16 +232,15 @@ impl Members {
             devices: self.devices,
             record,
             spared: [for_cleaning, for_deletions],
-            state: RefCell::new(State { store, versions, head }),
+            state: RefCell::new(state),
             commit: Signal::default(),
             progress: Signal::default(),
             wanted: Signal::default(),
-            root_lock: TaskLock::default(),
             closed: Cell::new(false),
         });
         runtime.spawn(Rc::clone(&inner).run_committer());
         runtime.spawn(Rc::clone(&inner).run_cleaner());
-        runtime.spawn(Rc::clone(&inner).run_reserver());
+        runtime.spawn(io::reserve_sequences(Rc::clone(&inner), ()));
         CircularStore(inner)
     }
 }
@@ -271,11 +255,7 @@ async fn superblock_of(
     }
     let mut refused = StoreError::NotAStore { device: index };
     for place in Superblock::places(sectors) {
-        let read = match device.submit(Request::Read { extent: place }).await {
-            Ok(read) => read,
-            Err(manylogs_block::IoError::Medium { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let Ok(read) = io::read_copy(device, place).await? else { continue };
         match Superblock::decode(&read.to_bytes().unwrap_or_default()) {
             Some(Ok(superblock)) if superblock.sectors <= sectors => return Ok(superblock),
             Some(Err(other)) => refused = other,
@@ -285,20 +265,21 @@ async fn superblock_of(
     Err(refused)
 }
 
-/// What the owners call the versions in the table: their entries say.
-fn versions_of(store: &Store, entries: &[Entry]) -> Versions {
-    let mut versions = Versions::new();
+/// The owners' versions of the table, and their ages, taken from the entries.
+fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
+    let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
         for (part, mapped) in store.map.lookup(entry.extent) {
             if mapped.is_some_and(|mapped| mapped.sequence == entry.data_sequence) {
                 versions.insert(part, Version(entry.version));
+                ages.add(entry.data_sequence, entry.extent);
             }
         }
     }
-    versions
+    (versions, ages)
 }
 
-/// The log that was appended to last goes on; what is left of the others is not used.
+/// The log that was appended to last stays the head. The rest of every other log stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
         store.logs.iter().filter(|log| log.used().0 > 0).map(Log::id).collect()

@@ -7,7 +7,7 @@ use manylogs_block::{Hint, IoError, Request, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::offload::Client;
-use crate::store::Range;
+use crate::versions::Range;
 
 /// Ranges that go home together.
 const TOGETHER: usize = 16;
@@ -37,15 +37,15 @@ impl Client {
     pub(crate) async fn reclaim_some(&self) -> Result<bool, IoError> {
         let turn = self.reclaiming.take().await;
         let _turn = if plant::is(Bug::ReclaimsOverlap) { None } else { Some(turn) };
-        let ranges: Vec<Range> =
-            self.store.ranges(self.options.base).into_iter().take(TOGETHER).collect();
+        let ranges = self.store.oldest(self.options.base, TOGETHER);
         if ranges.is_empty() {
             return Ok(false);
         }
-        // A newer version that a client writes meanwhile goes to the store. What is home then is
-        // older, and the deletion leaves the newer one where it is.
+        // A version that a client writes meanwhile goes to the store. The one at home is older
+        // then, and the deletion leaves the newer one in the store.
         for range in &ranges {
-            // One after the other: ranges that share a physical sector must not overtake.
+            // One after the other: writes of ranges that share a physical sector must keep their
+            // order.
             let (extent, payload) = self.read_whole(range.extent).await?;
             let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
             all_done([self.base.submit(write)]).await?;

@@ -5,7 +5,7 @@ use manylogs_block::Sectors;
 use manylogs_logstore::store::{Cleaner, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
 
-/// A log that is so full of what counts is not worth cleaning for its own sake.
+/// A log with a larger live share than this is not worth cleaning for the room that it gives.
 const DENSE: f64 = 0.75;
 
 /// The log at the head as long as it takes records, then the next empty one around the ring.
@@ -44,16 +44,15 @@ impl Cleaner for FromTail {
         if logs.room() >= self.wanted.0 + store.reserved.log.0 {
             return None;
         }
-        let used = || {
-            let others = logs.iter().filter(|log| log.id() != self.head);
-            others.filter(|log| !log.is_empty() && !log.is_busy() && !log.is_retired())
-        };
-        let oldest = used().min_by_key(|log| log.epoch())?;
-        // Logs that hold nothing but old supersede entries wait for the floor to pass these.
-        if used().any(|log| log.live() == 0) {
-            return Some(Job::Renew(oldest.id()));
-        }
-        let sparse = |log: &&Log| (log.live() as f64) < DENSE * log.used().0 as f64;
-        used().filter(sparse).min_by_key(|log| log.epoch()).map(|log| Job::Renew(log.id()))
+        let others = logs.iter().filter(|log| log.id() != self.head);
+        let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && !log.is_retired();
+        let mut used: Vec<&Log> = others.filter(is_used).collect();
+        used.sort_unstable_by_key(|log| log.epoch());
+        // Logs that hold only old supersede entries become free when the floor passes these
+        // entries.
+        let waits_for_floor = used.iter().any(|log| log.live() == 0);
+        let sparse = |log: &&&Log| (log.live() as f64) < DENSE * log.used().0 as f64;
+        let chosen = if waits_for_floor { used.first() } else { used.iter().find(sparse) };
+        chosen.map(|log| Job::Renew(log.id()))
     }
 }

@@ -4,37 +4,28 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completion, Extent, Handle, IoError, Lba, Payload, Request, Sectors, Signal,
-    TaskLock, completion,
+    BlockDevice, Completer, Completion, Extent, Handle, IoError, Payload, Request, Sectors, Signal,
+    completion,
 };
+use manylogs_logstore::io::{self, StoreIo};
+use manylogs_logstore::ondisk::root::Root;
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
-use manylogs_logstore::{
-    Class, DataSequence, EntryKind, ExtentMap, LogId, MAX_ENTRIES, MapValue, Mapped, Space,
-};
-use manylogs_plant::{self as plant, Bug};
+use manylogs_logstore::{Class, EntryKind, LogId, MAX_ENTRIES, Mapped, Space};
 use smallvec::SmallVec;
 
-/// All of a store's batches keep one order: what was acknowledged has no holes before it.
-const ORDER: Stream = Stream(0);
+use crate::ages::Ages;
+use crate::ondisk::root_places;
+use crate::versions::{Range, Version, Versions};
 
-/// What a client calls a version of its blocks. It grows with each write to a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(pub u64);
+/// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
+/// holes before it.
+const ORDER: Stream = Stream(0);
 
 /// How a store is made.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Length of a log: what is cleaned at a time. A multiple of 8 sectors.
     pub log: Sectors,
-}
-
-/// A range that the store holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// As the base volume knows it.
-    pub extent: Extent,
-    /// What the owner calls the version.
-    pub version: Version,
 }
 
 /// What the store has of a part of a range.
@@ -46,53 +37,25 @@ pub struct Found {
     pub content: Option<Payload>,
 }
 
-/// That the store has a version: the number is the map's sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stored;
-
-impl MapValue for Stored {
-    fn advance(self, _: Sectors) -> Self {
-        self
-    }
-
-    fn pack(self) -> [u64; 2] {
-        [0, 0]
-    }
-
-    fn unpack(_: [u64; 2]) -> Self {
-        Self
-    }
-}
-
-/// The owners' versions, by address.
-#[derive(Debug)]
-pub(crate) struct Versions(ExtentMap<Stored>);
-
-impl Versions {
-    pub(crate) const fn new() -> Self {
-        Self(ExtentMap::new())
-    }
-
-    pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
-        let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
-        self.0.insert(extent, mapped, |_, _| ());
-    }
-
-    /// Takes out what is not newer than `version`.
-    fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
-        let mut gone = Vec::new();
-        let all = plant::is(Bug::DeleteIgnoresVersion);
-        let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
-        self.0.remove_older(extent, newer, |part, _| gone.push(part));
-        gone
-    }
-}
-
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) versions: Versions,
+    pub(crate) ages: Ages,
     /// The log that is appended to.
     pub(crate) head: LogId,
+}
+
+impl State {
+    /// As [`Store::put`], for versions that clients can ask for by age.
+    pub(crate) fn put(&mut self, batch: Batch, room: Room, waiter: Option<Completer>) {
+        let mut sequence = self.store.sequences.next_data;
+        for entry in &batch.entries {
+            self.ages.add(sequence, entry.extent);
+            sequence = sequence.next();
+        }
+        self.store.put(batch, room, waiter);
+        self.ages.tidy(&self.store.map);
+    }
 }
 
 pub(crate) struct Inner {
@@ -100,17 +63,15 @@ pub(crate) struct Inner {
     pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
     /// Longest payload of a record.
     pub(crate) record: Sectors,
-    /// What only cleaning may use, and what only it and deletions may.
+    /// Room that only cleaning may use, and room that only cleaning and deletions may use.
     pub(crate) spared: [Room; 2],
     pub(crate) state: RefCell<State>,
-    /// Something waits for a record, or one may go.
+    /// An entry waits for a record, or a record may be written.
     pub(crate) commit: Signal,
     /// Something became durable, or a log is free.
     pub(crate) progress: Signal,
     /// Room is scarce.
     pub(crate) wanted: Signal,
-    /// Changes of the root follow one another.
-    pub(crate) root_lock: TaskLock,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -176,7 +137,7 @@ impl CircularStore {
         }
         state.versions.insert(address, version);
         let (completer, durable) = completion();
-        state.store.put(batch, room, Some(completer));
+        state.put(batch, room, Some(completer));
         self.0.commit.notify();
         durable
     }
@@ -194,10 +155,9 @@ impl CircularStore {
     ) -> Result<(), IoError> {
         let address = base.address(extent);
         let room = Room::of_one(EntryKind::Supersede, address, self.0.shape());
-        // The parts are superseded by one record: each takes less than it would alone.
+        // One record supersedes all parts, so that each needs less room than it would alone.
         let parts = |state: &State| {
-            let lookup = state.versions.0.lookup(address);
-            lookup.filter(|(_, v)| v.is_some_and(|v| v.sequence.0 <= version.0)).count() as u64
+            state.versions.lookup(address).filter(|(_, found)| *found <= version).count() as u64
         };
         let last = loop {
             let progress = self.0.progress.wait();
@@ -215,7 +175,7 @@ impl CircularStore {
         };
         // Also if there was nothing to forget: an earlier deletion may be on its way.
         match last {
-            Some(last) => self.0.wait_done(last).await,
+            Some(last) => io::wait_durable(&*self.0, last).await,
             None => Ok(()),
         }
     }
@@ -264,7 +224,8 @@ impl CircularStore {
                 };
                 match content {
                     Ok(content) => found.push(Found { extent: Space::of(part).1, content }),
-                    // The others are awaited all the same: each keeps its log from a reset.
+                    // The other reads are awaited too: each keeps its log from a reset until it
+                    // ends.
                     Err(error) => result = result.and(Err(error)),
                 }
             }
@@ -276,20 +237,15 @@ impl CircularStore {
     /// client that lost its state learns from this where its newest versions are.
     #[must_use]
     pub fn ranges(&self, base: Space) -> Vec<Range> {
-        let state = self.0.state.borrow();
-        let mut ranges = Vec::new();
-        let whole = base.whole();
-        let all = state.store.map.iter_from(whole.start);
-        for (extent, mapped) in all.take_while(|(extent, _)| extent.start < whole.end()) {
-            for (part, version) in state.versions.0.lookup(extent) {
-                let Some(version) = version else { continue };
-                let (_, extent) = Space::of(part);
-                let version = Version(version.sequence.0);
-                ranges.push((mapped.sequence, Range { extent, version }));
-            }
-        }
-        ranges.sort_by_key(|(sequence, range)| (*sequence, range.extent.start));
-        ranges.into_iter().map(|(_, range)| range).collect()
+        self.oldest(base, usize::MAX)
+    }
+
+    /// The first `most` of [`CircularStore::ranges`], in time that depends on these, not on all.
+    #[must_use]
+    pub fn oldest(&self, base: Space, most: usize) -> Vec<Range> {
+        let mut state = self.0.state.borrow_mut();
+        let State { store, versions, ages, .. } = &mut *state;
+        ages.oldest(base, most, &store.map, versions)
     }
 
     /// The largest version of a base volume that the store holds.
@@ -316,7 +272,7 @@ impl CircularStore {
     pub async fn close(&self) -> Result<(), IoError> {
         let last = self.0.state.borrow().store.entries.tickets.last();
         let done = match last {
-            Some(last) => self.0.wait_done(last).await,
+            Some(last) => io::wait_durable(&*self.0, last).await,
             None => Ok(()),
         };
         self.0.closed.set(true);
@@ -325,12 +281,6 @@ impl CircularStore {
         self.0.state.borrow().store.sequences.low.notify();
         done
     }
-}
-
-/// Where the content of a part comes from.
-pub(crate) enum Source {
-    Here(Result<Payload, IoError>),
-    Log { read: manylogs_logstore::store::LogRead, found: Completion },
 }
 
 impl Inner {
@@ -342,50 +292,37 @@ impl Inner {
         if self.closed.get() { Err(IoError::Gone) } else { state.store.writable() }
     }
 
-    fn begin_read(&self, part: Extent, place: Place) -> Source {
-        let mut state = self.state.borrow_mut();
-        match place {
-            Place::Zeroes { .. } => Source::Here(Ok(Payload::zeroes(part.len))),
-            Place::Lost { .. } => Source::Here(Err(IoError::Checksum { extent: part })),
-            Place::Buffered { slot, skip } => {
-                let content = state.store.entries.slots.get(slot).payload.as_ref();
-                let here = |content: &Payload| content.slice(Sectors(skip.into()), part.len);
-                Source::Here(Ok(content.map_or_else(|| Payload::zeroes(part.len), here)))
-            }
-            Place::Log { log, offset, .. } => {
-                let wanted = Extent { start: Lba(offset.0.into()), len: part.len };
-                let read = state.store.begin_read(log, wanted);
-                let device = &self.devices[usize::from(read.device.0)];
-                Source::Log { read, found: device.submit(Request::Read { extent: read.extent }) }
-            }
-        }
+    /// Changes the root, durably in both slots.
+    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
+        io::update_root(self, (), change).await
+    }
+}
+
+impl StoreIo for Inner {
+    /// Writes of an Everest store are not told apart.
+    type Purpose = ();
+
+    fn with_store<R>(&self, work: impl FnOnce(&mut Store) -> R) -> R {
+        work(&mut self.state.borrow_mut().store)
     }
 
-    async fn end_read(&self, part: Extent, source: Source) -> Result<Payload, IoError> {
-        match source {
-            Source::Here(content) => content,
-            Source::Log { read, found } => {
-                let found = found.await;
-                let home = Space::of(part).1;
-                let content = self.state.borrow_mut().store.end_read(&read, found, home);
-                self.progress.notify();
-                content.map(|content| content.slice(read.skip, part.len))
-            }
-        }
+    fn root_slots(&self) -> [Extent; 2] {
+        root_places()
     }
 
-    /// Resolves when this entry and all before it are durable.
-    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        loop {
-            let progress = self.progress.wait();
-            {
-                let state = self.state.borrow();
-                if state.store.entries.tickets.all_done(ticket) {
-                    return Ok(());
-                }
-                state.store.writable()?;
-            }
-            progress.await;
-        }
+    fn submit_root(&self, (): (), write: Request) -> Completion {
+        self.devices[0].submit(write)
+    }
+
+    fn progress(&self) -> &Signal {
+        &self.progress
+    }
+
+    fn notify_progress(&self) {
+        self.progress.notify();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 }

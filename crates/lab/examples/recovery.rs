@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, EngineConfig, OpenOptions, Volume};
+use manylogs::{CreateOptions, OpenOptions, Volume, VolumeConfig};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Payload, Request, Rng, Sectors,
 };
@@ -79,10 +79,10 @@ async fn measure(
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
     what: String,
-    config: EngineConfig,
+    config: VolumeConfig,
     (writes, readers): (u64, u64),
 ) -> Result<(), manylogs::VolumeError> {
-    let config = EngineConfig {
+    let config = VolumeConfig {
         checkpoint: manylogs::CheckpointPolicy::OnFull,
         snapshot: manylogs_block::Nanos(0),
         swap: 1.0,
@@ -104,7 +104,7 @@ async fn measure(
     Ok(())
 }
 
-fn on_model(name: &str, config: Option<EngineConfig>, load: (u64, u64), label: &str) -> Any {
+fn on_model(name: &str, config: Option<VolumeConfig>, load: (u64, u64), label: &str) -> Any {
     let found = profile::find(name)?.ok_or("no such drive")?;
     let sim = Sim::new(1, Order::Fifo);
     let (node, host) = (sim.node(), sim.node());
@@ -113,7 +113,7 @@ fn on_model(name: &str, config: Option<EngineConfig>, load: (u64, u64), label: &
     let content = Rc::new(MemoryDevice::new(capacity));
     let runtime = sim.handle(host);
     let device = Rc::new(EmulatedDrive::new(sim.handle(node), &found, &options, content)?);
-    let config = config.unwrap_or_else(|| EngineConfig::for_device(capacity));
+    let config = config.unwrap_or_else(|| VolumeConfig::for_device(capacity));
     let what = format!("{name}, {label}");
     sim.block_on(host, measure(runtime, device, what, config, load))?;
     Ok(())
@@ -126,7 +126,7 @@ fn on_disk(path: &Path) -> Any {
         let options = manylogs_storage::OpenOptions::new(OpenMode::Exclusive);
         let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open(&reactor, path, &options)?);
         let group = manylogs::LogPlacement::EveryGroup(Sectors(30 << 11));
-        let config = EngineConfig { placement: group, ..EngineConfig::for_device(IMAGE) };
+        let config = VolumeConfig { placement: group, ..VolumeConfig::for_device(IMAGE) };
         let what = "this machine's disk, 1 GB".to_owned();
         reactor.block_on(measure(reactor.handle(), device, what, config, (WRITES, 0)))?;
         Ok(())
@@ -138,7 +138,7 @@ fn on_disk(path: &Path) -> Any {
 fn main() -> Any {
     on_model("cheetah-15k5", None, (WRITES, 0), "1 GB logged")?;
     on_model("exos-x20", None, (20_000, 2), "20 TB, defaults")?;
-    on_model("exos-x20", Some(EngineConfig::default()), (20_000, 2), "20 TB, a log in 100 MB")?;
+    on_model("exos-x20", Some(VolumeConfig::default()), (20_000, 2), "20 TB, a log in 100 MB")?;
     match std::env::args_os().nth(1).map(PathBuf::from) {
         Some(path) => on_disk(&path),
         None => Ok(()),

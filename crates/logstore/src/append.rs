@@ -1,4 +1,4 @@
-//! What goes into an append to a log, and what comes of it.
+//! The input of an append to a log, and its result.
 
 use manylogs_block::{Extent, Payload};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! What a log holds besides its place.
+//! What a log holds, apart from where it is.
 
 use manylogs_block::Extent;
 
@@ -9,7 +9,7 @@ use crate::{DataSequence, UnitTable};
 pub struct Supersede {
     /// The extent whose older versions are dead.
     pub extent: Extent,
-    /// Versions before this one are.
+    /// Versions before this one are dead.
     pub data_sequence: DataSequence,
 }
 

@@ -1,4 +1,4 @@
-//! Entries of a record: what it says of which extents.
+//! Entries of a record: each says something of one extent.
 
 use manylogs_block::{Extent, Sectors};
 use zerocopy::little_endian::U64;
@@ -37,15 +37,16 @@ pub enum EntryKind {
     Lost,
 }
 
-/// What a version is to its owner: cleaners may treat the classes differently. The store does not.
+/// What a version is to its owner. Cleaners may treat the classes differently; the store does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Content.
     #[default]
     Data,
-    /// What a file system says of content.
+    /// Metadata of a file system.
     Metadata,
-    /// Content that is in memory too and goes home from there: it is read only after a crash.
+    /// Content that the owner also has in memory and writes home from there. The logged copy is
+    /// read only after a crash.
     DurabilityOnly,
 }
 
@@ -64,9 +65,9 @@ pub struct Entry {
     /// What the owner of the space calls this version. The store keeps it in the record, and
     /// neither compares it nor has it in its map or in snapshots.
     pub version: u64,
-    /// What is said of it.
+    /// What the entry says of the extent.
     pub kind: EntryKind,
-    /// What it is to its owner.
+    /// What the version is to its owner.
     pub class: Class,
 }
 

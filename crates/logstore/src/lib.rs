@@ -1,12 +1,13 @@
 //! The log-structured core: self-describing records, logs, the extent map, and the recovery scan.
 //!
-//! Manylogs, and later the journal of MLFS, Everest's stores and Gecko's chain, are policies over
-//! this: where an append goes, and when and to where live blocks move. The byte-exact format is in
-//! `docs/format.md`.
+//! A system over this decides where an append goes, and when and to where live blocks move. The
+//! volumes of the crate `manylogs` and the stores of the crate `manylogs_everest` are such systems.
+//! The byte-exact format is in `docs/format.md`.
 
 mod append;
 mod content;
 mod entry;
+pub mod io;
 mod leaf;
 mod log;
 mod map;

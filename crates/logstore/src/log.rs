@@ -31,7 +31,7 @@ pub struct Log {
     epoch: Epoch,
     tail: Sectors,
     last_checksum: u32,
-    /// Sectors whose newest durable version may be here: what keeps the log from a reset.
+    /// Sectors whose newest durable version may be here. They keep the log from a reset.
     live: u64,
     /// Reads that still point into the log.
     pins: u32,
@@ -39,7 +39,7 @@ pub struct Log {
     supersedes: Vec<Supersede>,
     in_flight: VecDeque<InFlight>,
     retired: bool,
-    /// Takes no more records in this epoch.
+    /// Whether the log takes no more records in this epoch.
     sealed: bool,
     /// Entries on the disk, of this epoch or earlier ones, have smaller data sequences.
     bound: DataSequence,
@@ -47,7 +47,8 @@ pub struct Log {
     only_begun: bool,
     /// Whether an earlier epoch may still be on the disk.
     was_reset: bool,
-    /// Whether the next record begins an epoch. The tail does not tell: headers may be apart.
+    /// Whether the next record begins an epoch. An empty log may have records all the same, if
+    /// headers are kept apart.
     fresh: bool,
 }
 
@@ -77,7 +78,7 @@ impl Log {
         }
     }
 
-    /// Takes up a log where a snapshot says it ends, with what it holds.
+    /// A log as a snapshot describes it: its end and what it holds.
     pub fn resume(&mut self, epoch: Epoch, tail: Sectors, last_checksum: u32, content: LogContent) {
         (self.epoch, self.tail, self.last_checksum) = (epoch, tail, last_checksum);
         self.fresh = tail.0 == 0 && last_checksum == 0;
@@ -135,9 +136,9 @@ impl Log {
         self.tail.0 == 0 || self.only_begun
     }
 
-    /// Whether entries may be appended. Where an earlier epoch is not all below the durable floor,
-    /// the new one must first begin durably ([`Log::begin`]): a torn first record could else not
-    /// be told from damage to the earlier one.
+    /// Whether entries may be appended. If entries of an earlier epoch are not below the durable
+    /// floor, the new epoch must first begin durably ([`Log::begin`]). Otherwise a torn first
+    /// record could not be told from damage to the earlier epoch.
     #[must_use]
     pub fn is_begun(&self, floor: DataSequence) -> bool {
         if self.shape.headers == Headers::Apart {
@@ -179,8 +180,8 @@ impl Log {
         self.sealed
     }
 
-    /// Ends the appends of this epoch: what is left of the region stays unused until the log
-    /// begins anew. A policy that fills logs one after the other wants that.
+    /// Ends the appends of this epoch: what is left of the region stays unused until the log begins
+    /// anew. For policies that fill logs one after the other.
     pub const fn seal(&mut self) {
         self.sealed = true;
     }
@@ -263,7 +264,7 @@ impl Log {
     /// Returns where the payload of each data entry begins.
     pub fn take_up(&mut self, record: &Record) -> Offsets {
         if self.epoch != record.header.epoch {
-            // Headers that are kept apart tell of the epoch before too.
+            // Headers that are kept apart also name the epoch before.
             self.units = UnitTable::default();
         }
         self.fresh = false;
@@ -335,7 +336,7 @@ impl Log {
         self.supersedes.retain(|supersede| supersede.data_sequence >= floor);
     }
 
-    /// Takes the supersedes, which the caller has made durable elsewhere.
+    /// Removes the supersedes, which the caller has made durable elsewhere.
     pub fn clear_supersedes(&mut self) {
         self.supersedes.clear();
     }
@@ -347,8 +348,8 @@ impl Log {
         self.live == 0 && self.pins == 0 && self.supersedes.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Makes the whole region free. On the disk nothing changes: the first record of the next
-    /// epoch replaces the first of this one, and with it the chain of all others.
+    /// Makes the whole region free. Nothing is written: the first record of the next epoch
+    /// overwrites the first record of this epoch, and so ends its chain.
     ///
     /// # Panics
     /// If [`Log::may_reset`] does not hold.

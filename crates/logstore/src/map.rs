@@ -8,7 +8,7 @@ use crate::DataSequence;
 use crate::leaf::{LEN, Row, START};
 use crate::tree::{Position, Tree};
 
-/// Where, or what, a mapped extent is.
+/// The value of a mapped extent: where its content is, or what it is.
 pub trait MapValue: Copy + PartialEq {
     /// The value of the part that begins `by` sectors further on.
     #[must_use]
@@ -90,7 +90,7 @@ impl<V: MapValue> ExtentMap<V> {
         self.insert_where(extent, mapped, |old| old.sequence < mapped.sequence, displaced);
     }
 
-    /// As [`ExtentMap::insert`], but `replaces` decides what gives way.
+    /// As [`ExtentMap::insert`], but `replaces` decides which versions are replaced.
     pub fn insert_where(
         &mut self,
         extent: Extent,

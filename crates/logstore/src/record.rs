@@ -60,14 +60,14 @@ struct RawHeader {
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
-/// What binds a record to its place.
+/// The fields that bind a record to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     /// The volume.
     pub volume: VolumeId,
     /// The log.
     pub log: LogId,
-    /// The use of the log.
+    /// The epoch of the log.
     pub epoch: Epoch,
     /// Where in the log the record begins.
     pub offset: LogOffset,
@@ -77,11 +77,11 @@ pub struct RecordHeader {
     pub floor: DataSequence,
     /// Header checksum of the record before it in this epoch; zero for the first.
     pub previous_checksum: u32,
-    /// Everything before this was durable when the record was built: what of it is not whole now
-    /// is damaged, not torn.
+    /// The durable tail: everything in the log before this offset was durable when the record was
+    /// built. A place before it that is not whole now is damaged, not torn.
     pub durable_tail: LogOffset,
-    /// Every entry of this record, and of all before it in any log, has a smaller data sequence: if
-    /// this is not above the floor, what they hold is dead.
+    /// Every entry of this record, and of all records before it in any log, has a smaller data
+    /// sequence. If this is not above the floor, all of them are dead.
     pub next_data: DataSequence,
 }
 
@@ -108,7 +108,7 @@ pub enum RecordError {
     /// There is no record.
     #[error("no record header")]
     NoHeader,
-    /// The medium does not give back what is there.
+    /// The sectors cannot be read.
     #[error("the medium cannot be read where a record may begin")]
     Unreadable,
     /// A record of another volume, log, epoch or place, or one that does not follow.
@@ -133,9 +133,9 @@ fn field(n: u64) -> U32 {
 }
 
 impl Record {
-    /// Builds the record, and encodes its header up to the end of the last sector in use: what of
-    /// the header is behind that is zeroes. `payloads` are those of the data entries, in order. A
-    /// record without entries only begins an epoch.
+    /// Builds the record, and encodes its header up to the end of the last sector in use; the rest
+    /// of the header is zeroes. `payloads` are those of the data entries, in order. A record
+    /// without entries only begins an epoch.
     ///
     /// # Panics
     /// If there are more than [`MAX_ENTRIES`] entries, or a payload of another length.
@@ -214,8 +214,8 @@ impl Record {
         }
     }
 
-    /// How long the header that begins with `first_sector` says it is, before anything of it is
-    /// believed but magic, version and plausible lengths.
+    /// The length of the header that begins with `first_sector`, as the header itself states it.
+    /// Only magic, version and plausible lengths are checked by then.
     ///
     /// # Errors
     /// If it is no header.

@@ -4,9 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u32);
 
-/// The end of the sequences that a volume has set aside. Every data and record sequence that it
-/// ever used, or that a crash took away, is below; and it is durable before one below it is taken.
-/// An opening begins with it and sets more aside, and so does a volume in use that runs out.
+/// The end of the sequences that a volume has set aside. Every data and record sequence that the
+/// volume ever used is below it, lost ones included. The limit is durable before a sequence below
+/// it is used. Each opening starts at the limit and raises it, and a volume in use raises it before
+/// it is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceLimit(pub u64);
 

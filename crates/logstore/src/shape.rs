@@ -9,11 +9,11 @@ use crate::{ENTRY_BYTES, Entry, HEADER_BYTES};
 pub enum Headers {
     /// In front of the payload, in whole physical sectors: each record proves itself.
     InLog,
-    /// Elsewhere: the log holds payload only, and a record without payload nothing.
+    /// Elsewhere: the log holds payload only. A record without payload takes no room in it.
     Apart,
 }
 
-/// What the length of a record follows from.
+/// What determines the length of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordShape {
     /// Records are whole sectors of this length.

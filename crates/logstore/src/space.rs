@@ -5,7 +5,7 @@ use manylogs_block::{Extent, Lba, Sectors};
 /// Bits of a block address within its space: 128 PiB.
 pub const LBA_BITS: u32 = 48;
 const LBA_END: u64 = 1 << LBA_BITS;
-/// Spaces that there are: so an end of an extent fits 64 bits.
+/// Number of spaces, so that the end of every extent fits 64 bits.
 const SPACES: u64 = 1 << 15;
 
 /// The address space of an entry: whose block it is. The store's map has one address for all of
@@ -17,7 +17,7 @@ impl Space {
     /// Where the addresses of all spaces end.
     pub const END: Sectors = Sectors(SPACES << LBA_BITS);
 
-    /// The only space of a store that needs one.
+    /// The space of a store that needs only one.
     pub const ONLY: Self = Self(0);
 
     /// Where the store's map has this extent of the space.

@@ -6,13 +6,14 @@ use crate::LogOffset;
 
 /// Sectors a unit has at most: 4 KiB, so that reading a block back reads one unit.
 const UNIT_SECTORS: u64 = 8;
-/// Bits of a step that hold the length, less one; the others hold the gap in front.
+/// Bits of a step that hold the length minus one; the other bits hold the gap in front.
 const LEN_BITS: u32 = 3;
-/// Longest gap, in sectors, that a step can say: most record headers and padding.
+/// Longest gap in sectors that fits a step: enough for most record headers and padding.
 const GAP_MAX: u64 = (1 << (u8::BITS - LEN_BITS)) - 1;
 /// Units in a block at most: as many steps are taken to find one of them.
 const BLOCK_UNITS: usize = 16;
-/// Units that room is made for at a time, at least, and the part of what is there already.
+/// Memory grows by at least this many units, and by one part in [`GROWTH_PART`] of the units in
+/// use.
 const GROWTH_MIN: usize = 16;
 const GROWTH_PART: usize = 8;
 
@@ -37,8 +38,9 @@ pub fn units_of(len: Sectors) -> impl Iterator<Item = (Sectors, Sectors)> {
 
 /// The checksums of one log's payload, by position: less than six bytes a unit.
 ///
-/// Units ascend, as the log grows, and most follow the one before: a byte says how far behind its
-/// end a unit begins and how long it is. The offset is kept of one in 16 only.
+/// Units are in ascending order, as the log grows, and most begin near the end of the one before.
+/// One byte holds that distance and the length of the unit. Only one unit in 16 has its offset
+/// stored.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTable {
     blocks: Vec<Block>,

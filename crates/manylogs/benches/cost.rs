@@ -1,15 +1,15 @@
 //! What the mapping table costs: bytes of memory and instructions for each extent, and how much
 //! longer records are than what clients wrote.
 //!
-//! The engine runs whole, on a device that does each request at once and keeps nothing. Memory is
-//! measured in a process of its own for each pattern, as the engine accounts for it and as the
+//! A whole volume runs, on a device that does each request at once and keeps nothing. Memory is
+//! measured in a process of its own for each pattern, as the volume accounts for it and as the
 //! system sees it grow. Instructions are counted by valgrind, which collects only between the
 //! building of the table and its end.
 
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
 
-use manylogs::{CheckpointPolicy, EngineConfig, Volume, VolumeStats};
+use manylogs::{CheckpointPolicy, Volume, VolumeConfig, VolumeStats};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Hint, Lba, Nanos, Payload, Request, Rng, Sectors,
 };
@@ -128,12 +128,12 @@ impl World {
         let sim = Sim::new(SEED, Order::Fifo);
         let node = sim.node();
         let handle = sim.handle(node);
-        let config = EngineConfig {
+        let config = VolumeConfig {
             checkpoint: CheckpointPolicy::OnFull,
             swap: 1.0,
             watermark: 1.0,
             snapshot: Nanos(0),
-            ..EngineConfig::default()
+            ..VolumeConfig::default()
         };
         let device = Rc::new(Nowhere { physical_sector });
         let created =
@@ -173,7 +173,7 @@ impl World {
         });
     }
 
-    /// The engine's account, once `extents` more are written.
+    /// The volume's account, once `extents` more are written.
     fn filled(&self, pattern: &str, extents: u64) -> Result<VolumeStats, Failure> {
         self.write(addresses(pattern, self.capacity())?.take(usize::try_from(extents)?), GROUP);
         Ok(self.volume.stats())
@@ -248,7 +248,7 @@ fn count(what: &str, extents: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A place in a log, as large as the engine's.
+/// A place in a log, as large as the volume's.
 #[derive(Clone, Copy, PartialEq)]
 struct At(u64);
 

@@ -4,8 +4,10 @@ use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset, NvramError};
 use thiserror::Error;
 
+use crate::settings::config_error::ConfigError;
+
 /// Why a volume cannot be created, opened or maintained.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum VolumeError {
     /// The device below failed.
@@ -28,13 +30,22 @@ pub enum VolumeError {
         device: Sectors,
     },
     /// A parameter, or a combination, that makes no sense.
-    #[error("{0}")]
-    Config(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The volume has grown so often that its superblock has no room for another run of logs.
+    #[error(
+        "the superblock has no room for more runs of logs: the volume grew too often; copy its \
+         content to a new one"
+    )]
+    GrewTooOften,
     /// Neither superblock is one of ours.
     #[error("no Manylogs volume: neither superblock is valid (format the device first)")]
     NotAVolume,
     /// A superblock, but torn or damaged.
-    #[error("both copies of the superblock are damaged: what the volume is cannot be known")]
+    #[error(
+        "both copies of the superblock are damaged, so the layout of the volume is unknown: \
+         restore the device from a backup"
+    )]
     Superblock,
     /// A structure whose checksum is right, but which no program of ours can have written.
     #[error("the superblock is whole but has an impossible {0}")]
@@ -62,10 +73,16 @@ pub enum VolumeError {
     #[error(transparent)]
     Nvram(#[from] NvramError),
     /// Both root slots are damaged.
-    #[error("both root slots are damaged: the volume's state is unknown")]
+    #[error(
+        "both root slots are damaged, so the state of the volume is unknown: restore the device \
+         from a backup"
+    )]
     NoRoot,
     /// The root is older than records in the logs: an update of it was lost.
-    #[error("the newest root is older than records in the logs: the volume's state is unknown")]
+    #[error(
+        "the newest root is older than records in the logs, so the state of the volume is unknown: \
+         restore the device from a backup"
+    )]
     StaleRoot,
     /// The device became smaller than the volume.
     #[error(

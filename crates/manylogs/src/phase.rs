@@ -1,4 +1,4 @@
-//! What the engine is writing for: by this a crash campaign knows what it has crashed.
+//! What the volume writes for. A crash campaign tells by this which work it has interrupted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use manylogs_block::{
 };
 use manylogs_schedule::{Class, Scheduler, Targets};
 
-/// The work that a write or flush of the engine belongs to.
+/// The work that a write or flush of the volume belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// A record of clients' small writes.
@@ -76,7 +76,7 @@ impl Phase {
     }
 }
 
-/// What the engine wrote for one phase.
+/// What the volume wrote for one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests but reads.
@@ -85,7 +85,8 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Tells what the engine writes for, and how much it wrote for what. Clones share it.
+/// Tells what the volume writes for, and how much it wrote for each purpose. Clones share the
+/// counters.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseProbe(Rc<Probed>);
 
@@ -96,7 +97,7 @@ struct Probed {
 }
 
 impl PhaseProbe {
-    /// The phase of the engine's last request but reads.
+    /// The phase of the last request that was not a read.
     #[must_use]
     pub fn get(&self) -> Phase {
         self.0.last.get()

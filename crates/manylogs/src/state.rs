@@ -12,23 +12,22 @@ use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
 use crate::records::hold::Pacing;
-use crate::records::largest::largest_record;
 use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use manylogs_block::TaskLock;
 
-/// What every part of the engine shares.
+/// What every part of a volume shares.
 pub(crate) struct Inner {
     pub(crate) runtime: Handle,
     pub(crate) device: Below,
     pub(crate) below: Capabilities,
-    /// What of a record is in the log.
+    /// Which parts of a record are in the log.
     pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
     pub(crate) layout: Layout,
-    pub(crate) config: Cell<EngineConfig>,
+    pub(crate) config: Cell<VolumeConfig>,
     pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
     /// Something may be ready to be written into a record.
@@ -45,8 +44,6 @@ pub(crate) struct Inner {
     pub(crate) flush_lock: TaskLock,
     /// Somebody asked for a flush.
     pub(crate) flush_asked: Signal,
-    /// One root update at a time.
-    pub(crate) root_lock: TaskLock,
     /// One change of the superblock at a time.
     pub(crate) superblock_lock: TaskLock,
     /// Held by every foreground request in flight: more than one holder means not idle.
@@ -62,7 +59,7 @@ pub(crate) struct State {
     pub(crate) last_activity: Time,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
-    /// Whether checkpoints come to anything.
+    /// Whether checkpoints succeed in making room.
     pub(crate) futility: Futility,
     /// Logged copies that the last checkpoints could not read.
     pub(crate) suspects: Suspects,
@@ -72,7 +69,7 @@ pub(crate) struct State {
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
     pub(crate) closing: bool,
-    /// The engine's tasks end.
+    /// The volume's own tasks are to end.
     pub(crate) closed: bool,
     pub(crate) counters: Counters,
 }
@@ -108,13 +105,8 @@ impl State {
 
 impl Inner {
     /// The parameters as they are now.
-    pub(crate) fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> VolumeConfig {
         self.config.get()
-    }
-
-    /// No entry needs more than this for a record of its own.
-    pub(crate) fn largest_record(&self) -> Room {
-        largest_record(&self.config(), self.shape)
     }
 
     /// What a record with this entry alone takes: what is reserved for it.
@@ -136,8 +128,8 @@ impl Inner {
         self.commit.notify();
     }
 
-    /// There may be more room than before: writes that wait for it look again. Whoever frees room
-    /// calls this, as no other event need follow.
+    /// Wakes requests that wait for room. To be called wherever room becomes free: no other event
+    /// may follow that would wake them.
     pub(crate) fn offer_room(&self) {
         if !self.state.borrow().starved.is_empty() {
             self.notify_progress();

@@ -1,4 +1,4 @@
-//! The volume as its users see it.
+//! The interface of a volume.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,15 +6,17 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Signal,
 };
+use manylogs_logstore::io;
 use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
 use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::layout::Layout;
-use crate::phase::Below;
+use crate::phase::{Below, Phase};
+use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -26,7 +28,7 @@ pub struct Volume(Rc<Inner>);
 /// One extent of the mapping table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedExtent {
-    /// The exported address.
+    /// The address, as clients of the volume know it.
     pub extent: Extent,
     /// Which version it is.
     pub sequence: DataSequence,
@@ -43,11 +45,11 @@ impl Volume {
         below: Capabilities,
         volume: VolumeId,
         layout: Layout,
-        config: EngineConfig,
+        config: VolumeConfig,
         store: Store,
     ) -> Self {
         let state = State::new(store, runtime.now());
-        let EngineConfig { latency, contended_after, .. } = config;
+        let VolumeConfig { latency, contended_after, .. } = config;
         let device = device.scheduled(&runtime, Targets { latency, contended_after });
         Self(Rc::new(Inner {
             runtime,
@@ -66,20 +68,19 @@ impl Volume {
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
-            root_lock: manylogs_block::TaskLock::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))
     }
 
-    /// Starts the engine's own tasks.
+    /// Starts the volume's own tasks.
     pub(crate) fn run(&self) {
         let runtime = &self.0.runtime;
         runtime.spawn(Rc::clone(&self.0).run_committer());
         runtime.spawn(Rc::clone(&self.0).run_flusher());
         runtime.spawn(Rc::clone(&self.0).run_maintenance());
         runtime.spawn(Rc::clone(&self.0).run_opener());
-        runtime.spawn(Rc::clone(&self.0).run_reserver());
+        runtime.spawn(io::reserve_sequences(Rc::clone(&self.0), Phase::Open));
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -90,7 +91,7 @@ impl Volume {
         &self.0
     }
 
-    /// Where the volume keeps what.
+    /// The layout of the volume.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.0.layout
@@ -104,7 +105,7 @@ impl Volume {
 
     /// Its parameters.
     #[must_use]
-    pub fn config(&self) -> EngineConfig {
+    pub fn config(&self) -> VolumeConfig {
         self.0.config()
     }
 
@@ -113,14 +114,14 @@ impl Volume {
     ///
     /// # Errors
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
-    pub fn reconfigure(&self, config: &EngineConfig) -> Result<(), VolumeError> {
+    pub fn reconfigure(&self, config: &VolumeConfig) -> Result<(), VolumeError> {
         let config = self.0.config().changed_to(config);
         config.validate()?;
         self.0.config.set(config);
         if let Some(scheduler) = self.0.device.scheduler() {
             scheduler.set_latency(config.latency);
         }
-        let largest = self.0.largest_record().log;
+        let largest = largest_record(&self.0.config(), self.0.shape).log;
         self.0.state.borrow_mut().store.logs.set_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use common::{DEVICE, config, in_virtual_time, read, write};
-use manylogs::{CheckpointPolicy, DrainOptions, EngineConfig, Health, LogPlacement, Volume};
+use manylogs::{CheckpointPolicy, DrainOptions, Health, LogPlacement, Volume, VolumeConfig};
 use manylogs_block::{
     BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, RequestKind,
     Sectors, Time,
@@ -30,7 +30,7 @@ fn disk(runtime: &Handle, capacity: u64, physical: u64) -> CrashDisk {
     CrashDisk::new(runtime.clone(), config, DiskImage::default())
 }
 
-async fn volume(runtime: &Handle, disk: &CrashDisk, config: &EngineConfig) -> Volume {
+async fn volume(runtime: &Handle, disk: &CrashDisk, config: &VolumeConfig) -> Volume {
     Volume::create(runtime.clone(), Rc::new(disk.clone()), config).await.unwrap()
 }
 
@@ -96,7 +96,7 @@ fn a_transient_error_loses_nothing_however_long_it_stays() {
 fn of_a_long_extent_only_what_is_damaged_is_lost() {
     in_virtual_time(|runtime| async move {
         let disk = disk(&runtime, 40_000, 1);
-        let config = EngineConfig { threshold: Sectors(64), ..config() };
+        let config = VolumeConfig { threshold: Sectors(64), ..config() };
         let volume = volume(&runtime, &disk, &config).await;
         volume.submit(tagged(0, 500, 64)).await.unwrap();
         let bad = Rc::new(Cell::new(None));
@@ -127,7 +127,7 @@ fn of_a_long_extent_only_what_is_damaged_is_lost() {
 fn writes_that_find_no_room_are_refused_after_a_while() {
     in_virtual_time(|runtime| async move {
         let disk = disk(&runtime, 4000, 1);
-        let config = EngineConfig {
+        let config = VolumeConfig {
             log: Sectors(100),
             placement: LogPlacement::EveryGroup(Sectors(1000)),
             record: Sectors(32),
@@ -194,8 +194,8 @@ fn that_a_failed_pass_leaves_writes_is_noticed() {
 }
 
 /// A volume of a few logs, all of which are full soon.
-fn small() -> EngineConfig {
-    EngineConfig {
+fn small() -> VolumeConfig {
+    VolumeConfig {
         log: Sectors(4096),
         placement: LogPlacement::EveryGroup(Sectors(100_000)),
         threshold: Sectors(128),
@@ -211,7 +211,7 @@ fn a_rate_limit_does_not_hold_up_writes_that_wait_for_room() {
         let checkpoint = CheckpointPolicy::Every(Nanos::from_millis(500));
         // Two logs of 2 MiB, and 10 kB a second.
         let config =
-            EngineConfig { checkpoint, checkpoint_rate: 10_000, watermark: 1.0, ..small() };
+            VolumeConfig { checkpoint, checkpoint_rate: 10_000, watermark: 1.0, ..small() };
         let volume = volume(&runtime, &disk, &config).await;
         let mut worst = Nanos(0);
         for i in 0..400 {
@@ -229,7 +229,7 @@ fn a_rate_limited_pass_ends_when_the_volume_is_closed() {
     in_virtual_time(|runtime| async move {
         let disk = disk(&runtime, 220_000, 1);
         let checkpoint = CheckpointPolicy::Every(Nanos::from_millis(500));
-        let config = EngineConfig { checkpoint, checkpoint_rate: 1, ..small() };
+        let config = VolumeConfig { checkpoint, checkpoint_rate: 1, ..small() };
         let volume = volume(&runtime, &disk, &config).await;
         volume.submit(tagged(0, 1, 128)).await.unwrap();
         runtime.sleep(Nanos::from_secs(3)).await;
@@ -243,7 +243,7 @@ fn a_rate_limited_pass_ends_when_the_volume_is_closed() {
 fn an_order_to_checkpoint_does_not_wait_for_idleness() {
     in_virtual_time(|runtime| async move {
         let disk = disk(&runtime, 220_000, 1);
-        let config = EngineConfig {
+        let config = VolumeConfig {
             checkpoint: CheckpointPolicy::Idle,
             idle: Nanos::from_millis(50),
             ..small()
@@ -311,7 +311,7 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
     in_virtual_time(|runtime| async move {
         let capacity = 8_000_000;
         let disk = disk(&runtime, capacity, 8);
-        let config = EngineConfig {
+        let config = VolumeConfig {
             log: Sectors(512),
             placement: LogPlacement::EveryGroup(Sectors(capacity / 2)),
             threshold: Sectors(64),

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::{config, write};
-use manylogs::{Backlog, CheckpointPolicy, EngineConfig, LogPlacement, Volume, VolumeStats};
+use manylogs::{Backlog, CheckpointPolicy, LogPlacement, Volume, VolumeConfig, VolumeStats};
 use manylogs_block::{
     BlockDevice, Completion, Extent, Handle, Nanos, Payload, Request, Rng, Sectors,
 };
@@ -107,14 +107,14 @@ impl Client {
         let checkpoint = policies[manylogs_block::to_usize(self.below(3))];
         let checkpoint_rate = self.below(3) * 200_000;
         let snapshot = Nanos::from_secs(60 * self.below(3));
-        let changed = EngineConfig { checkpoint, checkpoint_rate, snapshot, ..parameters() };
+        let changed = VolumeConfig { checkpoint, checkpoint_rate, snapshot, ..parameters() };
         self.volume.reconfigure(&changed).unwrap();
     }
 }
 
-fn parameters() -> EngineConfig {
+fn parameters() -> VolumeConfig {
     let placement = LogPlacement::EveryGroup(Sectors(10_000));
-    EngineConfig { log: Sectors(1000), placement, ..config() }
+    VolumeConfig { log: Sectors(1000), placement, ..config() }
 }
 
 /// What is left after a rest.
@@ -175,7 +175,7 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     assert!(last.stats.logged_writes > 20_000 && last.stats.checkpoints > 100, "{last:?}");
     for (hour, rest) in seen.iter().enumerate() {
         assert_eq!(rest.backlog, Backlog::default(), "after hour {hour}");
-        // The engine's own tasks and the test; timers of waits that ended early.
+        // The volume's own tasks and the test; timers of waits that ended early.
         assert!(rest.tasks <= 8 && rest.timers <= 64, "after hour {hour}: {rest:?}");
     }
     // The table holds what one hour leaves, not what the day left.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use common::{config, in_virtual_time, read, write};
-use manylogs::{CreateOptions, EngineConfig, OpenOptions, Volume, VolumeError};
+use manylogs::{CreateOptions, OpenOptions, Volume, VolumeConfig, VolumeError};
 use manylogs_block::{BlockDevice, Capabilities, Extent, MemoryDevice, Payload, Request, Sectors};
 use manylogs_filters::Reported;
 
@@ -74,9 +74,9 @@ async fn fill(runtime: manylogs_block::Handle, device: Rc<Reported<MemoryDevice>
         volume: Some(*b"0123456789abcdef"),
         ..CreateOptions::default()
     };
-    let default = EngineConfig::default();
+    let default = VolumeConfig::default();
     let (checkpoint, snapshot) = (default.checkpoint, default.snapshot);
-    let config = EngineConfig { checkpoint, snapshot, ..config() };
+    let config = VolumeConfig { checkpoint, snapshot, ..config() };
     let volume = Volume::create_with(runtime, device, &config, &options).await.unwrap();
     volume.submit(write(40, &marked(1, 8), true)).await.unwrap();
     volume.submit(write(47, &marked(2, 3), true)).await.unwrap();
@@ -146,7 +146,7 @@ fn a_volume_of_20_terabytes() {
     in_virtual_time(|runtime| async move {
         let size = Sectors(20_000_000_000_000 / 512);
         let device = Rc::new(MemoryDevice::new(size));
-        let config = manylogs::EngineConfig::for_device(size);
+        let config = manylogs::VolumeConfig::for_device(size);
         let volume = Volume::create(runtime.clone(), device.clone(), &config).await.unwrap();
         let last = volume.layout().capacity().0 - 8;
         for (seed, at) in [(1, 0), (2, last / 2), (3, last)] {

@@ -7,7 +7,7 @@ mod common;
 use std::rc::Rc;
 
 use common::{DEVICE, bytes, config, write};
-use manylogs::{CheckpointPolicy, EngineConfig, OpenOptions, Volume};
+use manylogs::{CheckpointPolicy, OpenOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Handle, MemoryDevice, Nanos, Time, TimeOfDay};
 use manylogs_sim::{Order, Sim};
 
@@ -18,7 +18,7 @@ fn opened_at(sim: &Rc<Sim>, hour: u64, from_h: u64, until_h: u64) -> (Handle, Vo
     let (node, device) = (sim.node(), Rc::new(MemoryDevice::new(DEVICE)));
     let runtime = sim.handle(node);
     let window = CheckpointPolicy::OffHours { from_s: from_h * HOUR_S, until_s: until_h * HOUR_S };
-    let config = EngineConfig { checkpoint: window, ..config() };
+    let config = VolumeConfig { checkpoint: window, ..config() };
     sim.set_time_of_day(TimeOfDay::from_seconds(hour * HOUR_S));
     let clock = runtime.clone();
     let volume = sim.block_on(node, async move {

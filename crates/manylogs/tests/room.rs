@@ -10,7 +10,7 @@ use std::rc::Rc;
 use common::{
     DEVICE, ReadFault, RigOrders, bytes, cached, config, in_virtual_time, low_byte, read, write,
 };
-use manylogs::{CreateOptions, EngineConfig, LogPlacement, Volume};
+use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig};
 use manylogs_block::{
     BlockDevice, Extent, IoError, MemoryDevice, MemoryNvram, Nanos, Nvram, RequestKind, Sectors,
 };
@@ -26,9 +26,10 @@ fn a_read_that_held_the_only_log_makes_room_when_it_ends() {
     let node = sim.node();
     let runtime = sim.handle(node);
     let device = Rc::new(Stop::new(MemoryDevice::new(DEVICE)));
-    let engine = EngineConfig { placement: LogPlacement::Single(0.5), ..config() };
+    let parameters = VolumeConfig { placement: LogPlacement::Single(0.5), ..config() };
     let below: Rc<dyn BlockDevice> = device.clone();
-    let volume = sim.block_on(node, async move { Volume::create(runtime, below, &engine).await });
+    let volume =
+        sim.block_on(node, async move { Volume::create(runtime, below, &parameters).await });
     let volume = volume.unwrap();
     let first = volume.clone();
     sim.block_on(node, async move { first.submit(write(0, &bytes(1, 8), true)).await }).unwrap();
@@ -89,9 +90,9 @@ fn lost_blocks_are_kept_in_little_room(nvram: Option<Rc<dyn Nvram>>) {
     in_virtual_time(|runtime| async move {
         let device = cached();
         let placement = LogPlacement::EveryGroup(Sectors(DEVICE.0 / 2));
-        let engine = EngineConfig { placement, ..config() };
+        let parameters = VolumeConfig { placement, ..config() };
         let options = CreateOptions { nvram, ..CreateOptions::default() };
-        let created = Volume::create_with(runtime.clone(), device.clone(), &engine, &options);
+        let created = Volume::create_with(runtime.clone(), device.clone(), &parameters, &options);
         let volume = created.await.unwrap();
         for i in 0..BLOCKS {
             volume.submit(write(100 * i, &bytes(low_byte(i), 8), true)).await.unwrap();

@@ -7,7 +7,7 @@ mod common;
 use std::rc::Rc;
 
 use common::{DEVICE, bytes, cached, config, in_virtual_time, read, stopping, write};
-use manylogs::{EngineConfig, OpenOptions, Settings, Volume, VolumeError};
+use manylogs::{OpenOptions, Settings, Volume, VolumeConfig, VolumeError};
 use manylogs_block::{
     BlockDevice, Extent, Handle, Hint, MemoryDevice, Nanos, Request, Rng, Sectors,
 };
@@ -38,7 +38,7 @@ fn settings_hold_at_once_and_after_every_opening() {
             assert_eq!(volume.settings(), wanted);
             assert_eq!(volume.config().log, config().log, "the layout stays");
         }
-        let given = EngineConfig { appends: 7, ..config() };
+        let given = VolumeConfig { appends: 7, ..config() };
         let options = OpenOptions { config: Some(given), ..OpenOptions::default() };
         let (volume, _) = Volume::open(runtime, device, &options).await.unwrap();
         assert_eq!(volume.settings(), Settings::of(&given), "what is given at open counts");
@@ -49,7 +49,7 @@ fn settings_hold_at_once_and_after_every_opening() {
 fn what_a_volume_is_formatted_with_is_kept() {
     in_virtual_time(|runtime| async move {
         let device = cached();
-        let given = EngineConfig { logging: false, idle: Nanos::from_secs(2), ..config() };
+        let given = VolumeConfig { logging: false, idle: Nanos::from_secs(2), ..config() };
         let volume = Volume::create(runtime.clone(), device.clone(), &given).await.unwrap();
         volume.close().await.unwrap();
         assert_eq!(opened(&runtime, &device).await.settings(), Settings::of(&given));
@@ -120,7 +120,7 @@ fn setting_may_stop_after_any_write() {
                     let volume = opened(&runtime, &stopping).await;
                     let result = volume.set(&new).await;
                     let expected = if result.is_ok() { new } else { old };
-                    assert_eq!(volume.settings(), expected, "the engine");
+                    assert_eq!(volume.settings(), expected, "in memory");
                     result
                 } else {
                     Volume::set_closed(stopping(disk.clone(), writes), &new).await
@@ -258,7 +258,7 @@ fn without_logging_parts_of_physical_sectors_are_still_logged() {
     let disk = Rc::new(CrashDisk::new(sim.handle(drive), disk, DiskImage::default()));
     let runtime = sim.handle(user);
     sim.block_on(user, async move {
-        let given = EngineConfig { logging: false, ..config() };
+        let given = VolumeConfig { logging: false, ..config() };
         let volume = Volume::create(runtime.clone(), disk.clone(), &given).await.unwrap();
         let writes = [(0, 8), (17, 3), (30, 2), (39, 2), (45, 30), (80, 16)];
         for (start, len) in writes {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use manylogs_block::{Extent, Payload, Rng};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDiskConfig, DiskImage, FlushId, Oracle, ReadId, Survival, WriteId};
-use manylogs_torture::{CrashedVolume, Violation, new_volume, small_engine};
+use manylogs_torture::{CrashedVolume, Violation, new_volume, small_config};
 
 use crate::disk::{Asked, Disk, Reply};
 use crate::history::Failure;
@@ -191,7 +191,7 @@ impl State {
         cuts_max: usize,
     ) -> Result<Self, Violation> {
         let mut rng = Rng::new(seed);
-        let image = new_volume(config, &small_engine(&mut rng), volume, seed)?;
+        let image = new_volume(config, &small_config(&mut rng), volume, seed)?;
         let content = CrashedVolume::recover(image.clone(), config, seed)?;
         let units = Units::new(content.content().len());
         Ok(Self {

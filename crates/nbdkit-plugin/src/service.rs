@@ -144,7 +144,7 @@ fn obey(port: &Port, order: Order) -> Answer {
     let mut state = state();
     let connections = CONNECTIONS.load(Ordering::SeqCst);
     if connections > 0 && !force {
-        return Err(OrderError::new(format!(
+        return Err(OrderError::in_use(format!(
             "the export is in use: {connections} NBD connections (--force stops all the same)"
         )));
     }

@@ -125,7 +125,7 @@ bugs! {
         FailedFlushTakesWrites,
         /// Entries of a record that could not be written are answered as if it were.
         FailedRecordSettled,
-        /// When the device grows, a new log may begin in home space that is exported.
+        /// When the device grows, a new log may begin in home space.
         GrowTakesHome,
         /// A read that begins within a buffered write gets the write's start.
         BufferedReadFromStart,

@@ -1,4 +1,5 @@
-//! The operator's way to a running server: a socket of its own, one JSON object a line.
+//! The control socket, by which an operator gives orders to a running server: one JSON object a
+//! line.
 //!
 //! The socket is found by the device ([`connect`]), and only its user may open it.
 
@@ -25,9 +26,9 @@ pub use client::{Control, connect, status};
 
 /// Longest line that is read from a client.
 const LINE_MAX: u64 = 64 * 1024;
-/// A client that says nothing for so long is left alone.
+/// A client that is silent for this long is disconnected.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long a server that ends waits until orders are answered.
+/// Longest time that a server that ends waits until orders are answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What an operator can ask of a running server.
@@ -54,16 +55,25 @@ pub enum Order {
     },
 }
 
-/// Why an order was not carried out. The operator reads it on the other side of a socket, which
-/// carries words only.
+/// Why an order was not carried out. The operator reads it on the other side of a socket.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct OrderError(String);
+#[error("{reason}")]
+pub struct OrderError {
+    /// In words.
+    pub reason: String,
+    /// Whether the server refused because the device is in use.
+    pub in_use: bool,
+}
 
 impl OrderError {
     /// An order that failed for `reason`.
     pub fn new(reason: impl Display) -> Self {
-        Self(reason.to_string())
+        Self { reason: reason.to_string(), in_use: false }
+    }
+
+    /// An order that was refused because the device is in use, as `reason` says.
+    pub fn in_use(reason: impl Display) -> Self {
+        Self { in_use: true, ..Self::new(reason) }
     }
 }
 
@@ -83,7 +93,7 @@ pub enum ControlError {
         /// The device.
         path: PathBuf,
     },
-    /// The server's socket is not to be had or broke off.
+    /// The connection to the server cannot be made, or broke off.
     #[error("the server of {} cannot be asked: {source}", path.display())]
     Io {
         /// The device.
@@ -92,8 +102,16 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The server refused, or failed.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(#[from] OrderError),
+    /// The answer is none that this program understands.
+    #[error("the server of {} is of another version: {source}", path.display())]
+    OtherVersion {
+        /// The device.
+        path: PathBuf,
+        /// What is wrong with the answer.
+        source: serde_json::Error,
+    },
     /// The server has not answered in time.
     #[error("the server of {} does not answer: {why}", path.display())]
     Silent {
@@ -108,7 +126,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
-    /// Which file it is: another server may have made one of the same name.
+    /// Identifies the file: another server may have made one of the same name.
     inode: (u64, u64),
     orders: Arc<Orders>,
 }
@@ -121,7 +139,7 @@ impl ControlSocket {
     /// If the socket cannot be made.
     pub fn listen(device: &Path, obey: Arc<Obey>) -> io::Result<Self> {
         let path = socket_path(device)?;
-        // What others have left behind is no reason not to start.
+        // Remains of other servers do not prevent a start.
         let _ = sweep(&runtime_dir()?);
         let listener = bind(&path)?;
         let inode = inode(&path)?;
@@ -132,7 +150,7 @@ impl ControlSocket {
             for stream in listener.incoming().flatten() {
                 let (obey, device) = (Arc::clone(&obey), Arc::clone(&device));
                 let orders = Arc::clone(&taken);
-                // Without a thread the client hears nothing, and asks again.
+                // If no thread can be started, the client gets no answer and asks again.
                 let _ = std::thread::Builder::new()
                     .name("control-client".to_owned())
                     .spawn(move || answer_client(&device, &stream, &orders, &*obey));
@@ -159,7 +177,8 @@ impl Orders {
         self.answered.notify_all();
     }
 
-    /// Waits until all are answered, for a while: whoever asked a server to stop hears that it has.
+    /// Waits a while until all are answered, so that whoever ordered the server to stop hears that
+    /// it has.
     fn wait(&self) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self.answered.wait_timeout_while(open, LAST_ANSWERS, |open| *open > 0);
@@ -182,7 +201,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// In place of a socket that nobody listens at.
+/// Binds, in place of a socket that nobody listens at.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     // A socket that is bound but not yet listened at looks as if its server were dead.
     let _turn = path.parent().map(Turn::take).transpose()?;
@@ -195,7 +214,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers line after line until the client has enough.
+/// Answers line after line until the client disconnects.
 fn answer_client(device: &Path, stream: &UnixStream, orders: &Orders, obey: &Obey) -> Option<()> {
     stream.set_read_timeout(Some(SILENCE)).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);
@@ -237,7 +256,7 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     let answer = obey(order);
     let took = ("seconds", began.elapsed().as_secs_f64().into());
     match &answer {
-        // That is all of the settings, also those that stayed.
+        // The answer lists all settings, unchanged ones too, so it is not logged.
         Ok(_) if what.starts_with("set") => note(Level::Info, "done", &[took]),
         Ok(value) => note(Level::Info, "done", &[took, ("answer", value.clone())]),
         Err(error) => note(Level::Warning, &error.to_string(), &[took]),
@@ -245,19 +264,57 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
     answer
 }
 
-/// An answer as it goes over the socket.
+/// An answer as it goes over the socket: `ok` with a value, or `error` with the reason, and then
+/// `in-use` where that is why.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", untagged)]
 enum Line {
-    Ok(Value),
-    Error(String),
+    Error {
+        error: String,
+        #[serde(default, rename = "in-use", skip_serializing_if = "std::ops::Not::not")]
+        in_use: bool,
+    },
+    Ok {
+        ok: Value,
+    },
 }
 
 impl From<Answer> for Line {
     fn from(answer: Answer) -> Self {
         match answer {
-            Ok(value) => Self::Ok(value),
-            Err(error) => Self::Error(error.to_string()),
+            Ok(ok) => Self::Ok { ok },
+            Err(OrderError { reason: error, in_use }) => Self::Error { error, in_use },
         }
+    }
+}
+
+impl From<Line> for Answer {
+    fn from(line: Line) -> Self {
+        match line {
+            Line::Ok { ok } => Ok(ok),
+            Line::Error { error: reason, in_use } => Err(OrderError { reason, in_use }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn answers_pass_the_socket_as_they_are() {
+        let answers: [(Answer, &str); 4] = [
+            (Ok(Value::Null), r#"{"ok":null}"#),
+            (Ok(7.into()), r#"{"ok":7}"#),
+            (Err(OrderError::new("no")), r#"{"error":"no"}"#),
+            (Err(OrderError::in_use("no")), r#"{"error":"no","in-use":true}"#),
+        ];
+        for (answer, text) in answers {
+            assert_eq!(serde_json::to_string(&Line::from(answer.clone())).unwrap(), text);
+            assert_eq!(Answer::from(serde_json::from_str::<Line>(text).unwrap()), answer);
+        }
+        assert!(serde_json::from_str::<Line>("{}").is_err());
     }
 }

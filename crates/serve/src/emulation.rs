@@ -1,4 +1,5 @@
-//! A modelled drive between the device and whatever is served: real applications live on it.
+//! A modelled drive between the device and the volume, so that applications run at the drive's
+//! speed.
 
 use std::rc::Rc;
 
@@ -10,14 +11,14 @@ use crate::engine::ServeError;
 use crate::stack::Stack;
 use crate::status::{EmulationStatus, Lateness};
 
-/// How long before its time a timer is waited for by looking at the clock: about what the kernel
+/// The thread polls the clock in this last span before a timer is due: about as long as the kernel
 /// takes to wake a thread.
 const SPIN: Nanos = Nanos(100_000);
 
-/// The drive to stand for.
+/// The drive to emulate.
 #[derive(Clone, Debug)]
 pub struct Emulation {
-    /// What it is.
+    /// The model.
     pub profile: Profile,
     /// Whether the drive is fitted to the content ([`Profile::fitted`]): its whole span on a small
     /// image. Else the content is the beginning of the drive.
@@ -34,18 +35,12 @@ impl Emulation {
     /// If the content does not fit the drive, or no drive that small can be modelled.
     pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<EmulatedDrive, ServeError> {
         let capacity = stack.device.capabilities().capacity;
-        let refused = |error: String| ServeError::Emulation(error);
-        let profile = if self.fit {
-            self.profile.fitted(capacity).map_err(|error| refused(error.to_string()))?
-        } else {
-            self.profile.clone()
-        };
+        let profile = if self.fit { self.profile.fitted(capacity)? } else { self.profile.clone() };
         let usual = Options::of(&profile);
         let write_cache = self.write_cache.unwrap_or(usual.write_cache);
         let options = Options { write_cache, ..usual };
         let content = Rc::clone(&stack.device);
-        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)
-            .map_err(|error| refused(error.to_string()))?;
+        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)?;
         stack.reactor.spin_before_timers(SPIN);
         // Without the privilege the drive may be late, which its report says.
         let _ = prefer_this_thread();

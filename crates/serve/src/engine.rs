@@ -1,4 +1,4 @@
-//! The thread that owns a volume and answers everybody.
+//! The engine: a thread that owns a device and its volume, and answers all front ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,6 +11,8 @@ use std::thread::JoinHandle;
 
 use manylogs::{PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Capabilities, Nvram};
+use manylogs_disk::ContentTooLarge;
+use manylogs_disk::profile::ProfileError;
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
 
@@ -32,7 +34,7 @@ pub struct EngineOptions {
     pub give_up_table: bool,
     /// Serve the device as it is, without a volume.
     pub raw: bool,
-    /// A drive to stand for.
+    /// A drive to emulate.
     pub emulation: Option<Emulation>,
 }
 
@@ -51,12 +53,21 @@ pub enum ServeError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The drive cannot be emulated over the device.
+    /// No drive of the size of the device can be modelled.
     #[error("cannot emulate the drive: {0}")]
-    Emulation(String),
-    /// There is no thread to be had, or it died.
-    #[error("the engine's thread: {0}")]
-    Thread(String),
+    Drive(#[from] ProfileError),
+    /// What is served does not fit the drive.
+    #[error("cannot emulate the drive: {0}")]
+    Content(#[from] ContentTooLarge),
+    /// There is no thread to be had for the engine.
+    #[error("cannot start the engine's thread: {0}")]
+    NoThread(#[source] io::Error),
+    /// The engine's thread ended before it served.
+    #[error("the engine's thread ended before it had begun to serve")]
+    EndedEarly,
+    /// The engine's thread panicked: the volume is as a crash leaves it.
+    #[error("the engine's thread panicked: the next opening recovers the volume")]
+    Panicked,
     /// The volume was not closed in order: it is as a crash leaves it.
     #[error("the volume was not closed in order, the next opening recovers it: {0}")]
     Close(VolumeError),
@@ -115,17 +126,17 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || run(Serving { listener, count, inbox, ready }))
-            .map_err(|error| ServeError::Thread(error.to_string()))?;
+            .map_err(ServeError::NoThread)?;
         match started.recv() {
             Ok(about) => Ok(Self { port, about, connections, thread }),
             Err(_) => match join(thread) {
                 Err(error) => Err(error),
-                Ok(_) => Err(ServeError::Thread("ended before it had begun".to_owned())),
+                Ok(_) => Err(ServeError::EndedEarly),
             },
         }
     }
 
-    /// The way to it.
+    /// The port to send requests to.
     #[must_use]
     pub fn port(&self) -> Port {
         self.port.clone()
@@ -153,10 +164,10 @@ impl Engine {
 }
 
 fn join(thread: JoinHandle<Result<Left, ServeError>>) -> Result<Left, ServeError> {
-    thread.join().unwrap_or_else(|_| Err(ServeError::Thread("it panicked".to_owned())))
+    thread.join().unwrap_or(Err(ServeError::Panicked))
 }
 
-/// What the engine's thread is given of the world around it.
+/// What the engine's thread gets from the thread that starts it.
 pub(crate) struct Serving {
     /// Where NBD clients come to.
     listener: Option<OwnedFd>,
@@ -186,7 +197,7 @@ impl Serving {
             Ok::<_, StackError>(NbdServer::start(&server, listener))
         });
         let nbd = nbd.transpose()?;
-        // Whoever started it has gone already if this fails.
+        // This fails only if the thread that started the engine has gone.
         let _ = self.ready.send(about);
         reactor.block_on(server.serve(self.inbox, nbd))
     }

@@ -16,8 +16,8 @@ pub const fn errno(error: &IoError) -> Errno {
     }
 }
 
-/// The same as NBD has it: the protocol knows eight numbers, which are those of Linux. Of a server
-/// that is gone a client hears that it shuts down: clients that can connect again do.
+/// The same as NBD has it: the protocol knows eight numbers, which are those of Linux. A server
+/// that is gone is reported as shutting down, so that clients that can reconnect do.
 #[must_use]
 pub const fn nbd_errno(error: &IoError) -> Errno {
     match error {

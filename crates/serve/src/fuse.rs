@@ -1,4 +1,4 @@
-//! The export as one file, through FUSE: what a loop device wants below it.
+//! The export as one file, through FUSE. A loop device can be attached to it.
 //!
 //! The mount point is itself the file, so that nothing else is visible. What arrives for which
 //! request of the block layer: `docs/operations.md`.
@@ -95,7 +95,7 @@ impl FuseFile {
         if let Some(session) = self.session.take() {
             std::mem::forget(session);
         }
-        // What is mounted there would be waited for.
+        // Otherwise the end of the process would wait for users of the mount.
         let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
     }
 
@@ -119,7 +119,7 @@ impl Drop for FuseFile {
 /// An empty file to mount on.
 fn make_mount_point(path: &Path) -> io::Result<()> {
     if is_dead(path) {
-        // Whoever still uses it has seen errors since then.
+        // Its users see errors since its server was killed.
         LoopDevice::detach_from(path);
         rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?;
     }
@@ -157,7 +157,7 @@ impl Export {
         }
     }
 
-    /// Carries out what a call asks for, and answers it; no request is nothing to do.
+    /// Carries out a call and answers it. Without a request there is nothing to do.
     fn answer(&self, asked: Result<Option<Request>, Errno>, reply: ReplyEmpty) {
         match asked {
             Ok(Some(request)) => self.port.submit(request, move |result| match result {
@@ -185,7 +185,7 @@ fn errno(error: &IoError) -> Errno {
 
 impl Filesystem for Export {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What a kernel does not offer it does without.
+        // Features that the kernel lacks are not needed.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES);
         let _ = config.set_max_write(REQUEST_MAX);
         let _ = config.set_max_background(BACKGROUND);
@@ -202,7 +202,7 @@ impl Filesystem for Export {
     }
 
     fn open(&self, _: &fuser::Request, _: INodeNo, opened: OpenFlags, reply: ReplyOpen) {
-        // The engine is the cache; and writes of one file need not wait for one another.
+        // The kernel need not cache, as the engine does; and writes need not wait for one another.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         let handle = match Durable::of(opened) {
             Durable::AtOnce => DURABLE,

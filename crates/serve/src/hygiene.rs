@@ -1,11 +1,12 @@
-//! What a process owes the kernel when it serves a device that is mounted on the same machine.
+//! Protection against deadlocks of a process that serves a device that is mounted on the same
+//! machine.
 
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
 use thiserror::Error;
 
-/// Protection that was not to be had; the server works, but may hang when memory runs out.
+/// Protection that was refused. The server works, but may hang when memory runs out.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "not protected from memory pressure{}{}",

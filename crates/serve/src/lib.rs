@@ -12,18 +12,23 @@
 //! The front ends are thin: they translate requests, and the engine's thread answers them. The
 //! operator's requests go the same way, through a socket of the volume's own ([`control`]).
 
+mod address;
 pub mod control;
 mod emulation;
+mod ending;
 mod engine;
 mod errno;
+mod front_end;
 mod fuse;
 mod hygiene;
 mod link;
+mod listen;
 pub mod log;
 mod loop_device;
 mod meter;
 pub mod metrics;
 mod nbd;
+pub mod nbdkit;
 mod notify;
 mod panics;
 mod port;
@@ -41,12 +46,15 @@ mod under_way;
 mod users;
 mod watch;
 
+pub use address::{AddressError, MetricsAddress, NbdAddress};
 pub use emulation::Emulation;
+pub use ending::{End, Ending};
 pub use engine::{About, Engine, EngineOptions, Left, ServeError};
 pub use errno::{errno, nbd_errno};
+pub use front_end::{FrontEnd, LinkError, LoopFrontEnd, NbdFrontEnd, Shown};
 pub use fuse::{FuseError, FuseFile};
 pub use hygiene::{Unprotected, protect};
-pub use link::DeviceLink;
+pub use listen::ListenError;
 pub use loop_device::{LoopDevice, LoopError};
 pub use notify::notify;
 pub use port::{Port, content};
@@ -54,5 +62,4 @@ pub use runtime_dir::{mount_point, ublk_note};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use translate::{Around, Call, Operation, Untranslatable};
-pub use users::users_of;
 pub use watch::watch;

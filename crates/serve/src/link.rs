@@ -1,4 +1,4 @@
-//! A name that stays for a device whose own name does not.
+//! A stable name for a device whose own name changes.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A symbolic link to a device; gone when dropped.
 #[derive(Debug)]
-pub struct DeviceLink {
+pub(crate) struct DeviceLink {
     path: PathBuf,
     device: PathBuf,
 }
@@ -18,7 +18,7 @@ impl DeviceLink {
     ///
     /// # Errors
     /// If something else is there, or it cannot be made.
-    pub fn make(path: &Path, device: &Path) -> io::Result<Self> {
+    pub(crate) fn make(path: &Path, device: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }

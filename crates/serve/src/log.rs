@@ -1,5 +1,5 @@
-//! Lines for whoever runs a server, to standard error: text for people, or logfmt or JSON for
-//! programs. The message says everything; fields repeat it for those who filter and count.
+//! Log lines on standard error: text for people, or logfmt or JSON for programs. The message is
+//! complete; fields repeat parts of it for programs that filter and count.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Level {
     }
 }
 
-/// What a line says beside its message.
+/// A field of a line, beside the message.
 pub type Field<'a> = (&'a str, Value);
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
@@ -54,7 +54,8 @@ pub fn set_format(format: LogFormat) {
 pub fn line(level: Level, device: Option<&Path>, message: &str, fields: &[Field<'_>]) {
     let format = FORMAT.get().copied().unwrap_or_default();
     let text = formatted(format, level, device, message, fields) + "\n";
-    // In one piece: other processes write there too. Without a reader nobody misses it.
+    // Written in one piece, as other processes write there too. Errors are ignored: without a
+    // reader nobody misses the line.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -58,7 +58,7 @@ impl LoopDevice {
         let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         let device = Self { path };
         if let Err(error) = device.make_cache_volatile() {
-            // The reason says more than a failure to tidy up.
+            // The error that is returned matters more than one of detaching.
             let _ = device.detach();
             return Err(error);
         }
@@ -77,7 +77,7 @@ impl LoopDevice {
         let path = self.sysfs("queue/write_cache");
         let is_volatile = || fs::read_to_string(&path).is_ok_and(|mode| mode.trim() == VOLATILE);
         if !is_volatile() && !plant::is(Bug::ServedLoopDropsFlushes) {
-            // What came of it is read back.
+            // The mode is read back, as the kernel may ignore the write.
             let _ = fs::write(&path, VOLATILE);
             if !is_volatile() {
                 let device = self.path.display().to_string();
@@ -160,7 +160,7 @@ mod tests {
             first.detach().unwrap();
             let second = attached(file.path())?;
             let found = fs::read_to_string(&mode);
-            // What others find there.
+            // Restores the mode that others expect.
             fs::write(&mode, VOLATILE).unwrap();
             second.detach().unwrap();
             if second.path == first.path {

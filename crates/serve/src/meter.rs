@@ -1,4 +1,4 @@
-//! What clients asked for and how long they waited.
+//! Counts and latencies of clients' requests.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,9 +8,9 @@ use manylogs_block::{IoResult, Nanos, Request, Time};
 
 use crate::status::{Kind, KindStatus, Latency};
 
-/// Rates and latencies are those of about so many seconds.
+/// Rates and latencies cover about this many seconds.
 const WINDOW_S: usize = 10;
-/// The longest latency that is told apart, in microseconds.
+/// Longer latencies count as this, in microseconds.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// Counts requests by kind; the last seconds are kept apart for rates and latencies.

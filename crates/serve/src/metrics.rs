@@ -112,7 +112,7 @@ fn requests(page: &mut Page, kinds: &[KindStatus]) {
         let latency = kind.latency_us;
         let label = ("kind", kind.kind.name());
         for (quantile, us) in [("0.5", latency.p50), ("0.99", latency.p99), ("1", latency.max)] {
-            // Of no requests there is no quantile, and no alert is to fire for one.
+            // Without requests there is no quantile, so that no alert fires.
             let seconds = if kind.requests_per_s > 0.0 { us as f64 / 1e6 } else { f64::NAN };
             page.sample(name, &[label, ("quantile", quantile)], seconds);
         }

@@ -1,4 +1,4 @@
-//! What a service manager wants to hear (`sd_notify`).
+//! Messages to the service manager (`sd_notify`).
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -12,9 +12,9 @@ use crate::log::{Level, line};
 /// From now on a panic of any thread is logged and ends the process by `SIGABRT`, without
 /// unwinding.
 ///
-/// Requests that a dead thread had taken would never be answered, and its volume could not be
-/// closed: clients would hang, and no supervisor would know. What a killed process leaves, the next
-/// opening recovers.
+/// Otherwise requests that a dead thread had taken would never be answered, and its volume could
+/// not be closed: clients would hang, and no supervisor would know. The next opening recovers what
+/// a killed process leaves.
 pub(crate) fn end_process_on_panic() {
     static SET: Once = Once::new();
     SET.call_once(|| {

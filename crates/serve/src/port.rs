@@ -1,4 +1,4 @@
-//! The way from the threads of a front end to the one thread of the engine, and back.
+//! The queue from the threads of front ends to the engine's thread, and the answers back.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,11 +25,11 @@ struct Queue {
     messages: VecDeque<Message>,
     /// The engine, while it waits for a message.
     engine: Option<Waker>,
-    /// Nobody takes messages any more.
+    /// The engine is gone and takes no messages.
     closed: bool,
 }
 
-/// What a front end wants of the engine.
+/// A message to the engine.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A request of a client.
@@ -205,7 +205,7 @@ impl Drop for Inbox {
             queue.closed = true;
             std::mem::take(&mut queue.messages)
         };
-        // Who asked hears that nobody is here.
+        // Dropping the message answers that the engine is gone.
         drop(messages);
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine's thread tells of itself.
+//! The status of the engine.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,8 @@ use crate::status::{
     NbdStatus, Reason, Status, TurnStatus, VolumeStatus, id_text, occupancy, seconds,
 };
 
-/// Larger tables are not walked through for a status: what their drain takes is bounded instead.
+/// Larger tables are not walked through for a status. The time to drain them is given as an upper
+/// bound.
 const ESTIMATE_EXTENTS: u64 = 200_000;
 /// Time for one home write at a random place, for such a bound.
 const SEEK_S: f64 = 0.008;

@@ -50,7 +50,7 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     let _turn = Turn::take(directory)?;
     for path in read_dir(directory)?.flatten().map(|entry| entry.path()) {
         let extension = path.extension().and_then(|extension| extension.to_str());
-        // A server has a socket before it has a mount point, and its name in both.
+        // A server makes its socket before its mount point, and both have the same name.
         if !matches!(extension, Some(SOCKET | EXPORT)) || is_heard(&path.with_extension(SOCKET)) {
             continue;
         }
@@ -65,7 +65,7 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether somebody listens, who may be busy.
+/// Whether somebody listens. A busy listener counts.
 fn is_heard(socket: &Path) -> bool {
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     !matches!(UnixStream::connect(socket), Err(error) if gone.contains(&error.kind()))

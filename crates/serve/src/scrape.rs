@@ -1,5 +1,5 @@
-//! `GET /metrics` over HTTP: all that Prometheus asks for, and nothing else. Whoever connects can
-//! neither keep the server busy for long nor make it keep much.
+//! `GET /metrics` over HTTP: all that Prometheus asks for, and nothing else. Time and memory for
+//! each connection are bounded.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::control;
 use crate::metrics::{CONTENT_TYPE, exposition};
 
-/// A request has to be there in so long, and its answer gone in as long again.
+/// Time limit for the arrival of a request, and again for sending its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -25,7 +25,7 @@ pub fn answer_scrapes(listener: TcpListener, device: PathBuf) -> io::Result<()> 
     let serve = move || {
         for stream in listener.incoming() {
             let answered = stream.and_then(|stream| answer(&stream, &device));
-            // Who went away, or was too slow, asks again.
+            // A client that went away or was too slow asks again.
             answered.unwrap_or_else(|_| thread::sleep(PAUSE));
         }
     };
@@ -66,7 +66,7 @@ fn head(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let (until, mut head, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
         let left = until.saturating_duration_since(Instant::now());
-        // No time left is refused as invalid.
+        // A time-out of zero is refused as invalid, which ends the connection.
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut part)? {
             0 => break,

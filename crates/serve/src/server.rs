@@ -21,9 +21,9 @@ use crate::port::{Inbox, Message, Reply};
 use crate::status::CheckpointStatus;
 use crate::under_way::UnderWay;
 
-/// A server that takes longer to stop says each time what it waits for.
+/// Interval at which a server that is stopping logs what it waits for.
 const PATIENCE: Nanos = Nanos::from_secs(10);
-/// The device is asked about so much at a time: the engine answers nobody else meanwhile.
+/// Longest extent of one question about extents: the engine answers nobody else meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 
 /// What is served.
@@ -100,7 +100,7 @@ impl Server {
         self.leave().await
     }
 
-    /// Calls `what` again and again, for as long as it returns something.
+    /// Calls `what` repeatedly until it returns nothing.
     fn each(&self, span: Nanos, what: impl Fn(Time) -> Option<()> + 'static) {
         let runtime = self.runtime.clone();
         self.runtime.spawn(async move {
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// Never ends: whoever asks a server that stops how it is gets an answer.
+    /// Never ends: a server that stops still answers questions for its status.
     async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
         loop {
             for message in inbox.take().await {
@@ -142,7 +142,7 @@ impl Server {
                     Message::Order(_, reply) if stopping => {
                         reply.send(Err(OrderError::new(self.waits_for())));
                     }
-                    // Dropped, they are answered: the server is gone.
+                    // Dropping them answers that the server is gone.
                     Message::Io(..) | Message::Extents(..) if stopping => {}
                     Message::Io(request, reply) => self.submit(request, reply),
                     Message::Extents(within, reply) => {

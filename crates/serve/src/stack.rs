@@ -13,7 +13,7 @@ use manylogs_storage::{
 };
 use thiserror::Error;
 
-/// How long a device may stay in use behind a server that was killed.
+/// How long the device of a killed server may still be in use.
 pub const RESTART_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a device or the volume on it could not be opened.
@@ -100,7 +100,7 @@ impl Stack {
         Ok(Self { reactor, device, reads, path: options.path.clone(), lock: None })
     }
 
-    /// From now on looks give up what the device does not give back, as a repair does.
+    /// From now on `reads` reports sectors that cannot be read as medium errors, as a repair needs.
     pub fn give_up_unreadable(&mut self) {
         self.reads = PatientReads::giving_up(Rc::clone(&self.device), self.runtime());
     }

@@ -1,4 +1,4 @@
-//! What a server tells of itself.
+//! The status of a server.
 
 use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
@@ -84,7 +84,7 @@ pub struct KindStatus {
     pub latency_us: Latency,
 }
 
-/// What the engine wrote to the device, for one reason.
+/// What the volume wrote to the device for one purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// Why: append, bypass, checkpoint, and so on.
@@ -115,7 +115,8 @@ pub struct VolumeStatus {
     pub health: String,
     /// Why writes are refused, if they are.
     pub read_only: Option<String>,
-    /// Home bytes whose newest version is in a log: what the disk does not have without us.
+    /// Home bytes whose newest version is in a log. A reader of the plain disk sees older data
+    /// there.
     pub at_risk_bytes: u64,
     /// Of those, what was zeroed or discarded; `None` in a table too large to walk through.
     pub zeroed_bytes: Option<u64>,
@@ -156,7 +157,7 @@ pub struct VolumeStatus {
     /// Extents whose logged copy the last checkpoint could not read: the next one tries again.
     #[serde(default)]
     pub unread_extents: u64,
-    /// What the engine wrote to the device, and why.
+    /// What the volume wrote to the device, by purpose.
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.
     pub occupancy: Vec<Stretch>,
@@ -184,7 +185,7 @@ pub struct TurnStatus {
 }
 
 impl TurnStatus {
-    /// What was held back waited so long on average; zero where nothing was.
+    /// The mean wait of requests that were held back; zero if none were.
     #[must_use]
     pub fn held_mean_s(&self) -> f64 {
         self.held_ns as f64 / 1e9 / self.held.max(1) as f64
@@ -229,13 +230,13 @@ pub struct Trouble {
     pub name: &'static str,
     /// Its value.
     pub count: fn(&VolumeStatus) -> u64,
-    /// Words that follow the count.
+    /// Words that follow the count in a message.
     pub what: &'static str,
     /// Whether data is gone.
     pub is_loss: bool,
 }
 
-/// What an operator should hear of, without asking and when asking.
+/// The troubles that the log and the status report.
 pub const TROUBLES: [Trouble; 6] = [
     Trouble {
         name: "starved_writes",

@@ -1,4 +1,4 @@
-//! What clients ask for, as requests to the engine: one translation for every front end.
+//! The translation of clients' operations into requests to the engine, one for all front ends.
 //!
 //! A front end decodes what its protocol says into a [`Call`] and encodes the answer. What a range
 //! of bytes means in sectors, and what does not fit, is decided here.
@@ -44,7 +44,7 @@ pub struct Call {
     pub if_fast: bool,
 }
 
-/// Why a call is no request.
+/// Why a call cannot become a request.
 #[derive(Debug, Error)]
 pub enum Untranslatable {
     /// The range is empty, begins or ends within a sector, or is not within the export.
@@ -56,7 +56,7 @@ pub enum Untranslatable {
         len: u64,
     },
     /// What is to be written could not be had from the client.
-    #[error("cannot fetch what is to be written: {0}")]
+    #[error("cannot fetch the data to write from the client: {0}")]
     Content(#[from] io::Error),
 }
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Who uses the block device at `path`, or a partition of it: mounted file systems, swap, other
 /// layers. Empty if nobody does, as far as this process can see.
-#[must_use]
-pub fn users_of(path: &Path) -> Vec<String> {
+pub(crate) fn users_of(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     let devices = with_partitions(path);
     // Some mount by the name that they are given, which may be that of a link.

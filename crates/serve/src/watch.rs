@@ -1,4 +1,4 @@
-//! Tells the log what a server's operator should hear of without asking.
+//! Logs what an operator should hear of without asking.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::control;
 use crate::log::{Field, Level, line};
 use crate::status::{TROUBLES, VolumeStatus};
 
-/// Between two looks.
+/// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// An opening that takes longer is worth a line.
 const SLOW: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ fn run(device: &Path) {
     wait_for_opening(device);
     let mut before = None;
     loop {
-        // There is none while the server ends.
+        // There is no status while the server ends.
         if let Some(now) = control::status(device).ok().and_then(|status| status.volume) {
             for event in events(&before.unwrap_or_else(|| untroubled(&now)), &now) {
                 line(event.level, Some(device), &event.message, &event.fields);
@@ -66,7 +66,7 @@ fn wait_for_opening(device: &Path) {
     }
 }
 
-/// What a first look is compared with.
+/// The state that the first check is compared with.
 fn untroubled(now: &VolumeStatus) -> VolumeStatus {
     VolumeStatus {
         health: "good".to_owned(),

@@ -11,7 +11,7 @@ use manylogs_block::{
 use crate::image::{DiskImage, Survival};
 use crate::write_cache::{PendingWrite, WriteCache};
 
-/// How much longer than others some reads take.
+/// Factor by which some reads are slower than others.
 const SLOW_READ: u64 = 20;
 
 /// How a [`CrashDisk`] behaves.
@@ -77,8 +77,8 @@ impl CrashDisk {
         self.0.state.borrow_mut().remembers = true;
     }
 
-    /// From now on `fail` is asked about every request. Of a write that fails any part may have
-    /// taken effect, of a flush likewise, unless the device is gone.
+    /// From now on `fail` is asked about every request. Any part of a failed write or flush may
+    /// have taken effect, unless the device is gone.
     pub fn fail_requests(&self, fail: FailRequest) {
         *self.0.fail.borrow_mut() = Some(fail);
     }
@@ -135,7 +135,7 @@ impl CrashDisk {
     }
 
     fn read(&self, extent: Extent, failure: Option<IoError>, label: u8) -> Completion {
-        // Now and then a read takes long: what it points to must stay until it ends.
+        // Some reads take long, to test that the log they point to is kept until they end.
         let slow = if self.0.state.borrow_mut().rng.one_in(4) { SLOW_READ } else { 1 };
         let latency = Nanos(self.latency().0 * slow);
         self.after(latency, label, move |disk| async move {
@@ -190,7 +190,7 @@ impl CrashDisk {
         })
     }
 
-    /// Draws a latency only where one is needed: what else is drawn stays the same.
+    /// Draws a latency only if one is needed, so that other random decisions stay the same.
     fn latency_if(&self, needed: bool) -> Nanos {
         if needed { self.latency() } else { Nanos(0) }
     }

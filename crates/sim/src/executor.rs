@@ -102,7 +102,8 @@ impl Sim {
     /// Runs `main` on `node`, and all else, until `main` ends.
     ///
     /// # Panics
-    /// If nothing can run any more while `main` waits: a deadlock in the code under test.
+    /// If no task is ready and no timer is set while `main` waits: a deadlock in the code under
+    /// test.
     pub fn block_on<T: 'static>(&self, node: NodeId, main: impl Future<Output = T> + 'static) -> T {
         let result = Rc::new(RefCell::new(None));
         let slot = Rc::clone(&result);
@@ -156,7 +157,7 @@ impl Shared {
     }
 
     fn jump_to_next_timer(&self) -> bool {
-        // Whom the timers wake runs later, when the time is set.
+        // Tasks that the timers wake run later, when the time is set.
         let Some(deadline) = self.tasks.fire_first() else { return false };
         self.now.set(self.now.get().max(deadline));
         true

@@ -1,4 +1,4 @@
-//! What a crashing disk holds: its medium, its volatile cache, and what they once held.
+//! The content of a crashing disk: its medium, its volatile cache, and past writes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ const PAST: usize = 96;
 /// No physical sector has more sectors.
 const PHYSICAL_MAX: u64 = 64;
 
-/// What of the unflushed sectors is found after a power cut.
+/// Which unflushed sectors are found after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
     /// None.
@@ -28,7 +28,7 @@ pub enum Survival {
 /// What a disk holds while nobody uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskImage {
-    /// What no power cut takes away.
+    /// Durable content.
     durable: Plane,
     /// Versions that a power cut may take, by the first sector of the physical sector, oldest
     /// first.
@@ -69,7 +69,7 @@ impl DiskImage {
         self.durable.get(lba.0)
     }
 
-    /// What a user of the disk reads, cache included. Sectors that cannot be read are not heeded.
+    /// What a user of the disk reads, cache included. Read errors are ignored.
     #[must_use]
     pub fn read(&self, extent: Extent) -> Payload {
         if self.volatile.is_empty() {
@@ -90,7 +90,8 @@ impl DiskImage {
         newest
     }
 
-    /// Equal for equal contents of medium and cache, and hardly ever for others.
+    /// A hash of medium and cache: equal for equal contents, and different for others but by rare
+    /// chance.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = self.durable.hash();
@@ -135,7 +136,7 @@ impl DiskImage {
         &self.ledger
     }
 
-    /// A disk takes the image up.
+    /// Begins a run of a disk with this image.
     pub(crate) fn begin_run(&mut self) {
         self.ledger.begin_run();
     }
@@ -173,7 +174,7 @@ impl DiskImage {
         self.volatile.entry(first).or_default().push(version);
     }
 
-    /// Takes the power away.
+    /// Cuts the power.
     pub(crate) fn cut(&mut self, survival: Survival, physical: Sectors, rng: &mut Rng) {
         for (first, versions) in std::mem::take(&mut self.volatile) {
             let kept = match survival {

@@ -1,5 +1,5 @@
-//! Every write that a disk was sent, and when it became durable: what a test may rely on without
-//! asking the engine under test.
+//! Every write that a disk was sent, and when it became durable. Tests rely on this, and not on the
+//! volume under test.
 
 use std::rc::Rc;
 
@@ -21,8 +21,8 @@ pub struct SentWrite {
     pub payload: Payload,
     /// When the disk was sent it.
     pub submitted: Moment,
-    /// When the disk said that it was durable. What the next run finds of a write without an
-    /// answer is durable by then, as whoever takes up a disk flushes it first.
+    /// When the disk acknowledged it as durable. A write without an answer that the next run finds
+    /// is durable by then, as each run flushes the disk first.
     pub durable: Option<Moment>,
     id: u64,
 }
@@ -35,8 +35,8 @@ pub struct Ledger {
 }
 
 impl SentWrite {
-    /// Whether this write was durable when `later` was sent, beyond doubt: everybody who waited for
-    /// the answer had run by then.
+    /// Whether this write was certainly durable when `later` was sent: every task that waited for
+    /// its answer had run by then.
     #[must_use]
     pub fn is_durable_before(&self, later: &Self) -> bool {
         self.submitted.run < later.submitted.run

@@ -41,7 +41,7 @@ impl NvramImage {
         Self { durable: vec![0; size.next_multiple_of(WORD)], volatile: BTreeMap::new() }
     }
 
-    /// Takes the power away: of the values that a word had since it was persisted any may be found.
+    /// Cuts the power: any of the values that a word had since it was persisted may be found.
     #[must_use]
     pub fn after_power_cut(mut self, survival: Survival, rng: &mut Rng) -> Self {
         for (at, values) in std::mem::take(&mut self.volatile) {
@@ -57,7 +57,8 @@ impl NvramImage {
         self
     }
 
-    /// Equal for equal contents, volatile ones included, and hardly ever for others.
+    /// A hash, volatile values included: equal for equal contents, and different for others but by
+    /// rare chance.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = hash_of_bytes(&self.durable);
@@ -157,7 +158,7 @@ impl CrashNvram {
 
     fn tell(&self) {
         self.0.operations.set(self.0.operations.get() + 1);
-        // Taken out meanwhile: the watcher looks at the memory.
+        // The watcher is taken out meanwhile, as it reads the memory.
         let watch = self.0.watch.borrow_mut().take();
         if let Some(mut watch) = watch {
             watch();

@@ -1,4 +1,4 @@
-//! What a block device may return, by the rules alone: a model small enough to check by eye.
+//! What a block device may return, by its contract alone: a model small enough to check by eye.
 //!
 //! Each sector has the versions that clients wrote to it, with the moments of submission and
 //! acknowledgement. Version `u` is *behind* version `v` if `u` was acknowledged before `v` was
@@ -48,7 +48,7 @@ struct Version {
     write: WriteId,
     content: Sector,
     submitted: u64,
-    /// Or the moment of its failure.
+    /// The moment of acknowledgement or failure.
     acknowledged: Option<u64>,
     failed: bool,
     durable: bool,
@@ -236,9 +236,9 @@ impl Oracle {
         self.reads = 0;
         let moment = self.moment;
         for (versions, found) in self.sectors.iter_mut().zip(content.sectors()) {
-            // What could not be read may be any of the versions that the crash could leave. None
-            // of them is newer than another any more: a later flush proves nothing of those that
-            // the crash may have taken.
+            // A sector that could not be read may hold any of the versions that the crash could
+            // leave. These are not ordered any more: a later flush does not make durable a version
+            // that the crash may have lost.
             let left =
                 found.map_or_else(|| possible(versions, Version::is_durable), |one| vec![one]);
             *versions = left.into_iter().map(|one| Version::only(one, moment)).collect();
@@ -250,7 +250,7 @@ impl Oracle {
         &mut self.sectors[to_usize(lba)]
     }
 
-    /// A version behind a durable one is never seen again, but by reads in flight.
+    /// A version behind a durable one is never seen again, except by reads in flight.
     fn forget_impossible(&mut self, lba: u64) {
         let reads = self.reads;
         let versions = self.at(lba);

@@ -1,4 +1,4 @@
-//! The content of a disk, made to be copied at every event: clones share what they do not change.
+//! The content of a disk, cheap to copy at every event: clones share what they do not change.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ type Chunk = [Stored; to_usize(CHUNK)];
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
     chunks: Vec<Option<Rc<Chunk>>>,
-    /// Sum of what the sectors contribute, each by its address: kept up to date, not computed.
+    /// Sum of the hashes of all sectors with their addresses, updated with each write.
     hash: u64,
 }
 
@@ -93,7 +93,7 @@ impl Plane {
         read_with(extent, |lba| self.stored(lba))
     }
 
-    /// Equal for equal contents, and hardly ever for others.
+    /// A hash: equal for equal contents, and different for others but by rare chance.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use manylogs_block::{Extent, Lba, SECTOR_BYTES, Sectors, to_usize};
+use manylogs_block::{Extent, SECTOR_BYTES, Sectors, to_usize};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
@@ -38,25 +38,21 @@ impl Access {
 
     /// The units that hold some of `extent`.
     pub(crate) fn covering(self, extent: Extent) -> Extent {
-        let unit = self.unit().0;
-        let start = extent.start.0 - extent.start.0 % unit;
-        Extent::between(Lba(start), Lba(extent.end().0.next_multiple_of(unit)))
+        extent.widened_to(self.unit())
     }
 
     /// The units that lie in `extent` as a whole, with what is left before and behind them. If
     /// there are none, all of it is before them.
     pub(crate) fn split(self, extent: Extent) -> Split {
-        let unit = self.unit().0;
-        let start = Lba(extent.start.0.next_multiple_of(unit));
-        let end = Lba(extent.end().0 - extent.end().0 % unit);
-        if start >= end {
+        let whole = extent.narrowed_to(self.unit());
+        if whole.is_empty() {
             let nothing = Extent { len: Sectors(0), ..extent };
             return Split { head: extent, whole: nothing, tail: nothing };
         }
         Split {
-            head: Extent::between(extent.start, start),
-            whole: Extent::between(start, end),
-            tail: Extent::between(end, extent.end()),
+            head: Extent::between(extent.start, whole.start),
+            whole,
+            tail: Extent::between(whole.end(), extent.end()),
         }
     }
 }

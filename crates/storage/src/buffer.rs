@@ -13,7 +13,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// long is taken from where it lies, if direct I/O accepts that; registered memory is cheaper for
 /// a shorter one.
 const HANDED_ON_FROM: usize = 64 << 10;
-/// What a shelf keeps at most.
+/// Most memory that a shelf keeps.
 const SHELF_BLOCKS: usize = 64;
 const SHELF_PAGES: usize = (32 << 20) / PAGE_BYTES;
 

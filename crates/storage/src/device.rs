@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use crate::access::Access;
 use crate::buffer::Buffer;
-use crate::engine::{Callback, Done, Engine, Op};
 use crate::failure::io_error;
+use crate::file_io::{Callback, Done, FileIo, Op};
 use crate::gate::Gate;
 use crate::transfer::has_bytes;
 use crate::{partial, range};
@@ -34,7 +34,7 @@ pub(crate) enum Medium {
 /// What a device does its work with.
 pub(crate) struct Core {
     pub(crate) file: Arc<File>,
-    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) io: Box<dyn FileIo>,
     pub(crate) capabilities: Capabilities,
     pub(crate) medium: Medium,
     pub(crate) writable: bool,
@@ -47,12 +47,12 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn buffer(&self, len: usize) -> Buffer {
-        self.engine.buffer(len)
+        self.io.buffer(len)
     }
 
     pub(crate) fn recycle(&self, buffer: Option<Buffer>) {
         if let Some(buffer) = buffer {
-            self.engine.recycle(buffer);
+            self.io.recycle(buffer);
         }
     }
 
@@ -63,13 +63,13 @@ impl Core {
             then(done);
             this.in_flight.set(this.in_flight.get() - 1);
         });
-        self.engine.start(&self.file, op, counted);
+        self.io.start(&self.file, op, counted);
     }
 
     /// Waits for everything in flight.
     pub(crate) fn drain(&self) {
         while self.in_flight.get() > 0 {
-            self.engine.wait();
+            self.io.wait();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Ring and threads together: what a reactor waits on.
+//! The ring and the threads together, on which a reactor waits.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -11,8 +11,8 @@ use manylogs_plant::Bug;
 use rustix::event::PollFlags;
 
 use crate::buffer::{Buffer, Shelf};
-use crate::engine::{Callback, Done, Engine, Op};
 use crate::event::Event;
+use crate::file_io::{Callback, Done, FileIo, Op};
 use crate::polled::Polled;
 use crate::pool::{Pool, carry_out};
 use crate::ring::Ring;
@@ -21,7 +21,7 @@ use crate::slab::Slab;
 /// How long to sleep when the ring cannot be waited on (the kernel is out of memory).
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What is copied sooner than another thread could be woken to do it.
+/// Copies up to this length take less time than waking another thread.
 const SHORT_BYTES: usize = 64 << 10;
 
 /// Operations in flight and where they are carried out.
@@ -29,9 +29,9 @@ pub(crate) struct Driver {
     event: Arc<Event>,
     ring: RefCell<Option<Ring>>,
     pool: RefCell<Option<Pool>>,
-    /// What the reactor's thread has done itself, and not told of.
+    /// Operations that the reactor's thread has done itself and not reported yet.
     at_once: RefCell<Vec<(usize, Done)>>,
-    /// What is waited for where there is no ring.
+    /// Descriptors that are waited for where there is no ring.
     polled: RefCell<Polled>,
     callbacks: RefCell<Slab<Callback>>,
     /// Memory for what is not registered.
@@ -143,7 +143,7 @@ impl Driver {
 
     fn call_back(&self, key: usize, done: Done) {
         let callback = self.callbacks.borrow_mut().remove(key);
-        // Without a borrow: it may start the next operation.
+        // Called without a borrow, as it may start the next operation.
         if let Some(callback) = callback {
             callback(done);
         }
@@ -178,7 +178,7 @@ impl Driver {
 }
 
 /// A driver as one device uses it.
-pub(crate) struct DeviceEngine {
+pub(crate) struct DeviceIo {
     pub(crate) driver: Rc<Driver>,
     pub(crate) by_ring: bool,
     /// Whether the file is in memory: nothing that is short blocks, and another thread would cost
@@ -195,7 +195,7 @@ fn is_short(op: &Op) -> bool {
     }
 }
 
-impl Engine for DeviceEngine {
+impl FileIo for DeviceIo {
     fn buffer(&self, len: usize) -> Buffer {
         let mut ring = self.driver.ring.borrow_mut();
         let ring = ring.as_mut().filter(|_| self.by_ring);

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::EventfdFlags;
 
-/// Remembers that it was notified until somebody looks. Its descriptor is readable meanwhile; any
-/// thread may notify it.
+/// Stays notified until it is reset. Its descriptor is readable meanwhile; any thread may notify
+/// it.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
@@ -22,7 +22,7 @@ impl Event {
 
     /// Ends a wait that is under way, or else the next one.
     pub fn notify(&self) {
-        // This fails only when it was notified 2^64 - 1 times and nobody looked.
+        // This fails only after 2^64 - 1 notifications without a reset.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::access::{Access, bypass_cache};
 use crate::device::{Core, Medium};
-use crate::driver::DeviceEngine;
+use crate::driver::DeviceIo;
 use crate::holes;
 use crate::open::{self, OpenError, OpenMode};
 use crate::reactor::Reactor;
@@ -112,10 +112,10 @@ impl FileDevice {
             if automatic && lies_in(&opened.file, FUSE) { Backend::Threads } else { backend };
         let by_ring = backend == Backend::Uring;
         let in_memory = automatic && lies_in(&opened.file, TMPFS);
-        let engine = DeviceEngine { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
+        let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let core = Core {
             file: Arc::new(opened.file),
-            engine: Box::new(engine),
+            io: Box::new(io),
             capabilities,
             medium,
             writable,

@@ -41,7 +41,7 @@ impl Gate {
         self.admit(ahead);
     }
 
-    /// Lets those in who wait for nobody any more, of those at or behind place `from`.
+    /// Admits the claims at or behind place `from` that wait for no other claim any more.
     fn admit(self: &Rc<Self>, mut from: usize) {
         while let Some((index, waiting, id)) = self.next(from) {
             // Without a borrow: it may start operations, and claim other extents.
@@ -50,8 +50,7 @@ impl Gate {
         }
     }
 
-    /// The first at or behind place `from` who waits neither for a claim nor for somebody before
-    /// him, and the number of his claim.
+    /// The first claim at or behind place `from` that waits for no claim before it, and its number.
     fn next(&self, from: usize) -> Option<(usize, Waiting, u64)> {
         let mut state = self.0.borrow_mut();
         let free = |index: usize| {

@@ -11,8 +11,8 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::device::Core;
-use crate::engine::Op;
 use crate::failure::is_unsupported;
+use crate::file_io::Op;
 
 /// Parts that one answer names at most: an answer may end early, and a thread works on it.
 const PARTS_MAX: usize = 1024;

@@ -56,7 +56,7 @@ pub fn create_image(path: &Path, len: Sectors, sparse: bool) -> Result<(), Image
         _ => ImageError::Io { path: path.to_owned(), source },
     })?;
     fill(&file, path, len.bytes(), sparse).inspect_err(|_| {
-        // The reason it failed says more than a failure to tidy up.
+        // The error that is returned matters more than one of removing the file.
         let _ = std::fs::remove_file(path);
     })
 }

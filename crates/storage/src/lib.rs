@@ -1,4 +1,4 @@
-//! Real disks and files under the engine, on the real clock.
+//! Real disks and files, on the real clock.
 //!
 //! [`Reactor`] is the runtime; it has one thread. A [`FileDevice`] is a disk, a partition or an
 //! ordinary file, and [`MappedNvram`] a mapped one.
@@ -7,10 +7,10 @@ mod access;
 mod buffer;
 mod device;
 mod driver;
-mod engine;
 mod event;
 mod failure;
 mod file_device;
+mod file_io;
 mod gate;
 mod holes;
 mod image;

@@ -1,4 +1,4 @@
-//! Opening what nobody else uses.
+//! Opening a device that nobody else uses.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -14,15 +14,15 @@ use thiserror::Error;
 use crate::in_use::{Use, use_of};
 use crate::sysfs::{DeviceNumber, Disk, loop_device_of};
 
-/// `udev` locks a disk for a moment when it looks what is on it.
+/// `udev` locks a disk for a moment while it probes the content.
 const UDEV_PATIENCE: Duration = Duration::from_secs(1);
-/// How often what is in use is tried.
+/// Pause between two attempts at a device that is in use.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To look at it, beside others who look.
+    /// To read it, beside other readers.
     ReadOnly,
     /// To read and write it while nobody else does.
     Exclusive,
@@ -109,7 +109,7 @@ pub enum OpenError {
         /// Name of the loop device.
         device: String,
     },
-    /// The kernel has no ring for us.
+    /// The kernel refuses an io_uring.
     #[error("io_uring is not available here ({source}): use the threads backend")]
     NoUring {
         /// The kernel's answer.
@@ -177,7 +177,7 @@ fn is_disk(path: &Path) -> bool {
 fn open_once(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let failed = |source| OpenError::io(path, source);
     let metadata = std::fs::metadata(path).map_err(failed)?;
-    // Looked at before it is opened: to open some devices is to change them.
+    // The type is checked before opening, as opening changes some devices.
     let disk = disk_of(path, &metadata)?;
     if mode == OpenMode::Exclusive {
         refuse_if_used(path, disk.as_ref())?;
@@ -185,7 +185,7 @@ fn open_once(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let file = open_file(path, mode, disk.is_some()).map_err(failed)?;
     let now = file.metadata().map_err(failed)?;
     if (now.dev(), now.ino()) != (metadata.dev(), metadata.ino()) {
-        // Somebody put another file in its place this very moment.
+        // Another file was put in its place meanwhile.
         return Err(OpenError::Busy { path: path.to_owned() });
     }
     lock(path, &file, mode)?;

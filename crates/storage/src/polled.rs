@@ -1,4 +1,4 @@
-//! Descriptors that are waited for where there is no ring.
+//! Waiting for descriptors where there is no ring.
 
 use std::fs::File;
 use std::sync::Arc;

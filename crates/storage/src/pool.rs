@@ -1,4 +1,4 @@
-//! Threads for what the ring does not do, or for everything where there is no ring.
+//! Threads for operations that the ring does not do, or for all of them where there is no ring.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::engine::{Done, Op};
 use crate::event::Event;
+use crate::file_io::{Done, Op};
 
 /// A disk sorts its queue: a few requests at a time are enough for it, and more threads than this
 /// gain little.
@@ -73,7 +73,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name("manylogs-io".into());
         match thread.spawn(move || shared.work()) {
             Ok(thread) => self.threads.push(thread),
-            // Without a single thread the work is done here: slow, but it is done.
+            // If no thread can be started, the work is done here: slowly, but done.
             Err(_) if self.threads.is_empty() => {
                 while let Some(job) = lock(&self.shared.queue).jobs.pop_front() {
                     self.shared.finish(job);
@@ -97,7 +97,7 @@ impl Drop for Pool {
         lock(&self.shared.queue).closed = true;
         self.shared.more.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so itself.
+            // A thread that panicked has reported that itself.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A thread that may not wait for others to yield the processor.
+//! Real-time priority for a thread that must run as soon as it is ready.
 
 #![expect(unsafe_code, reason = "the system call takes a pointer")]
 

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use crate::access::Split;
 use crate::buffer::Buffer;
 use crate::device::{Core, Medium};
-use crate::engine::Op;
 use crate::failure::{TRIES, is_passing, is_unsupported};
+use crate::file_io::Op;
 use crate::{ioctl, partial};
 
-/// Zeroes up to this long are written as data, beside other writes; longer ones are calls that
-/// may take their time.
+/// Zeroes up to this long are written as data, beside other writes. Longer ones are calls, which
+/// may take long.
 const ZEROES_WRITTEN: Sectors = Sectors((128 << 10) / SECTOR_BYTES);
 /// Longest range of one call. A call keeps a thread for as long as a disk takes to write so much,
 /// about a second; other requests have their turn between two calls of a longer range.
@@ -70,7 +70,7 @@ pub(crate) fn discard(
         let whole = split(&core, extent).whole;
         return call(core, whole, advise, then);
     }
-    // Nothing happens to the content.
+    // The content stays as it is.
     then(Ok(Payload::default()));
 }
 

@@ -18,8 +18,8 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{Buffer, Source};
-use crate::engine::{Done, Op};
 use crate::event::Event;
+use crate::file_io::{Done, Op};
 use crate::slab::Slab;
 
 const ENTRIES: u32 = 256;

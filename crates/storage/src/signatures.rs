@@ -1,23 +1,23 @@
-//! By what one knows the contents of a disk.
+//! Signatures by which the contents of a disk are known.
 
-/// Bytes at a place that stand for something.
+/// Bytes at a place that identify a format.
 pub(crate) struct Signature {
     /// What they stand for.
     pub(crate) name: &'static str,
     pub(crate) place: Place,
     pub(crate) magic: &'static [u8],
-    /// Whether they say little beside any other signature.
+    /// Whether any other signature is more telling.
     pub(crate) weak: bool,
 }
 
 /// Where to look, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// So far behind the start.
+    /// This many bytes behind the start.
     Start(u64),
     /// At every `step` bytes in a range.
     Each { from: u64, until: u64, step: usize },
-    /// So far before the end, rounded down to a multiple.
+    /// This many bytes before the end, rounded down to a multiple.
     End { before: u64, align: u64 },
     /// The last whole block of this length, counted from the start.
     Last(u64),

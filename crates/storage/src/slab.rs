@@ -1,4 +1,4 @@
-//! Things in flight, by small numbers that are used again.
+//! Values by small numbers, which are reused.
 
 /// A store that gives each value a number.
 pub(crate) struct Slab<T> {

@@ -53,7 +53,7 @@ impl Reactor {
     /// # Errors
     /// If the kernel does not let its calls return at once.
     pub fn listen(&self, listener: impl Into<OwnedFd>) -> io::Result<Listener> {
-        // Either kind will do: the descriptor is what is set.
+        // Either kind of listener works here, as only the descriptor is used.
         let listener = UnixListener::from(listener.into());
         listener.set_nonblocking(true)?;
         // Without a ring readiness is asked for with poll(2).
@@ -69,7 +69,7 @@ impl Listener {
     /// [`io::ErrorKind::ConnectionAborted`] once the listener was shut down, or the kernel's: of
     /// those, too many open files is one that passes.
     pub async fn accept(&self) -> io::Result<Stream> {
-        // The kernel does not tell a listener that was shut down from one that nobody wants.
+        // The kernel gives the same error for a listener that was shut down here.
         while !self.0.down.get() {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match accept_with(&*self.0.file, flags) {

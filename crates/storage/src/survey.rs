@@ -19,7 +19,7 @@ const ALL_IN_MEMORY: &str = "a megabyte fits in memory";
 /// What a device holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nothing but zeroes where anything would have left a mark.
+    /// Zeroes in every place that formats and file systems write.
     Empty,
     /// Something, but nothing known.
     Unknown,
@@ -28,7 +28,7 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// Whether formatting the device loses nothing that anybody can tell.
+    /// Whether formatting the device loses nothing that can be found.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)

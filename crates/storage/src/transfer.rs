@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use crate::buffer::Source;
 use crate::device::Core;
-use crate::engine::{Done, Op};
 use crate::failure::{TRIES, is_passing};
+use crate::file_io::{Done, Op};
 
 /// Longest operation: bounds what a request needs in memory beside its payload.
 const OPERATION_MAX: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 
-/// A request under way, for whole logical sectors. It holds no memory that the kernel uses: that is
-/// the engine's.
+/// A request under way, for whole logical sectors. The memory that the kernel uses is in the
+/// operations, not here.
 pub(crate) struct Transfer<T> {
     core: Rc<Core>,
     extent: Extent,
@@ -92,7 +92,7 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
         }
         self.moved += moved;
         if moved.0 == 0 {
-            // Nothing moves at the end of a file, and nowhere else.
+            // An operation moves no bytes only at the end of a file.
             let extent = self.rest();
             return (self.then)(Err(IoError::Shrunk { extent }));
         }

@@ -107,7 +107,7 @@ impl VolumeLock {
 
 impl Drop for VolumeLock {
     fn drop(&mut self) {
-        // A file that stays hinders nobody.
+        // A file that stays is harmless.
         if let Some(Ok(_turn)) = self.path.parent().map(Turn::take) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -150,7 +150,7 @@ fn note(file: &mut File, device: &Path) -> io::Result<()> {
 
 fn taken(volume: String, file: &mut File) -> VolumeLockError {
     let mut text = Vec::new();
-    // What cannot be read is as good as what is not there yet.
+    // A note that cannot be read counts as not written yet.
     let _ = file.take(NOTE_MAX).read_to_end(&mut text);
     let mut lines = text.splitn(2, |byte| *byte == b'\n');
     let pid = lines.next().and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());

@@ -1,5 +1,5 @@
-//! What really arrives below a device: a file that is served through FUSE past the page cache, and
-//! notes what the kernel asks of it.
+//! A file for tests that is served through FUSE past the page cache, and notes what the kernel asks
+//! of it: what really arrives below a device.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

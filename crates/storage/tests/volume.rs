@@ -8,20 +8,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use common::{BACKENDS, Loop, bytes_of, image, open, pattern, read, write};
-use manylogs::{EngineConfig, LogPlacement, OpenOptions, Volume};
+use manylogs::{LogPlacement, OpenOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Request, Rng, Sectors};
 use manylogs_storage::{Backend, Contents, Reactor, survey};
 
 const SECTORS: u64 = 64 << 11;
 const WRITES: u64 = 300;
 
-fn config() -> EngineConfig {
-    EngineConfig {
+fn config() -> VolumeConfig {
+    VolumeConfig {
         log: Sectors(2 << 11),
         placement: LogPlacement::EveryGroup(Sectors(16 << 11)),
         threshold: Sectors(64),
         record: Sectors(256),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     }
 }
 

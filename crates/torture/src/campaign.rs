@@ -1,4 +1,4 @@
-//! Many histories, on several threads, and what they come to together.
+//! Many histories, on several threads, and their results together.
 //!
 //! Each history depends on its seed alone. Their reports are added up in the order of the seeds,
 //! whichever ended first, so the result is the same however many threads there are.
@@ -40,8 +40,8 @@ pub struct Campaign {
     pub jobs: usize,
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
-    /// In every history the device fails requests. Few crashes are forked: what such a campaign is
-    /// about is what becomes of the requests and of the history's own recoveries.
+    /// In every history the device fails requests. Few crashes are forked: such a campaign tests
+    /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
 }
 

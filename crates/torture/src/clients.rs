@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) kept: Rc<RefCell<Kept>>,
     /// Whether the device may fail, or did so once.
     pub(crate) troubled: bool,
-    /// What of that concerns reads.
+    /// What the failures mean for reads.
     pub(crate) told: Told,
     /// A flush has failed: no write may be accepted from then on.
     pub(crate) refuses: Cell<bool>,
@@ -240,7 +240,7 @@ impl World {
     }
 }
 
-/// Takes what the volume holds now as the truth, if the rules allow it.
+/// Takes the content of the volume as the new truth, if the contract allows it.
 pub(crate) async fn adopt(
     volume: &Volume,
     oracle: &RefCell<Oracle>,

@@ -1,4 +1,4 @@
-//! The disk as the engine sees it: each request carries the phase that the engine was in.
+//! The disk as the volume sees it: each request carries the phase that the volume was in.
 
 use manylogs::{Phase, PhaseProbe};
 use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};

@@ -1,6 +1,6 @@
-//! What a log holds, as the disk remembers it: which writes are there, and which of them were
-//! durable when later ones were sent. Nothing here asks the engine, nor the fields of its records
-//! that say what is durable: those are under test.
+//! The content of a log by the disk's own memory: which writes are there, and which of them were
+//! durable when later ones were sent. The volume and the durable tails in its records are not
+//! asked: they are under test.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,9 @@ pub(crate) fn epoch_of(image: &DiskImage, region: Extent) -> Vec<&SentWrite> {
     epoch
 }
 
-/// The exported sectors that may be older without anybody noticing once the sectors at `offsets` of
-/// a log are damaged: those of the first write hit that no other shows to be missing, and of all
-/// behind it.
+/// The sectors of the volume that may be older without anybody noticing once the sectors at
+/// `offsets` of a log are damaged: those of the first write hit that no other shows to be missing,
+/// and of all behind it.
 ///
 /// A write shows that another is missing if it is whole, lies behind that one in the log, and was
 /// sent when everything up to the end of that one was durable: then its header has to say so.
@@ -47,7 +47,7 @@ pub(crate) fn lost_without_a_trace(epoch: &[&SentWrite], offsets: &[u64]) -> BTr
     epoch[first..].iter().flat_map(|write| logged_by(write)).collect()
 }
 
-/// The exported sectors that the record in `write` has versions of.
+/// The sectors of the volume that the record in `write` has versions of.
 fn logged_by(write: &SentWrite) -> BTreeSet<u64> {
     let mut header = write.payload.slice(Sectors(0), Sectors(1)).to_bytes();
     if let Some(first) = &header

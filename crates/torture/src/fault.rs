@@ -1,5 +1,5 @@
-//! Faults of the medium: what a crash does not do to a disk, but time and bad luck do. Non-volatile
-//! RAM is spared: what damage to its last entries takes is not to be noticed, as with a log.
+//! Faults of the medium, which come with time and not with a crash. Non-volatile RAM is spared: the
+//! loss of its last entries cannot be noticed, as with a log.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ pub(crate) struct Injected {
     pub(crate) sectors: BTreeSet<u64>,
 }
 
-/// Does something to `image`, whose cache is empty; `None` if it happened to change nothing.
+/// Injects a fault into `image`, whose cache is empty; `None` if it changed nothing.
 pub(crate) fn inject(
     image: &mut DiskImage,
     zones: &Zones,

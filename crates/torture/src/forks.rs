@@ -29,7 +29,7 @@ pub struct Report {
     pub states: Vec<(u64, Phase)>,
 }
 
-/// Where the world stands that is forked.
+/// The moment at which the world is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// An event of the disk.
@@ -44,11 +44,11 @@ pub(crate) struct Models {
     pub(crate) kept: Rc<RefCell<Kept>>,
 }
 
-/// Crashes copies of the world, and remembers what came of that.
+/// Crashes copies of the world, and keeps the results.
 pub(crate) struct Forks {
     plan: Plan,
     faults: bool,
-    /// Their own: what the history does must not depend on what its forks come to.
+    /// The forks' own generator: the history must not depend on the results of its forks.
     rng: Rng,
     models: Models,
     zones: Option<Zones>,
@@ -95,7 +95,7 @@ impl Forks {
         self.plan.disk.capacity = capacity;
         self.may_grow = true;
         self.zones = None;
-        // What the same image is recovered to may be another.
+        // The same image may be recovered to another state from now on.
         self.recovered.clear();
     }
 
@@ -173,7 +173,7 @@ impl Forks {
         checked.map_err(|wrong| format!("drained, and at home {wrong}"))
     }
 
-    /// What is in images does not depend on when it is asked: each are recovered once.
+    /// The content of images does not depend on when they are judged, so each is recovered once.
     fn recover(
         &mut self,
         fingerprint: u64,

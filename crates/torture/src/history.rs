@@ -16,12 +16,12 @@ use crate::machine::{Images, Machine};
 use crate::plan::{Between, Plan, Shape, Trouble};
 use crate::trouble::Told;
 
-/// So does an incarnation that keeps the disk busier: it tries the same thing again and again.
+/// An incarnation with more disk events hangs: it repeats the same work.
 const EVENTS_MOST: u64 = 5000;
 /// Where the device fails, reads are repeated sector by sector, and passes again and again. Writes
 /// may wait for room for two minutes, in which a snapshot every few milliseconds goes on.
 const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
-/// So does one whose tasks run without end.
+/// An incarnation with more task steps hangs too.
 const STEPS_MOST: u64 = 2_000_000;
 /// Between two incarnations a crash comes within so many events, or not at all.
 const BETWEEN_EVENTS: u64 = 16;
@@ -37,14 +37,14 @@ struct History<'a> {
     next_tag: Rc<Cell<u64>>,
     told: Told,
     layout: Option<Layout>,
-    /// Operations on non-volatile RAM fork from within the engine's tasks.
+    /// Operations on non-volatile RAM fork from within the volume's tasks.
     forks: Rc<RefCell<Forks>>,
 }
 
 /// When a run of the world is over.
 #[derive(Clone, Copy)]
 struct Until {
-    /// So many events after all is done.
+    /// This many events after all is done.
     linger: u64,
     /// At this event, done or not.
     cut: Option<u64>,
@@ -72,7 +72,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
     }
     let two = opening || plan.between.is_some();
     let incarnations = plan.incarnations.max(if two { 2 } else { 1 });
-    let mut images = Images::blank(plan.engine.table);
+    let mut images = Images::blank(plan.config.table);
     let nvram = images.nvram.is_some();
     for incarnation in 0..incarnations {
         let trouble = plan.trouble != Trouble::Never;
@@ -138,8 +138,7 @@ impl History<'_> {
         self.end_run(&machine, &watch, lived)
     }
 
-    /// What is done to the closed volume; a crash may come first. Returns what the devices hold
-    /// then.
+    /// Changes the closed volume, unless a crash comes first. Returns what the devices hold then.
     fn pass_between(
         &mut self,
         between: Between,

@@ -1,10 +1,10 @@
-//! Volumes as images of disks, for tests that run the engine elsewhere: made, and recovered in a
+//! Volumes as images of disks, for tests that run volumes elsewhere: made, and recovered in a
 //! virtual world of their own.
 
 use std::fmt;
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, EngineConfig, Volume};
+use manylogs::{CreateOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Payload};
 use manylogs_logstore::VolumeId;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Survival};
@@ -12,12 +12,12 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Oracle, Order, Sim, Su
 use crate::machine::Images;
 use crate::recovery::Recovered;
 
-/// What did not hold of what was promised, in words.
+/// A broken promise, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub(crate) String);
 
 impl Violation {
-    /// That `what` does not hold.
+    /// Reports that `what` does not hold.
     pub fn new(what: impl fmt::Display) -> Self {
         Self(what.to_string())
     }
@@ -46,7 +46,7 @@ impl CrashedVolume {
         recovered.map(Self).ok_or_else(|| Violation("no volume is found".to_owned()))
     }
 
-    /// What a volume that is opened in the ordinary way reads as.
+    /// The content of the volume when it is opened in the ordinary way.
     #[must_use]
     pub const fn content(&self) -> &Payload {
         self.0.content()
@@ -72,7 +72,7 @@ impl CrashedVolume {
 /// If these parameters make no volume.
 pub fn new_volume(
     config: CrashDiskConfig,
-    engine: &EngineConfig,
+    parameters: &VolumeConfig,
     volume: VolumeId,
     seed: u64,
 ) -> Result<DiskImage, Violation> {
@@ -80,10 +80,10 @@ pub fn new_volume(
     let (drive, user) = (sim.node(), sim.node());
     let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());
     let device: Rc<dyn BlockDevice> = Rc::new(disk.clone());
-    let (runtime, engine) = (sim.handle(user), *engine);
+    let (runtime, parameters) = (sim.handle(user), *parameters);
     let created = sim.block_on(user, async move {
         let options = CreateOptions { volume: Some(volume), ..CreateOptions::default() };
-        Volume::create_with(runtime, device, &engine, &options).await.map(drop)
+        Volume::create_with(runtime, device, &parameters, &options).await.map(drop)
     });
     created.map_err(|error| Violation(format!("create: {error}")))?;
     Ok(disk.after_power_cut(Survival::Everything, &mut manylogs_block::Rng::new(seed)))

@@ -15,14 +15,14 @@ use crate::machine::Machine;
 use crate::plan::{Plan, Trouble};
 use crate::trouble::{Told, any_trouble, heal, medium_trouble, opening_trouble};
 
-/// What goes on in an incarnation, as the clients tell the forks.
+/// The progress of an incarnation, which clients tell the forks.
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     pub(crate) problem: Rc<RefCell<Option<String>>>,
     pub(crate) volume: Rc<RefCell<Option<Volume>>>,
-    /// All clients came to their end, and what else was to be done is done.
+    /// All clients have ended, and the other work is done.
     pub(crate) ended: Rc<Cell<bool>>,
-    /// All is at home.
+    /// The volume is drained.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
     /// When a client last had an answer.
@@ -44,7 +44,7 @@ impl Watch {
 /// How an incarnation ends, unless a crash comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The engine is left to its background work for so many events and then crashes.
+    /// The volume is left to its background work for so many events and then crashes.
     Crash(u64),
     Close,
     Drain(DrainOptions),
@@ -144,10 +144,10 @@ impl Incarnation {
             let (probe, nvram) = (PhaseProbe::default(), self.machine.nvram());
             let device = self.machine.device(probe.clone());
             let options = CreateOptions { probe, nvram, ..CreateOptions::default() };
-            self.kept.borrow_mut().create(Settings::of(&self.plan.engine));
-            return Volume::create_with(runtime, device, &self.plan.engine, &options).await;
+            self.kept.borrow_mut().create(Settings::of(&self.plan.config));
+            return Volume::create_with(runtime, device, &self.plan.config, &options).await;
         }
-        let options = OpenOptions { config: Some(self.plan.engine), ..OpenOptions::default() };
+        let options = OpenOptions { config: Some(self.plan.config), ..OpenOptions::default() };
         self.machine.open(runtime, options).await.map(|(volume, _)| volume)
     }
 

@@ -50,7 +50,7 @@ impl Kept {
         }
     }
 
-    /// Nobody will be told any more what became of changes that are under way.
+    /// The results of changes under way will not be known any more.
     pub(crate) fn crash(&mut self) {
         self.moment += 1;
         for possible in &mut self.possible {

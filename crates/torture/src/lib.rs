@@ -36,5 +36,5 @@ pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};
 pub use forks::Report;
 pub use image::{CrashedVolume, Violation, new_volume};
-pub use plan::{Plan, small_engine};
+pub use plan::{Plan, small_config};
 pub use tally::{FaultCount, Phases, Tally};

@@ -25,7 +25,7 @@ impl Images {
         Self { disk: DiskImage::default(), nvram }
     }
 
-    /// Equal for equal contents, and hardly ever for others.
+    /// A hash: equal for equal contents, and different for others but by rare chance.
     pub(crate) fn fingerprint(&self) -> u64 {
         let nvram = self.nvram.as_ref().map_or(0, NvramImage::fingerprint);
         self.disk.fingerprint().wrapping_add(nvram)
@@ -61,7 +61,7 @@ impl Machine {
         Some(Rc::new(nvram))
     }
 
-    /// The disk as the engine gets it, which tells `probe` what it writes for.
+    /// The disk as the volume gets it, which tells `probe` what it writes for.
     pub(crate) fn device(&self, probe: PhaseProbe) -> Rc<PhasedDisk> {
         Rc::new(PhasedDisk { disk: self.disk.clone(), probe })
     }
@@ -82,7 +82,7 @@ impl Machine {
         self.disk.events() + self.nvram.as_ref().map_or(0, CrashNvram::operations)
     }
 
-    /// What the engine last used the disk for. A table kept apart is formatted before the disk is.
+    /// What the volume last used the disk for. A table kept apart is formatted before the disk is.
     pub(crate) fn phase(&self) -> Phase {
         if self.disk.events() == 0 { Phase::Open } else { last_phase(&self.disk) }
     }

@@ -1,27 +1,27 @@
 //! Everything that a seed decides ahead of a history.
 
-use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement, TablePlace};
+use manylogs::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
-/// So much longer are the pauses of clients in histories that take hours.
+/// Factor by which clients pause longer in histories that take hours.
 const LONG_PAUSE: u64 = 100_000;
 /// What a [`Plan::sparse`] history forks less often.
 const SPARSE: u64 = 40;
-/// Decides which histories discard durably: a number by which those that are kept as stories do
-/// not, so that they stay as they were.
+/// Salt that decides which histories discard durably. It is chosen so that histories that are kept
+/// as stories do not.
 const DISCARDS: u64 = 0x64;
 
-/// Decides which histories hold requests back, likewise.
+/// Salt that decides which histories hold requests back, chosen in the same way.
 const HELD_BACK: u64 = 0x24;
 
-/// A history to be: small enough that its logs fill and wrap all the time.
+/// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it was made of.
+    /// The seed that it was made from.
     pub seed: u64,
     pub(crate) disk: CrashDiskConfig,
-    pub(crate) engine: EngineConfig,
+    pub(crate) config: VolumeConfig,
     /// Openings of the volume, one after the crash of the other.
     pub(crate) incarnations: u64,
     pub(crate) clients: u64,
@@ -87,7 +87,7 @@ impl Plan {
         plan.disk.native_fua = !rng.one_in(4);
         if rng.one_in(6) {
             // The logs hold some hundreds of kilobytes.
-            plan.engine.checkpoint_rate = 2_000 << rng.below(8);
+            plan.config.checkpoint_rate = 2_000 << rng.below(8);
         }
         plan.sets = rng.one_in(3);
         let larger = Sectors(8 * rng.below(120));
@@ -130,7 +130,7 @@ impl Plan {
         let plan = Self {
             seed,
             disk,
-            engine: small_engine(&mut rng),
+            config: small_config(&mut rng),
             incarnations: 1 + rng.below(3),
             clients: 1 + rng.below(4),
             operations: 30 + rng.below(90),
@@ -159,7 +159,7 @@ impl Plan {
     #[must_use]
     pub fn with_nvram(mut self) -> Self {
         let kib = 16 + Rng::new(!self.seed).below(12);
-        self.engine.table = TablePlace::Nvram(to_usize(1024 * kib));
+        self.config.table = TablePlace::Nvram(to_usize(1024 * kib));
         self
     }
 
@@ -202,10 +202,10 @@ impl Plan {
     /// The same with requests that are held back for records, and records that wait for others.
     #[must_use]
     pub(crate) fn holding_back(mut self, rng: &mut Rng) -> Self {
-        self.engine.latency = Nanos::from_micros(500 << rng.below(8));
-        self.engine.contended_after = Nanos(0);
+        self.config.latency = Nanos::from_micros(500 << rng.below(8));
+        self.config.contended_after = Nanos(0);
         if rng.one_in(3) {
-            self.engine.hold = Nanos::from_millis(1 << rng.below(6));
+            self.config.hold = Nanos::from_millis(1 << rng.below(6));
         }
         self
     }
@@ -248,7 +248,7 @@ impl Plan {
     /// The same with a checkpoint rate of some kilobytes a second.
     #[must_use]
     pub fn rate_limited(mut self) -> Self {
-        self.engine.checkpoint_rate = 4_000;
+        self.config.checkpoint_rate = 4_000;
         self
     }
 
@@ -256,7 +256,7 @@ impl Plan {
         self.shape = Shape::LongZeroes;
         self.disk.capacity = Sectors(9_000 + 8 * rng.below(900));
         let group = Sectors(8 * (450 + rng.below(200)));
-        self.engine.placement = LogPlacement::EveryGroup(group);
+        self.config.placement = LogPlacement::EveryGroup(group);
         self.fewer_forks()
     }
 
@@ -264,20 +264,20 @@ impl Plan {
         self.shape = Shape::ManyLogs;
         let group = 64 + 8 * rng.below(4);
         self.disk.capacity = Sectors(group * (200 + rng.below(400)));
-        self.engine.log = Sectors(48);
-        self.engine.placement = LogPlacement::EveryGroup(Sectors(group));
-        self.engine.table = TablePlace::Logs;
-        self.engine = changed(&self.engine, rng);
+        self.config.log = Sectors(48);
+        self.config.placement = LogPlacement::EveryGroup(Sectors(group));
+        self.config.table = TablePlace::Logs;
+        self.config = changed(&self.config, rng);
         self.fewer_forks()
     }
 
     fn over_days(mut self, rng: &mut Rng) -> Self {
         self.shape = Shape::Days;
-        self.engine.checkpoint = CheckpointPolicy::OffHours {
+        self.config.checkpoint = CheckpointPolicy::OffHours {
             from_s: 3600 * rng.below(24),
             until_s: 3600 * rng.below(24),
         };
-        self.engine.snapshot = Nanos::from_secs(600 * rng.below(12));
+        self.config.snapshot = Nanos::from_secs(600 * rng.below(12));
         self
     }
 
@@ -288,9 +288,10 @@ impl Plan {
         self
     }
 
-    /// An incarnation hangs in which no client has an answer for longer: longer than a write waits
-    /// for passes that make no room. Where each pass needs a minute to make some, as a medium that
-    /// is bad must say so twice, clients go on for longer, with room for a few writes a minute.
+    /// An incarnation hangs if no client gets an answer for this long. It is longer than a write
+    /// waits for passes that make no room. A history in which each pass needs a minute to make
+    /// room, as a bad medium must report an error twice, may go on for longer with a few writes a
+    /// minute.
     pub(crate) const fn patience(&self) -> Nanos {
         match self.shape {
             Shape::Days => Nanos::from_secs(100 * 24 * 3600),
@@ -308,13 +309,13 @@ impl Plan {
     }
 
     /// Other parameters of a volume in use.
-    pub(crate) fn changed(&self, rng: &mut Rng) -> EngineConfig {
-        let now = changed(&self.engine, rng);
+    pub(crate) fn changed(&self, rng: &mut Rng) -> VolumeConfig {
+        let now = changed(&self.config, rng);
         match self.shape {
             // Whatever happens every few milliseconds takes too long over days.
-            Shape::Days => EngineConfig {
-                checkpoint: self.engine.checkpoint,
-                snapshot: self.engine.snapshot,
+            Shape::Days => VolumeConfig {
+                checkpoint: self.config.checkpoint,
+                snapshot: self.config.snapshot,
                 ..now
             },
             Shape::Small | Shape::LongZeroes | Shape::ManyLogs => now,
@@ -331,18 +332,18 @@ fn any_trouble(rng: &mut Rng) -> Trouble {
 }
 
 /// Parameters of a volume so small that its logs fill and wrap all the time.
-pub fn small_engine(rng: &mut Rng) -> EngineConfig {
+pub fn small_config(rng: &mut Rng) -> VolumeConfig {
     let log = Sectors(8 * (12 + rng.below(8)));
     let placement = if rng.one_in(5) {
         LogPlacement::Single(0.1 * rng.below(11) as f64)
     } else {
         LogPlacement::EveryGroup(Sectors(8 * (30 + rng.below(20))))
     };
-    changed(&EngineConfig { log, placement, ..EngineConfig::default() }, rng)
+    changed(&VolumeConfig { log, placement, ..VolumeConfig::default() }, rng)
 }
 
 /// Other parameters for the same layout, as a volume in use may be given.
-fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
+fn changed(fixed: &VolumeConfig, rng: &mut Rng) -> VolumeConfig {
     // No log is too small for four of the largest records.
     let threshold = Sectors((4 + rng.below(13)).min(fixed.log.0 / 4 - 8));
     let checkpoint = match rng.below(4) {
@@ -351,7 +352,7 @@ fn changed(fixed: &EngineConfig, rng: &mut Rng) -> EngineConfig {
         2 => CheckpointPolicy::OffHours { from_s: 0, until_s: 0 },
         _ => CheckpointPolicy::Every(Nanos::from_millis(5 + rng.below(100))),
     };
-    EngineConfig {
+    VolumeConfig {
         threshold,
         record: Sectors(threshold.0 + rng.below(fixed.log.0 / 2 - threshold.0)),
         swap: 0.3 + 0.1 * rng.below(6) as f64,

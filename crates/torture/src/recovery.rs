@@ -84,7 +84,7 @@ impl Recovered {
     pub(crate) fn check(&self, oracle: &Oracle, may_grow: bool) -> Result<(), String> {
         let (found, known) = (self.fast.len(), Sectors(oracle.sectors() as u64));
         if found < known || (found > known && !may_grow) {
-            return Err(format!("{} sectors are exported, not {}", found.0, known.0));
+            return Err(format!("the volume has {} sectors, not {}", found.0, known.0));
         }
         if !self.fast.slice(known, found - known).is_zero() {
             return Err("what the volume has grown by does not read as zeroes".to_owned());
@@ -133,7 +133,7 @@ fn open_and_read(
             Err(VolumeError::NotAVolume | VolumeError::Superblock) => return Ok(None),
             Err(error) => return Err(format!("recovery failed: {error}")),
         };
-        // At once: the engine may begin a checkpoint as soon as this task waits.
+        // At once: the volume may begin a checkpoint as soon as this task waits.
         let table = volume.table();
         let content = read_all(&volume, lossy).await;
         let content = content.map_err(|error| format!("read after recovery: {error}"))?;

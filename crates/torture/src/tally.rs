@@ -1,4 +1,4 @@
-//! What histories came to.
+//! The results of histories.
 
 use manylogs::{Phase, VolumeStats};
 
@@ -26,14 +26,14 @@ impl Phases {
     }
 }
 
-/// What became of the faults of one kind.
+/// The results of the faults of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCount {
     /// Faults that changed the image.
     pub injected: u64,
     /// The volume was refused, reported damage, or failed a read.
     pub detected: u64,
-    /// What told first of those that were detected, in the order of [`Detected::ALL`].
+    /// How those that were detected were noticed first, in the order of [`Detected::ALL`].
     pub detected_by: [u64; Detected::ALL.len()],
     /// Every sector read as before.
     pub harmless: u64,
@@ -172,7 +172,7 @@ impl Tally {
     pub(crate) fn add_plan(&mut self, plan: &Plan) {
         let between =
             |wanted: fn(&Between) -> bool| u64::from(plan.between.is_some_and(|b| wanted(&b)));
-        self.rate_limited += u64::from(plan.engine.checkpoint_rate > 0);
+        self.rate_limited += u64::from(plan.config.checkpoint_rate > 0);
         self.long_zeroes += u64::from(plan.shape == Shape::LongZeroes);
         self.many_logs += u64::from(plan.shape == Shape::ManyLogs);
         self.days += u64::from(plan.shape == Shape::Days);
@@ -222,9 +222,9 @@ impl Tally {
         self.faults.iter().fold(FaultCount::default(), |sum, more| sum.plus(more))
     }
 
-    /// What was done too seldom for the campaign to prove anything of it: a tenth of a per cent of
-    /// all states for each phase, one history in 500 for what only some histories have, and at
-    /// least 10 of all else.
+    /// The counts that are too low for the campaign to prove anything. The limits are a tenth of a
+    /// per cent of all states for each phase, one history in 500 for what only some histories have,
+    /// and at least 10 of all else.
     #[must_use]
     pub fn neglected(&self) -> Vec<String> {
         let least = (self.phases.total() / 1000).max(20);

@@ -130,7 +130,7 @@ pub(crate) fn opening_trouble(
                 says.error(*extent)
             })
         }
-        // What a bad medium is written anew can be read.
+        // A sector of a bad medium can be read after it is written.
         Request::Write { extent, .. } | Request::WriteZeroes { extent, .. }
             if says == Says::Medium =>
         {

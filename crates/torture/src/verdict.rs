@@ -1,6 +1,6 @@
-//! What a volume may do about a fault: refuse to open, report damage, fail reads, or read as if
-//! nothing had happened. It may be wrong only where `docs/semantics.md` says that nothing can be
-//! noticed: in home data, and in what the last records of a log held.
+//! Judges what a volume does about a fault. It may refuse to open, report damage, fail reads, or
+//! read as before. It may return wrong data only where `docs/semantics.md` says that a fault cannot
+//! be noticed: in home data, and in what the last records of a log held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(crate) struct Patient<'a> {
 
 /// What may be wrong without being noticed.
 struct Excused {
-    /// Exported sectors.
+    /// Sectors of the volume.
     sectors: BTreeSet<u64>,
     /// Both root slots were hit together, or both superblocks.
     everything: bool,
@@ -139,7 +139,7 @@ impl Patient<'_> {
         let (volume, report) = match opened {
             Ok(opened) => opened,
             Err(error) if excused.must_open => return Err(format!("refused: {error}")),
-            Err(VolumeError::Config(reason)) => return Err(format!("believed: {reason}")),
+            Err(VolumeError::Config(error)) => return Err(format!("believed: {error}")),
             Err(_) => return Ok(found),
         };
         found.detected = reported(&report);
@@ -156,7 +156,7 @@ impl Patient<'_> {
         self.read(&sim, user, &volume, whole, excused, &mut found);
         if rng.one_in(4) {
             let worker = volume.clone();
-            // It may fail; what it then left must still be right.
+            // It may fail. The content that it leaves must still be right.
             let _ = sim.block_on(user, async move { worker.checkpoint().await });
             self.read(&sim, user, &volume, whole, excused, &mut found);
         }

@@ -14,7 +14,7 @@ pub(crate) enum Zone {
     Snapshot,
     /// The sector at this offset of a log.
     Log(LogId, u64),
-    /// The home of an exported sector.
+    /// The home of a sector of the volume.
     Home(Lba),
     Unused,
 }

@@ -1,4 +1,4 @@
-//! Bugs planted in the engine: the campaign must notice each, or it proves nothing.
+//! Bugs planted in the volume: the campaign must notice each, or it proves nothing.
 
 #![cfg(feature = "plant")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,4 +1,4 @@
-//! Histories that once showed a fault of the engine, each with what went wrong.
+//! Histories that once showed a fault of the volume, each with what went wrong.
 
 use manylogs_torture::{Plan, run_plan};
 

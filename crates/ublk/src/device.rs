@@ -15,7 +15,7 @@ use manylogs_block::Sectors;
 
 use crate::limits::Limits;
 use crate::queue::{self, Context};
-use crate::{Cache, Export, UblkError, check, identity};
+use crate::{Cache, UblkError, UblkOptions, check, identity};
 
 /// What the driver's devices are called, in the program's name.
 const NAME: &str = "manylogs";
@@ -40,24 +40,27 @@ pub struct UblkDevice {
 }
 
 impl UblkDevice {
-    /// Makes a device of `export`, or takes over the one that a killed server of the same export
-    /// left. `gone` is called if somebody else takes the device away.
+    /// Makes a device, or takes over the one that a killed server of the same volume, at the same
+    /// place, left. `gone` is called if somebody else takes the device away.
     ///
     /// # Errors
     /// See [`UblkError`].
-    pub fn start(export: Export, gone: impl FnOnce() + Send + 'static) -> Result<Self, UblkError> {
+    pub fn start(
+        options: UblkOptions,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, UblkError> {
         check()?;
-        let orphan = orphan(&export)?;
+        let orphan = orphan(&options)?;
         let recovered = orphan.is_some();
         let ctrl = match orphan {
             Some(ctrl) => ctrl,
-            None => add(&export)?,
+            None => add(&options)?,
         };
-        match Self::serve(&ctrl, &export, gone) {
+        match Self::serve(&ctrl, &options, gone) {
             Ok((thread, stopping)) => Ok(Self {
                 path: PathBuf::from(ctrl.get_bdev_path()),
                 ctrl,
-                note: export.note,
+                note: options.note,
                 recovered,
                 stopping,
                 thread,
@@ -67,7 +70,7 @@ impl UblkDevice {
                 if !recovered {
                     let _ = ctrl.kill_dev();
                     let _ = ctrl.del_dev_async();
-                    let _ = fs::remove_file(&export.note);
+                    let _ = fs::remove_file(&options.note);
                 }
                 Err(error)
             }
@@ -76,20 +79,20 @@ impl UblkDevice {
 
     fn serve(
         ctrl: &UblkCtrl,
-        export: &Export,
+        options: &UblkOptions,
         gone: impl FnOnce() + Send + 'static,
     ) -> Result<(JoinHandle<()>, Arc<AtomicBool>), UblkError> {
         let parameters = |dev: &mut UblkDev| {
-            describe(dev, export);
+            describe(dev, options);
             Ok(())
         };
         let dev = UblkDev::new(NAME.to_owned(), parameters, ctrl);
         let dev = Arc::new(dev.map_err(|error| failed("open the character device", &error))?);
         let stopping = Arc::new(AtomicBool::new(false));
         let context = Context {
-            port: export.port.clone(),
-            capacity: export.capabilities.capacity,
-            cache: export.cache,
+            port: options.port.clone(),
+            capacity: options.capabilities.capacity,
+            cache: options.cache,
         };
         let (ready, is_ready) = sync_channel(1);
         let spawned = std::thread::Builder::new().name("ublk".to_owned()).spawn({
@@ -147,10 +150,10 @@ impl std::fmt::Debug for UblkDevice {
 }
 
 /// A new device, not started.
-fn add(export: &Export) -> Result<UblkCtrl, UblkError> {
+fn add(options: &UblkOptions) -> Result<UblkCtrl, UblkError> {
     let recovery = sys::UBLK_F_USER_RECOVERY | sys::UBLK_F_USER_RECOVERY_REISSUE;
     let mut wanted = u64::from(sys::UBLK_F_USER_COPY);
-    if export.cache == Cache::WriteThrough {
+    if options.cache == Cache::WriteThrough {
         wanted |= u64::from(recovery);
     }
     let added = UblkCtrlBuilder::default()
@@ -158,7 +161,7 @@ fn add(export: &Export) -> Result<UblkCtrl, UblkError> {
         .depth(DEPTH)
         .io_buf_bytes(REQUEST_BYTES_MAX)
         .ctrl_flags(wanted)
-        .ctrl_target_flags(export.identity)
+        .ctrl_target_flags(options.identity)
         .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
         .build();
     let ctrl = added.map_err(|error| failed("add a device", &error))?;
@@ -168,7 +171,7 @@ fn add(export: &Export) -> Result<UblkCtrl, UblkError> {
     let granted = ctrl.dev_info().flags;
     let noted = if granted & wanted == wanted {
         let id = ctrl.dev_info().dev_id.to_string();
-        fs::write(&export.note, id).map_err(|error| failed("note the device", &error.into()))
+        fs::write(&options.note, id).map_err(|error| failed("note the device", &error.into()))
     } else {
         Err(UblkError::TooOld("copy on demand or recover devices"))
     };
@@ -203,12 +206,12 @@ fn remove(ctrl: &UblkCtrl) -> Result<(), UblkError> {
     Ok(())
 }
 
-/// The device that a killed server of the same export left, if its users can go on with it. One
+/// The device that a killed server of the same volume left, if its users can go on with it. One
 /// that cannot be taken over is removed.
-fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
-    let Some(ctrl) = noted(&export.note) else { return Ok(None) };
+fn orphan(options: &UblkOptions) -> Result<Option<UblkCtrl>, UblkError> {
+    let Some(ctrl) = noted(&options.note) else { return Ok(None) };
     let info = ctrl.dev_info();
-    if info.ublksrv_flags != export.identity {
+    if info.ublksrv_flags != options.identity {
         return Ok(None);
     }
     let path = || PathBuf::from(ctrl.get_bdev_path());
@@ -218,7 +221,7 @@ fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
         remove(&ctrl)?;
         return Ok(None);
     }
-    if export.cache != Cache::WriteThrough {
+    if options.cache != Cache::WriteThrough {
         return Err(UblkError::OtherCache { path: path() });
     }
     let mut parameters = sys::ublk_params {
@@ -227,7 +230,7 @@ fn orphan(export: &Export) -> Result<Option<UblkCtrl>, UblkError> {
     };
     let told = ctrl.get_params(&mut parameters);
     told.map_err(|error| failed("ask for the old device's size", &error))?;
-    let (is, capacity) = (Sectors(parameters.basic.dev_sectors), export.capabilities.capacity);
+    let (is, capacity) = (Sectors(parameters.basic.dev_sectors), options.capabilities.capacity);
     if is > capacity {
         return Err(UblkError::Smaller { path: path(), is, capacity });
     }
@@ -258,9 +261,9 @@ fn noted(note: &Path) -> Option<UblkCtrl> {
 }
 
 /// Fills in what the kernel is told.
-fn describe(dev: &mut UblkDev, export: &Export) {
-    let limits = Limits::of(&export.capabilities, export.cache);
-    let capacity = export.capabilities.capacity;
+fn describe(dev: &mut UblkDev, options: &UblkOptions) {
+    let limits = Limits::of(&options.capabilities, options.cache);
+    let capacity = options.capabilities.capacity;
     dev.tgt.dev_size = capacity.bytes();
     // One more than requests: the wait for answers.
     dev.tgt.cq_depth = DEPTH * 2;

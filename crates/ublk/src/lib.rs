@@ -26,11 +26,12 @@ mod translate;
 #[cfg(not(feature = "driver"))]
 mod without_driver;
 
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use manylogs_block::{Capabilities, Sectors};
-use manylogs_serve::Port;
+use manylogs_serve::{FrontEnd, Port};
 use thiserror::Error;
 
 #[cfg(feature = "driver")]
@@ -54,7 +55,7 @@ pub enum Cache {
 
 /// What is exported, and how.
 #[derive(Clone, Debug)]
-pub struct Export {
+pub struct UblkOptions {
     /// The way to the engine.
     pub port: Port,
     /// What the engine exports.
@@ -120,6 +121,20 @@ pub enum UblkError {
         /// What can be served.
         capacity: Sectors,
     },
+}
+
+impl FrontEnd for UblkDevice {
+    fn name(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    fn device(&self) -> Option<&Path> {
+        Some(self.path())
+    }
+
+    fn end(self: Box<Self>, in_use: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(self.stop(in_use)?)
+    }
 }
 
 /// Whether devices can be made, as far as that is known without making one.

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use crate::{Export, UblkError};
+use crate::{UblkError, UblkOptions};
 
 /// There is none: the program was built without the driver's library.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl UblkDevice {
     ///
     /// # Errors
     /// Always.
-    pub fn start(_: Export, _: impl FnOnce() + Send + 'static) -> Result<Self, UblkError> {
+    pub fn start(_: UblkOptions, _: impl FnOnce() + Send + 'static) -> Result<Self, UblkError> {
         Err(UblkError::NotBuilt)
     }
 

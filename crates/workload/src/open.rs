@@ -1,4 +1,4 @@
-//! Opening a trace: which format, which records, whose addresses.
+//! Opening a trace: its format, its records, and the address spaces of its devices.
 
 use std::io::Read;
 use std::path::Path;

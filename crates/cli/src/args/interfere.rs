@@ -8,7 +8,7 @@ use manylogs_disk::QueuePolicy;
 use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
 
 use super::DEFAULT_DRIVE;
-use crate::units::{duration, size};
+use crate::units::{Unexpected, duration, expect, size};
 
 /// Options that take lists (values separated by commas) multiply: each combination is a case.
 #[derive(Debug, Args)]
@@ -86,22 +86,20 @@ pub(crate) struct InterfereArgs {
     pub(crate) threads: Option<u64>,
 }
 
-fn syncs(text: &str) -> Result<f64, String> {
+fn syncs(text: &str) -> Result<f64, Unexpected> {
     let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=100_000.0).contains(rate));
-    rate.ok_or_else(|| format!("expected syncs a second from 0 to 100000, found {text:?}"))
+    expect(rate, text, "syncs a second from 0 to 100000")
 }
 
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("expected on or off, found {text:?}")),
-    }
+fn switch(text: &str) -> Result<bool, Unexpected> {
+    let on = match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    };
+    expect(on, text, "on or off")
 }
 
-fn queue(text: &str) -> Result<QueuePolicy, String> {
-    QueuePolicy::from_name(text).ok_or_else(|| {
-        let known: Vec<&str> = QueuePolicy::ALL.iter().map(|policy| policy.name()).collect();
-        format!("unknown order {text:?}; there are: {}", known.join(", "))
-    })
+fn queue(text: &str) -> Result<QueuePolicy, Unexpected> {
+    expect(QueuePolicy::from_name(text), text, "an order (there are: fcfs, elevator, sptf)")
 }

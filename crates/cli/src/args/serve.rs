@@ -3,50 +3,53 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use manylogs_serve::MetricsAddress;
 use manylogs_serve::log::LogFormat;
 
-use super::nbd::{MetricsAddress, NbdArgs};
+use super::nbd::NbdArgs;
 use super::volume::VolumeArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
-    /// As a loop device, over a file exported through FUSE: on any kernel. Prints /dev/loopN.
+    /// Serve as a loop device, over a file through FUSE, which works on any kernel. Prints
+    /// /dev/loopN.
     #[arg(long = "loop")]
     pub(crate) as_loop: bool,
-    /// As a file exported through FUSE, without a loop device. Prints its path.
+    /// Serve as a file through FUSE, without a loop device. Prints its path.
     #[arg(long, conflicts_with = "as_loop")]
     pub(crate) file: bool,
-    /// As a device of the kernel's ublk driver, which outlives a server that is killed: the next
-    /// one goes on with it. Writes are durable when acknowledged. Prints /dev/ublkbN.
+    /// Serve as a device of the kernel's ublk driver. The device outlives a server that is killed:
+    /// the next server takes it over. Writes are durable when acknowledged. Prints /dev/ublkbN.
     #[arg(long, conflicts_with_all = ["as_loop", "file", "nbd"])]
     pub(crate) ublk: bool,
     /// With --ublk: acknowledge writes before they are durable, as a disk with a write cache does;
-    /// the device then ends with a server that is killed.
+    /// the device then disappears with a server that is killed.
     #[arg(long, requires = "ublk", conflicts_with_all = ["as_loop", "file", "nbd"])]
     pub(crate) write_back: bool,
-    /// The device as it is, without a volume on it: the other side of a comparison.
+    /// Serve the device as it is, without a volume, to compare with.
     #[arg(long, conflicts_with_all = ["table", "give_up_table"])]
     pub(crate) raw: bool,
-    /// Stand for this drive: every request takes the time that it would take there. The drive's
-    /// whole span lies on the device, however small.
+    /// Emulate this drive: every request takes the time that it would take on the drive. The
+    /// drive's whole span is scaled to the device.
     #[arg(long, value_name = "DRIVE")]
     pub(crate) emulate: Option<String>,
-    /// The device is the beginning of the emulated drive, not its whole span.
+    /// With --emulate: the device is the beginning of the drive, not its whole span.
     #[arg(long, requires = "emulate")]
     pub(crate) no_fit: bool,
-    /// The write cache of the emulated drive.
+    /// With --emulate: the drive's write cache.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
     /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a
     /// slash, its name is the volume's id.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "nbd"])]
     pub(crate) link: Option<PathBuf>,
-    /// Tell metrics to Prometheus at http://HOST:PORT/metrics; without HOST, on this machine only.
+    /// Serve metrics for Prometheus at http://HOST:PORT/metrics; without HOST, to this machine
+    /// only.
     #[arg(long, value_name = "[HOST:]PORT")]
     pub(crate) metrics: Option<MetricsAddress>,
-    /// How messages are written to standard error.
+    /// Format of messages on standard error.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormatArg::Text)]
     pub(crate) log_format: LogFormatArg,
     #[command(flatten)]
@@ -80,11 +83,12 @@ pub(crate) enum OnOff {
 pub(crate) struct StopArgs {
     /// The disk, partition or image that is served.
     pub(crate) device: PathBuf,
-    /// Also while it is mounted: its users see I/O errors. Also removes the ublk device that a
-    /// killed server left.
+    /// Stop even while the device is in use: its users see I/O errors. Also removes the ublk device
+    /// that a killed server left.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Give up after so many seconds and say what the server waits for; it goes on stopping.
+    /// Wait this many seconds at most, then report what the server waits for. The server goes on
+    /// stopping.
     #[arg(long = "timeout", value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_s: u64,
@@ -100,11 +104,11 @@ pub(crate) struct MetricsArgs {
 pub(crate) struct TopArgs {
     /// The disk, partition or image that is served.
     pub(crate) device: PathBuf,
-    /// Seconds between two looks.
+    /// Seconds between two updates.
     #[arg(long, default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) interval_s: u64,
-    /// How often; for ever if not given.
+    /// Number of updates; until Ctrl-C when not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }

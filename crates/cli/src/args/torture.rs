@@ -16,7 +16,7 @@ pub(crate) enum TorturedSystem {
 
 #[derive(Debug, Args)]
 pub(crate) struct TortureArgs {
-    /// What is crashed.
+    /// The system that is crashed.
     #[arg(long, value_name = "SYSTEM", value_enum, default_value = "volume")]
     pub(crate) system: TorturedSystem,
     /// The histories to run, first and last included, as 1..1000000 or 4711..4711.
@@ -29,7 +29,7 @@ pub(crate) struct TortureArgs {
     /// the same.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) jobs: Option<u64>,
-    /// Also damage the images of crashed disks, and see whether the volume notices.
+    /// Also damage the images of crashed disks, and check that the volume notices.
     #[arg(long)]
     pub(crate) faults: bool,
     /// Let the device fail requests in every history, with medium errors and passing ones, while

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_storage::Backend;
 
-use crate::units::size;
+use crate::units::{Unexpected, expect, size};
 
 const SETTINGS: &str = "\
 Settings, as key=value:
@@ -39,7 +39,7 @@ pub(crate) struct VolumeArgs {
     /// on non-volatile memory (DAX).
     #[arg(long, value_parser = nvram, value_name = "nvram:PATH")]
     pub(crate) table: Option<Nvram>,
-    /// Open with an empty table in the place of one that is lost: what was only logged is lost too.
+    /// Open with an empty table in place of a lost one. Data that was only in the logs is lost.
     #[arg(long, requires = "table")]
     pub(crate) give_up_table: bool,
 }
@@ -79,11 +79,11 @@ pub(crate) struct FormatArgs {
     /// Format although the device holds something, which is lost.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Write zeroes to all that is for data, else blocks read as what the device holds until they
-    /// are written. Takes hours on a disk that cannot zero faster than it writes.
+    /// Write zeroes to all space for data. Otherwise blocks read as what the device held before,
+    /// until they are written. Takes hours on a disk that cannot zero faster than it writes.
     #[arg(long)]
     pub(crate) zero: bool,
-    /// A name for people, up to 32 bytes.
+    /// A label, up to 32 bytes.
     #[arg(long, default_value = "")]
     pub(crate) label: String,
     /// Writes up to this size are logged.
@@ -92,7 +92,7 @@ pub(crate) struct FormatArgs {
     /// Size of a log.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) log: Option<Sectors>,
-    /// A log ends every group of this size.
+    /// One log at the end of each group of this size.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) group: Option<Sectors>,
     /// Size of the mapping table's file.
@@ -107,7 +107,7 @@ pub(crate) struct FormatArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
-    /// Repair what can be; say what is lost.
+    /// Repair what can be repaired, and report what is lost.
     #[arg(long)]
     pub(crate) repair: bool,
     /// Print JSON.
@@ -134,8 +134,8 @@ pub(crate) struct DumpArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
-    /// Then count the lateness of the emulated drive anew: what went before a run, such as making
-    /// a file system, is not in the run's report.
+    /// Afterwards reset the lateness of the emulated drive, so that work before a run, such as
+    /// making a file system, is not in the report of the run.
     #[arg(long)]
     pub(crate) forget_lateness: bool,
     /// Print JSON.
@@ -148,7 +148,7 @@ pub(crate) struct StatusArgs {
 pub(crate) struct SetArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
-    /// What to change. Without any, the settings are printed.
+    /// The settings to change, as key=value. Without any, all settings are printed.
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) changes: Vec<String>,
     /// Print JSON.
@@ -191,22 +191,21 @@ pub(crate) struct TableArgs {
     /// The device to name in it, if not the one given.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device_name: Option<PathBuf>,
-    /// Print it although the volume is not drained: what is logged is missing there.
+    /// Print it although the volume is not drained: logged data is missing there.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-fn nvram(text: &str) -> Result<Nvram, String> {
-    match text.strip_prefix("nvram:") {
-        Some(path) if !path.is_empty() => Ok(Nvram(path.into())),
-        _ => Err(format!("expected nvram:PATH, found {text:?}")),
-    }
+fn nvram(text: &str) -> Result<Nvram, Unexpected> {
+    let path = text.strip_prefix("nvram:").filter(|path| !path.is_empty());
+    expect(path.map(|path| Nvram(path.into())), text, "nvram:PATH")
 }
 
-fn physical_sector(text: &str) -> Result<Sectors, String> {
-    match text {
-        "512" => Ok(Sectors(1)),
-        "4096" | "4K" => Ok(Sectors(8)),
-        _ => Err(format!("expected 512 or 4096, found {text:?}")),
-    }
+fn physical_sector(text: &str) -> Result<Sectors, Unexpected> {
+    let sector = match text {
+        "512" => Some(Sectors(1)),
+        "4096" | "4K" => Some(Sectors(8)),
+        _ => None,
+    };
+    expect(sector, text, "512 or 4096")
 }

@@ -1,12 +1,12 @@
 //! `manylogs stop`: ends in so many seconds, or says why not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use manylogs_serve::control::{Control, ControlError, Order, connect};
+use manylogs_serve::ublk_note;
 
-use super::front_end;
-use super::serve::control_failure;
+use super::serve::{control_failure, ublk_failure};
 use super::volume::human;
 use crate::args::serve::StopArgs;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ const REASON_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
     let mut server = match connect(&args.device) {
         Err(error @ ControlError::NotServed { .. }) if args.force => {
-            let Some(removed) = front_end::remove_orphan(&args.device)? else {
+            let Some(removed) = remove_orphan(&args.device)? else {
                 return Err(control_failure(error));
             };
             let (device, removed) = (args.device.display(), removed.display());
@@ -40,6 +40,12 @@ pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
         Failure::failed(message)
     })?;
     print(&format!("{}: closed, {} stay logged\n", device.display(), human(at_risk)))
+}
+
+/// Removes the ublk device that a killed server of the device at `path` left; its name.
+fn remove_orphan(path: &Path) -> Result<Option<PathBuf>, Failure> {
+    let note = ublk_note(path).map_err(Failure::failed)?;
+    manylogs_ublk::remove_orphan(&note).map_err(ublk_failure)
 }
 
 fn not_ended(device: &Path, server: &Control, began: Instant, error: ControlError) -> Failure {

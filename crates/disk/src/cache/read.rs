@@ -1,7 +1,7 @@
-//! Read-ahead: after a read the drive goes on reading, until something else comes up.
+//! Read-ahead: after a read the drive goes on reading until it gets another command.
 //!
 //! Nothing is simulated while it does: a segment remembers where and when the reading went on, and
-//! what has passed the head by some moment is computed when somebody asks.
+//! the sectors that have passed the head by some moment are computed on demand.
 
 use manylogs_block::{Extent, Lba, Time};
 
@@ -165,7 +165,7 @@ impl ReadCache {
         }
     }
 
-    /// A write makes what is held of `extent` stale.
+    /// A write of `extent` invalidates the buffered sectors of it.
     pub(crate) fn invalidate(&mut self, extent: Extent) {
         #[cfg(test)]
         if crate::planted::is(crate::planted::Bug::StaleReadAhead) {

@@ -1,4 +1,4 @@
-//! What the drive does when nobody asks anything of it: it reads recent writes back.
+//! Idle work of the drive: it reads recent writes back to verify them.
 //!
 //! Idle read after write is why a measured Cheetah is not where one left it after a pause: with
 //! two or more unverified writes behind it, every second request misses the revolution that head

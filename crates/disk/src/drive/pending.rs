@@ -1,4 +1,4 @@
-//! What is bound to happen at a known time.
+//! Events that will happen at a known time.
 
 use manylogs_block::Time;
 

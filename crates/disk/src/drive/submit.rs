@@ -1,4 +1,4 @@
-//! What becomes of a command when it arrives: an answer from the buffer, or a place in a queue.
+//! The arrival of a command: it is answered from the buffer, or queued.
 
 use manylogs_block::Time;
 

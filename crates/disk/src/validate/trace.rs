@@ -29,7 +29,7 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line is no request.

@@ -54,7 +54,7 @@ pub struct Outcome {
     pub drive_busy: Nanos,
     /// Where the head was.
     pub head: Thinned<HeadPoint>,
-    /// The engine's counters; `None` for the plain drive.
+    /// The volume's counters; `None` for the plain drive.
     pub volume: Option<VolumeStats>,
     /// What the logs held at the end.
     pub occupancy: Occupancy,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use manylogs::{
-    CheckpointReport, CreateOptions, EngineConfig, Policy, TablePlace, Volume, VolumeError,
+    CheckpointReport, CreateOptions, Policy, TablePlace, Volume, VolumeConfig, VolumeError,
     VolumeStats,
 };
 use manylogs_block::{
@@ -142,7 +142,7 @@ impl Stack {
         self.drive.counters().busy
     }
 
-    /// The engine's counters, if there is an engine.
+    /// The volume's counters, if there is a volume.
     pub(crate) fn volume_stats(&self) -> Option<VolumeStats> {
         self.volume.as_ref().map(Volume::stats)
     }
@@ -157,10 +157,10 @@ impl Stack {
         self.volume.as_ref().map(occupancy).unwrap_or_default()
     }
 
-    /// Empties the logs and says what it took; `None` without an engine.
+    /// Empties the logs and reports what that cost; `None` without a volume.
     ///
     /// # Errors
-    /// If the engine fails.
+    /// If the volume fails.
     pub(crate) fn checkpoint(&self, sim: &Sim) -> Result<Option<Checkpoint>, VolumeError> {
         let Some(volume) = self.volume.clone() else { return Ok(None) };
         let began = sim.now();
@@ -173,7 +173,7 @@ fn create(
     sim: &Sim,
     host: NodeId,
     drive: &ModelledDrive,
-    config: &EngineConfig,
+    config: &VolumeConfig,
 ) -> Result<Volume, VolumeError> {
     let (runtime, device, config) = (sim.handle(host), Rc::new(drive.clone()), *config);
     let nvram = match config.table {

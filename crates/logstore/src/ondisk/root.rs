@@ -6,7 +6,7 @@
 
 use crate::{DataSequence, Incarnation, LogId, Record, SequenceLimit, VolumeId};
 use bytes::Bytes;
-use manylogs_block::{Sectors, to_usize};
+use manylogs_block::{Extent, Payload, Request, Sectors, to_usize};
 use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -169,6 +169,11 @@ impl Root {
         let mut bytes = raw.as_bytes().to_vec();
         bytes.resize(to_usize(ROOT_SECTORS.bytes()), 0);
         bytes.into()
+    }
+
+    /// The durable write of this root to `slot`.
+    pub fn write_to(&self, slot: Extent, volume: VolumeId) -> Request {
+        Request::write_fua(slot, Payload::bytes(self.encode(volume)))
     }
 
     /// The root in `bytes`, if it is whole and of this volume.

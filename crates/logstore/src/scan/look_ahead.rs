@@ -1,5 +1,5 @@
-//! What lies behind a place of a log where no record follows: later records show whether that
-//! place was durable once.
+//! The search behind a place of a log where no record follows. Records that are found there show
+//! whether the place was durable once.
 
 use std::collections::VecDeque;
 
@@ -26,9 +26,9 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Whether what follows follows on `record`. A write that was lost uncovers what was there
-    /// before: the header of a record, never acknowledged, of an earlier opening perhaps, which
-    /// tells neither what is missing nor where the next record is.
+    /// Whether the next record continues the chain of `record`. A lost write uncovers what was
+    /// there before it, for example the header of a record from an earlier opening that was never
+    /// acknowledged. Such a header tells neither what is missing nor where the next record is.
     pub(super) fn is_behind(&self, record: &Record, offset: u64) -> bool {
         !self.renewed
             && self.next == offset + record.record_sectors.0
@@ -45,7 +45,7 @@ struct Candidate {
     previous_checksum: u32,
 }
 
-/// A record and up to where it says that its log was durable.
+/// A record, and the durable tail that its header states.
 #[derive(Clone, Copy, Debug)]
 struct Prover {
     at: u64,
@@ -53,18 +53,19 @@ struct Prover {
     durable_tail: u64,
 }
 
-/// Decodes each sector of a log at most once, whatever the log holds: what was found behind one
-/// place is kept for the next.
+/// Decodes each sector of a log at most once, whatever the log holds: the records found behind one
+/// place are kept for the next.
 pub(super) struct LookAhead<'a> {
     pub(super) window: Window<'a>,
-    /// Of the records below.
+    /// The epoch of the records below.
     epoch: Option<Epoch>,
-    /// Up to here everything was looked at.
+    /// Every sector before this offset was decoded.
     at: u64,
-    /// Up to here the next record may begin.
+    /// If another record follows, it begins before this offset.
     end: u64,
     candidates: VecDeque<Candidate>,
-    /// In one epoch a later record knows at least as much to be durable, so one is enough.
+    /// The record with the longest durable tail. Within an epoch a later record has at least as
+    /// long a tail, so one record is enough.
     prover: Option<Prover>,
 }
 
@@ -74,9 +75,9 @@ impl<'a> LookAhead<'a> {
         Self { window, epoch: None, at: offset, end: 0, candidates, prover }
     }
 
-    /// What lies behind `offset`, where the record after `last` of `epoch` belongs. After a crash
-    /// records behind a hole are normal: they were in flight together. But they say so themselves:
-    /// none was written when what came before the hole was all that was durable.
+    /// What lies behind `offset`, where the record after `last` of `epoch` belongs. Records in
+    /// flight together may leave a hole after a crash. It is damage only if a later record's
+    /// durable tail lies beyond it.
     pub(super) async fn behind(
         &mut self,
         offset: u64,
@@ -119,7 +120,7 @@ impl<'a> LookAhead<'a> {
             let newer = self.epoch.is_some_and(|epoch| header.epoch > epoch);
             let ended = self.epoch.is_some_and(|epoch| header.epoch < epoch);
             let later = last.is_none_or(|last| header.record_sequence > last);
-            // What begins at the place in question is what did not follow.
+            // The record at the place itself is the one that did not follow.
             if !later || ended || (here == offset && !newer) {
                 continue;
             }
@@ -133,7 +134,7 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// Passes over what follows `here` in memory of a device that keeps no content.
+    /// Passes over sectors behind `here` whose content the device does not keep.
     fn pass_absent(&mut self, here: u64, limit: u64) {
         let step = self.window.of.physical.0;
         let until = self.window.absent_until(here).min(self.end.min(limit));
@@ -142,7 +143,7 @@ impl<'a> LookAhead<'a> {
         }
     }
 
-    /// What is not behind the place any more.
+    /// Forgets the records that are not behind the place any more.
     fn forget(&mut self, offset: u64, last: Option<RecordSequence>) {
         let passed = |at: u64, sequence: RecordSequence| {
             at <= offset || last.is_some_and(|last| sequence <= last)
@@ -159,7 +160,7 @@ impl<'a> LookAhead<'a> {
         self.candidates.push_back(Candidate {
             at,
             sequence,
-            // What is missing came before this record.
+            // The missing record came before this one.
             bound: header.next_data,
             previous_checksum: header.previous_checksum,
         });
@@ -170,7 +171,7 @@ impl<'a> LookAhead<'a> {
         self.end = self.end.max(at + record.record_sectors.0 + RECORD_SECTORS_MAX.0);
     }
 
-    /// Sectors of a header that is looked at.
+    /// Headers that were decoded, and sectors that were read.
     pub(super) const fn work(&self) -> (u64, Sectors) {
         (self.window.work.headers, self.window.work.read)
     }

@@ -18,40 +18,41 @@ use crate::{
     units_of,
 };
 
-/// A log that begins with so many zeroes was never used, or has lost a first record as long: to
-/// look further behind each such log would take minutes on a large disk.
+/// A log that begins with this many zeroes counts as never used. It may also have lost a first
+/// record of that length, but to search every such log further would take minutes on a large disk.
 pub const BLANK: Sectors = Sectors(512);
 /// Longest payload of a record.
 pub const RECORD_PAYLOAD_MAX: Sectors = Sectors(4096);
-/// A record with its header is never longer: so far behind a damaged one the next must begin.
+/// Longest record, header included. Behind a damaged record the next one begins within this
+/// distance.
 pub(crate) const RECORD_SECTORS_MAX: Sectors =
     Sectors(RECORD_PAYLOAD_MAX.0 + crate::record::HEADER_SECTORS_MAX.0);
-/// At most 64 records of clients are in flight together, and as many of moved content: so many
-/// follow on a record before the next one knows that it is durable.
+/// At most 64 records of clients and 64 of moved content are in flight together. So a record whose
+/// durable tail lies beyond a given record follows it within this many records.
 const PROVEN_WITHIN: u64 = 2 * 64 + 1;
-/// So far behind a place is looked for a record that proves it.
+/// Longest distance at which a record that proves a place durable is searched for.
 const LOOK_AHEAD_MAX: Sectors = Sectors(PROVEN_WITHIN * RECORD_SECTORS_MAX.0);
-/// Payload is checked at most this many times the length of the log. Records of a volume do not
-/// overlap, so that each is checked once, or twice behind a place that is damaged.
+/// Payload checksums are computed over at most this many times the length of the log. The records
+/// of a volume do not overlap, so each is checked once, or twice if it lies behind a damaged place.
 const CHECKED_TIMES: u64 = 4;
 
 /// The records of one log from its start to the first place where none follows.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
-    /// Records in order. Of one that `damage` names the header is whole, and some payload is not.
+    /// Records in order. A record that `damage` names has a whole header and a damaged payload.
     pub records: Vec<Record>,
     /// Why the scan ended; `None` when the log is full.
     pub end: Option<RecordError>,
-    /// What was durable once, or may have been, and is not whole any more.
+    /// Places that were durable once, or may have been, and are not whole any more.
     pub damage: Vec<Damage>,
-    /// Sectors that the scan came by and that the medium does not give back.
+    /// Sectors that the scan read and the medium did not give back.
     pub unreadable: Vec<LogOffset>,
     /// What it cost.
     pub work: ScanWork,
 }
 
 impl Scanned {
-    /// Whether all of a record that the scan found is there, its payload too.
+    /// Whether a record that the scan found is whole, payload included.
     #[must_use]
     pub fn is_whole(&self, record: &Record) -> bool {
         self.damage.iter().all(|damage| damage.offset != record.header.offset)
@@ -79,8 +80,8 @@ pub struct Damage {
     pub offset: LogOffset,
     /// How far it reaches.
     pub sectors: Sectors,
-    /// Whether the header is whole: then it is known what is lost, and reads will tell. Else
-    /// nobody knows what was there.
+    /// Whether the header is whole. If it is, the lost blocks are known and reads of them fail. If
+    /// not, nobody knows which blocks the record held.
     pub known: bool,
 }
 
@@ -95,24 +96,24 @@ pub struct ScanOf {
     pub region: Extent,
     /// Records begin at multiples of this.
     pub physical: Sectors,
-    /// Entries below are dead: damage to them is none.
+    /// Entries below this are dead, so damage to them does not count.
     pub floor: DataSequence,
-    /// Sectors that the volume exports: no entry reaches beyond.
+    /// Capacity of the volume: no entry reaches beyond.
     pub capacity: Sectors,
 }
 
 /// What is at one place of a log.
 enum Found {
-    /// A record, whole.
+    /// A whole record.
     Whole(Record),
-    /// A record whose payload is not.
+    /// A record with a whole header and a damaged payload.
     Damaged {
         record: Record,
-        /// Whether all of it that can be read is right: the medium is at fault, and not a crash
+        /// Whether every readable unit has its checksum. Then the medium is at fault, not a crash
         /// while the record was written.
         unreadable: bool,
     },
-    /// None that belongs there.
+    /// No record that belongs there.
     Nothing(RecordError),
 }
 
@@ -130,17 +131,17 @@ impl Found {
 /// Reads the log from its start and proves record after record: volume, log, place, epoch, the
 /// predecessor's checksum, header and payload.
 ///
-/// `start` is what the caller has read of the log's first sectors already, if anything; it has
-/// seen that they are not [`BLANK`]. And it has flushed the device: what a killed process left in a
-/// volatile cache must be durable before it is believed.
+/// `start` holds the first sectors of the log if the caller has read them, and found them not
+/// [`BLANK`]. The caller has flushed the device: data that a killed process left in a volatile
+/// cache must be durable before it is believed.
 ///
-/// Only [`IoError::Medium`] counts as damage: it is the device that says so, of the chunk and then
-/// of the sector. Where a record may begin that cannot be read, the log may go on, and nobody knows
-/// with what: that is damage, too, whatever lies behind.
+/// Only [`IoError::Medium`] counts as damage: the device must report it for the chunk and again for
+/// the sector. An unreadable place where a record may begin is damage too, whatever lies behind it:
+/// the log may go on there, and nobody knows with which entries.
 ///
 /// # Errors
-/// If the device fails in another way: what could not be read may be whole. A record that is torn
-/// is no error but the end.
+/// If the device fails in another way: the unread sectors may be whole. A torn record is no error:
+/// it ends the log.
 pub async fn scan(
     device: &Rc<dyn BlockDevice>,
     of: ScanOf,
@@ -177,8 +178,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Goes on behind `offset`, where no whole record follows. Returns where, and whether the
-    /// predecessor's checksum is known there; `None` if the log ends here.
+    /// Finds the place to go on behind `offset`, where no whole record follows. Also returns
+    /// whether the checksum of the predecessor is known there. `None` if the log ends here.
     async fn pass(&mut self, offset: u64, found: Found) -> Result<Option<(u64, bool)>, IoError> {
         let here = match &found {
             Found::Damaged { record, .. } => Some(record),
@@ -188,7 +189,7 @@ impl Scan<'_> {
         let epoch = self.out.records.first().or(here).map(|record| record.header.epoch);
         let behind = self.look_ahead(offset, epoch, last).await?;
         let mut proof = behind.filter(|behind| behind.proven);
-        // The medium does not tell what was there: it may have been durable.
+        // The sectors cannot be read: they may have been durable.
         let unreadable = is_unreadable(&found);
         if unreadable {
             proof = proof.or(behind.filter(|behind| !behind.renewed));
@@ -196,12 +197,12 @@ impl Scan<'_> {
         let Some(proof) = proof else {
             return Ok(self.pass_unproven(offset, found));
         };
-        // Behind the lost start of a log may be what is left of an earlier epoch.
+        // Remains of an earlier epoch may lie behind the lost start of a log.
         let dead = proof.dead && !(unreadable && (offset == 0 || !proof.proven));
         let start = if proof.renewed { 0 } else { offset };
         if proof.renewed {
-            // What was found is of an epoch that has ended, uncovered by the loss of the next
-            // one's first record.
+            // The records so far are of an epoch that has ended. The loss of the next epoch's first
+            // record has uncovered them.
             self.out.records.clear();
             self.out.damage.clear();
         }
@@ -219,8 +220,8 @@ impl Scan<'_> {
         Ok(Some((next, known)))
     }
 
-    /// What no later record proves is the end of the log, a record that a crash tore: but where
-    /// the medium is at fault.
+    /// A place that no later record proves durable is the end of the log: a crash tore the record
+    /// there. It is damage all the same where the medium is at fault.
     fn pass_unproven(&mut self, offset: u64, found: Found) -> Option<(u64, bool)> {
         match found {
             Found::Damaged { record, unreadable: true } => {
@@ -301,7 +302,7 @@ impl Scan<'_> {
     }
 }
 
-/// Whether the medium does not tell what is there.
+/// Whether sectors there cannot be read.
 fn is_unreadable(found: &Found) -> bool {
     matches!(found, Found::Nothing(RecordError::Unreadable)) && !plant::is(Bug::UnreadableIsTheEnd)
 }
@@ -310,7 +311,7 @@ fn payload_len(record: &Record) -> Sectors {
     Sectors(record.entries.iter().map(|entry| entry.payload_sectors().0).sum())
 }
 
-/// Whether every unit has the checksum that the header says, but those that are `excused`.
+/// Whether every unit that is not `excused` has the checksum in the header.
 fn payload_is_right(
     record: &Record,
     payload: &Payload,
@@ -330,8 +331,8 @@ fn payload_is_right(
     true
 }
 
-/// Whether `record` is the one behind `last`. Behind a damaged header nobody knows the
-/// predecessor's checksum.
+/// Whether `record` follows on `last`. The checksum of the predecessor is unknown behind a damaged
+/// header.
 fn follows(record: &Record, last: Option<&Record>, chained: bool) -> Result<(), RecordError> {
     let header = &record.header;
     match last {

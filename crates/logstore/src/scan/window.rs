@@ -1,4 +1,4 @@
-//! The part of a log that a scan has in memory, and what of it the medium gave back.
+//! The part of a log that a scan has in memory, and which of its sectors could be read.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use crate::{Entry, Record, RecordError};
 /// What is read at a time.
 const CHUNK: Sectors = Sectors(512);
 
-/// Reads a log chunk by chunk, the next one while the last is looked at. It only moves forward.
+/// Reads a log chunk by chunk, forwards only. The next chunk is read while the last one is decoded.
 pub(super) struct Window<'a> {
     device: &'a Rc<dyn BlockDevice>,
     pub(super) of: ScanOf,
     start: u64,
-    /// What was read. Sectors that the medium does not give back are zeroes here.
+    /// What was read. Unreadable sectors are zeroes here.
     content: Payload,
     /// The read of what follows.
     ahead: Option<Completion>,
-    /// Sectors that the medium does not give back.
+    /// Unreadable sectors.
     unreadable: BTreeSet<u64>,
     pub(super) work: ScanWork,
 }
@@ -68,7 +68,7 @@ impl<'a> Window<'a> {
         Ok(self.content.slice(Sectors(offset - self.start), Sectors(end - offset)))
     }
 
-    /// Up to where what was read holds no content from `offset` on.
+    /// The end of the sectors without known content that begin at `offset`.
     pub(super) fn absent_until(&self, offset: u64) -> u64 {
         let mut at = self.start;
         for piece in self.content.pieces() {
@@ -83,12 +83,12 @@ impl<'a> Window<'a> {
         at.max(offset)
     }
 
-    /// The first of the `len` sectors from `offset` that the medium did not give back.
+    /// The first unreadable one of the `len` sectors from `offset`.
     pub(super) fn first_unreadable(&self, offset: u64, len: Sectors) -> Option<u64> {
         self.unreadable.range(offset..offset + len.0).next().copied()
     }
 
-    /// Where the sectors end that the medium does not give back from `offset` on.
+    /// The end of the unreadable sectors that begin at `offset`.
     pub(super) fn end_of_unreadable(&self, offset: u64) -> u64 {
         let mut end = offset;
         while self.unreadable.contains(&end) {
@@ -97,12 +97,12 @@ impl<'a> Window<'a> {
         end.max(offset + 1).next_multiple_of(self.of.physical.0).min(self.of.region.len.0)
     }
 
-    /// Every sector seen so far that the medium does not give back.
+    /// Every unreadable sector so far.
     pub(super) const fn unreadable(&self) -> &BTreeSet<u64> {
         &self.unreadable
     }
 
-    /// Adds the next chunk, and lets go of what is before `offset`.
+    /// Adds the next chunk and drops the sectors before `offset`.
     async fn extend(&mut self, offset: u64) -> Result<(), IoError> {
         let keep = Sectors(self.end() - offset);
         self.content = self.content.slice(Sectors(offset - self.start), keep);
@@ -129,7 +129,7 @@ impl<'a> Window<'a> {
         Sectors(CHUNK.0.min(self.of.region.len.0 - from))
     }
 
-    /// Reads each physical sector by itself. This also confirms what the device said of the chunk.
+    /// Reads each physical sector by itself. This also confirms the error of the chunk.
     async fn read_what_can_be(&mut self, from: u64, len: Sectors) -> Result<Payload, IoError> {
         let mut content = Payload::default();
         let (mut at, end) = (from, from + len.0);
@@ -154,7 +154,7 @@ impl<'a> Window<'a> {
         self.device.submit(Request::Read { extent })
     }
 
-    /// The record header at `offset`, if one is there that belongs there.
+    /// The record header at `offset`, if it belongs there.
     pub(super) async fn header(
         &mut self,
         offset: u64,
@@ -192,7 +192,8 @@ impl<'a> Window<'a> {
         self.sane(record)
     }
 
-    /// Whether it says what a volume could have written: a right checksum does not show it.
+    /// Whether a volume could have written these values. A valid checksum does not prove plausible
+    /// values.
     fn sane(&self, record: &Record) -> Result<(), RecordError> {
         let header = &record.header;
         if header.floor > header.next_data {

@@ -1,4 +1,4 @@
-//! Records: which entries they take, and what becomes of them.
+//! Records: which entries they take, and what follows when they are written.
 
 use crate::{
     AppendOf, AppendSlot, EntryKind, Log, LogId, MAX_ENTRIES, Payloads, RecordSequence, RecordShape,
@@ -50,8 +50,8 @@ impl Store {
         (batch.fold(size, |size, id| size.with(payload(id))), entries)
     }
 
-    /// Whether the batch that begins with this slot may go to `log`, for all that its stream has
-    /// on its way.
+    /// Whether the batch that begins with this slot may go to `log`, given the records in flight of
+    /// its stream.
     pub(super) fn may_follow(&self, first: SlotId, log: LogId) -> bool {
         let stream = self.entries.slots.get(first).stream;
         let bound = self.entries.streams.bound_to(stream);
@@ -106,7 +106,7 @@ impl Store {
         Some((of.sequence, self.logs.with(log, |log| log.begin(&of))))
     }
 
-    /// What the next record, to `log`, says of itself; a snapshot under way learns of the log.
+    /// The fields of the next record, which goes to `log`. A snapshot under way notes the log.
     pub fn next_record(&mut self, log: LogId) -> AppendOf {
         if let Some(touched) = &mut self.roots.capturing
             && !plant::is(Bug::SnapshotMissesLog)
@@ -150,7 +150,7 @@ impl Store {
             for id in record.slots {
                 let slot = self.entries.slots.get(id);
                 self.reserved += slot.reserved;
-                // Whether or not somebody waits, this was due once.
+                // The entry was due once, so it stays due even if nobody waits for it.
                 self.entries.force = self.entries.force.max(Some(slot.ticket));
                 self.entries.line_up(id);
             }

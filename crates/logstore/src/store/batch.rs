@@ -1,4 +1,4 @@
-//! Batches: entries that a crash keeps or takes as a whole, and the order between batches.
+//! Batches: groups of entries of which a crash keeps all or none, and the order between batches.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::{Displaced, Origin, Place, Room, SlotId, Store, Ticket};
 use crate::{Class, Entry, EntryKind, LogId, MAX_ENTRIES, Mapped, RECORD_PAYLOAD_MAX};
 use manylogs_plant::{self as plant, Bug};
 
-/// Batches of one stream are believed in order: after a crash, one is there only if all that were
-/// put before it in the stream are. Batches of different streams know nothing of one another.
+/// Batches of one stream keep their order over a crash: a batch survives only if all batches that
+/// were put before it in the stream survive. Batches of different streams are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u32);
 
-/// An entry to be: the store numbers it.
+/// A new entry, which the store has not numbered yet.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// What it is of, as the store's map has it.
+    /// The extent, as the store's map addresses it.
     pub extent: Extent,
     /// What it says.
     pub kind: EntryKind,
@@ -64,8 +64,9 @@ impl Batch {
     }
 }
 
-/// Where the streams have records in flight. While that is so their next record goes to the same
-/// log: a record is believed only if all before it in its log are.
+/// The log in which each stream has records in flight. Until they are durable, the next record of
+/// the stream goes to the same log: recovery believes a record only if all records before it in the
+/// log are whole.
 #[derive(Debug, Default)]
 pub struct StreamsInFlight(BTreeMap<Stream, (LogId, u32)>);
 

@@ -7,16 +7,16 @@ use super::Store;
 /// How a log is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// What counts moves to another log as it is ([`Store::relocate`]). Any log can be emptied so,
-    /// in any order.
+    /// Live versions move unchanged to another log ([`Store::relocate`]). Logs can be emptied in
+    /// this way in any order.
     Move {
         /// The log that becomes empty.
         from: LogId,
         /// An empty log.
         to: LogId,
     },
-    /// What counts is appended again as the newest versions ([`Store::renewal`]). Where the oldest
-    /// log is emptied so, the floor can rise behind it ([`Store::oldest_needed`]).
+    /// Live versions are appended again as the newest ones ([`Store::renewal`]). When the oldest
+    /// log is emptied in this way, the floor can rise ([`Store::oldest_needed`]).
     Renew(LogId),
 }
 

@@ -36,8 +36,8 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Puts a slot where its ticket belongs among those that wait: the first is always the oldest,
-    /// so that what a flush waits for is never behind what nobody waits for.
+    /// Inserts a slot among those that wait, in order of tickets. The first is always the oldest,
+    /// so that an entry that a flush waits for is never behind one that nobody waits for.
     pub fn line_up(&mut self, id: SlotId) {
         let slot = self.slots.get(id);
         self.waiters += usize::from(slot.waiter.is_some());

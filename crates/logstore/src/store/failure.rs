@@ -1,11 +1,11 @@
-//! How a store stops taking entries when what is below it fails.
+//! How a store stops taking entries when a device fails.
 
 use manylogs_block::IoError;
 
 use super::{SlotId, Store};
 
 impl Store {
-    /// Whether the volume takes writes.
+    /// Whether the store takes entries.
     ///
     /// # Errors
     /// [`IoError::ReadOnly`] with the reason if it does not.
@@ -13,7 +13,8 @@ impl Store {
         self.read_only.map_or(Ok(()), |reason| Err(IoError::ReadOnly { reason }))
     }
 
-    /// Stops accepting writes for good after `error`: a medium that fails is told as `medium`.
+    /// Stops taking entries for good after `error`. `medium` is the reason that is given if the
+    /// medium failed.
     pub fn fail_for(&mut self, error: &IoError, medium: &'static str) {
         self.fail(match error {
             IoError::Gone => "the device is gone",
@@ -23,7 +24,7 @@ impl Store {
         });
     }
 
-    /// Stops accepting writes for good; what is there stays readable.
+    /// Stops taking entries for good. What is stored stays readable.
     pub fn fail(&mut self, reason: &'static str) {
         self.read_only.get_or_insert(reason);
         let waiting: Vec<SlotId> = self.entries.pending.iter().copied().collect();

@@ -3,7 +3,7 @@
 use super::{Room, Store};
 
 impl Store {
-    /// Whether a record of its own for an entry that takes this would find room.
+    /// Whether there is room for an entry that needs `room` for a record of its own.
     pub fn fits(&mut self, needed: Room) -> bool {
         self.fits_with(needed, false)
     }

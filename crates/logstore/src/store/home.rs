@@ -1,4 +1,5 @@
-//! Writes that went home past the logs, and what must be durable before they are.
+//! Writes that went home past the logs, and the order in which they and their supersede entries
+//! become durable.
 
 use manylogs_block::Extent;
 
@@ -7,7 +8,7 @@ use super::{SlotId, Store};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct HomeWrites {
-    /// Home writes were acknowledged that a power cut may still take.
+    /// Whether home writes were acknowledged that a power cut may still undo.
     pub is_dirty: bool,
     /// Supersede slots that wait for the flush that makes their home writes durable.
     pub deferred: Vec<SlotId>,

@@ -19,14 +19,14 @@ pub struct Logs {
     regions: Vec<Extent>,
     /// The device of each, where there are several.
     devices: Vec<Device>,
-    /// Logs worth asking: neither full nor retired.
+    /// Logs that are neither full nor retired.
     open: LogSet,
     /// A log whose content is being moved away takes no records meanwhile.
     aside: Option<LogId>,
     /// No entry needs more than this for a record of its own.
     largest_record: Sectors,
     shape: RecordShape,
-    /// Sectors that can certainly be appended, whatever the mix: see [`Logs::room`].
+    /// Sectors that can be appended, whatever the lengths of the entries: see [`Logs::room`].
     room: u64,
     used: u64,
     /// Logs out of use.
@@ -72,7 +72,7 @@ impl Logs {
         Self { devices, ..Self::new(&self.regions, self.largest_record, self.shape) }
     }
 
-    /// Leaves blank ones behind.
+    /// Takes the logs out and leaves blank ones behind.
     pub fn take(&mut self) -> Self {
         let blank = self.blank();
         std::mem::replace(self, blank)
@@ -123,7 +123,7 @@ impl Logs {
         self.devices.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Changes a log and keeps the books on its room.
+    /// Changes a log and updates the account of its room.
     pub fn with<T>(&mut self, id: LogId, change: impl FnOnce(&mut Log) -> T) -> T {
         let (region, mut shape) = (self.regions[id.0 as usize], self.shape);
         if plant::is(Bug::RecordsShareSectors) {
@@ -193,9 +193,9 @@ impl Logs {
         }
     }
 
-    /// Sectors that certainly can be appended. In each log as much as the largest record is left
-    /// out: while a log has more than that free it takes any entry, so as long as what is reserved
-    /// does not exceed the room, no entry is ever without a log.
+    /// Sectors that can be appended, whatever the lengths of the entries. The length of the largest
+    /// record is left out in each log: a log with more than that free takes any entry. So while the
+    /// reserved room does not exceed this, some log takes each entry.
     pub const fn room(&self) -> u64 {
         self.room
     }
@@ -218,16 +218,15 @@ impl Logs {
         self.open.within(numbers)
     }
 
-    /// How many logs begin at `at` of the first device or before: where the head would be among
-    /// them.
+    /// How many logs of the first device begin at `at` or before it.
     pub fn count_until(&self, at: Lba) -> u32 {
         let first = self.devices.partition_point(|device| *device == Device::default());
         let regions = if self.devices.is_empty() { &self.regions } else { &self.regions[..first] };
         narrow(regions.partition_point(|region| region.start <= at))
     }
 
-    /// Whether the log takes a record of `needed` sectors. What was accepted under other parameters
-    /// may find room only in logs that do not count as open any more.
+    /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
+    /// parameters may find room only in logs that do not count as open any more.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
         self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }

@@ -31,7 +31,7 @@ pub use home::HomeWrites;
 pub use logs::{Device, Logs};
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
-pub use read::LogRead;
+pub use read::{LogRead, Source};
 pub use relocate::{Live, Relocated, chunk_len, span_of};
 pub use room::Room;
 pub use roots::Roots;
@@ -58,7 +58,7 @@ pub struct StoreCounters {
     pub supersedes: u64,
     /// Logs that began anew.
     pub log_resets: u64,
-    /// Largest size of the table where it was about to shrink.
+    /// Largest size of the table, measured when it was about to shrink.
     pub table_bytes_max: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct Store {
     pub reserved: Room,
     /// Sequences that are handed out.
     pub sequences: Sequences,
-    /// The root on the device, and what it will say next.
+    /// The root on the device, and changes of it that are being prepared.
     pub roots: Roots,
     /// Writes that went past the logs.
     pub home: HomeWrites,
@@ -87,7 +87,7 @@ pub struct Store {
     pub read_only: Option<&'static str>,
     /// Log that placement would like to use but may not before it is marked in the root.
     pub unopened: Option<LogId>,
-    /// Entries that displaced versions of the log whose content moves now, and how much.
+    /// Entries that displaced versions in the log whose content moves now, and how many sectors.
     pub overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     pub reset_candidates: Vec<LogId>,

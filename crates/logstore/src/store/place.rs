@@ -25,12 +25,13 @@ pub enum Place {
         /// How far into the entry's extent this begins, in sectors.
         skip: u32,
     },
-    /// Nowhere: it is zeroes, says a record in this log.
+    /// The block is zeroes, as a record in this log says.
     Zeroes {
         /// The log of the record that says so.
         log: LogId,
     },
-    /// Nowhere: its logged copy was found damaged, says a record in this log. Reads fail.
+    /// The block is lost, as a record in this log says: its logged copy was found damaged. Reads
+    /// fail.
     Lost {
         /// The log of the record that says so.
         log: LogId,
@@ -38,7 +39,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The log whose record says so; none for what is only in memory.
+    /// The log whose record holds or describes the version; none if it is only in memory.
     pub const fn log(self) -> Option<LogId> {
         match self {
             Self::Log { log, .. } | Self::Zeroes { log } | Self::Lost { log } => Some(log),
@@ -46,8 +47,8 @@ impl Place {
         }
     }
 
-    /// The log that must not begin a new epoch while this version counts. Where the headers of
-    /// records are kept apart, a version without payload needs nothing of its log.
+    /// The log that must not begin a new epoch while this version counts. If the headers of records
+    /// are kept apart, a version without payload does not need its log.
     pub const fn kept_by(self, shape: RecordShape) -> Option<LogId> {
         match (self, shape.headers) {
             (Self::Zeroes { .. } | Self::Lost { .. }, Headers::Apart) => None,
@@ -63,7 +64,7 @@ const ZEROES: u64 = 2;
 const LOST: u64 = 3;
 const LOG_METADATA: u64 = 5;
 const LOG_DURABILITY_ONLY: u64 = 6;
-/// A buffered extent of data is never this long, and of zeroes the skip does not matter.
+/// A buffered extent of data is never this long. The skip of buffered zeroes is not used.
 const SKIP_MAX: u32 = (1 << (u32::BITS - KIND_BITS)) - 1;
 
 impl MapValue for Place {
@@ -142,7 +143,7 @@ impl Place {
     pub const NOWHERE: u64 = 4;
 }
 
-/// A version that a new one displaced: what must not be forgotten before the new one is durable.
+/// The versions that a new one displaced. They must be kept until the new one is durable.
 #[derive(Debug)]
 pub struct Displaced {
     shape: RecordShape,

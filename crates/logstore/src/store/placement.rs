@@ -12,10 +12,11 @@ pub trait Placement {
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId>;
 }
 
-/// What a placement came to.
+/// The result of a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The record goes to `log`. `unopened` is a better one that must be opened first, if there is.
+    /// The record goes to `log`. `unopened` is a better log, if there is one, that must be opened
+    /// before use.
     Log {
         /// The best log that is ready.
         log: LogId,
@@ -24,14 +25,16 @@ pub enum Choice {
     },
     /// No log is ready: this one must be opened first.
     Open(LogId),
-    /// The batch keeps its order in a stream, and what the stream has on its way must arrive first.
+    /// The batch must wait: records in flight of its stream must be durable before it is appended
+    /// elsewhere.
     Wait,
-    /// No log takes the record, ready or not. As room was set aside, logs have failed.
+    /// No log takes the record, ready or not. Room was set aside for it, so logs must have failed.
     Nowhere,
 }
 
 impl Store {
-    /// The log that takes the next record, and the one that should; `None` if no entry waits.
+    /// Chooses the log for the next record, and names a better one that must be opened first.
+    /// `None` if no entry waits.
     pub fn choose_log(&self, placement: &impl Placement) -> Option<Choice> {
         let first = *self.entries.pending.front()?;
         let slot = self.entries.slots.get(first);

@@ -2,8 +2,8 @@
 
 use manylogs_block::{Extent, IoError, IoResult, Payload, Sectors, narrow};
 
-use super::{Device, Store};
-use crate::{Log, LogId, LogOffset};
+use super::{Device, Place, Store};
+use crate::{EntryKind, Log, LogId, LogOffset};
 use manylogs_plant::{self as plant, Bug};
 
 /// A read of a log that is under way.
@@ -11,7 +11,7 @@ use manylogs_plant::{self as plant, Bug};
 pub struct LogRead {
     /// The log, which is kept from a reset until [`Store::end_read`].
     pub log: LogId,
-    /// The part of the log that is read: units are checked as a whole.
+    /// The part of the log that is read: whole units, as each has one checksum.
     pub within: Extent,
     /// Where in that the wanted part begins.
     pub skip: Sectors,
@@ -21,7 +21,41 @@ pub struct LogRead {
     pub extent: Extent,
 }
 
+/// Where the content of a mapped extent comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// It is at hand: in memory, or zeroes.
+    Here(Payload),
+    /// Nowhere: the logged copy was found damaged, and reads fail.
+    Lost,
+    /// A log: the device is to be read, and [`Store::end_read`] told what it gave.
+    Log(LogRead),
+}
+
 impl Store {
+    /// Begins to read `part`, which the map says is at `place`.
+    pub fn begin(&mut self, part: Extent, place: Place) -> Source {
+        match place {
+            Place::Zeroes { .. } => Source::Here(Payload::zeroes(part.len)),
+            Place::Lost { .. } => Source::Lost,
+            Place::Buffered { slot, skip } => {
+                let slot = self.entries.slots.get(slot);
+                match &slot.payload {
+                    Some(content) => {
+                        let skip = if plant::is(Bug::BufferedReadFromStart) { 0 } else { skip };
+                        Source::Here(content.slice(Sectors(skip.into()), part.len))
+                    }
+                    None if slot.entry.kind == EntryKind::Lost => Source::Lost,
+                    None => Source::Here(Payload::zeroes(part.len)),
+                }
+            }
+            Place::Log { log, offset, .. } => {
+                let wanted = Extent::new(offset.0.into(), part.len.0);
+                Source::Log(self.begin_read(log, wanted))
+            }
+        }
+    }
+
     /// Begins to read `wanted`, an extent within the log.
     pub fn begin_read(&mut self, log: LogId, wanted: Extent) -> LogRead {
         if !plant::is(Bug::ResetUnderRead) {
@@ -40,8 +74,8 @@ impl Store {
         }
     }
 
-    /// Ends a read, with what the device gave for it. What is not what was appended is an error
-    /// that names `home`, the extent as clients know it.
+    /// Ends a read for which the device answered `found`. Content that is not what was appended is
+    /// an error that names `home`, the extent as clients know it.
     ///
     /// # Errors
     /// The device's, or [`IoError::Checksum`].

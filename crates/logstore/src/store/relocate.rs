@@ -17,10 +17,10 @@ const SUPERSEDES: usize = 64;
 /// Versions that are moved at once.
 const CHUNK_VERSIONS: usize = 256;
 
-/// A version that counts, and that a log holds.
+/// A live version in a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
-    /// What it is of, as the map has it.
+    /// The extent, as the map addresses it.
     pub extent: Extent,
     /// Which version, and where it is.
     pub mapped: Mapped<Place>,
@@ -51,7 +51,7 @@ impl Live {
         }
     }
 
-    /// Its content, of what was read of the log at `within`.
+    /// Its content, taken from `read`, which is the content of the log at `within`.
     fn content(&self, within: Extent, read: &Payload) -> Option<Payload> {
         let Place::Log { offset, .. } = self.mapped.value else { return None };
         let skip = Sectors(u64::from(offset.0) - within.start.0);
@@ -84,7 +84,7 @@ pub fn span_of(chunk: &[Live]) -> Option<Extent> {
 }
 
 impl Store {
-    /// What the table still has in `log`, in the order of the log, as its records tell.
+    /// The live versions in `log`, in the order of the log, found by the entries of its records.
     #[must_use]
     pub fn live_in(&self, log: LogId, records: &[Record]) -> Vec<Live> {
         let mut live: Vec<Live> = Vec::new();
@@ -105,7 +105,7 @@ impl Store {
         live
     }
 
-    /// As [`Store::live_in`], where headers are kept apart and the log does not tell.
+    /// As [`Store::live_in`], found in the table: for logs whose headers are kept apart.
     #[must_use]
     pub fn live_by_table(&self, log: LogId) -> Vec<Live> {
         let shape = self.logs.shape();
@@ -187,7 +187,7 @@ impl Store {
             self.sub_live(from, entry.extent.len.0);
             self.reset_what_can_be();
         }
-        // It goes into a record at once, which takes the room.
+        // The entry goes into a record at once, so the record takes the room.
         self.reserved -= reserved;
         id
     }
@@ -215,9 +215,10 @@ impl Store {
         (!entries.is_empty()).then_some(Batch { entries, after: None })
     }
 
-    /// A copy became durable in `log` of a version that newer ones have displaced meanwhile. Until
-    /// those are durable recovery may choose the copy: where headers are kept apart, it is told of
-    /// the copy even when `log` begins another epoch.
+    /// A moved copy of a version became durable in `log`, and newer versions have displaced it
+    /// meanwhile. Until the newer ones are durable recovery may choose the copy. If headers are
+    /// kept apart, recovery finds the header of the copy even after `log` has begun another epoch,
+    /// so the log must not begin one before.
     pub fn keep_overtaken(&mut self, log: LogId) {
         if plant::is(Bug::OvertakenCopyNotKept) {
             return;
@@ -240,7 +241,7 @@ pub struct Relocated {
     pub sequence: RecordSequence,
     /// What the caller writes.
     pub slot: AppendSlot,
-    /// How many versions it has.
+    /// How many versions it moves.
     pub count: usize,
     /// When this ticket is done they are durable.
     pub last: Ticket,

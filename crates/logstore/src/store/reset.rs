@@ -1,4 +1,4 @@
-//! Logs that begin anew when recovery needs nothing of them any more.
+//! Resets of logs that recovery does not need any more.
 
 use crate::{DataSequence, Log, LogId};
 
@@ -6,14 +6,14 @@ use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
-    /// A log holds `sectors` fewer that recovery needs.
+    /// Recovery needs `sectors` fewer of the log.
     pub fn sub_live(&mut self, log: LogId, sectors: u64) {
         self.logs.adjust(log, |log| log.sub_live(sectors));
         self.reset_candidates.push(log);
     }
 
-    /// Everything older than this is dead: the smallest number of a version that counts, or is on
-    /// its way. A floor there loses nothing. Takes a look at the whole table.
+    /// The smallest data sequence of a version that is live or on its way into a log. The floor can
+    /// rise to it without loss. This looks at the whole table.
     #[must_use]
     pub fn oldest_needed(&self) -> DataSequence {
         let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
@@ -21,8 +21,8 @@ impl Store {
         mapped.chain(under_way).min().unwrap_or(self.sequences.next_data)
     }
 
-    /// The floor is durable at `floor`: logs drop the supersedes below it, and those that hold
-    /// nothing else begin anew.
+    /// To be called when `floor` is durable. Logs drop the supersedes below it, and those that hold
+    /// nothing else are reset.
     pub fn floor_raised(&mut self, floor: DataSequence) {
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(floor));
@@ -33,14 +33,14 @@ impl Store {
         self.reset_what_can_be();
     }
 
-    /// Frees the logs that recovery needs nothing of any more.
+    /// Resets the logs that recovery does not need any more.
     pub fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
             self.try_reset(log);
         }
     }
 
-    /// An epoch is not ended for a few records.
+    /// Resets a log that recovery does not need, unless it holds only a few records.
     fn try_reset(&mut self, id: LogId) {
         if plant::is(Bug::ResetDropsSupersedes) && self.logs.get(id).is_some() {
             self.logs.adjust(id, Log::clear_supersedes);

@@ -1,4 +1,5 @@
-//! What is set aside for an entry before it is accepted, so that it never waits for room.
+//! Room that is set aside for an entry before it is accepted, so that an accepted entry never waits
+//! for room.
 
 use std::ops::{Add, AddAssign, SubAssign};
 

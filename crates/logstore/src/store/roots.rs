@@ -1,4 +1,6 @@
-//! The root on the disk, and what it will say next.
+//! The root on the disk, and changes of it that are being prepared.
+
+use manylogs_block::TaskLock;
 
 use crate::ondisk::root::Root;
 use crate::ondisk::touched::Touched;
@@ -12,6 +14,8 @@ pub struct Roots {
     pub generation: u64,
     /// The slot that holds the newest root.
     pub slot: usize,
+    /// Held while the root is changed: changes follow one another.
+    pub changing: TaskLock,
     /// While a snapshot is captured and written: the logs appended to since.
     pub capturing: Option<Touched>,
     /// While the root that names the snapshot is written: the set of opened logs it will have.
@@ -20,8 +24,8 @@ pub struct Roots {
 
 impl Roots {
     /// Of a volume whose newest root is `on_disk`, found in `slot`.
-    pub const fn new(on_disk: Root, slot: usize) -> Self {
-        let generation = on_disk.generation;
-        Self { on_disk, generation, slot, capturing: None, next_marked: None }
+    pub fn new(on_disk: Root, slot: usize) -> Self {
+        let (generation, changing) = (on_disk.generation, TaskLock::default());
+        Self { on_disk, generation, slot, changing, capturing: None, next_marked: None }
     }
 }

@@ -8,8 +8,8 @@ use manylogs_plant::{self as plant, Bug};
 
 /// When so many are left the next step is set aside.
 pub const LOW: u64 = SequenceLimit::STEP / 2;
-/// And when only so many are left, which is never seen unless the device does not take a root for
-/// hours, no more writes are accepted: those under way may need some.
+/// When only so many are left the store takes no more entries: those under way may need some. That
+/// happens only if the device does not take a root for hours.
 pub const LAST: u64 = 1 << 20;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl Store {
         sequence
     }
 
-    /// Looks after sequences when some were taken.
+    /// Asks for more sequences when few are left, and stops the store when almost none are.
     pub fn note_sequences(&mut self) {
         let left = self.sequences.left(self.roots.on_disk.sequence_limit);
         if left > LOW || plant::is(Bug::SequencesNotSetAside) {

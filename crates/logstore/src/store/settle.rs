@@ -1,4 +1,4 @@
-//! What becomes of entries when their record is durable.
+//! What happens to entries when their record is durable.
 
 use crate::{Entry, EntryKind, LogId, LogOffset, MapValue, RecordSequence};
 use manylogs_block::{Payload, Sectors};
@@ -43,8 +43,8 @@ impl Store {
             }
         }
         for (heir, ticket, sectors) in slot.heirs {
-            // A newer version displaced this one in memory. Until that is durable, this is what a
-            // crash falls back to.
+            // A newer version displaced this one in memory. Until the newer one is durable, a crash
+            // falls back to this one.
             if keeps && !self.entries.tickets.is_done(ticket) {
                 live += sectors;
                 self.entries.slots.get_mut(heir).displaced.push((log, sectors));
@@ -61,7 +61,7 @@ impl Store {
         if let Some(waiter) = slot.waiter {
             waiter.complete(Ok(Payload::default()));
         }
-        // Nothing points there if it was overwritten before it was durable.
+        // No extent maps to this copy if the version was overwritten before it was durable.
         self.reset_candidates.push(log);
     }
 
@@ -86,7 +86,7 @@ impl Store {
     }
 }
 
-/// Where a durable entry says that its blocks are; a supersede entry says nothing of that.
+/// The place of the blocks of a durable entry; none for a supersede entry.
 const fn place_of(entry: &Entry, log: LogId, offset: LogOffset) -> Option<Place> {
     match entry.kind {
         EntryKind::Supersede => None,

@@ -27,17 +27,18 @@ pub struct Slot {
     pub rest: u16,
     /// The stream of batches that the entry keeps its order in, if any.
     pub stream: Option<Stream>,
-    /// It was answered when it was buffered: its payload counts as volatile.
+    /// Whether it was answered when it was buffered: its payload then counts as volatile.
     pub volatile: bool,
-    /// Who waits for durability; a write without FUA was answered when it was buffered.
+    /// Who waits until the entry is durable. Nobody does for a write without FUA, which was
+    /// answered when it was buffered.
     pub waiter: Option<Completer>,
-    /// Room set aside for it: a record of its own would fit there.
+    /// Room set aside for it, as for a record of its own.
     pub reserved: Room,
     /// Sectors in logs whose versions die when this one is durable.
     pub displaced: SmallVec<[(LogId, u64); 2]>,
     /// Newer versions that displaced parts of this one before it was durable, and how much.
     pub heirs: SmallVec<[(SlotId, Ticket, u64); 1]>,
-    /// What the slot moves, when it moves a version rather than bringing one.
+    /// Where the entry comes from: a client, or a version that moves.
     pub origin: Origin,
 }
 
@@ -119,7 +120,7 @@ impl Slots {
     }
 }
 
-/// Which tickets are done, and up to which all are.
+/// Which tickets are done, and the oldest that is not.
 #[derive(Debug, Default)]
 pub struct Tickets {
     /// The oldest that is not done.
@@ -129,7 +130,7 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// Tickets that are not done, and those that were done before an older one.
+    /// Tickets from the oldest that is not done to the newest.
     pub fn len(&self) -> usize {
         self.done.len()
     }

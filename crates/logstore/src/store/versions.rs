@@ -12,10 +12,10 @@ use manylogs_plant::{self as plant, Bug};
 /// A version that recovery found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
-    /// `None`: superseded, what is home is newer.
+    /// `None` if it was superseded: the version at home is newer.
     place: Option<Place>,
-    /// The record it is from, or the first of its epoch. Of two copies of one version the later
-    /// counts: the earlier is what it was moved from.
+    /// The record it is from, or the first of its epoch. Of two copies of one version the later one
+    /// counts: it was moved from the earlier one.
     record: u64,
 }
 
@@ -42,12 +42,12 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Nothing yet; what is found is booked in `logs`.
+    /// No versions yet. Records that are found are entered in `logs`.
     pub fn new(logs: Logs) -> Self {
         Self { map: ExtentMap::new(), logs }
     }
 
-    /// Of a snapshot only the logs count for which `stands` holds.
+    /// Takes the versions of a snapshot, but only those in logs for which `stands` holds.
     pub fn take_snapshot(&mut self, snapshot: Snapshot, stands: impl Fn(LogId) -> bool) {
         let count = self.logs.count();
         let stands = |log: LogId| (log.0 as usize) < count && stands(log);
@@ -66,7 +66,7 @@ impl Versions {
         }
         for (extent, mapped) in snapshot.map {
             if let Some(log) = mapped.value.log().filter(|log| stands(*log)) {
-                // The record is not known. Its epoch began no later.
+                // A snapshot does not name the record. The epoch of its log began no later.
                 let record = epochs.get(&log).copied().unwrap_or(0);
                 let found = Found { place: Some(mapped.value), record };
                 self.add(extent, mapped.sequence, found);
@@ -74,8 +74,8 @@ impl Versions {
         }
     }
 
-    /// Of a record the entries count that are not below `floor`. One that is not `whole` is the
-    /// worse of two copies of a version: what it was moved from may still be there.
+    /// Takes the entries of a record that are not below `floor`. If the record is not `whole`,
+    /// another copy of a version is preferred: the one that it was moved from may still be there.
     pub fn take_record(&mut self, log: LogId, record: &Record, floor: DataSequence, whole: bool) {
         let offsets = self.logs.with(log, |log| log.take_up(record));
         let mut offsets = offsets.into_iter();
@@ -101,7 +101,7 @@ impl Versions {
         }
     }
 
-    /// What is logged and not below `floor`, by address.
+    /// The versions that are logged and not below `floor`, by address.
     pub fn logged(&self, floor: DataSequence) -> impl Iterator<Item = (Extent, Mapped<Place>)> {
         self.map.iter().filter_map(move |(extent, mapped)| {
             let value = mapped.value.place.filter(|_| mapped.sequence >= floor)?;
@@ -109,7 +109,8 @@ impl Versions {
         })
     }
 
-    /// Whether every logged version is in the present epoch of its log. Of scanned logs that is so.
+    /// Whether every logged version is in the present epoch of its log, as it always is after a
+    /// scan.
     pub fn are_of_present_epochs(&self, floor: DataSequence) -> bool {
         self.map.iter().filter(|(_, mapped)| mapped.sequence >= floor).all(|(_, mapped)| {
             let Some(Place::Log { log, .. }) = mapped.value.place else { return true };
@@ -117,7 +118,7 @@ impl Versions {
         })
     }
 
-    /// The logs learn what of them is live, and drop the supersedes that nothing needs.
+    /// Tells the logs how much of each is live, and drops the supersedes that are not needed.
     pub fn book_live(&mut self, floor: DataSequence) {
         let shape = self.logs.shape();
         let live: Vec<(LogId, u64)> = self

@@ -1,4 +1,4 @@
-//! Looking at a volume without opening it: nothing is written. For `check`, `dump` and `status`.
+//! Inspects a volume without opening it, for `check`, `dump` and `status`. Nothing is written.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
 use crate::reports::outlook::drain_estimate;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::{MappedExtent, table_of};
 
 /// How a volume was left.
@@ -41,8 +41,8 @@ pub struct Inspection {
     /// Its physical sector.
     pub physical: Sectors,
     /// The parameters that it has without others given at open.
-    pub config: EngineConfig,
-    /// Where it keeps what.
+    pub config: VolumeConfig,
+    /// Its layout.
     pub layout: Layout,
     /// How it was left.
     pub left: LeftAs,
@@ -73,9 +73,9 @@ pub struct LogSummary {
     pub log: LogId,
     /// Its place.
     pub region: Extent,
-    /// Its present use.
+    /// Its epoch.
     pub epoch: u64,
-    /// Appended in it.
+    /// Sectors appended in this epoch.
     pub used: Sectors,
     /// Home sectors whose newest version is there.
     pub live: Sectors,
@@ -92,14 +92,15 @@ impl Inspection {
         self.table.iter().map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// Of those, what was zeroed or discarded.
+    /// The part of these that was zeroed or discarded.
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
         let zeroed = self.table.iter().filter(|mapped| mapped.zeroes);
         zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// About how long a drain takes: a seek for each run of neighbouring blocks, and transfer.
+    /// Estimate of the time that a drain takes: a seek for each run of neighbouring blocks, and the
+    /// transfer.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
         let data = self.table.iter().filter(|mapped| !mapped.zeroes);
@@ -107,7 +108,7 @@ impl Inspection {
     }
 }
 
-/// Who a volume is, without a look at its logs.
+/// The identity and settings of a volume, read without its logs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
     /// Its id.
@@ -117,8 +118,8 @@ pub struct Identity {
     /// How it was left.
     pub left: LeftAs,
     /// The parameters that it has without others given at open.
-    pub config: EngineConfig,
-    /// Where it keeps what.
+    pub config: VolumeConfig,
+    /// Its layout.
     pub layout: Layout,
 }
 
@@ -231,7 +232,7 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
 pub enum Severity {
     /// Normal after a crash; the next opening takes care of it.
     Note,
-    /// A copy is damaged, its twin is whole: nothing is lost, but the next damage may.
+    /// A copy is damaged and its twin is whole. Nothing is lost yet.
     Redundancy,
     /// Acknowledged data is lost.
     Loss,

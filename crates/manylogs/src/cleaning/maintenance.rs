@@ -1,4 +1,4 @@
-//! What the engine does on its own account, and when.
+//! The work that a volume does without being asked, and when.
 
 use std::rc::Rc;
 

@@ -18,7 +18,7 @@ enum Moved {
     All,
     /// Clients needed the disk, or the target had no more room.
     InPart,
-    /// The table has nothing of it that can be found in the log.
+    /// The log holds no live version that can be moved.
     Nothing,
 }
 
@@ -34,8 +34,8 @@ impl Inner {
         state.store.logs.put_back();
         state.store.overtakers.clear();
         if !matches!(moved, Ok(Moved::InPart)) {
-            // It is free, or waits for newer versions to become durable, or is damaged, which is
-            // for the checkpoint to find: to try again would not help.
+            // The log is free, or waits for newer versions to become durable, or is damaged, which
+            // a checkpoint will find. Trying again would not help.
             state.store.noted.remove(&from);
         }
         if let Ok(Moved::All) = moved {
@@ -56,12 +56,12 @@ impl Inner {
         let Some(Job::Move { from, to }) = SwapFullest.next(&state.store) else { return None };
         let used = state.store.logs.get(from).map_or(0, |log| log.used().0);
         if !state.store.is_ready(to) {
-            // It is opened first, and found again in the next idle moment.
+            // The target must be opened first. The next idle moment finds it again.
             state.store.unopened = Some(to);
             self.log_wanted.notify();
             return None;
         }
-        // While it moves, everything is there twice.
+        // While the log moves, its content takes room twice.
         let enough = state.store.reserved.log.0 + 2 * used <= state.store.logs.room();
         enough.then_some((from, to))
     }

@@ -14,7 +14,7 @@ use crate::state::Inner;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
-/// How often it is looked whether the last request has ended.
+/// Pause between two checks whether the last request has ended.
 const LOOK: Nanos = Nanos::from_millis(1);
 /// Passes that a drain makes: the first may have to wait for versions on their way into a log.
 const PASSES: u32 = 4;
@@ -38,7 +38,7 @@ pub struct DrainReport {
 }
 
 impl Volume {
-    /// Makes everything durable, writes a snapshot and ends the engine's tasks. Requests under way
+    /// Makes everything durable, writes a snapshot and ends the volume's tasks. Requests under way
     /// are served, later ones fail with [`manylogs_block::IoError::Gone`].
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Volume {
         inner.device.set_draining();
         let result = inner.drain(options).await;
         if result.is_err() {
-            // As much as can be said in order.
+            // Close in order as far as possible.
             let _ = inner.leave(Left::Closed).await;
         }
         inner.end_tasks();
@@ -76,7 +76,7 @@ impl Inner {
     /// New requests fail from here on; resolves when the last one has ended.
     async fn refuse_requests(&self) {
         self.state.borrow_mut().closing = true;
-        // A checkpoint that waits looks whether it should end.
+        // Wakes a checkpoint that waits, so that it ends.
         self.wanted.notify();
         while Rc::strong_count(&self.activity) > 1 {
             self.runtime.sleep(LOOK).await;
@@ -130,7 +130,7 @@ impl Inner {
         Ok(report)
     }
 
-    /// Nothing that any log holds counts any more.
+    /// Declares everything in the logs dead.
     async fn raise_floor_to_the_end(self: &Rc<Self>) -> Result<(), VolumeError> {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;

@@ -16,7 +16,7 @@ use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
 use crate::roots::update::write_root;
 use crate::settings::Settings;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 
 impl Volume {
@@ -28,7 +28,7 @@ impl Volume {
     pub async fn create(
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
-        config: &EngineConfig,
+        config: &VolumeConfig,
     ) -> Result<Self, VolumeError> {
         Self::create_with(runtime, device, config, &CreateOptions::default()).await
     }
@@ -40,7 +40,7 @@ impl Volume {
     pub async fn create_with(
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
-        config: &EngineConfig,
+        config: &VolumeConfig,
         options: &CreateOptions,
     ) -> Result<Self, VolumeError> {
         let device = Below::new(device, options.probe.clone());
@@ -53,10 +53,10 @@ impl Volume {
                 });
             }
             Some(layout) => {
-                layout.as_plan().check(below.physical_sector).map_err(VolumeError::Impossible)?;
+                layout.parts().check(below.physical_sector).map_err(VolumeError::Impossible)?;
                 layout.clone()
             }
-            None => Layout::plan(config, below.capacity, below.physical_sector)?,
+            None => Layout::of(config, below.capacity, below.physical_sector)?,
         };
         let volume = options.volume.unwrap_or_else(|| new_volume_id(&runtime));
         let root = Root::first(layout.regions().len());
@@ -85,15 +85,16 @@ impl Volume {
         if options.zero {
             zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
         }
-        // The roots first: a superblock makes it a volume, and by then they must be whole. The
-        // last copy before the first: a device with the first one is formatted.
+        // The roots come first: a superblock makes the device a volume, and the roots must be whole
+        // by then. The last copy of the superblock comes before the first, which marks the device
+        // as formatted.
         write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
         write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
         write_superblock(&device, &superblock).await?;
         let mut store = Store::new(volume, logs, root, 1);
         store.apart = table;
         let table = table_place(options.nvram.as_ref());
-        let config = EngineConfig { table, ..*config };
+        let config = VolumeConfig { table, ..*config };
         let created = Self::assemble(runtime, device, below, volume, layout, config, store);
         created.run();
         Ok(created)

@@ -19,9 +19,9 @@ use manylogs_plant::{self as plant, Bug};
 /// What growing did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowReport {
-    /// Exported before.
+    /// Capacity before.
     pub before: Sectors,
-    /// Exported now.
+    /// Capacity now.
     pub after: Sectors,
     /// Logs before.
     pub logs_before: usize,
@@ -30,8 +30,8 @@ pub struct GrowReport {
 }
 
 impl Volume {
-    /// Lets the volume on `device` take all of it. What is exported keeps its address; logs go on
-    /// as before in the new space.
+    /// Lets the volume on `device` take all of it. Every block keeps its address; the new space has
+    /// logs at the same distance.
     ///
     /// A crash leaves the old volume or the new one: the roots are written first, to where the new
     /// layout has them, then the last copy of the superblock, which decides. Then zeroes replace

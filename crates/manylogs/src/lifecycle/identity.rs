@@ -17,8 +17,8 @@ use crate::roots::update::write_root;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Gives the drained volume on `device` a new id. Records in its logs count for nothing, and
-    /// under another id they are not even recognised.
+    /// Gives the drained volume on `device` a new id. Its logs hold no live records, and recovery
+    /// does not recognise records of the old id.
     ///
     /// A crash leaves the old volume or the new one: the last root and superblock are written
     /// first, then the first superblock, which decides, then the first root.
@@ -41,7 +41,7 @@ impl Volume {
         if let Some(older) = older {
             finish_change(&device, &superblock, &older).await?;
         }
-        // No record of the new id has a sequence: they are counted anew.
+        // No record has the new id, so sequences start from the beginning.
         let first = Root::first(layout.regions().len());
         let root = Root {
             generation: root.generation + 1,

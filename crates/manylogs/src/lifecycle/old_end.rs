@@ -1,4 +1,4 @@
-//! What a volume kept at its end before it grew: it is hidden, as there is data now.
+//! Hides the structures that a volume kept at its end before it grew, as there is data now.
 
 use manylogs_block::{Extent, IoError};
 use manylogs_logstore::VolumeId;
@@ -10,8 +10,8 @@ use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
 
-/// Writes zeroes to what the volume kept at its old end, a root and a superblock, where the new
-/// layout has data. Until all else is zero, the beginnings of both stay.
+/// Writes zeroes over the root and the superblock at the old end, where the new layout has data.
+/// Their first physical sectors are zeroed last, so that an interrupted change is noticed.
 pub(crate) async fn hide_old_end(
     device: &Below,
     old: &Layout,
@@ -20,7 +20,7 @@ pub(crate) async fn hide_old_end(
     if plant::is(Bug::OldEndExposed) {
         return Ok(());
     }
-    let old_end = Extent::between(old.as_plan().space.end(), old.superblocks()[1].end());
+    let old_end = Extent::between(old.parts().space.end(), old.superblocks()[1].end());
     let [root, superblock] = marks(device, old);
     let rest = [
         Extent::between(old_end.start, root.start),
@@ -32,8 +32,8 @@ pub(crate) async fn hide_old_end(
     zero(device, Phase::Open, homes_in(new, root)).await.map(drop)
 }
 
-/// Hides the old end if a crash interrupted that. One copy of the superblock may also be older
-/// because its write was lost: then there is data by now, which must stay.
+/// Hides the old end if a crash interrupted that. A superblock copy may also be older because its
+/// write was lost; then there is data at the old end by now, which must stay.
 pub(crate) async fn finish_hiding(
     device: &Below,
     volume: VolumeId,
@@ -74,8 +74,8 @@ async fn is_marked(device: &Below, volume: VolumeId, mark: Extent) -> Result<boo
     Ok(content.is_some_and(|content| content[16..32] == volume))
 }
 
-/// Finishes a change of the superblock that a crash interrupted: before anything is written that
-/// relies on it, as the copy that is newer may be lost one day.
+/// Finishes a change of the superblock that a crash interrupted. This must come before any write
+/// that relies on the change, as the newer copy may be lost one day.
 pub(crate) async fn finish_change(
     device: &Below,
     superblock: &Superblock,

@@ -15,7 +15,7 @@ use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::phase::{Below, Phase};
 use crate::records::largest::largest_record;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
@@ -33,7 +33,8 @@ impl Volume {
         let started = runtime.now();
         let device = Below::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
-        // What a killed process left in the drive's cache must not be believed and then lost.
+        // Data that a killed process left in the drive's cache must be durable before it is
+        // believed.
         if !plant::is(Bug::NoFlushAtOpen) {
             device.submit(Phase::Recovery, Request::Flush).await?;
         }
@@ -49,7 +50,7 @@ impl Volume {
         let on_disk = root.clone();
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
-            EngineConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
+            VolumeConfig { table: table_place(options.nvram.as_ref()), ..superblock.config() };
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();
@@ -75,7 +76,7 @@ impl Volume {
         report.mapped_extents = store.map.len() as u64;
         let volume = superblock.volume;
         let opened = Self::assemble(runtime, device, below, volume, layout, config, store);
-        // Durable before anything is appended under it.
+        // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();
         report.duration = opened.inner().runtime.now().since(started);

@@ -7,27 +7,27 @@ use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::Layout;
 use crate::phase::PhaseProbe;
-use crate::settings::config::{EngineConfig, TablePlace};
+use crate::settings::config::{TablePlace, VolumeConfig};
 
 /// How to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// The parameters that may change; the layout is the volume's own. `None` takes the settings
     /// that the volume keeps.
-    pub config: Option<EngineConfig>,
+    pub config: Option<VolumeConfig>,
     /// Rebuild the table from the logs alone.
     pub ignore_snapshot: bool,
-    /// Open although records are damaged, or cannot be read, of which nobody knows what they were:
-    /// acknowledged writes are given up. The report lists where.
+    /// Open although records are damaged or cannot be read, and nobody knows what they held.
+    /// Acknowledged writes are given up; the report lists the places.
     pub accept_damage: bool,
-    /// Open to drain: also a volume that has sequences left for nothing else.
+    /// Open to drain. That is allowed even when too few sequences are left for other work.
     pub to_drain: bool,
     /// Where the table is, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
     /// data is as the last checkpoint, large write or drain left it.
     pub give_up_nvram: bool,
-    /// Told what the engine writes for.
+    /// Told what each write of the volume is for.
     pub probe: PhaseProbe,
 }
 
@@ -46,7 +46,7 @@ pub struct CreateOptions {
     /// than as what the device held before. This writes the whole device where it cannot zero
     /// faster.
     pub zero: bool,
-    /// Told what the engine writes for.
+    /// Told what each write of the volume is for.
     pub probe: PhaseProbe,
 }
 
@@ -94,7 +94,7 @@ pub struct RecoveryReport {
     pub duration: Nanos,
 }
 
-/// Where a table is that may be in `nvram`.
+/// Where the table is: in `nvram` if there is one, else in the logs.
 pub(crate) fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
     nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
 }

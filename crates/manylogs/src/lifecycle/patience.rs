@@ -9,11 +9,11 @@ use manylogs_block::{
 };
 use manylogs_plant::{self as plant, Bug};
 
-/// Before a read is tried the second time; then twice as long each time.
+/// Pause before the second attempt. It doubles with each attempt.
 const FIRST_WAIT: Nanos = Nanos::from_millis(100);
-/// How often a read is tried: 6.3 s lie between the first time and the last.
+/// Attempts at a read, which span 6.3 s.
 const TRIES: u32 = 7;
-/// What all reads together may wait: then none is tried again.
+/// Total time that all reads may wait. After it no read is tried again.
 const WAIT_IN_ALL: Nanos = Nanos::from_secs(60);
 
 /// A device whose reads are tried again while they end with [`IoError::Transient`]: up to seven
@@ -23,7 +23,7 @@ pub struct PatientReads {
     device: Rc<dyn BlockDevice>,
     runtime: Handle,
     left: Rc<Cell<Nanos>>,
-    /// What an error is called that does not pass.
+    /// Maps the last error of a read that failed to the end.
     last_word: fn(IoError) -> IoError,
 }
 
@@ -54,7 +54,7 @@ impl PatientReads {
     }
 }
 
-/// Takes `span` from what is left to wait; false if there is not as much.
+/// Takes `span` from the time that is left to wait; false if there is less.
 fn may_wait(left: &Cell<Nanos>, span: Nanos) -> bool {
     let enough = left.get() >= span;
     if enough {

@@ -1,12 +1,12 @@
-//! What the first bytes of a device tell, without a device.
+//! Recognises a volume by the first bytes of its device.
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::{self, Superblock};
 
-/// So many bytes are enough for [`probe`].
+/// Bytes that [`probe`] needs.
 pub const HEAD_BYTES: usize = superblock::HEAD_BYTES;
 
-/// What a volume is called.
+/// The names of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
     /// Its id.

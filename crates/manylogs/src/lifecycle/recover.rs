@@ -22,9 +22,9 @@ const LOOKS: usize = 32;
 
 /// Fills `store` from the snapshot and the logs.
 ///
-/// Only what the medium does not give back counts as damaged. A snapshot that cannot be read for
-/// any reason that concerns its sectors only is not used, as the logs have the same; anything else
-/// that cannot be read ends the recovery.
+/// Only sectors that the medium does not give back count as damaged. A snapshot is ignored if its
+/// sectors cannot be read, as the logs hold the same entries. Any other failed read ends the
+/// recovery.
 pub(crate) async fn rebuild(
     device: &Rc<dyn BlockDevice>,
     superblock: &Superblock,
@@ -67,7 +67,7 @@ pub(crate) async fn rebuild(
     report.from_snapshot = snapshot.is_some();
     let drained = store.roots.on_disk.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
-        // Nothing that any log holds counts, so its damage is none.
+        // Everything in the logs is dead, so damage to it does not count.
         _ if drained => false,
         Some(_) => opened_since(&store, *id),
         None => store.roots.on_disk.used.contains(*id),
@@ -75,7 +75,8 @@ pub(crate) async fn rebuild(
     let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
     let mut versions = Versions::new(store.logs.take());
     if let Some(snapshot) = snapshot {
-        // Of logs that were opened since the snapshot only what is found there now counts.
+        // For logs that were opened since the snapshot, only the records that are found there now
+        // count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
     let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
@@ -117,7 +118,8 @@ fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scan
     }
 }
 
-/// Logs that are not blank. Of a large volume most are, so many are looked at together.
+/// Finds the logs that are not blank. Most logs of a large volume are blank, so many are read at
+/// once.
 struct Used<'a> {
     device: &'a Rc<dyn BlockDevice>,
     layout: &'a Layout,

@@ -1,5 +1,5 @@
-//! Making a damaged volume whole again: what can be restored from a second copy is, and what is
-//! lost is marked, so that reads of it fail rather than return something older.
+//! Repairs a damaged volume. Structures with a second copy are restored. Lost blocks are marked, so
+//! that reads of them fail instead of returning older data.
 
 use std::rc::Rc;
 
@@ -34,10 +34,10 @@ pub struct RepairReport {
 impl Volume {
     /// Repairs the volume on `device` and closes it: damaged copies of superblock, root and
     /// snapshot are written anew; blocks whose logged copy is damaged are marked as lost;
-    /// everything else that is logged goes home. Records of which nobody knows what they held are
-    /// given up: older versions of their blocks appear, which [`crate::check`] says beforehand.
-    /// What cannot be read for whatever reason is given up likewise, and sectors of the logs that
-    /// still cannot be read in the end are overwritten, so that the drive replaces them.
+    /// everything else that is logged goes home. Records whose entries cannot be known are given
+    /// up: older versions of their blocks appear. [`crate::check`] tells that beforehand. What
+    /// cannot be read for whatever reason is given up likewise, and sectors of the logs that still
+    /// cannot be read in the end are overwritten, so that the drive replaces them.
     ///
     /// # Errors
     /// If no superblock or no root is whole, or the device fails.
@@ -70,14 +70,14 @@ impl Volume {
             write_superblock(&below, &superblock).await?;
         }
         let options = OpenOptions { accept_damage: true, ..options.clone() };
-        // The engine gives up what cannot be read, too: it marks it as lost.
+        // The volume too gives up what cannot be read: its checkpoint marks such extents as lost.
         let (volume, mut recovery) = Self::open(runtime, Rc::clone(&reads), &options).await?;
         recovery.from_backup_superblock = found.from_backup_superblock;
         recovery.backup_superblock_damaged = found.backup_superblock_damaged;
-        // The floor rises above all that is damaged: it does not count any more.
+        // The floor rises above all damaged records, so that the damage does not count any more.
         let pass = Pass { confirm_after: CONFIRM_AT_ONCE, ..Pass::at(Pace::Urgent) };
         let mut checkpoint = volume.shared().checkpoint_all(pass).await;
-        // While reads are tried again, time passes, and the medium has not said it twice yet.
+        // Repeated reads take time, so the first pass may not have confirmed every medium error.
         for _ in 0..CHECKPOINTS_MORE {
             if matches!(checkpoint, Err(VolumeError::Unread { .. })) {
                 checkpoint = volume.shared().checkpoint_all(pass).await;
@@ -91,8 +91,8 @@ impl Volume {
     }
 }
 
-/// Writes zeroes to the physical sectors in `places` that can still not be read. Nothing in them
-/// counts any more; what was written since can be read. Returns how many sectors that were.
+/// Writes zeroes to the physical sectors in `places` that can still not be read. No live data is in
+/// them: sectors that were written since can be read. Returns how many sectors were overwritten.
 async fn overwrite_unreadable(
     reads: &Rc<dyn BlockDevice>,
     below: &Below,

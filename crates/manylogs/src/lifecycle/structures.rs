@@ -1,21 +1,21 @@
 //! Finding what describes a volume: its superblock and its root. It only reads.
 //!
 //! A copy that is damaged, or that the medium does not give back, is replaced by its twin. That is
-//! safe, as whoever changes them writes both before anything relies on the change: what the twin
-//! may lack was never acknowledged. A copy that cannot be read for another reason is no damaged
-//! one: then the volume is refused.
+//! safe: a change is written to both copies before anything relies on it, so a change that the twin
+//! lacks was never relied on. If a copy cannot be read for another reason it may be whole, and the
+//! volume is refused.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Sectors};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::RecoveryReport;
 use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::superblock::Superblock;
+use manylogs_logstore::io;
 use manylogs_logstore::ondisk::root::Root;
-use manylogs_plant::{self as plant, Bug};
 
 /// What describes a volume.
 pub(crate) struct Structures {
@@ -57,7 +57,7 @@ pub(crate) async fn read_superblock(
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
     let last = match &first {
         Ok(first) => {
-            let len = first.layout.as_plan().superblock;
+            let len = first.layout.parts().superblock;
             let own = superblock_at(device, first.layout.superblocks()[1]).await?;
             // A volume that was growing when it crashed has a newer one at the device's end.
             let at_end = superblock_at(device, superblock_at_end(capacity, len)).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn read_superblock(
                 (_, at_end) => at_end,
             }
         }
-        // Copies inside what is left of it, if there are any, are older.
+        // Copies within the smaller device, if there are any, are older.
         Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await?,
     };
@@ -107,7 +107,7 @@ async fn superblock_at(device: &Rc<dyn BlockDevice>, place: Extent) -> Result<Co
         read_copy(device, Extent { len, ..place }).await?
     };
     let found = whole.and_then(|whole| Superblock::decode(&whole, capacity));
-    // Data may hold superblocks too: those of a volume within this one.
+    // Data may hold superblocks too, of a volume inside this one.
     Ok(found.and_then(|found| {
         let places = found.layout.superblocks();
         let in_place = places.iter().any(|own| own.start == place.start);
@@ -132,21 +132,14 @@ async fn search_at_end(
     Ok(Err(first_error))
 }
 
-/// Reads one copy of a structure. A medium error is believed when the device says it twice.
+/// As [`io::read_copy`], in the words of a volume.
 async fn read_copy(
     device: &Rc<dyn BlockDevice>,
     extent: Extent,
 ) -> Result<Result<Bytes, VolumeError>, VolumeError> {
-    let read = || device.submit(Request::Read { extent });
-    let mut result = read().await;
-    if matches!(result, Err(IoError::Medium { .. })) {
-        result = read().await;
-    }
-    match result {
-        Ok(payload) => Ok(payload.to_bytes().ok_or(VolumeError::NotAVolume)),
-        Err(error @ IoError::Medium { .. }) => Ok(Err(error.into())),
-        Err(error) if plant::is(Bug::UnreadCopyIsDamaged) => Ok(Err(error.into())),
-        Err(error) => Err(VolumeError::of_opening(error)),
+    match io::read_copy(device, extent).await.map_err(VolumeError::of_opening)? {
+        Ok(content) => Ok(content.to_bytes().ok_or(VolumeError::NotAVolume)),
+        Err(error) => Ok(Err(error.into())),
     }
 }
 
@@ -156,18 +149,9 @@ async fn read_root(
     superblock: &Superblock,
     report: &mut RecoveryReport,
 ) -> Result<(Root, usize), VolumeError> {
-    let mut newest: Option<(Root, usize)> = None;
-    for (slot, extent) in superblock.layout.roots().into_iter().enumerate() {
-        let bytes = read_copy(device, extent).await?.ok();
-        let root = bytes.and_then(|bytes| Root::decode(&bytes, superblock.volume));
-        let root = root.filter(|root| root.used.covers(superblock.layout.regions().len()));
-        let Some(root) = root else {
-            report.roots_damaged += 1;
-            continue;
-        };
-        if newest.as_ref().is_none_or(|(best, _)| root.generation > best.generation) {
-            newest = Some((root, slot));
-        }
-    }
-    newest.ok_or(VolumeError::NoRoot)
+    let (slots, logs) = (superblock.layout.roots(), superblock.layout.regions().len());
+    let found = io::find_root(device, slots, superblock.volume, logs).await;
+    let found = found.map_err(VolumeError::of_opening)?;
+    report.roots_damaged += found.damaged;
+    found.newest.ok_or(VolumeError::NoRoot)
 }

@@ -1,7 +1,7 @@
 //! Where a volume keeps what: its own structures, the logs, and the home of every block.
 //!
 //! The layout is data, a list of log regions in runs; whatever they and the structures leave is
-//! home space, exported without gaps. See `docs/format.md`.
+//! home space, which clients address without gaps. See `docs/format.md`.
 
 mod regions;
 
@@ -14,11 +14,13 @@ use manylogs_plant::{self as plant, Bug};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::runs_that_fit;
-use crate::settings::config::{EngineConfig, LogPlacement};
+use crate::settings::config::{LogPlacement, VolumeConfig};
+use crate::settings::config_error::ConfigError;
 
-/// Sectors of a superblock without the runs that do not fit into it.
+/// Shortest superblock.
 pub(crate) const SUPERBLOCK_LEAST: Sectors = Sectors(8);
-/// And with them: so far from the end of a device a copy is looked for when the first is damaged.
+/// Longest superblock. If the first copy is damaged, the last one is searched for within this
+/// distance of the device's end.
 pub(crate) const SUPERBLOCK_MOST: Sectors = Sectors(2048);
 /// Everything begins and ends at multiples of 4 KiB, whatever the physical sector.
 const ALIGN: u64 = 8;
@@ -41,14 +43,14 @@ pub struct LogRun {
 
 /// What a layout consists of, as the superblock keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct Parts {
     /// Size of the device.
     pub(crate) device: Sectors,
     /// Sectors of one copy of the superblock.
     pub(crate) superblock: Sectors,
     /// Sectors of one snapshot slot.
     pub(crate) snapshot: Sectors,
-    /// What logs and home space share.
+    /// The space that logs and homes share.
     pub(crate) space: Extent,
     /// The logs, by address.
     pub(crate) runs: Vec<LogRun>,
@@ -57,10 +59,10 @@ pub(crate) struct Plan {
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    plan: Plan,
+    parts: Parts,
     capacity: Sectors,
     logs: Vec<Extent>,
-    /// Home space on the device, and the exported address at which each piece begins.
+    /// Home space on the device, and the address of the volume at which each piece begins.
     homes: Vec<(Lba, Extent)>,
 }
 
@@ -69,15 +71,14 @@ impl Layout {
     ///
     /// # Errors
     /// [`VolumeError::TooSmall`], or [`VolumeError::Config`].
-    pub fn plan(
-        config: &EngineConfig,
+    pub fn of(
+        config: &VolumeConfig,
         device: Sectors,
         physical: Sectors,
     ) -> Result<Self, VolumeError> {
         config.validate()?;
         if config.placement == LogPlacement::Listed {
-            let reason = "no rule says where the logs are: a layout must list them";
-            return Err(VolumeError::Config(reason.to_owned()));
+            return Err(ConfigError::LogsNotListed.into());
         }
         let log = Sectors(config.log.0 / physical.0 * physical.0);
         let logs_share = match config.placement {
@@ -103,15 +104,15 @@ impl Layout {
             LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
-        Ok(Self::from_plan(Plan { device, superblock, snapshot, space, runs }))
+        Ok(Self::from_parts(Parts { device, superblock, snapshot, space, runs }))
     }
 
-    /// The layout that a superblock describes. The plan is sound: see [`Plan::check`].
-    pub(crate) fn from_plan(plan: Plan) -> Self {
-        let logs: Vec<Extent> = plan.runs.iter().flat_map(|run| run.regions()).collect();
-        let (mut homes, mut exported, mut next) = (Vec::new(), Lba(0), plan.space.start);
+    /// The layout that a superblock describes. The parts are sound: see [`Parts::check`].
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        let logs: Vec<Extent> = parts.runs.iter().flat_map(|run| run.regions()).collect();
+        let (mut homes, mut exported, mut next) = (Vec::new(), Lba(0), parts.space.start);
         let ends = logs.iter().map(|log| (log.start, log.end()));
-        let space_end = plan.space.end();
+        let space_end = parts.space.end();
         for (log_start, log_end) in ends.chain([(space_end, space_end)]) {
             let home = Extent::between(next, log_start);
             if !home.is_empty() {
@@ -120,21 +121,21 @@ impl Layout {
             }
             next = log_end;
         }
-        Self { capacity: Sectors(exported.0), plan, logs, homes }
+        Self { capacity: Sectors(exported.0), parts, logs, homes }
     }
 
-    /// What the superblock keeps of it.
-    pub(crate) const fn as_plan(&self) -> &Plan {
-        &self.plan
+    /// The parts that the superblock keeps.
+    pub(crate) const fn parts(&self) -> &Parts {
+        &self.parts
     }
 
     /// Size of the device.
     #[must_use]
     pub const fn device(&self) -> Sectors {
-        self.plan.device
+        self.parts.device
     }
 
-    /// Sectors that the volume exports.
+    /// Capacity of the volume.
     #[must_use]
     pub const fn capacity(&self) -> Sectors {
         self.capacity
@@ -149,11 +150,11 @@ impl Layout {
     /// Sectors of all logs together.
     #[must_use]
     pub fn log_sectors(&self) -> Sectors {
-        Sectors(self.plan.runs.iter().map(|run| run.len.0 * u64::from(run.count)).sum())
+        Sectors(self.parts.runs.iter().map(|run| run.len.0 * u64::from(run.count)).sum())
     }
 
-    /// Home space on the device by address, and the exported address where each piece begins: the
-    /// table that exposes a drained volume without this software.
+    /// Home space on the device by address, and the address of the volume where each piece begins:
+    /// the table that exposes a drained volume without this software.
     #[must_use]
     pub fn homes(&self) -> &[(Lba, Extent)] {
         &self.homes
@@ -169,8 +170,8 @@ impl Layout {
     /// The two copies of the superblock.
     #[must_use]
     pub fn superblocks(&self) -> [Extent; 2] {
-        let len = self.plan.superblock;
-        [Extent::new(0, len.0), superblock_at_end(self.plan.device, len)]
+        let len = self.parts.superblock;
+        [Extent::new(0, len.0), superblock_at_end(self.parts.device, len)]
     }
 
     /// The two root slots.
@@ -187,11 +188,11 @@ impl Layout {
     #[must_use]
     pub fn snapshots(&self) -> [Extent; 2] {
         let start = self.roots()[0].end();
-        let len = self.plan.snapshot;
+        let len = self.parts.snapshot;
         [Extent { start, len }, Extent { start: start + len, len }]
     }
 
-    /// Where an exported extent is on the device: in one piece but where it spans a log.
+    /// Where an extent of the volume is on the device: in one piece, unless a log lies in between.
     pub fn home(&self, extent: Extent) -> impl Iterator<Item = Extent> {
         let mut index = self.home_index(extent.start);
         let mut left = extent;
@@ -218,27 +219,27 @@ impl Layout {
         self.homes.partition_point(|(exported, _)| *exported <= at).saturating_sub(1)
     }
 
-    /// The layout on a larger device: what is exported keeps its address, the new space continues
-    /// with logs as the last run has them.
+    /// The layout on a larger device: every block keeps its address, the new space continues with
+    /// logs as the last run has them.
     ///
     /// # Errors
-    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::Config`] if the
-    /// superblock cannot hold the new logs.
+    /// [`VolumeError::CannotGrow`] if the device is not larger, [`VolumeError::GrewTooOften`] if
+    /// the superblock cannot hold the new logs.
     pub(crate) fn grown(&self, device: Sectors) -> Result<Self, VolumeError> {
-        let behind = ROOT_SECTORS.0 + self.plan.superblock.0;
+        let behind = ROOT_SECTORS.0 + self.parts.superblock.0;
         let end = Lba(device.0.saturating_sub(behind) / ALIGN * ALIGN);
-        let old = &self.plan;
+        let old = &self.parts;
         if device <= old.device || end <= old.space.end() {
             return Err(VolumeError::CannotGrow { formatted: old.device, now: device });
         }
-        let mut plan = old.clone();
-        plan.device = device;
-        plan.space = Extent::between(old.space.start, end);
-        if let Some(last) = plan.runs.last().copied()
+        let mut parts = old.clone();
+        parts.device = device;
+        parts.space = Extent::between(old.space.start, end);
+        if let Some(last) = parts.runs.last().copied()
             && self.logs.len() > 1
             && last.stride > last.len
         {
-            // The last group may have been too short for a log: what it exports stays exported, so
+            // The last group may have been too short for a log: its blocks keep their homes, so
             // that no log may begin before the end of the old space.
             let behind = last.regions().next_back().map_or(end, |region| region.end());
             let home = last.stride.0 - last.len.0;
@@ -246,21 +247,17 @@ impl Layout {
             let from = if planted { behind } else { behind.max(Lba(old.space.end().0 - home)) };
             let runs = group_runs(Extent::between(from, end), last.stride, last.len);
             for run in runs.into_iter().filter(|run| planted || run.first >= old.space.end()) {
-                match plan.runs.last_mut() {
+                match parts.runs.last_mut() {
                     Some(last) if last.is_continued_by(&run) => last.count += run.count,
-                    _ => plan.runs.push(run),
+                    _ => parts.runs.push(run),
                 }
             }
         }
-        if plan.runs.len() as u64 > runs_that_fit(plan.superblock) {
-            // Its place is fixed: behind it are root and snapshots.
-            return Err(VolumeError::Config(
-                "the superblock has no room for more runs of logs: \
-                the volume grew too often; copy its content to a new one"
-                    .to_owned(),
-            ));
+        if parts.runs.len() as u64 > runs_that_fit(parts.superblock) {
+            // The superblock cannot become longer: root and snapshots lie behind it.
+            return Err(VolumeError::GrewTooOften);
         }
-        Ok(Self::from_plan(plan))
+        Ok(Self::from_parts(parts))
     }
 }
 
@@ -281,9 +278,9 @@ impl LogRun {
     }
 }
 
-impl Plan {
+impl Parts {
     /// Whether structures, space and logs follow one another without overlap, in whole physical
-    /// sectors: what a superblock must show before it is believed.
+    /// sectors. A superblock is not believed otherwise.
     pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {
         let start = self.snapshot.0.checked_mul(2).map(|s| s + self.superblock.0 + ROOT_SECTORS.0);
         let behind = ROOT_SECTORS.0 + self.superblock.0;

@@ -5,7 +5,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::settings::Settings;
-use crate::settings::config::{CheckpointPolicy, EngineConfig};
+use crate::settings::config::{CheckpointPolicy, VolumeConfig};
 
 /// Bits of `given`: the setting is not the default, and its field counts.
 const SWAP: u32 = 1;
@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<RawSettings>() == 96);
 impl RawSettings {
     /// What differs from the default. Threshold and record have fields of their own.
     pub(crate) fn of(settings: &Settings) -> Self {
-        let default = EngineConfig::default();
+        let default = VolumeConfig::default();
         let config = settings.applied_to(&default);
         let mut raw = Self::default();
         raw.give(SWAP, config.swap != default.swap);
@@ -77,10 +77,10 @@ impl RawSettings {
         raw
     }
 
-    /// As [`EngineConfig`]: the default, changed as given. Whether the values make sense is for
+    /// As [`VolumeConfig`]: the default, changed as given. Whether the values make sense is for
     /// its validation to say; what is impossible anywhere is named.
-    pub(crate) fn config(&self) -> Result<EngineConfig, &'static str> {
-        let mut config = EngineConfig::default();
+    pub(crate) fn config(&self) -> Result<VolumeConfig, &'static str> {
+        let mut config = VolumeConfig::default();
         self.take(SWAP, || config.swap = share(self.swap_millionths));
         self.take(WATERMARK, || config.watermark = share(self.watermark_millionths));
         self.take(APPENDS, || config.appends = to_usize(self.appends.get().into()));
@@ -114,7 +114,7 @@ impl RawSettings {
     }
 
     /// Fills in the fields of what is given.
-    fn fill(&mut self, config: &EngineConfig) {
+    fn fill(&mut self, config: &VolumeConfig) {
         let given = self.given.get();
         let wide = |bit, value| U64::new(if given & bit == 0 { 0 } else { value });
         let narrow = |bit, value| U32::new(if given & bit == 0 { 0 } else { saturated(value) });
@@ -183,8 +183,8 @@ mod tests {
 
     fn through_the_disk(settings: &Settings) -> Settings {
         let config = RawSettings::of(settings).config().unwrap();
-        let EngineConfig { threshold, record, .. } = settings.applied_to(&EngineConfig::default());
-        Settings::of(&EngineConfig { threshold, record, ..config })
+        let VolumeConfig { threshold, record, .. } = settings.applied_to(&VolumeConfig::default());
+        Settings::of(&VolumeConfig { threshold, record, ..config })
     }
 
     #[test]

@@ -8,10 +8,10 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::VolumeError;
-use crate::ondisk::layout::{Layout, LogRun, Plan, SUPERBLOCK_LEAST};
+use crate::ondisk::layout::{Layout, LogRun, Parts, SUPERBLOCK_LEAST};
 use crate::ondisk::settings::RawSettings;
 use crate::settings::Settings;
-use crate::settings::config::{EngineConfig, LogPlacement};
+use crate::settings::config::{LogPlacement, VolumeConfig};
 
 const MAGIC: [u8; 8] = *b"MANYLOGS";
 /// The format that this program writes.
@@ -109,11 +109,11 @@ impl Superblock {
     }
 
     /// The parameters of the volume: those of the layout, and the settings that it keeps.
-    pub(crate) fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> VolumeConfig {
         let regions = self.layout.regions();
         // The shortest log must take the largest record.
         let log = regions.iter().map(|region| region.len).min().unwrap_or_default();
-        let placement = match self.layout.as_plan().runs.as_slice() {
+        let placement = match self.layout.parts().runs.as_slice() {
             [] => LogPlacement::Listed,
             [run] if run.count == 1 => LogPlacement::Single(0.5),
             [run, rest @ ..] => {
@@ -125,7 +125,7 @@ impl Superblock {
                 }
             }
         };
-        self.settings.applied_to(&EngineConfig { log, placement, ..EngineConfig::default() })
+        self.settings.applied_to(&VolumeConfig { log, placement, ..VolumeConfig::default() })
     }
 
     /// What of a record is in its log.
@@ -139,9 +139,9 @@ impl Superblock {
 
     /// One copy: as many sectors as the layout says.
     pub(crate) fn encode(&self) -> Bytes {
-        let plan = self.layout.as_plan();
-        let config = self.settings.applied_to(&EngineConfig::default());
-        let runs: Vec<RawRun> = plan.runs.iter().map(raw_run).collect();
+        let parts = self.layout.parts();
+        let config = self.settings.applied_to(&VolumeConfig::default());
+        let runs: Vec<RawRun> = parts.runs.iter().map(raw_run).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
         let tail = tail_runs.as_bytes();
         let field = |n: u64| U32::new(narrow(n));
@@ -154,12 +154,12 @@ impl Superblock {
             features_read_only_compatible: U64::new(KNOWN_READ_ONLY_COMPATIBLE),
             features_incompatible: U64::new(if self.nvram { TABLE_IN_NVRAM } else { 0 }),
             generation: U64::new(self.generation),
-            device_sectors: U64::new(plan.device.0),
-            space_start: U64::new(plan.space.start.0),
-            space_sectors: U64::new(plan.space.len.0),
-            snapshot_sectors: U64::new(plan.snapshot.0),
+            device_sectors: U64::new(parts.device.0),
+            space_start: U64::new(parts.space.start.0),
+            space_sectors: U64::new(parts.space.len.0),
+            snapshot_sectors: U64::new(parts.snapshot.0),
             physical_sectors: field(self.physical.0),
-            superblock_sectors: field(plan.superblock.0),
+            superblock_sectors: field(parts.superblock.0),
             run_count: field(runs.len() as u64),
             tail_checksum: U32::new(crc32c::crc32c(tail)),
             threshold_sectors: U64::new(config.threshold.0),
@@ -175,7 +175,7 @@ impl Superblock {
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.extend_from_slice(tail);
-        bytes.resize(to_usize(plan.superblock.bytes()), 0);
+        bytes.resize(to_usize(parts.superblock.bytes()), 0);
         bytes.into()
     }
 
@@ -203,22 +203,22 @@ impl Superblock {
         if !matches!(physical.0, 1 | 8) {
             return Err(VolumeError::Impossible("physical sector"));
         }
-        let plan = Plan {
+        let parts = Parts {
             device: Sectors(raw.device_sectors.get()),
             superblock: Sectors(raw.superblock_sectors.get().into()),
             snapshot: Sectors(raw.snapshot_sectors.get()),
             space: checked_extent(raw.space_start.get(), raw.space_sectors.get())?,
             runs: decode_runs(&raw, bytes)?,
         };
-        let logs: u64 = plan.runs.iter().map(|run| u64::from(run.count)).sum();
+        let logs: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
         if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
             return Err(VolumeError::Impossible("number of logs or generation"));
         }
-        plan.check(physical).map_err(VolumeError::Impossible)?;
-        if plan.device > capacity {
-            return Err(VolumeError::Shrunk { formatted: plan.device, now: capacity });
+        parts.check(physical).map_err(VolumeError::Impossible)?;
+        if parts.device > capacity {
+            return Err(VolumeError::Shrunk { formatted: parts.device, now: capacity });
         }
-        let settings = settings_of(&raw, plan.space.len)?;
+        let settings = settings_of(&raw, parts.space.len)?;
         let superblock = Self {
             volume: raw.volume,
             generation: raw.generation.get(),
@@ -227,7 +227,7 @@ impl Superblock {
             settings,
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
-            layout: Layout::from_plan(plan),
+            layout: Layout::from_parts(parts),
         };
         superblock.config().validate()?;
         Ok(superblock)
@@ -246,7 +246,7 @@ fn settings_of(raw: &Raw, space: Sectors) -> Result<Settings, VolumeError> {
         return Err(VolumeError::Impossible("length of a record"));
     }
     let config = raw.settings.config().map_err(VolumeError::Impossible)?;
-    Ok(Settings::of(&EngineConfig { threshold, record, ..config }))
+    Ok(Settings::of(&VolumeConfig { threshold, record, ..config }))
 }
 
 fn checked_extent(start: u64, len: u64) -> Result<Extent, VolumeError> {
@@ -320,24 +320,24 @@ mod tests {
     const DEVICE: Sectors = Sectors(1_000_000);
 
     fn sample(runs: usize) -> Superblock {
-        let config = EngineConfig {
+        let config = VolumeConfig {
             threshold: Sectors(8),
             record: Sectors(32),
             log: Sectors(64),
             placement: LogPlacement::EveryGroup(Sectors(256)),
             logging: runs.is_multiple_of(3),
             appends: 3,
-            ..EngineConfig::default()
+            ..VolumeConfig::default()
         };
-        let layout = Layout::plan(&config, DEVICE, Sectors(8)).unwrap();
-        let mut plan = layout.as_plan().clone();
+        let layout = Layout::of(&config, DEVICE, Sectors(8)).unwrap();
+        let mut parts = layout.parts().clone();
         let tail = (runs.saturating_sub(RUNS_IN_HEAD) * RUN_BYTES).div_ceil(4096) as u64;
-        plan.superblock = Sectors(8 + tail * 8);
-        let structures = plan.superblock.0 + manylogs_logstore::ondisk::root::ROOT_SECTORS.0;
-        plan.space.start = Lba(structures + 2 * plan.snapshot.0);
-        plan.space.len = Sectors(900_000);
-        let start = plan.space.start.0;
-        plan.runs = (0..runs as u64)
+        parts.superblock = Sectors(8 + tail * 8);
+        let structures = parts.superblock.0 + manylogs_logstore::ondisk::root::ROOT_SECTORS.0;
+        parts.space.start = Lba(structures + 2 * parts.snapshot.0);
+        parts.space.len = Sectors(900_000);
+        let start = parts.space.start.0;
+        parts.runs = (0..runs as u64)
             .map(|i| LogRun {
                 first: Lba(start + 800 * i),
                 stride: Sectors(64),
@@ -353,7 +353,7 @@ mod tests {
             settings: Settings::of(&config),
             features_compatible: 0,
             nvram: runs.is_multiple_of(2),
-            layout: Layout::from_plan(plan),
+            layout: Layout::from_parts(parts),
         }
     }
 

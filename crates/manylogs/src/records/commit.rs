@@ -8,7 +8,7 @@ use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
 use crate::phase::Phase;
 use crate::records::placement::NearHead;
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_logstore::store::apart::NvTable;
 
@@ -76,7 +76,7 @@ impl Inner {
     /// Whether the record that is due waits for others to share it. Nobody is to come any more
     /// once the volume closes, and a full buffer cannot wait.
     fn holds(self: &Rc<Self>, state: &mut State) -> bool {
-        let EngineConfig { hold, buffer, .. } = self.config();
+        let VolumeConfig { hold, buffer, .. } = self.config();
         let entries = &state.store.entries;
         let pressed = !state.starved.is_empty() || entries.volatile_sectors >= buffer.0 / 2;
         if state.closing || pressed {

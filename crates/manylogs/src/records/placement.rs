@@ -1,11 +1,11 @@
-//! Placement near the head (seed 000 section III-D): a record goes to the log nearest to where the
-//! last request that was not logged leaves the head.
+//! Placement near the head (seed 000 section III-D): a record goes to the log nearest to the head,
+//! which is where the last request that was not logged ended.
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Logs, Placement};
 
-/// Logs to either side that are looked at first.
+/// How many logs on either side are tried first.
 const NEIGHBOURS: u32 = 16;
 
 /// See the module.
@@ -29,7 +29,7 @@ impl Placement for NearHead {
 pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
     let split = logs.count_until(head);
     let ready = |id: &LogId| ready(*id);
-    // Nearly always one of the neighbours will do, and a narrow range is cheaper to find.
+    // One of the neighbours nearly always has room, and a narrow range is cheaper to search.
     let near = split.saturating_sub(NEIGHBOURS)..split.saturating_add(NEIGHBOURS);
     let below = logs.open_in(near.start..split).rev().find(ready);
     let below = below.or_else(|| logs.open_in(..near.start).rev().find(ready));
@@ -45,7 +45,7 @@ pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> 
     }
 }
 
-/// An empty log as far from `head` as there is: where full hot logs are moved to.
+/// The empty log farthest from `head`: full hot logs are moved there.
 pub(crate) fn farthest_empty(logs: &Logs, head: Lba, except: LogId) -> Option<LogId> {
     let empty = |id: &LogId| {
         let unused =

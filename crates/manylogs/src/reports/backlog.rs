@@ -1,11 +1,11 @@
-//! What waits inside an open volume.
+//! The lengths of an open volume's queues.
 
 use std::rc::Rc;
 
 use crate::volume::Volume;
 
-/// Lengths of the volume's internal queues. All are zero when nothing has been asked for a while:
-/// what stays would grow for as long as the volume is open.
+/// Lengths of the volume's internal queues. All are zero when the volume has been idle for a while;
+/// a queue that does not become empty would grow as long as the volume is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Client requests that are not answered.
@@ -24,15 +24,15 @@ pub struct Backlog {
     pub flushes: usize,
     /// Writes that wait for room in the logs.
     pub starved: usize,
-    /// Sectors of log space that are promised.
+    /// Sectors of log space that are reserved.
     pub reserved_sectors: u64,
-    /// Bytes of non-volatile RAM that are promised.
+    /// Bytes of non-volatile RAM that are reserved.
     pub reserved_nvram_bytes: u64,
     /// Acknowledged sectors that are only in memory.
     pub volatile_sectors: u64,
     /// Extents whose homes are locked.
     pub locked_homes: usize,
-    /// Logs that may be free and were not looked at.
+    /// Logs that may be free and have not been checked.
     pub reset_candidates: usize,
 }
 

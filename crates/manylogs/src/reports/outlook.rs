@@ -1,4 +1,4 @@
-//! What the table tells without reading data: how long a drain would take, what reads as zeroes.
+//! Answers from the table alone: how long a drain would take, and which blocks are zeroes.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use manylogs_logstore::{EntryKind, Mapped};
 use crate::state::Inner;
 use crate::volume::Volume;
 
-/// Time for one home write at a random place, and bytes a second for long ones: what an estimate
-/// of the time to drain assumes of a disk.
+/// The disk that estimates of the time to drain assume: the time of one home write at a random
+/// place, and bytes a second for long ones.
 const SEEK: Nanos = Nanos::from_millis(8);
 const BYTES_PER_S: f64 = 100e6;
 /// Home writes closer than this count as one: the drive passes over the gap.
 const NEAR: Sectors = Sectors(256);
-/// Parts of the table that one answer about extents goes through: the engine answers nobody else
+/// Parts of the table that one answer about extents goes through: the volume answers nobody else
 /// meanwhile.
 const PARTS_MAX: usize = 4096;
 

@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! What a volume counts.
 
 use manylogs_block::{Extent, Sectors};
 use manylogs_schedule::{ScheduleStats, Scheduler};
@@ -23,7 +23,7 @@ pub struct VolumeStats {
     pub supersedes: u64,
     /// Full logs whose content was moved to an empty one.
     pub log_swaps: u64,
-    /// What was moved.
+    /// Sectors that were moved.
     pub swapped_bytes: u64,
     /// Logs that began a new epoch.
     pub log_resets: u64,
@@ -45,7 +45,8 @@ pub struct VolumeStats {
     pub mapping_table_bytes_max: u64,
     /// Acknowledged bytes that are only in memory.
     pub volatile_bytes: u64,
-    /// Home sectors whose newest version is in a log: what the disk does not have without us.
+    /// Home sectors whose newest version is in a log. A reader of the plain disk sees older data
+    /// there.
     pub logged_at_risk_bytes: u64,
     /// Logs out of use after an I/O error.
     pub retired_logs: u64,
@@ -58,7 +59,7 @@ pub struct VolumeStats {
     pub unread_extents: u64,
     /// Checkpoints that ended with an error.
     pub failed_checkpoints: u64,
-    /// The exported address that the pass under way has come to; zero if none is.
+    /// The address of the volume that the pass under way has come to; zero if none is.
     pub checkpoint_at: u64,
     /// Bytes of non-volatile RAM that the table may take, and those it takes; zero where it is in
     /// the logs.
@@ -74,10 +75,11 @@ pub struct VolumeStats {
 pub enum Health {
     /// Nothing is wrong.
     Good,
-    /// Something failed, and the volume copes: logs are out of use, homes cannot be written, or
-    /// logged copies are lost or cannot be read. See [`VolumeStats`].
+    /// Something failed, and the volume still takes reads and writes: logs are out of use, homes
+    /// cannot be written, or logged copies are lost or cannot be read. See [`VolumeStats`].
     Degraded,
-    /// Writes are refused, for this reason; reads are served. What was acknowledged is still there.
+    /// Writes are refused, for this reason. Reads are served, and acknowledged writes are still
+    /// there.
     ReadOnly(&'static str),
 }
 

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
 use crate::phase::Phase;
-use crate::state::{Inner, State};
+use crate::state::Inner;
+use manylogs_logstore::io;
 use manylogs_logstore::store::Ticket;
 use manylogs_plant::{self as plant, Bug};
 
@@ -76,33 +77,13 @@ impl Inner {
         }
         self.commit.notify();
         match last {
-            Some(last) => self.wait_durable(last).await,
+            Some(last) => io::wait_durable(self, last).await,
             None => Ok(()),
         }
     }
 
-    /// Waits for one ticket, whatever older ones do.
+    /// Resolves when the entry with this ticket is durable, whatever becomes of older ones.
     pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.store.entries.tickets.is_done(ticket)).await
-    }
-
-    async fn wait_durable(&self, last: Ticket) -> Result<(), IoError> {
-        self.wait_until(|state| state.store.entries.tickets.all_done(last)).await
-    }
-
-    async fn wait_until(&self, done: impl Fn(&State) -> bool) -> Result<(), IoError> {
-        loop {
-            let progress = self.progress.wait();
-            {
-                let state = self.state.borrow();
-                if done(&state) {
-                    return Ok(());
-                }
-                if let Some(reason) = state.store.read_only {
-                    return Err(IoError::ReadOnly { reason });
-                }
-            }
-            progress.await;
-        }
+        io::wait_until(self, |store| store.entries.tickets.is_done(ticket)).await
     }
 }

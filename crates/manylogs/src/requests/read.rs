@@ -3,12 +3,11 @@
 use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
-use manylogs_logstore::store::{LogRead, Place};
-use manylogs_logstore::{EntryKind, LogId};
+use manylogs_logstore::LogId;
+use manylogs_logstore::store::{self, LogRead};
 
 use crate::phase::Reader;
 use crate::state::{Inner, State};
-use manylogs_plant::{self as plant, Bug};
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
 /// between them costs less than a command of its own.
@@ -81,24 +80,14 @@ impl Inner {
                     let index = spans.len() - 1;
                     Source::Home { index, skip: Sectors(part.start.0 - spans[index].start.0) }
                 }
-                Some(Place::Zeroes { .. }) => Source::Here(Payload::zeroes(part.len)),
-                Some(Place::Lost { .. }) => Source::Lost,
-                Some(Place::Buffered { slot, skip }) => {
-                    let slot = state.store.entries.slots.get(slot);
-                    match &slot.payload {
-                        Some(content) => {
-                            let skip = if plant::is(Bug::BufferedReadFromStart) { 0 } else { skip };
-                            Source::Here(content.slice(Sectors(skip.into()), part.len))
-                        }
-                        None if slot.entry.kind == EntryKind::Lost => Source::Lost,
-                        None => Source::Here(Payload::zeroes(part.len)),
+                Some(place) => match state.store.begin(part, place) {
+                    store::Source::Here(content) => Source::Here(content),
+                    store::Source::Lost => Source::Lost,
+                    store::Source::Log(read) => {
+                        let found = self.device.read(Reader::Client, read.extent);
+                        Source::Log { read, found }
                     }
-                }
-                Some(Place::Log { log, offset, .. }) => {
-                    let wanted = Extent::new(offset.0.into(), part.len.0);
-                    let (read, found) = self.read_log(&mut state, log, wanted, Reader::Client);
-                    Source::Log { read, found }
-                }
+                },
             };
             parts.push(Part { extent: part, source });
         }

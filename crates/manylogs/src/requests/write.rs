@@ -2,13 +2,11 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{
-    Completion, Extent, Hint, IoError, Lba, Payload, Sectors, all_done, completion,
-};
+use manylogs_block::{Completion, Extent, Hint, IoError, Payload, Sectors, all_done, completion};
 use manylogs_logstore::EntryKind;
 use manylogs_logstore::store::{Batch, Room};
 
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
@@ -22,7 +20,7 @@ impl Inner {
         hint: Hint,
     ) -> Completion {
         // Without logging every write is a large one: physical sectors must not be torn even then.
-        let EngineConfig { logging, threshold, .. } = self.config();
+        let VolumeConfig { logging, threshold, .. } = self.config();
         if logging && extent.len <= threshold {
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
@@ -40,10 +38,7 @@ impl Inner {
     /// together with neighbours, and a torn write would damage those.
     pub(crate) fn whole_physical(&self, extent: Extent) -> Extent {
         let all = plant::is(Bug::EdgesNotLogged);
-        let physical = if all { 1 } else { self.below.physical_sector.0 };
-        let start = extent.start.0.next_multiple_of(physical).min(extent.end().0);
-        let end = extent.end().0 / physical * physical;
-        Extent::between(Lba(start), Lba(end))
+        extent.narrowed_to(if all { Sectors(1) } else { self.below.physical_sector })
     }
 
     fn bypass_with_edges(

@@ -1,5 +1,6 @@
 //! What the root says: logs and sequences ahead of their use, and snapshots of the table.
 
-pub(crate) mod reserve;
 pub(crate) mod snapshot;
+#[cfg(test)]
+mod tests;
 pub(crate) mod update;

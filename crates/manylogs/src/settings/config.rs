@@ -1,25 +1,24 @@
-//! The parameters of seed 000 section VI, and ours.
+//! The parameters of a volume: those of seed 000 section VI, and others.
 
-use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
+use manylogs_block::{Nanos, Sectors};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
-use thiserror::Error;
 
-use crate::error::VolumeError;
+use super::config_error::ConfigError;
 
 /// Sectors in a mebibyte and a kibibyte.
 const MIB: u64 = 2048;
 const KIB: u64 = 2;
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 3600;
-/// No parameter is a longer time: some 30 years.
+/// The longest time that a parameter may have: some 30 years.
 const SPAN_MAX: Nanos = Nanos::from_secs(1_000_000_000);
-/// Targets from a fast device's to what no user would call a bound.
-const LATENCY_MIN: Nanos = Nanos::from_micros(100);
-const LATENCY_MAX: Nanos = Nanos::from_secs(10);
-/// The longest that syncs may be made to wait for one another.
-const HOLD_MAX: Nanos = Nanos::from_secs(1);
-/// More volatile memory than any machine has to spare.
-const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
+/// Bounds of the latency target, from what a fast device reaches to what is still a useful bound.
+pub(super) const LATENCY_MIN: Nanos = Nanos::from_micros(100);
+pub(super) const LATENCY_MAX: Nanos = Nanos::from_secs(10);
+/// Longest time that records may wait for one another.
+pub(super) const HOLD_MAX: Nanos = Nanos::from_secs(1);
+/// The largest buffer that may be asked for.
+pub(super) const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
 /// When logged data moves home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,24 +60,24 @@ pub enum TablePlace {
     Nvram(usize),
 }
 
-/// How an engine behaves. `log`, `placement` and `table` are fixed at format; the rest are
+/// How a volume behaves. `log`, `placement` and `table` are fixed at format; the rest are
 /// [`crate::Settings`], which can change at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EngineConfig {
+pub struct VolumeConfig {
     /// Writes up to this long are logged (`LoggedWriteSize`).
     pub threshold: Sectors,
     /// Size of a log (`LogSize`).
     pub log: Sectors,
     /// Where the logs are (`GroupSize`).
     pub placement: LogPlacement,
-    /// Occupancy above which an idle engine swaps a log for an empty one.
+    /// Occupancy above which an idle volume moves a log to an empty one.
     pub swap: f64,
     /// When logged data moves home.
     pub checkpoint: CheckpointPolicy,
     /// How long nothing must arrive before the volume counts as idle.
     pub idle: Nanos,
-    /// Fraction of all log space in use from which a checkpoint starts whatever the policy, so
-    /// that lazy never becomes a cliff.
+    /// Fraction of all log space in use from which a checkpoint starts under any policy, so that
+    /// writes do not stop suddenly when the logs are full.
     pub watermark: f64,
     /// Checkpoint speed limit in bytes a second; zero for none.
     pub checkpoint_rate: u64,
@@ -92,8 +91,8 @@ pub struct EngineConfig {
     pub buffer_age: Nanos,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
-    /// What a record is to find ahead of it in the device at most: the volume holds other requests
-    /// back for that. Zero holds nothing back.
+    /// Latency target of records: the volume holds other requests back so that a record finds at
+    /// most this much work ahead of it in the device. Zero holds nothing back.
     pub latency: Nanos,
     /// How long clients keep the device busy without a pause before anything is held back. This is
     /// no setting of a volume: tests hold back from the beginning.
@@ -107,7 +106,7 @@ pub struct EngineConfig {
     pub table: TablePlace,
 }
 
-impl Default for EngineConfig {
+impl Default for VolumeConfig {
     /// The paper's: 10 MB of log in every 100 MB, 256 KiB, swap above 80 %, off-hours.
     fn default() -> Self {
         Self {
@@ -134,16 +133,15 @@ impl Default for EngineConfig {
     }
 }
 
-impl EngineConfig {
-    /// These parameters changed to `wanted`, but for what the format of the volume fixed.
+impl VolumeConfig {
+    /// These parameters, with the values of `wanted` where they are not fixed at format.
     pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
     }
 
-    /// What a volume on a device of this size gets when nobody says otherwise. The logs take
-    /// 64 GiB, about what 160 small writes a second fill in a day, but between 1 % and 10 % of the
-    /// device; each is 10 MB, as in the paper, or a hundredth of a small device. Why:
-    /// `docs/results.md`.
+    /// The default parameters of a volume on a device of this size. The logs take 64 GiB, about
+    /// what 160 small writes a second fill in a day, but between 1 % and 10 % of the device; each
+    /// is 10 MB, as in the paper, or a hundredth of a small device. Why: `docs/results.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let (least, most) = (device.0 / 100, device.0 / 10);
@@ -180,7 +178,7 @@ impl EngineConfig {
         Self {
             log: Sectors(5 * 1024 * MIB),
             placement: LogPlacement::Single(0.5),
-            // The baseline: nothing but a log.
+            // The baseline has nothing but a log.
             latency: Nanos(0),
             ..Self::default()
         }
@@ -191,90 +189,65 @@ impl EngineConfig {
     /// # Errors
     /// The parameter that makes no sense, and its bounds.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.validate_together().and_then(|()| self.validate_apart()).map_err(ConfigError)
+        self.validate_together().and_then(|()| self.validate_apart())
     }
 
     /// Of the parameters that depend on one another.
-    fn validate_together(&self) -> Result<(), String> {
-        if let LogPlacement::EveryGroup(group) = self.placement
-            && group.0 <= self.log.0
-        {
-            return Err(format!(
-                "log={} is not smaller than group={}: nothing would be left for data",
-                size(self.log),
-                size(group)
-            ));
+    fn validate_together(&self) -> Result<(), ConfigError> {
+        let Self { log, threshold, record, .. } = *self;
+        match self.placement {
+            LogPlacement::EveryGroup(group) if group <= log => {
+                return Err(ConfigError::NoRoomForData { log, group });
+            }
+            LogPlacement::Single(place) if !(0.0..=1.0).contains(&place) => {
+                return Err(ConfigError::Place { place });
+            }
+            _ => {}
         }
-        if let LogPlacement::Single(place) = self.placement
-            && !(0.0..=1.0).contains(&place)
-        {
-            return Err(format!("place={place} is not between 0 % and 100 % of the device"));
+        if log.0 < 4 * (threshold.0 + 8) {
+            return Err(ConfigError::LogTooShort { log, threshold });
         }
-        if self.log.0 < 4 * (self.threshold.0 + 8) {
-            return Err(format!(
-                "log={} is too small for threshold={}: a log must hold at least four of the \
-                 largest logged writes",
-                size(self.log),
-                size(self.threshold)
-            ));
+        if !manylogs_logstore::UnitTable::fits(log) {
+            return Err(ConfigError::LogTooLong { log });
         }
-        if !manylogs_logstore::UnitTable::fits(self.log) {
-            return Err(format!("log={} exceeds 128 GiB", size(self.log)));
+        if record > RECORD_PAYLOAD_MAX {
+            return Err(ConfigError::RecordTooLong { record });
         }
-        if self.record > RECORD_PAYLOAD_MAX {
-            return Err(format!(
-                "record={} exceeds {}, the longest payload of a record",
-                size(self.record),
-                size(RECORD_PAYLOAD_MAX)
-            ));
-        }
-        if self.record < self.threshold || self.record.0 > self.log.0 / 2 {
-            return Err(format!(
-                "record={} is not between threshold={} and half of log={}",
-                size(self.record),
-                size(self.threshold),
-                size(self.log)
-            ));
+        if record < threshold || record.0 > log.0 / 2 {
+            return Err(ConfigError::Record { record, threshold, log });
         }
         Ok(())
     }
 
     /// Of the parameters that have nothing to do with others.
-    fn validate_apart(&self) -> Result<(), String> {
+    fn validate_apart(&self) -> Result<(), ConfigError> {
+        let Self { appends, buffer, latency, hold, .. } = *self;
         if self.threshold.0 == 0 {
-            return Err("threshold=0 logs nothing: say logging=off".to_owned());
+            return Err(ConfigError::LogsNothing);
         }
-        for (name, value) in [("swap", self.swap), ("watermark", self.watermark)] {
+        for (setting, value) in [("swap", self.swap), ("watermark", self.watermark)] {
             if !(value > 0.0 && value <= 1.0) {
-                return Err(format!("{name}={value} is not above 0 and at most 1"));
+                return Err(ConfigError::Share { setting, value });
             }
         }
-        if self.appends == 0 || self.appends > 64 {
-            return Err(format!("appends={} is not between 1 and 64", self.appends));
+        if appends == 0 || appends > 64 {
+            return Err(ConfigError::Appends { appends });
         }
-        if self.buffer > BUFFER_MAX {
-            return Err(format!("buffer={} exceeds {}", size(self.buffer), size(BUFFER_MAX)));
+        if buffer > BUFFER_MAX {
+            return Err(ConfigError::Buffer { buffer });
         }
-        if self.latency > Nanos(0) && !(LATENCY_MIN..=LATENCY_MAX).contains(&self.latency) {
-            return Err(format!(
-                "latency={} is neither none nor between {} and {}: less no drive does, and more is \
-                 no bound",
-                span_text(self.latency),
-                span_text(LATENCY_MIN),
-                span_text(LATENCY_MAX)
-            ));
+        if latency > Nanos(0) && !(LATENCY_MIN..=LATENCY_MAX).contains(&latency) {
+            return Err(ConfigError::Latency { latency });
         }
-        if self.hold > HOLD_MAX {
-            return Err(format!(
-                "hold={} exceeds {}: clients wait for it at each sync",
-                span_text(self.hold),
-                span_text(HOLD_MAX)
-            ));
+        if hold > HOLD_MAX {
+            return Err(ConfigError::Hold { hold });
         }
         let every = match self.checkpoint {
-            CheckpointPolicy::Every(Nanos(0)) => return Err("checkpoint=every:0s".to_owned()),
-            CheckpointPolicy::OffHours { from_s, until_s } if from_s.max(until_s) > DAY_S => {
-                return Err(format!("checkpoint={} is not within a day", self.checkpoint));
+            CheckpointPolicy::Every(Nanos(0)) => return Err(ConfigError::NoInterval),
+            policy @ CheckpointPolicy::OffHours { from_s, until_s }
+                if from_s.max(until_s) > DAY_S =>
+            {
+                return Err(ConfigError::OffHours { policy });
             }
             CheckpointPolicy::Every(span) => span,
             _ => Nanos(0),
@@ -286,26 +259,10 @@ impl EngineConfig {
             ("checkpoint=every", every),
         ];
         match spans.into_iter().find(|(_, span)| *span > SPAN_MAX) {
-            Some((name, span)) => Err(format!("{name}={} exceeds 30 years", span_text(span))),
+            Some((setting, span)) => Err(ConfigError::Span { setting, span }),
             None => Ok(()),
         }
     }
-}
-
-/// A parameter that makes no sense, alone or beside others: which one, and its bounds.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct ConfigError(String);
-
-impl From<ConfigError> for VolumeError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error.0)
-    }
-}
-
-/// A length as people write it.
-pub(crate) fn size(len: Sectors) -> String {
-    bytes_text(len.bytes())
 }
 
 #[cfg(test)]
@@ -317,9 +274,9 @@ mod tests {
     fn defaults_scale_with_the_device() {
         let share = |bytes: u64| {
             let device = Sectors(bytes / 512);
-            let config = EngineConfig::for_device(device);
+            let config = VolumeConfig::for_device(device);
             config.validate().unwrap();
-            let layout = Layout::plan(&config, device, Sectors(8)).unwrap();
+            let layout = Layout::of(&config, device, Sectors(8)).unwrap();
             let share = layout.log_sectors().0 as f64 / device.0 as f64;
             assert!((0.009..0.13).contains(&share), "{bytes} bytes: {share}");
             share

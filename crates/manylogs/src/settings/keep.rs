@@ -22,9 +22,9 @@ impl Volume {
         Settings::of(&self.config())
     }
 
-    /// Changes the settings of a volume in use and keeps them: durably in both superblocks, then
-    /// in the engine, as [`Volume::reconfigure`] does. Clients are served meanwhile. The future
-    /// must be awaited to its end.
+    /// Changes the settings of a volume in use and keeps them: durably in both superblocks, then in
+    /// memory, as [`Volume::reconfigure`] does. Clients are served meanwhile. The future must be
+    /// awaited to its end.
     ///
     /// A crash leaves all of the old settings or all of the new ones.
     ///

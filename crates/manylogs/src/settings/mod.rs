@@ -1,7 +1,8 @@
-//! What an operator tunes on a volume in use, as `key=value`.
+//! The settings that an operator may change on a volume in use, as `key=value`.
 
 mod checkpoint;
 pub(crate) mod config;
+pub(crate) mod config_error;
 mod keep;
 pub(crate) mod policy;
 
@@ -13,14 +14,14 @@ use manylogs_block::{
 };
 use thiserror::Error;
 
-use crate::settings::config::EngineConfig;
+use crate::settings::config::VolumeConfig;
 
 /// No setting, or none of this value.
 const NONE: &str = "none";
 /// Shares are kept in millionths.
 const MILLION: f64 = 1e6;
 
-/// The parameters of [`EngineConfig`] that can change while the volume is in use. The volume keeps
+/// The parameters of [`VolumeConfig`] that can change while the volume is in use. The volume keeps
 /// them in its superblock.
 ///
 /// Written as `key=value`, one a line; what is printed reads back the same. Sizes are in bytes or
@@ -28,8 +29,8 @@ const MILLION: f64 = 1e6;
 /// or 80%, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings(
-    /// What is fixed at format has its default here and does not count.
-    EngineConfig,
+    /// Parameters that are fixed at format have their defaults here and are not used.
+    VolumeConfig,
 );
 
 /// Why a setting cannot be understood.
@@ -84,7 +85,7 @@ pub(crate) fn nearest<'a>(
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::of(&EngineConfig::default())
+        Self::of(&VolumeConfig::default())
     }
 }
 
@@ -109,8 +110,8 @@ impl Settings {
 
     /// Those of `config`.
     #[must_use]
-    pub fn of(config: &EngineConfig) -> Self {
-        let mut own = EngineConfig::default().changed_to(config);
+    pub fn of(config: &VolumeConfig) -> Self {
+        let mut own = VolumeConfig::default().changed_to(config);
         own.swap = in_millionths(own.swap);
         own.watermark = in_millionths(own.watermark);
         Self(own)
@@ -119,13 +120,13 @@ impl Settings {
     /// The defaults of a volume whose logs have this size.
     #[must_use]
     pub fn for_log(log: Sectors) -> Self {
-        Self::of(&EngineConfig::default().with_log(log))
+        Self::of(&VolumeConfig::default().with_log(log))
     }
 
-    /// `config` with these settings. Whether they make sense for its logs is for
-    /// [`EngineConfig::validate`] to say.
+    /// `config` with these settings. [`VolumeConfig::validate`] tells whether they make sense for
+    /// its logs.
     #[must_use]
-    pub fn applied_to(&self, config: &EngineConfig) -> EngineConfig {
+    pub fn applied_to(&self, config: &VolumeConfig) -> VolumeConfig {
         config.changed_to(&self.0)
     }
 
@@ -244,7 +245,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// As the superblock keeps it; what is above nothing stays so.
+/// Rounded as the superblock keeps it. A value above zero stays above zero.
 fn in_millionths(share: f64) -> f64 {
     let rounded = (share * MILLION).round() / MILLION;
     if share > 0.0 { rounded.max(1.0 / MILLION) } else { rounded }
@@ -291,7 +292,7 @@ mod tests {
             appends in 1..=64usize,
             logging: bool,
         ) -> Settings {
-            Settings::of(&EngineConfig {
+            Settings::of(&VolumeConfig {
                 threshold: Sectors(sizes.0.min(sizes.1)),
                 record: Sectors(sizes.1),
                 buffer: Sectors(sizes.2),
@@ -306,7 +307,7 @@ mod tests {
                 checkpoint_rate,
                 appends,
                 logging,
-                ..EngineConfig::default()
+                ..VolumeConfig::default()
             })
         }
     }
@@ -324,7 +325,7 @@ mod tests {
         let text = "threshold=64K checkpoint=22:00-06:00 checkpoint-rate=20M logging=off swap=70% \
                     idle=500ms snapshot=none";
         let settings: Settings = text.parse().unwrap();
-        let config = settings.applied_to(&EngineConfig::default());
+        let config = settings.applied_to(&VolumeConfig::default());
         assert_eq!(config.threshold, Sectors(128));
         assert_eq!(config.checkpoint_rate, 20 << 20);
         assert!(!config.logging && config.swap == 0.7 && config.snapshot == Nanos(0));
@@ -370,7 +371,7 @@ mod tests {
     fn values_that_make_no_sense_are_not_valid() {
         let with = |text: &str| {
             let settings: Settings = text.parse().unwrap();
-            settings.applied_to(&EngineConfig::default()).validate()
+            settings.applied_to(&VolumeConfig::default()).validate()
         };
         assert_eq!(with(""), Ok(()));
         for text in [

@@ -6,18 +6,19 @@ use std::str::FromStr;
 use manylogs_block::{Nanos, Sectors, parse_share};
 use thiserror::Error;
 
-use crate::settings::config::{EngineConfig, LogPlacement, TablePlace, size};
+use crate::settings::config::{LogPlacement, TablePlace, VolumeConfig};
+use crate::settings::config_error::size;
 use crate::settings::{Settings, SettingsError, did_you_mean, nearest, sectors};
 
-/// What stands between the clients and the drive.
+/// The layer between the clients and the drive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// Nothing: every write goes home.
     NoLogging,
-    /// The engine with one log.
-    SingleLog(EngineConfig),
-    /// The engine with many logs.
-    Mlb(EngineConfig),
+    /// A volume with one log.
+    SingleLog(VolumeConfig),
+    /// A volume with many logs.
+    Mlb(VolumeConfig),
 }
 
 /// Why a policy cannot be understood.
@@ -102,9 +103,9 @@ impl FromStr for Policy {
 }
 
 impl Policy {
-    /// The engine's parameters, if there is an engine.
+    /// The parameters of the volume, if there is one.
     #[must_use]
-    pub const fn config(&self) -> Option<&EngineConfig> {
+    pub const fn config(&self) -> Option<&VolumeConfig> {
         match self {
             Self::NoLogging => None,
             Self::SingleLog(config) | Self::Mlb(config) => Some(config),
@@ -114,14 +115,14 @@ impl Policy {
     fn named(name: &str) -> Result<Self, PolicyError> {
         match name {
             "nologging" => return Ok(Self::NoLogging),
-            "single-log" => return Ok(Self::SingleLog(EngineConfig::single_log())),
-            "mlb" => return Ok(Self::Mlb(EngineConfig::default())),
+            "single-log" => return Ok(Self::SingleLog(VolumeConfig::single_log())),
+            "mlb" => return Ok(Self::Mlb(VolumeConfig::default())),
             _ => {}
         }
         let kib = name.strip_prefix("mlb-").and_then(|kib| kib.parse::<u64>().ok());
         match kib {
             Some(kib) if (1..=1 << 20).contains(&kib) => {
-                let mut config = EngineConfig::with_threshold(Sectors(kib * 2));
+                let mut config = VolumeConfig::with_threshold(Sectors(kib * 2));
                 config.record = config.record.max(config.threshold);
                 // As published: the paper's volume does not schedule its drive.
                 config.latency = Nanos(0);

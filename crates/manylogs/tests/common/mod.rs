@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use manylogs::{CheckpointPolicy, EngineConfig, LogPlacement};
+use manylogs::{CheckpointPolicy, LogPlacement, VolumeConfig};
 use manylogs_block::{
     Capabilities, Extent, Handle, Hint, IoError, MemoryDevice, Nanos, Payload, Request,
     RequestKind, Sectors,
@@ -15,15 +15,15 @@ use manylogs_sim::{Order, Sim};
 
 pub(crate) const DEVICE: Sectors = Sectors(40_000);
 
-pub(crate) fn config() -> EngineConfig {
-    EngineConfig {
+pub(crate) fn config() -> VolumeConfig {
+    VolumeConfig {
         threshold: Sectors(16),
         record: Sectors(64),
         log: Sectors(400),
         placement: LogPlacement::EveryGroup(Sectors(4000)),
         checkpoint: CheckpointPolicy::OnFull,
         snapshot: Nanos(0),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     }
 }
 

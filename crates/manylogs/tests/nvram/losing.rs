@@ -193,8 +193,8 @@ fn a_full_table_slows_down_and_loses_nothing() {
         let (device, nvram) = (cached(), Rc::new(MemoryNvram::new(24_576)));
         let given: Rc<dyn Nvram> = nvram.clone();
         let options = CreateOptions { nvram: Some(given), ..CreateOptions::default() };
-        let (engine, below) = (config(), device.clone());
-        let created = Volume::create_with(runtime.clone(), below, &engine, &options).await;
+        let (parameters, below) = (config(), device.clone());
+        let created = Volume::create_with(runtime.clone(), below, &parameters, &options).await;
         let volume = created.unwrap();
         for i in 0..3000 {
             let content = bytes(crate::common::low_byte(i), 1);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs::{EngineConfig, Volume};
+use manylogs::{Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Handle, MemoryDevice, Payload, Sectors};
 
 use crate::common::{
@@ -12,7 +12,7 @@ use crate::logs::{assert_holds, open};
 use crate::structures::many_logs;
 
 /// A volume with a block in a log and one in the last of its homes, on the start of a device.
-async fn small(runtime: &Handle, config: &EngineConfig, sizes: [u64; 2]) -> Rc<Rig> {
+async fn small(runtime: &Handle, config: &VolumeConfig, sizes: [u64; 2]) -> Rc<Rig> {
     let disk = Rc::new(MemoryDevice::new(Sectors(sizes[1])));
     let part = part_of(disk.clone(), Sectors(sizes[0]));
     let volume = Volume::create(runtime.clone(), part, config).await.unwrap();

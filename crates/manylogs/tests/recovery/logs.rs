@@ -185,7 +185,7 @@ pub(crate) fn a_snapshot_that_cannot_be_read_is_not_needed() {
 pub(crate) fn of_a_moved_version_the_whole_copy_counts() {
     in_virtual_time(|runtime| async move {
         let device = uncached();
-        let config = manylogs::EngineConfig { swap: 0.5, ..config() };
+        let config = manylogs::VolumeConfig { swap: 0.5, ..config() };
         let volume = Volume::create(runtime.clone(), device.clone(), &config).await.unwrap();
         for i in 0..30 {
             volume.submit(write(100 * i, &bytes(2, 8), true)).await.unwrap();

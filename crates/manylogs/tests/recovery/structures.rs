@@ -121,8 +121,8 @@ fn a_new_volume_shows_what_the_device_held_or_zeroes() {
 }
 
 /// One log for each 64 sectors, more than a root has bits.
-pub(crate) fn many_logs() -> manylogs::EngineConfig {
-    manylogs::EngineConfig {
+pub(crate) fn many_logs() -> manylogs::VolumeConfig {
+    manylogs::VolumeConfig {
         threshold: Sectors(1),
         record: Sectors(8),
         log: Sectors(40),

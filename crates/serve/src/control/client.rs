@@ -1,5 +1,5 @@
-//! The operator's end of the socket. Whatever state the server is in, a wait for it ends, or says
-//! why it goes on.
+//! The operator's end of the control socket. Whatever state the server is in, every wait ends or
+//! tells why it goes on.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,11 +11,11 @@ use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ControlError, Line, Order};
+use super::{Answer, ControlError, Line, Order};
 use crate::runtime_dir::socket_path;
 use crate::status::{CheckpointStatus, Status};
 
-/// How often a server that does not answer is looked at.
+/// Interval at which a server that does not answer is checked.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a status may take: the engine answers it between any two requests.
 const STATUS_PATIENCE: Duration = Duration::from_secs(30);
@@ -88,13 +88,11 @@ impl Control {
     }
 
     fn answer<T: DeserializeOwned>(&mut self, order: &Order) -> Result<T, ControlError> {
-        serde_json::from_value(self.ask(order)?).map_err(|error| {
-            ControlError::Refused(format!("the server is of another version: {error}"))
-        })
+        serde_json::from_value(self.ask(order)?).map_err(|source| self.other(source))
     }
 
-    /// Asks, and waits for the answer: for a status some seconds, for what the device has to carry
-    /// out as long as it takes, while the server's process runs.
+    /// Asks, and waits for the answer. A wait for a status lasts some seconds; a wait for work of
+    /// the device lasts as long as the server's process runs.
     ///
     /// # Errors
     /// If the server refuses, is gone, or [`ControlError::Silent`].
@@ -124,13 +122,11 @@ impl Control {
             }
         }
         if line.is_empty() {
-            // It has ended without an answer.
+            // The server has ended without an answer.
             return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
         }
-        match serde_json::from_slice(&line).map_err(|error| self.failed(error.into()))? {
-            Line::Ok(value) => Ok(value),
-            Line::Error(error) => Err(ControlError::Refused(error)),
-        }
+        let line: Line = serde_json::from_slice(&line).map_err(|source| self.other(source))?;
+        Ok(Answer::from(line)?)
     }
 
     /// Waits until the server's process has ended, for at most `patience`.
@@ -142,7 +138,7 @@ impl Control {
         loop {
             match self.stream.read_to_end(&mut rest) {
                 Err(error) if is_timeout(&error) => self.look(began, Some(patience))?,
-                // An error is an end too.
+                // An error also means that the server has ended.
                 _ => return Ok(()),
             }
         }
@@ -160,6 +156,10 @@ impl Control {
             return Err(silent(format!("{why} (waited {} s)", waited.as_secs())));
         }
         Ok(())
+    }
+
+    fn other(&self, source: serde_json::Error) -> ControlError {
+        ControlError::OtherVersion { path: self.path.clone(), source }
     }
 
     fn failed(&self, source: io::Error) -> ControlError {

@@ -17,9 +17,10 @@ pub(super) enum Durable {
 }
 
 impl Durable {
-    /// What an open file, or a write, with these flags asks for. The kernel adds `O_DSYNC` or
-    /// `O_SYNC` to the flags of a write for `RWF_DSYNC`, `RWF_SYNC` and `mount -o sync` too, and
-    /// leaves the rest to the server where a file is opened for direct I/O: it sends no fsync.
+    /// When writes are durable under the flags of an open file or of a write. The kernel adds
+    /// `O_DSYNC` or `O_SYNC` to the flags of a write for `RWF_DSYNC`, `RWF_SYNC` and `mount -o
+    /// sync` too, and leaves the rest to the server where a file is opened for direct I/O: it sends
+    /// no fsync.
     pub(super) fn of(flags: OpenFlags) -> Self {
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         if flags.intersects(OFlags::DSYNC | OFlags::SYNC) { Self::AtOnce } else { Self::WithFsync }

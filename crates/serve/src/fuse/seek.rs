@@ -23,14 +23,15 @@ impl Seek {
         }
     }
 
-    /// The byte from `offset` on where it is, in what is known; `None` if it is not there.
+    /// The first byte from `offset` on that is data or a hole, as wanted; `None` if the known
+    /// extents have none.
     fn find(self, known: &Extents, offset: u64) -> Option<u64> {
         let hole = self == Self::Hole;
         let found = known.iter().find(|(_, kind)| kind.reads_as_zeroes() == hole);
         found.map(|(extent, _)| (extent.start.0 * SECTOR_BYTES).max(offset))
     }
 
-    /// What is there where nothing was found: behind all data the file ends with a hole.
+    /// The answer where nothing was found: the file ends with a hole behind all data.
     fn at_end(self, capacity: Sectors) -> Result<u64, Errno> {
         match self {
             Self::Data => Err(Errno::ENXIO),
@@ -39,8 +40,8 @@ impl Seek {
     }
 }
 
-/// Answers with the byte from `offset` on, which is within the file, where what is looked for is.
-/// The engine is asked about one part of the file after the other.
+/// Answers with the first byte from `offset` on, which is within the file, that is data or a hole,
+/// as wanted. The engine is asked about one part of the file after the other.
 pub(super) fn seek(port: &Port, capacity: Sectors, what: Seek, offset: u64, reply: ReplyLseek) {
     let within = Extent::between(Lba(offset / SECTOR_BYTES), Lba(capacity.0));
     let again = port.clone();

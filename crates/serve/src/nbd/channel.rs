@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use manylogs_storage::{Shelf, Stream};
 
-/// What is read at a time: many requests, or a small write or two.
+/// Size of the buffer: many requests, or a small write or two.
 const INPUT_BYTES: usize = 64 << 10;
 
 /// The reading side of a connection, with a buffer.
@@ -37,7 +37,7 @@ impl Input {
                 return Ok(());
             }
             into = rest;
-            // What is long goes where it belongs at once.
+            // Long payloads are read directly into their destination.
             let read = if into.len() >= self.buffer.len() {
                 let read = self.stream.read(into).await?;
                 into = &mut into[read..];
@@ -74,7 +74,7 @@ impl Input {
         Ok(buffer.freeze())
     }
 
-    /// Reads `len` bytes for nobody.
+    /// Reads and drops `len` bytes.
     pub(super) async fn skip(&mut self, mut len: u64) -> io::Result<()> {
         let mut sink = [0; 4096];
         while len > 0 {

@@ -20,8 +20,8 @@ use super::service::{Answer, Refusal, Service};
 
 /// Pieces that are written in one call.
 const SLICES: usize = 64;
-/// A client that has not sent its first request after so long is cut off: it takes a place of
-/// [`super::CONNECTIONS_MAX`].
+/// A client that has not finished its negotiation after this time is disconnected, as it takes one
+/// of [`super::CONNECTIONS_MAX`] places.
 const NEGOTIATION: Nanos = Nanos::from_secs(30);
 
 /// A connected client.
@@ -40,11 +40,11 @@ pub(super) struct Connection {
     negotiated: Cell<bool>,
     /// The client sends no more.
     ended: Cell<bool>,
-    /// The client takes no more: what is answered is for nobody.
+    /// The client takes no more answers.
     deaf: Cell<bool>,
     /// There is something to write, or room for another request.
     changed: Signal,
-    /// Tells the server when all is said.
+    /// Notified when the last answer was written.
     said_all: Signal,
 }
 
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing that was answered is still here.
+    /// Whether all answers were written.
     pub(super) fn has_said_all(&self) -> bool {
         self.requests.get() == 0 && self.outbox.borrow().is_empty()
     }

@@ -1,19 +1,19 @@
-//! Who changes the export: many at a time, or one alone.
+//! A lock for changes of the export: shared or exclusive.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::Signal;
 
-/// Parts of sectors are read, changed and written: no other change may come between. Such a
-/// change is alone, others are many.
+/// A change of a part of a sector reads, changes and writes the sector, so no other change may come
+/// between. Such a change is exclusive; changes of whole sectors share the gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate(Rc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     sharers: Cell<usize>,
-    /// One wants to be alone, or is.
+    /// An exclusive change waits or is under way.
     closed: Cell<bool>,
     changed: Signal,
 }
@@ -27,7 +27,7 @@ pub(super) struct Shared(Gate);
 pub(super) struct Alone(Gate);
 
 impl Gate {
-    /// The right to change whole sectors, if nobody is or wants to be alone.
+    /// The right to change whole sectors, unless an exclusive change waits or is under way.
     pub(super) fn try_share(&self) -> Option<Shared> {
         if self.0.closed.get() {
             return None;
@@ -47,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Waits until nobody else changes anything.
+    /// Waits until no other change is under way.
     pub(super) async fn alone(&self) -> Alone {
         loop {
             let changed = self.0.changed.wait();
@@ -106,7 +106,7 @@ mod tests {
             drop(second);
             assert!(alone.as_mut().poll(&mut cx).is_ready());
         }
-        // Whoever was alone is gone.
+        // The exclusive change has ended.
         let Poll::Ready(held) = pin!(gate.alone()).poll(&mut cx) else { panic!("nobody shares") };
         let mut share = pin!(gate.share());
         assert!(share.as_mut().poll(&mut cx).is_pending());

@@ -1,4 +1,4 @@
-//! What one client may have here at a time.
+//! Limits on the requests and the memory of one client.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,11 +9,11 @@ use manylogs_plant::{self as plant, Bug};
 use super::protocol::REQUEST_BYTES_MAX;
 use crate::server::Server;
 
-/// Requests that one client may have here: those under way, and those whose answers it has not
-/// fetched. A request more waits in the socket.
+/// Most requests of one client: those under way, and those whose answers it has not fetched.
+/// Further requests wait in the socket.
 pub(crate) const REQUESTS_MAX: usize = 256;
-/// The bytes that these may hold, of what is written and what was read. One request alone may be
-/// as long as the protocol allows, which is less.
+/// Most bytes that these may hold, of data to write and data that was read. It is more than the
+/// longest request of the protocol.
 pub(crate) const BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX as usize;
 
 /// The account of one client.

@@ -29,12 +29,12 @@ use service::Service;
 
 pub(crate) use ledger::BYTES_MAX;
 
-/// Clients that are let in. Each may hold [`BYTES_MAX`].
+/// Most clients at a time. Each may hold [`BYTES_MAX`].
 pub(crate) const CONNECTIONS_MAX: usize = 64;
 
-/// How long a client has to fetch its last answers.
+/// Grace period before remaining clients are disconnected.
 const GRACE: Nanos = Nanos::from_secs(1);
-/// How long nobody is let in after the system ran out of something.
+/// Pause after a connection could not be accepted.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
 /// What a status tells of the clients.

@@ -1,4 +1,4 @@
-//! What client and server agree on before the first request.
+//! The negotiation before the first request.
 
 use std::io;
 
@@ -83,7 +83,7 @@ pub(super) async fn negotiate(
                 return Ok(Some(terms));
             }
             option::ABORT => {
-                // It may be gone already.
+                // The client may be gone already.
                 let _ = write_all(stream, &option_reply(option, answer::ACK, &[])).await;
                 return Ok(None);
             }
@@ -115,7 +115,7 @@ fn replies(option: u32, data: &[u8], export: &Capabilities, terms: &mut Terms) -
             let begins = option == option::GO && info.is_some();
             return (info.unwrap_or_else(|| say(answer::INVALID, &[])), begins);
         }
-        // One export, whose name nobody needs: every name is it.
+        // There is one export, and every name stands for it.
         option::LIST if data.is_empty() => {
             let nameless = 0_u32.to_be_bytes();
             [say(answer::SERVER, &nameless), say(answer::ACK, &[])].concat()

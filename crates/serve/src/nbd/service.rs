@@ -61,7 +61,7 @@ impl Service {
         self.refusing.set(true);
     }
 
-    /// Says at once what no engine needs to be asked for.
+    /// Checks what can be checked without the engine.
     pub(super) fn check(&self, header: &Header, terms: Terms) -> Result<(), Refusal> {
         let size = self.capabilities.capacity.bytes();
         let end = header.offset.checked_add(header.len.into());

@@ -129,7 +129,7 @@ impl Bench {
     fn of_volume(look: Look) -> Self {
         let open = |reactor: &Reactor, recorder: Recorder| {
             let (runtime, device) = (reactor.handle(), Rc::new(recorder));
-            let config = manylogs::EngineConfig::default();
+            let config = manylogs::VolumeConfig::default();
             let create = async move { Volume::create(runtime, device, &config).await };
             let volume = reactor.block_on(create).unwrap();
             (Rc::new(volume.clone()) as Rc<dyn BlockDevice>, Some(volume))

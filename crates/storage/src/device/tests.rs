@@ -10,7 +10,7 @@ use manylogs_block::{Rng, Sectors, to_usize};
 use super::*;
 use crate::pool::carry_out;
 
-/// An engine that notes what it is asked, and answers as it was told, or else does it.
+/// Notes each operation, and answers as it was told, or else carries the operation out.
 #[derive(Default)]
 struct Scripted(Rc<Script>);
 
@@ -23,7 +23,7 @@ struct Script {
     order: RefCell<Option<Rng>>,
 }
 
-impl Engine for Scripted {
+impl FileIo for Scripted {
     fn buffer(&self, len: usize) -> Buffer {
         Buffer::new(len)
     }
@@ -87,7 +87,7 @@ fn bench_with(access: Access, answers: impl IntoIterator<Item = Result<usize, Er
     };
     let core = Core {
         file: Arc::new(file),
-        engine: Box::new(Scripted(Rc::clone(&script))),
+        io: Box::new(Scripted(Rc::clone(&script))),
         capabilities,
         medium: Medium::File,
         writable: true,
@@ -218,7 +218,7 @@ fn long_ranges_are_worked_through_in_pieces_one_at_a_time() {
         let completion = bench.core.submit(request);
         while bench.core.in_flight.get() > 0 {
             assert_eq!(bench.script.started.borrow().len(), 1, "others have their turn");
-            bench.core.engine.wait();
+            bench.core.io.wait();
         }
         assert!(now(completion).is_ok());
         let mut asked = bench.asked();

@@ -12,7 +12,7 @@ use manylogs_block::{
 use super::{Behaviour, Witness};
 use crate::access::Access;
 use crate::device::{Core, Medium};
-use crate::driver::DeviceEngine;
+use crate::driver::DeviceIo;
 use crate::{Backend, FileDevice, MappedNvram, OpenError, OpenMode, OpenOptions, Reactor};
 
 const SECTORS: u64 = 4096;
@@ -138,7 +138,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
     let driver = Rc::clone(reactor.driver());
     let core = Rc::new(Core {
         file: Arc::new(File::options().read(true).write(true).open(witness.path()).unwrap()),
-        engine: Box::new(DeviceEngine { driver, by_ring: false, in_memory: true }),
+        io: Box::new(DeviceIo { driver, by_ring: false, in_memory: true }),
         capabilities: Capabilities {
             capacity: Sectors(SECTORS),
             physical_sector: Sectors(1),

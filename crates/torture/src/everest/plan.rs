@@ -3,10 +3,10 @@
 use manylogs_block::{Nanos, Rng, Sectors};
 use manylogs_sim::CrashDiskConfig;
 
-/// A history to be: the store is so small that it wraps all the time.
+/// The plan of a history. The store is so small that it wraps all the time.
 #[derive(Clone, Debug)]
 pub struct EverestPlan {
-    /// What it was made of.
+    /// The seed that it was made from.
     pub seed: u64,
     /// The base volumes.
     pub(crate) bases: Vec<CrashDiskConfig>,

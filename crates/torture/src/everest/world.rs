@@ -18,7 +18,7 @@ impl Images {
         Self(vec![DiskImage::default(); plan.bases.len() + plan.stores.len()])
     }
 
-    /// Equal for equal contents, and hardly ever for others.
+    /// A hash: equal for equal contents, and different for others but by rare chance.
     pub(super) fn fingerprint(&self) -> u64 {
         let mix = |sum: u64, image: &DiskImage| Rng::new(sum ^ image.fingerprint()).next_u64();
         self.0.iter().fold(0, mix)

@@ -27,7 +27,7 @@ use tracefs::Instance;
 
 /// Events of different CPUs come in order but for this much.
 const HOLD_BACK: Nanos = Nanos::from_millis(100);
-/// How often an idle buffer is looked at.
+/// Interval at which an idle buffer is checked.
 const POLL: Duration = Duration::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// The text of the tracepoints has microseconds.

@@ -18,7 +18,7 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const TRACEFS_IN_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 /// Instances of ours begin with this, then the process id.
 const PREFIX: &str = "manylogs-";
-/// How often, and after what pauses, the removal of a busy instance is tried.
+/// Attempts to remove a busy instance, and the pauses between them.
 const REMOVAL_TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 /// O_NONBLOCK on the architectures Rust's standard library supports on Linux, but MIPS and SPARC.

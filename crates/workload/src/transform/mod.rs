@@ -1,4 +1,4 @@
-//! What is done with a trace before it is replayed: each is a source over sources.
+//! Transformations of a trace before it is replayed. Each is a source over sources.
 
 mod adjust;
 pub(crate) mod busiest;

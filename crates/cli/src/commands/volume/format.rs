@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, EngineConfig, LogPlacement, Volume};
+use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig};
 use manylogs_block::Sectors;
 use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
 
@@ -120,8 +120,8 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
 }
 
 /// The defaults for the device, changed as asked for.
-fn config(args: &FormatArgs, capacity: Sectors) -> EngineConfig {
-    let mut config = EngineConfig::for_device(capacity);
+fn config(args: &FormatArgs, capacity: Sectors) -> VolumeConfig {
+    let mut config = VolumeConfig::for_device(capacity);
     if let Some(log) = args.log {
         config = config.with_log(log);
     }

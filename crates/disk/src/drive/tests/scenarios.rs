@@ -1,4 +1,4 @@
-//! Each scenario tells what is wrong, so that it can be run against a planted bug as well.
+//! Each scenario returns what is wrong, so that it can also be run against a planted bug.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Everything that meets an image of unknown origin.
+//! Runs everything that reads an image of unknown origin.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,12 +16,12 @@ use crate::lifecycle::close::DrainOptions;
 use crate::lifecycle::options::OpenOptions;
 use crate::volume::Volume;
 
-/// No pass over an image may read or write more than so many times its size.
+/// A pass over an image may read and write at most this many times its size.
 const TIMES: u64 = 64;
 /// What one read of the volume asks for.
 const PIECE: u64 = 700;
 
-/// A device that counts, and has had enough some time.
+/// A device that panics once its I/O budget is spent.
 struct Counting {
     capabilities: Capabilities,
     media: RefCell<Media>,
@@ -77,11 +77,11 @@ impl BlockDevice for Counting {
     }
 }
 
-/// Looks at the image in every way, and opens, reads, writes and drains it if it can be opened;
-/// returns whether it could.
+/// Inspects the image in every way. If it can be opened, reads, writes and drains it. Returns
+/// whether it could be opened.
 ///
 /// # Panics
-/// If more is read or written than the image explains, or what was opened breaks a promise.
+/// If the I/O budget of the image is exceeded, or an opened volume breaks a promise.
 pub async fn exercise(runtime: Handle, image: Image, physical: Sectors) -> bool {
     let counting = Counting::new(image, physical);
     let device: Rc<dyn BlockDevice> = Rc::<Counting>::clone(&counting);

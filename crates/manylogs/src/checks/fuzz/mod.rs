@@ -1,8 +1,8 @@
 //! What the fuzzers need of the private parsers: not a part of the interface.
 //!
 //! A mutated image starts from a whole one ([`Image`]), is changed where it matters (`mutate`),
-//! mostly with its checksums made right again, so that what is behind them is reached, and is
-//! then looked at and opened (`exercise`).
+//! mostly with its checksums recomputed, so that the checks behind them are reached, and is then
+//! inspected and opened (`exercise`).
 
 mod exercise;
 mod image;

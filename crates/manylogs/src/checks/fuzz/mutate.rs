@@ -45,7 +45,7 @@ pub fn mutate(image: &mut Image, draw: &mut impl Draw) {
         let spot = pick(image, draw);
         change(image, &spot, draw);
     }
-    // Both copies alike: else the whole one is taken.
+    // Both copies are changed alike: otherwise the whole one is used.
     for kind in [Kind::Superblock, Kind::Root] {
         if draw.below(2) == 0 {
             twin(image, kind, draw);
@@ -68,7 +68,7 @@ fn pick(image: &Image, draw: &mut impl Draw) -> Spot {
 }
 
 fn change(image: &mut Image, spot: &Spot, draw: &mut impl Draw) {
-    // Most of what counts is at the start.
+    // Most of the meaningful bytes are at the start.
     let len = spot.range.len();
     let len = if draw.below(4) > 0 { len.min(320) } else { len } as u64;
     let at = spot.range.start + to_usize(draw.below(len));
@@ -98,7 +98,7 @@ fn change(image: &mut Image, spot: &Spot, draw: &mut impl Draw) {
     }
 }
 
-/// A field of 4 or 8 bytes becomes a number that programs trip over.
+/// Replaces a field of 4 or 8 bytes by a number at the edge of a type or a range.
 fn set_number(image: &mut Image, at: usize, draw: &mut impl Draw) {
     let len = if draw.below(2) == 0 { 4 } else { 8 };
     let at = at & !3;

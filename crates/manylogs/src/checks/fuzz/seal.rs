@@ -1,4 +1,4 @@
-//! Makes the checksums of changed structures right again: what is behind them is to be tested.
+//! Recomputes the checksums of changed structures, so that the checks behind them are tested.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(crate) fn superblock(bytes: &mut [u8]) {
     sum(bytes, SUPERBLOCK_BYTES);
 }
 
-/// A root; its snapshot is named elsewhere.
+/// A root.
 pub(crate) fn root(bytes: &mut [u8]) {
     sum(bytes, ROOT_BYTES);
 }
@@ -70,7 +70,8 @@ pub(crate) fn used(head: &[u8]) -> Option<usize> {
 pub(crate) fn image(image: &mut Image, payload: bool) {
     let spots = image.spots.clone();
     let at = |kind| spots.iter().filter(move |spot| spot.kind == kind).map(|s| s.range.start);
-    // What followed a record still follows it: its old checksum, and its new one.
+    // Maps the old checksum of each record to the new one, so that the next record still follows
+    // it.
     let mut renamed = BTreeMap::new();
     for start in at(Kind::Record) {
         let Some(len) = used(&image.read(start, HEADER_BYTES)) else { continue };

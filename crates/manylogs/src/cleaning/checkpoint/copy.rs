@@ -6,14 +6,11 @@ use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_don
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
 
-use super::{CheckpointReport, Progress, ZEROES_COPIED};
+use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
 use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
-
-/// Longest home write.
-pub(super) const WRITE_SECTORS: u64 = 2048;
 
 /// A version on its way home.
 #[derive(Clone, Debug)]
@@ -36,7 +33,7 @@ impl Run {
     }
 }
 
-/// Runs that go home in one write, gaps between them filled with what is home.
+/// Runs that go home in one write. Gaps between them are filled with the content at home.
 #[derive(Debug)]
 struct Group {
     /// Whole physical sectors.
@@ -83,8 +80,8 @@ impl Inner {
             });
             writes.push((group, started));
         }
-        // All of them, whatever becomes of one: while the locks are held nothing else is written
-        // there, which a write that is still under way could land on.
+        // Wait for all writes, even if one fails: a write under way could land on newer data once
+        // the locks are released.
         let mut result = Ok(());
         for (group, started) in writes {
             let finished = self.finish_group(group, started, progress.floor, report).await;
@@ -99,8 +96,8 @@ impl Inner {
         result
     }
 
-    /// Waits for a group's writes. What could not be written stays logged, as a new version: the
-    /// floor passes it, and the next checkpoint tries again.
+    /// Waits for the writes of a group. If they fail, the group is logged again as new versions,
+    /// above the floor of this pass, and the next checkpoint tries again.
     async fn finish_group(
         self: &Rc<Self>,
         group: Group,
@@ -132,10 +129,9 @@ impl Inner {
     }
 
     pub(super) fn widen_to_physical(&self, extent: Extent) -> Extent {
-        let physical = self.below.physical_sector.0;
-        let start = extent.start.0 / physical * physical;
-        let end = extent.end().0.next_multiple_of(physical).min(self.layout.capacity().0);
-        Extent::between(Lba(start), Lba(end))
+        let whole = extent.widened_to(self.below.physical_sector);
+        let volume = Extent { start: Lba(0), len: self.layout.capacity() };
+        whole.intersection(volume)
     }
 
     /// What is mapped in `extents` and must be copied, once the rest is renewed in the table.
@@ -145,7 +141,7 @@ impl Inner {
         progress: &mut Progress,
     ) -> Result<Vec<Run>, IoError> {
         self.renew_what_is_not_copied(extents, progress).await?;
-        // Without a wait from here to the reads: a log must not begin anew between them.
+        // There must be no await between here and the reads, as a log could be reset in between.
         Ok(self.runs(extents, progress))
     }
 
@@ -161,7 +157,7 @@ impl Inner {
                 Place::Lost { .. } if !plant::is(Bug::LostForgotten) => {
                     self.renew(EntryKind::Lost, extent, None, progress.floor).await?;
                 }
-                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => {
+                Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => {
                     let kind = EntryKind::Zeroes;
                     let left = if progress.pass.materialise {
                         extent.len
@@ -186,12 +182,12 @@ impl Inner {
         {
             match place {
                 Place::Buffered { .. } | Place::Lost { .. } => continue,
-                Place::Zeroes { .. } if extent.len > ZEROES_COPIED => continue,
+                Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => continue,
                 Place::Zeroes { .. } | Place::Log { .. } => {}
             }
             let mut rest = extent;
             while !rest.is_empty() {
-                let part = Extent { start: rest.start, len: rest.len.min(Sectors(WRITE_SECTORS)) };
+                let part = Extent { start: rest.start, len: rest.len.min(HOME_WRITE_MAX) };
                 runs.push(Run {
                     extent: part,
                     sequence,
@@ -219,10 +215,12 @@ impl Inner {
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
     /// holds the lock on the extent, so no client's write with an older sequence can be under way
-    /// to it, which the new version would hide. What was overwritten meanwhile stays as it is.
+    /// to it, which the new version would hide. Parts that were overwritten meanwhile are left
+    /// alone.
     ///
-    /// Each entry that waits has set aside room for a record of its own. Where that fills the logs
-    /// or the table apart, this makes durable what waits: in records together it takes far less.
+    /// Each entry that waits has set aside room for a record of its own. If that fills the logs or
+    /// the table in non-volatile RAM, this makes waiting entries durable: they share records, which
+    /// take far less room.
     ///
     /// # Errors
     /// If there is no room even then, or the device fails.
@@ -268,7 +266,7 @@ impl Inner {
         for part in parts {
             let room = self.record_room(kind, part);
             let fits = match kind {
-                // They can be written out instead.
+                // Zeroes can be written home instead.
                 EntryKind::Zeroes => state.store.fits(room),
                 _ => state.store.fits_spared(room),
             };
@@ -291,7 +289,7 @@ impl Inner {
                 // Two writes must not share a physical sector.
                 let shares = whole.start < group.extent.end();
                 let joins = whole.start == group.extent.end()
-                    && group.extent.len.0 + whole.len.0 <= WRITE_SECTORS;
+                    && group.extent.len + whole.len <= HOME_WRITE_MAX;
                 if shares || joins {
                     group.extent = Extent::between(group.extent.start, whole.end());
                     group.runs.push(run);
@@ -303,7 +301,7 @@ impl Inner {
         groups
     }
 
-    /// What a group writes: its runs, and what is home between them.
+    /// The content that a group writes: its runs, and the content at home between them.
     async fn content_of(&self, group: &Group) -> Result<Payload, IoError> {
         let covered: u64 = group.runs.iter().map(|run| run.extent.len.0).sum();
         let mut home = Payload::default();

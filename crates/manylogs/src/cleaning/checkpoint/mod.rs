@@ -24,8 +24,9 @@ use manylogs_plant::{self as plant, Bug};
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
-/// Zeroed extents up to this go home like data; longer ones stay in the table.
-const ZEROES_COPIED: Sectors = Sectors(2048);
+/// Longest home write. Zeroed extents up to this length go home like data; longer ones stay in the
+/// table.
+const HOME_WRITE_MAX: Sectors = Sectors(2048);
 
 /// How much a checkpoint yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,19 +70,19 @@ pub struct CheckpointReport {
     pub unread_extents: u64,
 }
 
-/// What a pass is for.
+/// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// How much it yields to clients.
+    /// How much the pass yields to clients.
     pub(crate) pace: Pace,
     /// Whether long zeroed extents are written out too, so that nothing is left in the logs.
     pub(crate) materialise: bool,
-    /// A medium error counts as a loss when it is there for this long.
+    /// How long a medium error must persist before the extent counts as lost.
     pub(crate) confirm_after: Nanos,
 }
 
 impl Pass {
-    /// A pass of the engine's own, at this pace.
+    /// A pass that the volume makes without being asked, at this pace.
     pub(crate) const fn at(pace: Pace) -> Self {
         Self { pace, materialise: false, confirm_after: CONFIRM_AFTER }
     }
@@ -128,7 +129,8 @@ impl Inner {
             }
             let now = self.runtime.now();
             let unread_for = now.since(*unread_since.get_or_insert(now));
-            // A medium error is decided by now; what is left has other reasons.
+            // Medium errors are confirmed or gone by now. The extents that are left failed for
+            // other reasons.
             if unread_for.0 > 2 * pass.confirm_after.0 {
                 return Err(VolumeError::Unread { extents: report.unread_extents });
             }
@@ -136,7 +138,7 @@ impl Inner {
         }
     }
 
-    /// Counts what went wrong. Writes that wait for room must not wait for ever for passes that
+    /// Counts failures of passes. Writes that wait for room must not wait for ever for passes that
     /// make none. `resets` is how often logs had begun anew before it.
     fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
         let mut guard = self.state.borrow_mut();
@@ -163,7 +165,7 @@ impl Inner {
         };
         let waiting = !state.starved.is_empty();
         let served = state.starved.any_served_by(&mut state.store);
-        // What matters is what the requests need that wait, not what later ones may need.
+        // Only the room that waiting requests need matters, not what later requests may need.
         let starved = waiting && !served;
         let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
         if enough {
@@ -173,7 +175,7 @@ impl Inner {
         if enough || served {
             self.notify_progress();
         }
-        // Maintenance tries again in time what this pass left.
+        // Maintenance later tries again the extents that this pass left.
         self.wanted.notify();
     }
 
@@ -197,13 +199,13 @@ impl Inner {
             self.limit_rate(pass, began, moved).await?;
         }
         self.state.borrow_mut().suspects.end();
-        // Versions that were overwritten before the pass came to them were not copied: what
-        // overwrote them must be durable before they may die, and so must the copies.
+        // Versions that were overwritten before the pass reached them were not copied. The versions
+        // that replaced them must be durable before the floor rises, and so must the copies.
         self.state.borrow_mut().store.home.is_dirty |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
-        // What could not be read stays where it is, and with it everything newer.
+        // Versions that could not be read stay logged, and with them everything newer.
         let floor = progress.held_back.map_or(progress.floor, |oldest| oldest.min(progress.floor));
         let floor = if plant::is(Bug::FloorOverUnread) { progress.floor } else { floor };
         if plant::is(Bug::ForgetBeforeFloor) {
@@ -243,7 +245,7 @@ impl Inner {
             if mapped.sequence < floor {
                 let copied = match mapped.value {
                     Place::Log { .. } => extent.len.0,
-                    Place::Zeroes { .. } if extent.len <= ZEROES_COPIED => extent.len.0,
+                    Place::Zeroes { .. } if extent.len <= HOME_WRITE_MAX => extent.len.0,
                     Place::Zeroes { .. } | Place::Lost { .. } | Place::Buffered { .. } => 0,
                 };
                 sectors += copied;

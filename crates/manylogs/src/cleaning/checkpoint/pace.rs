@@ -1,4 +1,4 @@
-//! How fast a checkpoint goes, and when it is worth another try.
+//! How fast a checkpoint goes, and whether it may go on.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ impl State {
 }
 
 impl Inner {
-    /// The pace of the pass at this moment: others may have come to wait for it since it began.
+    /// The pace of the pass now. Requests may have begun to wait for it since it started.
     fn pace_now(&self, pass: Pass) -> Pace {
         let pressed = self.state.borrow().is_pressed(self.config().watermark);
         if pressed || self.cleaning.is_wanted() { Pace::Urgent } else { pass.pace }

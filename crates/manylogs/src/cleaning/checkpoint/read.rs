@@ -6,9 +6,9 @@ use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{EntryKind, LogId, units_of};
 
-use super::Progress;
-use super::copy::{Run, WRITE_SECTORS};
+use super::copy::Run;
 use super::suspect::Verdict;
+use super::{HOME_WRITE_MAX, Progress};
 use crate::phase::Reader;
 use crate::state::Inner;
 
@@ -175,7 +175,7 @@ fn joined(wanted: &[(LogId, Extent, usize)]) -> Vec<&[(LogId, Extent, usize)]> {
                 let end = span.end().0.max(within.end().0);
                 let near = *other == log
                     && within.start.0 <= span.end().0 + READ_GAP
-                    && end - span.start.0 <= WRITE_SECTORS;
+                    && end - span.start.0 <= HOME_WRITE_MAX.0;
                 if near {
                     span = Extent::between(span.start, Lba(end));
                 }

@@ -1,4 +1,4 @@
-//! A layout whose logs are where somebody else wants them: a file system, or the zones of a drive.
+//! Layouts with logs at given places, such as a file system or the zones of a drive ask for.
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
 use manylogs_logstore::UnitTable;
@@ -6,7 +6,7 @@ use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use thiserror::Error;
 
 use super::{
-    ALIGN, Layout, LogRun, Plan, SNAPSHOT_LEAST, SNAPSHOT_SHARE, SUPERBLOCK_LEAST, SUPERBLOCK_MOST,
+    ALIGN, Layout, LogRun, Parts, SNAPSHOT_LEAST, SNAPSHOT_SHARE, SUPERBLOCK_LEAST, SUPERBLOCK_MOST,
 };
 use crate::ondisk::superblock::runs_that_fit;
 
@@ -43,7 +43,9 @@ pub enum LayoutError {
         second: Extent,
     },
     /// A region lies where superblocks, roots and snapshots must be, or beyond the device.
-    #[error("the log region {region} leaves {space}, what the volume's own structures leave free")]
+    #[error(
+        "the log region {region} is not within {space}, which the volume's structures leave free"
+    )]
     Outside {
         /// The region.
         region: Extent,
@@ -72,10 +74,10 @@ pub enum LayoutError {
 impl Layout {
     /// A layout with the logs at `regions`, in any order, on a device of `device` sectors that
     /// writes physical sectors of `physical`. What the logs and the volume's own structures leave
-    /// is for data, exported without gaps.
+    /// is for data, which clients address without gaps.
     ///
     /// # Errors
-    /// [`LayoutError`] says which region is in the way of what.
+    /// [`LayoutError`] names the region that does not fit, and why.
     pub fn with_logs(
         regions: &[Extent],
         device: Sectors,
@@ -94,9 +96,9 @@ impl Layout {
         if logs == space.len.0 {
             return Err(LayoutError::NoData);
         }
-        let plan = Plan { device, superblock, snapshot, space, runs };
-        debug_assert_eq!(plan.check(physical), Ok(()));
-        Ok(Self::from_plan(plan))
+        let parts = Parts { device, superblock, snapshot, space, runs };
+        debug_assert_eq!(parts.check(physical), Ok(()));
+        Ok(Self::from_parts(parts))
     }
 }
 
@@ -179,12 +181,12 @@ mod tests {
             asked.iter().map(|(at, len)| Extent::new(*at, *len)).collect();
         sorted.sort_unstable();
         assert_eq!(layout.regions(), sorted);
-        assert_eq!(layout.as_plan().runs.len(), 3, "three equal ones are one run");
-        assert_eq!(layout.as_plan().check(ONE), Ok(()));
+        assert_eq!(layout.parts().runs.len(), 3, "three equal ones are one run");
+        assert_eq!(layout.parts().check(ONE), Ok(()));
         let homes: u64 = layout.homes().iter().map(|(_, home)| home.len.0).sum();
         assert_eq!(layout.capacity(), Sectors(homes));
         let logs: u64 = sorted.iter().map(|log| log.len.0).sum();
-        assert_eq!(homes + logs, layout.as_plan().space.len.0);
+        assert_eq!(homes + logs, layout.parts().space.len.0);
     }
 
     #[test]
@@ -194,7 +196,7 @@ mod tests {
         let layout = Layout::with_logs(&regions, DEVICE, ONE).unwrap();
         assert_eq!(layout.regions(), regions);
         assert!(layout.superblocks()[0].len > SUPERBLOCK_LEAST);
-        assert_eq!(layout.as_plan().check(ONE), Ok(()));
+        assert_eq!(layout.parts().check(ONE), Ok(()));
     }
 
     #[test]

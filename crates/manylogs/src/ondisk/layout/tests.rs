@@ -1,22 +1,22 @@
 use super::*;
 
-fn tiny() -> EngineConfig {
-    EngineConfig {
+fn tiny() -> VolumeConfig {
+    VolumeConfig {
         threshold: Sectors(8),
         record: Sectors(32),
         log: Sectors(64),
         placement: LogPlacement::EveryGroup(Sectors(256)),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     }
 }
 
 fn layouts() -> Vec<Layout> {
-    let single = EngineConfig { placement: LogPlacement::Single(0.3), ..tiny() };
+    let single = VolumeConfig { placement: LogPlacement::Single(0.3), ..tiny() };
     let mut out = Vec::new();
     for config in [tiny(), single] {
         for device in [2000, 4097, 10_001] {
             for physical in [1, 8] {
-                out.push(Layout::plan(&config, Sectors(device), Sectors(physical)).unwrap());
+                out.push(Layout::of(&config, Sectors(device), Sectors(physical)).unwrap());
             }
         }
     }
@@ -39,7 +39,7 @@ fn structures_logs_and_homes_never_overlap() {
             assert!(!pair[0].overlaps(pair[1]), "{} and {}", pair[0], pair[1]);
         }
         assert!(all.last().unwrap().end().0 <= layout.device().0);
-        assert_eq!(layout.plan.check(Sectors(1)), Ok(()));
+        assert_eq!(layout.parts.check(Sectors(1)), Ok(()));
     }
 }
 
@@ -63,7 +63,7 @@ fn every_exported_sector_has_one_home_outside_the_logs() {
 #[test]
 fn what_is_exported_keeps_its_home_when_the_device_grows() {
     for physical in [1, 8] {
-        let before = Layout::plan(&tiny(), Sectors(5003), Sectors(physical)).unwrap();
+        let before = Layout::of(&tiny(), Sectors(5003), Sectors(physical)).unwrap();
         let after = before.grown(Sectors(9001)).unwrap();
         assert!(after.regions().len() > before.regions().len());
         for at in (0..before.capacity().0).map(|at| Extent::new(at, 1)) {
@@ -76,16 +76,16 @@ fn what_is_exported_keeps_its_home_when_the_device_grows() {
 #[test]
 fn no_new_log_takes_home_space_however_little_the_device_grows() {
     // The second has logs that are longer than the home space between them.
-    let dense = EngineConfig {
+    let dense = VolumeConfig {
         threshold: Sectors(4),
         record: Sectors(4),
         log: Sectors(48),
         placement: LogPlacement::EveryGroup(Sectors(64)),
-        ..EngineConfig::default()
+        ..VolumeConfig::default()
     };
     for config in [tiny(), dense] {
         for device in (3000..3300).step_by(8) {
-            let before = Layout::plan(&config, Sectors(device), Sectors(8)).unwrap();
+            let before = Layout::of(&config, Sectors(device), Sectors(8)).unwrap();
             for more in (8..600).step_by(8) {
                 let after = before.grown(Sectors(device + more)).unwrap();
                 let whole = Extent::new(0, before.capacity().0);
@@ -94,7 +94,7 @@ fn no_new_log_takes_home_space_however_little_the_device_grows() {
                 let same: Vec<Extent> = after.home(whole).collect();
                 // The last piece may have become a part of a longer one.
                 assert_eq!(homes, same, "{device} + {more}");
-                assert_eq!(after.plan.check(Sectors(8)), Ok(()));
+                assert_eq!(after.parts.check(Sectors(8)), Ok(()));
             }
         }
     }
@@ -103,7 +103,7 @@ fn no_new_log_takes_home_space_however_little_the_device_grows() {
 #[test]
 fn the_paper_layout_reserves_a_tenth() {
     let device = Sectors(1_953_525_168);
-    let layout = Layout::plan(&EngineConfig::default(), device, Sectors(1)).unwrap();
+    let layout = Layout::of(&VolumeConfig::default(), device, Sectors(1)).unwrap();
     let share = layout.capacity().0 as f64 / device.0 as f64;
     assert!((0.89..0.90).contains(&share), "{share}");
     assert_eq!(layout.regions().len(), 9532);
@@ -112,8 +112,8 @@ fn the_paper_layout_reserves_a_tenth() {
 #[test]
 fn a_petabyte_has_a_layout() {
     let group = LogPlacement::EveryGroup(Sectors(2048 * 1024));
-    let config = EngineConfig { placement: group, ..EngineConfig::default() };
-    let layout = Layout::plan(&config, Sectors((1 << 50) / 512), Sectors(8)).unwrap();
+    let config = VolumeConfig { placement: group, ..VolumeConfig::default() };
+    let layout = Layout::of(&config, Sectors((1 << 50) / 512), Sectors(8)).unwrap();
     assert_eq!(layout.regions().len(), (1 << 20) - 80);
     let last = Extent::new(layout.capacity().0 - 1, 1);
     assert_eq!(layout.home(last).count(), 1);
@@ -121,22 +121,22 @@ fn a_petabyte_has_a_layout() {
 
 #[test]
 fn a_volume_grows_only_as_often_as_its_superblock_can_say() {
-    let mut layout = Layout::plan(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
+    let mut layout = Layout::of(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
     let refused = (0..400).find_map(|i| {
         let device = layout.device() + Sectors(200 + i % 100);
         layout.grown(device).map(|grown| layout = grown).err()
     });
-    assert!(matches!(refused, Some(VolumeError::Config(_))), "{refused:?}");
-    assert!(layout.as_plan().runs.len() <= 120);
+    assert!(matches!(refused, Some(VolumeError::GrewTooOften)), "{refused:?}");
+    assert!(layout.parts().runs.len() <= 120);
 }
 
 #[test]
 fn a_volume_may_grow_by_whole_groups_for_ever() {
-    let mut layout = Layout::plan(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
-    let runs = layout.as_plan().runs.len();
+    let mut layout = Layout::of(&tiny(), Sectors(10_000), Sectors(1)).unwrap();
+    let runs = layout.parts().runs.len();
     for grown in 1..=500 {
         layout = layout.grown(Sectors(10_000 + 256 * grown)).unwrap();
     }
-    assert_eq!(layout.as_plan().runs.len(), runs);
-    assert_eq!(layout.as_plan().check(Sectors(1)), Ok(()));
+    assert_eq!(layout.parts().runs.len(), runs);
+    assert_eq!(layout.parts().check(Sectors(1)), Ok(()));
 }

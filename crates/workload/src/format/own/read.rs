@@ -133,7 +133,7 @@ impl OwnReader {
         self.block_left -= 1;
         self.records += 1;
         decoded.map_err(|fault| {
-            // Deltas depend on what came before: the rest of the block means nothing.
+            // Deltas depend on the records before, so the rest of the block cannot be decoded.
             self.block_left = 0;
             self.input.bad_bytes(offset, fault)
         })

@@ -1,11 +1,11 @@
-//! What the engine does with single requests, byte by byte.
+//! What a volume does with single requests, byte by byte.
 
 mod common;
 
 use std::rc::Rc;
 
 use common::{DEVICE, RigOrders, bytes, cached, config, in_virtual_time, low_byte, read, write};
-use manylogs::{CheckpointPolicy, EngineConfig, OpenOptions, Volume};
+use manylogs::{CheckpointPolicy, OpenOptions, Volume, VolumeConfig};
 use manylogs_block::{BlockDevice, Extent, IoError, MemoryDevice, Nanos, Request, Sectors};
 
 #[test]
@@ -88,7 +88,7 @@ fn a_read_is_put_together_from_home_log_buffer_and_zeroes() {
 #[test]
 fn the_buffer_is_bounded_in_bytes_and_in_time() {
     in_virtual_time(|runtime| async move {
-        let small = EngineConfig { buffer: Sectors(64), ..config() };
+        let small = VolumeConfig { buffer: Sectors(64), ..config() };
         let volume = Volume::create(runtime.clone(), cached(), &small).await.unwrap();
         for i in 0..100 {
             volume.submit(write(i * 20, &bytes(1, 10), false)).await.unwrap();
@@ -125,7 +125,7 @@ fn a_full_log_is_swapped_for_an_empty_one_when_idle() {
 #[test]
 fn off_hours_are_kept() {
     in_virtual_time(|runtime| async move {
-        let config = EngineConfig {
+        let config = VolumeConfig {
             checkpoint: CheckpointPolicy::OffHours { from_s: 22 * 3600, until_s: 6 * 3600 },
             ..config()
         };

@@ -1,4 +1,4 @@
-//! What a device asks of the kernel, and who carries it out.
+//! Operations on a file, and the trait that carries them out.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Source};
 
-/// One operation on a file. Its buffer belongs to the engine until the end.
+/// One operation on a file. Its buffer belongs to whoever carries it out, until the end.
 pub(crate) enum Op {
     Read {
         at: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Done {
 pub(crate) type Callback = Box<dyn FnOnce(Done)>;
 
 /// Carries out operations without blocking. A trait so that a test can let them fail.
-pub(crate) trait Engine {
+pub(crate) trait FileIo {
     /// A buffer for `len` bytes; its content is whatever it last was.
     fn buffer(&self, len: usize) -> Buffer;
     /// Takes a buffer back.

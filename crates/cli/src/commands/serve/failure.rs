@@ -1,0 +1,74 @@
+//! The exit code of `manylogs serve`, and of orders to a server, for each thing that can go wrong.
+
+use std::io;
+
+use manylogs_serve::control::ControlError;
+use manylogs_serve::nbdkit::NbdkitError;
+use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
+use manylogs_ublk::UblkError;
+
+use crate::commands::volume::stack_failure;
+use crate::failure::Failure;
+
+pub(crate) fn control_failure(error: ControlError) -> Failure {
+    match &error {
+        ControlError::NotServed { .. } => Failure::input(error),
+        ControlError::Refused(refused) if refused.in_use => Failure::Busy(error.to_string()),
+        _ => Failure::failed(error),
+    }
+}
+
+pub(crate) fn ublk_failure(error: UblkError) -> Failure {
+    match &error {
+        UblkError::Control(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::Permission(error.to_string())
+        }
+        UblkError::OtherCache { .. } => Failure::Busy(error.to_string()),
+        _ => Failure::failed(error),
+    }
+}
+
+pub(super) fn serve_failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::Stack(error) => stack_failure(error),
+        error @ (ServeError::Table { .. } | ServeError::Drive(_) | ServeError::Content(_)) => {
+            Failure::input(error)
+        }
+        error => Failure::failed(error),
+    }
+}
+
+pub(super) fn listen_failure(error: ListenError) -> Failure {
+    let message = error.to_string();
+    match error {
+        error if error.is_permission() => Failure::Permission(message),
+        error if error.is_taken() => Failure::Busy(message),
+        _ => Failure::Input(message),
+    }
+}
+
+pub(super) fn nbdkit_failure(error: NbdkitError) -> Failure {
+    match error {
+        NbdkitError::Listen(error) => listen_failure(error),
+        error @ NbdkitError::NoPluginAt { .. } => Failure::input(error),
+        error => Failure::failed(error),
+    }
+}
+
+pub(super) fn fuse_failure(error: FuseError) -> Failure {
+    match &error {
+        FuseError::Mount { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::Permission(error.to_string())
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+pub(super) fn link_failure(error: LinkError) -> Failure {
+    let message = error.to_string();
+    match error.source.kind() {
+        io::ErrorKind::AlreadyExists => Failure::Busy(message),
+        io::ErrorKind::PermissionDenied => Failure::Permission(message),
+        _ => Failure::Input(message),
+    }
+}

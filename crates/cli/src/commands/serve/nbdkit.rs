@@ -1,0 +1,81 @@
+//! `manylogs serve --nbd` with TLS: nbdkit serves, with our plugin, as a child.
+
+use std::ffi::OsString;
+use std::sync::mpsc::sync_channel;
+
+use manylogs_serve::nbdkit::{Nbdkit, NbdkitOptions, find_plugin};
+use manylogs_serve::{NbdAddress, ServeError, Stack, notify};
+
+use super::failure::{listen_failure, nbdkit_failure, serve_failure};
+use super::options;
+use crate::args::serve::{LogFormatArg, OnOff, ServeArgs};
+use crate::args::volume::BackendArg;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Serves until nbdkit ends.
+pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure> {
+    options::check_security(&args.nbd, address)?;
+    let metrics = options::metrics_listener(args)?;
+    let (signals, signalled) = sync_channel(8);
+    super::on_signal(move || {
+        let _ = signals.try_send(());
+    })?;
+    let plugin = find_plugin(args.nbd.nbdkit_plugin.as_deref()).map_err(nbdkit_failure)?;
+    check_device(args)?;
+    // Finds out whether the address is free, and why not: nbdkit binds it itself.
+    drop(address.bind().map_err(listen_failure)?);
+    address.remove_socket();
+    options::start_beside(&args.volume.device, metrics)?;
+    let options = NbdkitOptions {
+        address: address.clone(),
+        plugin,
+        tls: args.nbd.tls(),
+        device: args.volume.device.clone(),
+        parameters: parameters(args),
+    };
+    let mut nbdkit = Nbdkit::start(&options, signalled).map_err(nbdkit_failure)?;
+    if nbdkit.wait_until_serving().map_err(nbdkit_failure)? {
+        print(&format!("{}\n", address.uri(options.tls.is_some())))?;
+        notify("READY=1");
+    }
+    nbdkit.wait().map_err(nbdkit_failure)
+}
+
+/// Opens the device and closes it again: nbdkit has one exit code for all that can be wrong.
+fn check_device(args: &ServeArgs) -> Result<(), Failure> {
+    let failed = |error| serve_failure(ServeError::Stack(error));
+    let mut stack = Stack::open(&options::engine(args)?.stack).map_err(failed)?;
+    if args.raw { Ok(()) } else { stack.lock().map_err(failed) }
+}
+
+/// What the plugin is told.
+fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
+    let backend = match args.volume.backend {
+        BackendArg::Auto => "auto",
+        BackendArg::Uring => "uring",
+        BackendArg::Threads => "threads",
+    };
+    let log_format = match args.log_format {
+        LogFormatArg::Text => "text",
+        LogFormatArg::Logfmt => "logfmt",
+        LogFormatArg::Json => "json",
+    };
+    let mut parameters = vec![
+        ("backend", backend.into()),
+        ("give-up-table", args.volume.give_up_table.to_string().into()),
+        ("raw", args.raw.to_string().into()),
+        ("log-format", log_format.into()),
+    ];
+    if let Some(table) = &args.volume.table {
+        parameters.push(("table", table.0.clone().into()));
+    }
+    if let Some(drive) = &args.emulate {
+        parameters.push(("emulate", drive.into()));
+        parameters.push(("fit", (!args.no_fit).to_string().into()));
+    }
+    if let Some(cache) = args.write_cache {
+        parameters.push(("write-cache", (cache == OnOff::On).to_string().into()));
+    }
+    parameters
+}

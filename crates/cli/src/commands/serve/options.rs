@@ -1,0 +1,68 @@
+//! What the arguments of `manylogs serve` mean for the engine and for what runs beside it.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use manylogs_serve::log::{Level, line};
+use manylogs_serve::{
+    Emulation, EngineOptions, NbdAddress, RESTART_PATIENCE, StackOptions, answer_scrapes, watch,
+};
+use manylogs_storage::OpenMode;
+
+use super::failure::listen_failure;
+use crate::args::nbd::NbdArgs;
+use crate::args::serve::{OnOff, ServeArgs};
+use crate::commands::drive;
+use crate::failure::Failure;
+
+/// The engine that `args` ask for.
+pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
+    let emulation = match &args.emulate {
+        Some(name) => Some(Emulation {
+            profile: drive(name)?,
+            fit: !args.no_fit,
+            write_cache: args.write_cache.map(|cache| cache == OnOff::On),
+        }),
+        None => None,
+    };
+    Ok(EngineOptions {
+        stack: StackOptions {
+            backend: args.volume.backend.into(),
+            patience: RESTART_PATIENCE,
+            ..StackOptions::new(&args.volume.device, OpenMode::Exclusive)
+        },
+        table: args.volume.table.as_ref().map(|table| table.0.clone()),
+        give_up_table: args.volume.give_up_table,
+        raw: args.raw,
+        emulation,
+    })
+}
+
+/// Whoever can connect can overwrite everything: over a network the user has to decide.
+pub(super) fn check_security(args: &NbdArgs, address: &NbdAddress) -> Result<(), Failure> {
+    if matches!(address, NbdAddress::Unix(_)) || args.tls().is_some() || args.nbd_insecure {
+        return Ok(());
+    }
+    Err(Failure::input(
+        "whoever reaches the TCP port could overwrite everything: give --tls-certificates or \
+         --tls-psk, or --nbd-insecure if the network is yours",
+    ))
+}
+
+/// A port for metrics, taken before the device is opened: that it is another's is known at once.
+pub(super) fn metrics_listener(args: &ServeArgs) -> Result<Option<TcpListener>, Failure> {
+    args.metrics.as_ref().map(|address| address.bind().map_err(listen_failure)).transpose()
+}
+
+/// Starts what runs beside the front end of the server that this process is, or is the parent of:
+/// metrics, and the watch over the server's health.
+pub(super) fn start_beside(device: &Path, metrics: Option<TcpListener>) -> Result<(), Failure> {
+    if let Some(listener) = metrics {
+        // The port may have been left to the system.
+        let url = format!("http://{}/metrics", listener.local_addr().map_err(Failure::failed)?);
+        let message = format!("metrics at {url}");
+        line(Level::Info, Some(device), &message, &[("url", url.into())]);
+        answer_scrapes(listener, device.to_owned()).map_err(Failure::failed)?;
+    }
+    watch(device.to_owned()).map_err(Failure::failed)
+}

@@ -1,0 +1,67 @@
+//! The versions that clients give their blocks.
+
+use manylogs_block::{Extent, Sectors};
+use manylogs_logstore::{DataSequence, ExtentMap, MapValue, Mapped};
+use manylogs_plant::{self as plant, Bug};
+
+/// What a client calls a version of its blocks. It grows with each write to a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+/// A range that the store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// As the base volume knows it.
+    pub extent: Extent,
+    /// What the owner calls the version.
+    pub version: Version,
+}
+
+/// Marks an extent that the store has a version of. The version's number is the sequence in the
+/// map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stored;
+
+impl MapValue for Stored {
+    fn advance(self, _: Sectors) -> Self {
+        self
+    }
+
+    fn pack(self) -> [u64; 2] {
+        [0, 0]
+    }
+
+    fn unpack(_: [u64; 2]) -> Self {
+        Self
+    }
+}
+
+/// The owners' versions, by address.
+#[derive(Debug)]
+pub(crate) struct Versions(ExtentMap<Stored>);
+
+impl Versions {
+    pub(crate) const fn new() -> Self {
+        Self(ExtentMap::new())
+    }
+
+    pub(crate) fn insert(&mut self, extent: Extent, version: Version) {
+        let mapped = Mapped { sequence: DataSequence(version.0), value: Stored };
+        self.0.insert(extent, mapped, |_, _| ());
+    }
+
+    /// The parts of `extent` that have a version, and which.
+    pub(crate) fn lookup(&self, extent: Extent) -> impl Iterator<Item = (Extent, Version)> + '_ {
+        let parts = self.0.lookup(extent);
+        parts.filter_map(|(part, found)| found.map(|found| (part, Version(found.sequence.0))))
+    }
+
+    /// Takes out what is not newer than `version`.
+    pub(crate) fn remove(&mut self, extent: Extent, version: Version) -> Vec<Extent> {
+        let mut gone = Vec::new();
+        let all = plant::is(Bug::DeleteIgnoresVersion);
+        let newer = DataSequence(if all { u64::MAX } else { version.0.saturating_add(1) });
+        self.0.remove_older(extent, newer, |part, _| gone.push(part));
+        gone
+    }
+}

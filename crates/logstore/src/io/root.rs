@@ -1,0 +1,121 @@
+//! Finding the newest root, and changing it in both slots.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request};
+use manylogs_plant::{self as plant, Bug};
+
+use super::StoreIo;
+use crate::VolumeId;
+use crate::ondisk::root::Root;
+
+/// Changes the root, durably in both slots: first in the slot that does not hold the newest root.
+/// Changes follow one another.
+///
+/// # Errors
+/// If one of the slots cannot be written. A crash may then find the old root or the new one, so
+/// the store takes no more entries.
+pub async fn update_root<S: StoreIo>(
+    system: &S,
+    purpose: S::Purpose,
+    change: impl FnOnce(&mut Root),
+) -> Result<(), IoError> {
+    let lock = system.with_store(|store| store.roots.changing.clone());
+    let _turn = lock.take().await;
+    let (root, volume, first) = system.with_store(|store| {
+        let mut root = store.roots.on_disk.clone();
+        change(&mut root);
+        store.roots.generation += 1;
+        root.generation = store.roots.generation;
+        (root, store.volume, 1 - store.roots.slot)
+    });
+    for slot in [first, 1 - first] {
+        let write = root.write_to(system.root_slots()[slot], volume);
+        if let Err(error) = write_twice(system, purpose, write).await {
+            if !plant::is(Bug::RootHalfWritten) {
+                system.with_store(|store| store.fail_for(&error, "the root cannot be written"));
+                system.notify_progress();
+            }
+            return Err(error);
+        }
+        system.with_store(|store| store.roots.slot = slot);
+    }
+    system.with_store(|store| {
+        // A table in non-volatile RAM may have raised the floor meanwhile.
+        let floor = root.floor.max(store.roots.on_disk.floor);
+        store.roots.on_disk = Root { floor, ..root };
+    });
+    Ok(())
+}
+
+/// Writes a second time where the first write fails: drives replace a bad sector when it is
+/// written again.
+async fn write_twice<S: StoreIo>(
+    system: &S,
+    purpose: S::Purpose,
+    write: Request,
+) -> Result<(), IoError> {
+    match system.submit_root(purpose, write.clone()).await {
+        Err(error) if error.is_local() => system.submit_root(purpose, write).await.map(drop),
+        result => result.map(drop),
+    }
+}
+
+/// What the two slots of the root hold.
+#[derive(Clone, Debug)]
+pub struct FoundRoot {
+    /// The newest whole root, and which slot it is in; `None` if neither slot holds a whole one.
+    pub newest: Option<(Root, usize)>,
+    /// How many slots hold no whole root.
+    pub damaged: u32,
+}
+
+/// Reads both slots of the root of `volume`, which has `logs` logs.
+///
+/// # Errors
+/// If a slot cannot be read, and the medium is not at fault: see [`read_copy`].
+pub async fn find_root(
+    device: &Rc<dyn BlockDevice>,
+    slots: [Extent; 2],
+    volume: VolumeId,
+    logs: usize,
+) -> Result<FoundRoot, IoError> {
+    let mut found = FoundRoot { newest: None, damaged: 0 };
+    for (slot, place) in slots.into_iter().enumerate() {
+        let bytes = read_copy(device, place).await?.ok().and_then(|content| content.to_bytes());
+        let root = bytes.and_then(|bytes| Root::decode(&bytes, volume));
+        match root.filter(|root| root.used.covers(logs)) {
+            None => found.damaged += 1,
+            Some(root) => {
+                let newest = found.newest.as_ref().map(|(newest, _)| newest.generation);
+                if newest.is_none_or(|newest| root.generation > newest) {
+                    found.newest = Some((root, slot));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads one of two copies of a structure. The inner error says that the medium has lost this copy,
+/// so that the other one counts. The device must report a medium error twice to be believed.
+///
+/// # Errors
+/// If the copy cannot be read for another reason. The copy may be whole, and the newer one: the
+/// other copy must not be taken for it.
+pub async fn read_copy(
+    device: &Rc<dyn BlockDevice>,
+    place: Extent,
+) -> Result<Result<Payload, IoError>, IoError> {
+    let read = || device.submit(Request::Read { extent: place });
+    let mut result = read().await;
+    if matches!(result, Err(IoError::Medium { .. })) {
+        result = read().await;
+    }
+    match result {
+        Ok(content) => Ok(Ok(content)),
+        Err(error @ IoError::Medium { .. }) => Ok(Err(error)),
+        Err(error) if plant::is(Bug::UnreadCopyIsDamaged) => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,136 @@
+//! Parameters that make no sense, alone or beside others.
+
+use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
+use manylogs_logstore::RECORD_PAYLOAD_MAX;
+use thiserror::Error;
+
+use super::config::{BUFFER_MAX, CheckpointPolicy, HOLD_MAX, LATENCY_MAX, LATENCY_MIN};
+
+/// A parameter that makes no sense: which one, and its bounds.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The logs would leave no room for data.
+    #[error(
+        "log={} is not smaller than group={}: nothing would be left for data",
+        size(*log), size(*group)
+    )]
+    NoRoomForData {
+        /// Length of a log.
+        log: Sectors,
+        /// Length of a log and of the data behind it.
+        group: Sectors,
+    },
+    /// The single log would lie outside of the device.
+    #[error("place={place} is not between 0 % and 100 % of the device")]
+    Place {
+        /// Where it would begin, as a share of the device.
+        place: f64,
+    },
+    /// A log takes too few writes.
+    #[error(
+        "log={} is too small for threshold={}: a log must hold at least four of the largest logged \
+         writes",
+        size(*log), size(*threshold)
+    )]
+    LogTooShort {
+        /// Length of a log.
+        log: Sectors,
+        /// The largest logged write.
+        threshold: Sectors,
+    },
+    /// A log is longer than its checksums can be found in.
+    #[error("log={} exceeds 128 GiB", size(*log))]
+    LogTooLong {
+        /// Length of a log.
+        log: Sectors,
+    },
+    /// A record is longer than recovery looks.
+    #[error(
+        "record={} exceeds {}, the longest payload of a record",
+        size(*record), size(RECORD_PAYLOAD_MAX)
+    )]
+    RecordTooLong {
+        /// Longest payload of a record.
+        record: Sectors,
+    },
+    /// A record does not take the largest logged write, or fills most of a log.
+    #[error(
+        "record={} is not between threshold={} and half of log={}",
+        size(*record), size(*threshold), size(*log)
+    )]
+    Record {
+        /// Longest payload of a record.
+        record: Sectors,
+        /// The largest logged write.
+        threshold: Sectors,
+        /// Length of a log.
+        log: Sectors,
+    },
+    /// No write would be logged.
+    #[error("threshold=0 logs nothing: say logging=off")]
+    LogsNothing,
+    /// A share that is none.
+    #[error("{setting}={value} is not above 0 and at most 1")]
+    Share {
+        /// The parameter.
+        setting: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// Too many records in flight, or none.
+    #[error("appends={appends} is not between 1 and 64")]
+    Appends {
+        /// Records in flight together.
+        appends: usize,
+    },
+    /// More would be lost in a crash than anybody wants.
+    #[error("buffer={} exceeds {}", size(*buffer), size(BUFFER_MAX))]
+    Buffer {
+        /// Volatile bytes that writes may wait in.
+        buffer: Sectors,
+    },
+    /// A target that no drive keeps, or that bounds nothing.
+    #[error(
+        "latency={} is neither none nor between {} and {}: no drive does less, more is no bound",
+        span_text(*latency), span_text(LATENCY_MIN), span_text(LATENCY_MAX)
+    )]
+    Latency {
+        /// The target.
+        latency: Nanos,
+    },
+    /// Records would be held back for too long.
+    #[error(
+        "hold={} exceeds {}: clients wait for it at each sync",
+        span_text(*hold), span_text(HOLD_MAX)
+    )]
+    Hold {
+        /// How long a record waits for others to share it.
+        hold: Nanos,
+    },
+    /// Checkpoints without a pause.
+    #[error("checkpoint=every:0s leaves no time between checkpoints: give a longer interval")]
+    NoInterval,
+    /// Hours that no day has.
+    #[error("checkpoint={policy} is not within a day")]
+    OffHours {
+        /// The hours.
+        policy: CheckpointPolicy,
+    },
+    /// A time that no volume lives to see.
+    #[error("{setting}={} exceeds 30 years", span_text(*span))]
+    Span {
+        /// The parameter.
+        setting: &'static str,
+        /// Its value.
+        span: Nanos,
+    },
+    /// A layout was asked for, and only the caller knows where its logs are.
+    #[error("no rule says where the logs are: the layout must list them")]
+    LogsNotListed,
+}
+
+/// A length as people write it.
+pub(super) fn size(len: Sectors) -> String {
+    bytes_text(len.bytes())
+}
