@@ -1,10 +1,12 @@
 //! The commands, one module each.
 
+pub(crate) mod advise;
 mod beside;
 pub(crate) mod drive;
 mod front_end;
 pub(crate) mod interfere;
 pub(crate) mod live;
+mod load;
 pub(crate) mod manual;
 mod nbd;
 mod nbdkit;
@@ -12,6 +14,7 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod stop;
+pub(crate) mod sweep;
 pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use manylogs::Policy;
 use manylogs_block::{IoError, Nanos, Time};
 use manylogs_sim::{Order, Sim, Stopped};
 use thiserror::Error;
@@ -99,8 +98,7 @@ fn without_syncs(case: &Case) -> Case {
 }
 
 fn base(case: &Case) -> Case {
-    let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
-    Case { policy, ..without_syncs(case) }
+    Case { policy: NamedPolicy::nologging(), ..without_syncs(case) }
 }
 
 /// What two cases without syncs have in common if they are the same.

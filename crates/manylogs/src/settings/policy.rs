@@ -25,8 +25,8 @@ pub enum Policy {
 pub enum PolicyError {
     /// No policy has this name.
     #[error(
-        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-N (N in KiB, as \
-         mlb-32 and mlb-256)",
+        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-paper, mlb-N (N in \
+         KiB, as mlb-32 and mlb-256)",
         did_you_mean(suggestion.as_deref())
     )]
     Unknown {
@@ -116,12 +116,14 @@ impl Policy {
             "nologging" => return Ok(Self::NoLogging),
             "single-log" => return Ok(Self::SingleLog(EngineConfig::single_log())),
             "mlb" => return Ok(Self::Mlb(EngineConfig::default())),
+            "mlb-paper" => return Ok(Self::Mlb(EngineConfig::as_published())),
             _ => {}
         }
         let kib = name.strip_prefix("mlb-").and_then(|kib| kib.parse::<u64>().ok());
         match kib {
             Some(kib) if (1..=1 << 20).contains(&kib) => {
-                let mut config = EngineConfig::with_threshold(Sectors(kib * 2));
+                let threshold = Sectors(kib * 2);
+                let mut config = EngineConfig { threshold, ..EngineConfig::as_published() };
                 config.record = config.record.max(config.threshold);
                 Ok(Self::Mlb(config))
             }
