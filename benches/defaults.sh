@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the defaults gain and lose: ours, the paper's layout, and other distances between logs, on
-# public traces, mixes of them (see paper-mixes.sh) and the sample, on every drive. Prints a table
-# for docs/results.md.
+# public traces, mixes of them (see paper-mixes.sh) and the sample, on every drive. Prints tables
+# for docs/results.md; CSV has every run.
 #
 #   benches/defaults.sh TRACES_DIR [CSV]
 set -eu
@@ -24,7 +24,9 @@ traces = [
     ["hadoop-r", "youcut-r", "telegram-w", "cloud-r", "msr"],
 ]
 drives = ["exos-x20", "constellation-es3", "wd5000ys", "cheetah-15k5"]
-policies = ["nologging", "nologging:cache=off", "mlb", "mlb-paper", "mlb:group=300M", "mlb:group=1G"]
+policies = [
+    "nologging", "nologging:cache=off", "mlb", "mlb-paper", "mlb:group=300M", "mlb:group=1G",
+]
 seeds = 2
 limit = 60000
 rate = "auto"
@@ -32,5 +34,6 @@ fit = true
 [output]
 csv = "out.csv"
 TOML
-"$manylogs" sweep "$work/sweep.toml"
+"$manylogs" sweep "$work/sweep.toml" >"$work/log"
+"$here/defaults-table.py" "$work/out.csv"
 if [ -n "$csv" ]; then cp "$work/out.csv" "$csv"; fi

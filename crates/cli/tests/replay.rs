@@ -169,6 +169,23 @@ fn the_table_is_printed_and_nothing_else_in_a_pipe() {
 }
 
 #[test]
+fn a_trace_is_written_as_csv_where_the_name_says_so() {
+    let place = Place::new();
+    let trace = place.trace("t.csv", 200);
+    for (output, first) in [("o.csv", &b"t_ns,op,lba"[..]), ("o.trace", b"MLTRACE\n")] {
+        place.run(&["trace", "convert", text(&trace), "-o", output]).succeeds();
+        assert!(std::fs::read(place.path(output)).unwrap().starts_with(first), "{output}");
+    }
+    let figures = |trace: &str| {
+        let args = ["replay", trace, "--policy", "nologging,mlb", "--json", "r.json"];
+        place.run(&args).succeeds();
+        json(&place, "r.json")["policies"].to_string()
+    };
+    assert_eq!(figures("o.csv"), figures("t.csv"));
+    assert_eq!(figures("o.trace"), figures("t.csv"));
+}
+
+#[test]
 fn several_traces_share_the_drive() {
     let place = Place::new();
     let (a, b) = (place.trace("a.csv", 300), place.trace("b.csv", 200));

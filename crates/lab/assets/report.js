@@ -134,14 +134,17 @@
   function placeScale() {
     const all = policies.flatMap((p) => p.head.gigabytes).sort((a, b) => a - b);
     if (all.length === 0) return null;
-    const wide = Math.max((all[all.length - 1] - all[0]) * 0.05, 1e-3);
-    const parts = [[all[0], all[0]]];
-    all.forEach((gb) => {
-      const last = parts[parts.length - 1];
-      if (gb - last[1] > wide) parts.push([gb, gb]); else last[1] = gb;
-    });
-    const total = parts.reduce((sum, [low, high]) => sum + high - low, 0) || 1;
-    const GAP = 0.06, LEAST = 0.15;
+    let total = all[all.length - 1] - all[0];
+    const gaps = all.slice(1).map((gb, i) => [gb - all[i], i + 1]).sort((a, b) => b[0] - a[0]);
+    // A gap is left out if it is a tenth of what the larger ones leave.
+    const cuts = gaps.slice(0, 5).filter(([gap]) => {
+      if (gap < total * 0.1) return false;
+      total -= gap;
+      return true;
+    }).map(([, at]) => at).sort((a, b) => a - b);
+    const parts = [0, ...cuts].map((at, i) => [all[at], all[(cuts[i] || all.length) - 1]]);
+    total = total || 1;
+    const GAP = 0.08, LEAST = 0.15, wide = total;
     let at = 0;
     const pieces = parts.map(([low, high]) => {
       const length = LEAST + (high - low) / total;
@@ -173,7 +176,8 @@
       const present = kinds.filter(([letter]) => p.head.kind.includes(letter));
       const columns = present.map(([letter]) =>
         p.head.gigabytes.map((gb, j) => (p.head.kind[j] === letter ? scale.place(gb) : null)));
-      const gigabytes = (u, v, series, j) => (v == null ? "-" : trim(p.head.gigabytes[j], 6) + " GB");
+      const gigabytes = (u, v, series, j) =>
+        (v == null ? "-" : trim(p.head.gigabytes[j], 6) + " GB");
       chart(titled(host, names[i]), {
         height: 260,
         scales: {

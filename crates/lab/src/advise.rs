@@ -135,7 +135,7 @@ impl Advice {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let mut points = self.reasons.clone();
-        points.extend(self.commands.iter().map(|command| format!("to do it: {command}")));
+        points.extend(self.commands.iter().map(|command| format!("to do it: `{command}`")));
         Verdict {
             decision: self.decision,
             policy: Some(self.policy.clone()),

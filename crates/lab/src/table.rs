@@ -75,7 +75,9 @@ pub fn duration(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", three_figures(us)),
         us if us < 1e6 => format!("{} ms", three_figures(us / 1e3)),
-        us => format!("{} s", three_figures(us / 1e6)),
+        us if us < 120e6 => format!("{} s", three_figures(us / 1e6)),
+        us if us < 7200e6 => format!("{} min", three_figures(us / 60e6)),
+        us => format!("{} h", three_figures(us / 3600e6)),
     }
 }
 
@@ -125,6 +127,7 @@ mod tests {
         assert_eq!(duration(999.4), "999 us");
         assert_eq!(duration(12_345.0), "12.3 ms");
         assert_eq!(duration(1_234_000.0), "1.23 s");
+        assert_eq!(duration(3_031e6), "50.5 min");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_500_000), "1.50 MB");
         let interval = Interval { estimate: 1.904, low: 1.8, high: 20.04 };

@@ -42,9 +42,9 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) repeat: u64,
-    /// When writes are durable: `recorded` (the trace's FUA writes and flushes), `all` (each when it
-    /// is answered, drive cache off), or `sync-every=5s` (by a flush so often). What was recorded
-    /// when not given, or `all` if the trace has no flush and no FUA write.
+    /// When writes are durable: `recorded` (the trace's FUA writes and flushes), `all` (each when
+    /// it is answered, drive cache off), or `sync-every=5s` (by a flush so often). What was
+    /// recorded when not given, or `all` if the trace has no flush and no FUA write.
     #[arg(long, value_name = "HOW")]
     pub(crate) durability: Option<Durability>,
     /// Replay each policy from so many seeds; more make intervals narrower.

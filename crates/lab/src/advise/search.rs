@@ -24,10 +24,10 @@ const TRIED: [(&str, &[&str]); 6] = [
 /// Rounds over all settings: one may help only once another is changed.
 const ROUNDS: usize = 2;
 /// Seeds of each try; the final replays have others.
-const SEEDS: usize = 2;
+const SEEDS: usize = 3;
 const FIRST_SEED: usize = 1000;
 /// A change must help by this: the default is what most users have tested.
-const WORTHWHILE: f64 = 1.005;
+const WORTHWHILE: f64 = 1.01;
 /// What goes into the final replays beside the default.
 const FINALISTS: usize = 3;
 

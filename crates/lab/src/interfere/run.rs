@@ -38,6 +38,16 @@ pub enum InterfereError {
         /// Why.
         source: manylogs::VolumeError,
     },
+    /// The policy's options do not go with its logs on the drive.
+    #[error("{policy} does not work on {drive}: {source}")]
+    Policy {
+        /// The policy's name.
+        policy: String,
+        /// The drive's.
+        drive: String,
+        /// Why.
+        source: Box<manylogs::PolicyError>,
+    },
     /// A request failed.
     #[error("under {policy} a request failed: {source}")]
     Io {
@@ -138,14 +148,14 @@ fn measure_all(
 fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let policy = || case.policy.name.clone();
     let sim = Sim::new(case.seed, Order::Fifo);
-    let stack =
-        Stack::build(&sim, &case.drive, &case.policy.policy, case.seed).map_err(|source| {
-            InterfereError::Volume {
-                policy: policy(),
-                drive: case.drive.profile.name.clone(),
-                source,
-            }
-        })?;
+    let drive = || case.drive.profile.name.clone();
+    let meant = case.policy.on(case.drive.capacity()).map_err(|source| InterfereError::Policy {
+        policy: policy(),
+        drive: drive(),
+        source: Box::new(source),
+    })?;
+    let stack = Stack::build(&sim, &case.drive.under(&case.policy), &meant, case.seed)
+        .map_err(|source| InterfereError::Volume { policy: policy(), drive: drive(), source })?;
     let (runtime, device) = (stack.runtime(), stack.top());
     let from = sim.now() + WARM_UP;
     let until = from + case.span;

@@ -36,8 +36,12 @@ pub(super) struct Asks {
     sync_at: Option<Time>,
     /// Whether something was written since the last flush.
     is_dirty: bool,
+    /// Requests read from the trace, of so many.
     read: u64,
     requests: u64,
+    /// The part of the replay that goes on up to request `window_end`.
+    window: usize,
+    window_end: u64,
 }
 
 impl Asks {
@@ -58,6 +62,8 @@ impl Asks {
             is_dirty: false,
             read: 0,
             requests: requests.max(1),
+            window: 0,
+            window_end: window_end(0, requests.max(1)),
         }
     }
 
@@ -106,9 +112,11 @@ impl Asks {
             self.sync_at = None;
         }
         let is_stream = self.streams.goes_on(&request);
-        let index = u128::from(self.read.saturating_sub(1)) * WINDOWS as u128;
-        let window = usize::try_from(index / u128::from(self.requests)).unwrap_or(WINDOWS);
-        Ask { request, class, window: window.min(WINDOWS - 1), is_stream }
+        while self.read > self.window_end && self.window < WINDOWS - 1 {
+            self.window += 1;
+            self.window_end = window_end(self.window, self.requests);
+        }
+        Ask { request, class, window: self.window, is_stream }
     }
 
     fn class_of(&self, request: &TraceRequest) -> Class {
@@ -125,6 +133,11 @@ impl Asks {
             TraceOp::Flush | TraceOp::Discard => Class::Other,
         }
     }
+}
+
+/// The requests up to the end of a part of the replay.
+const fn window_end(window: usize, requests: u64) -> u64 {
+    ((window as u64 + 1) * requests).div_ceil(WINDOWS as u64)
 }
 
 fn next_multiple(at: Time, span: Nanos) -> Time {

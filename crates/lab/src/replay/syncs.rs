@@ -103,7 +103,7 @@ impl Group {
     fn end(&mut self, at: Time) {
         self.outstanding -= 1;
         if self.outstanding == 0 {
-            self.waited = self.waited + at.since(self.since);
+            self.waited += at.since(self.since);
         }
     }
 }

@@ -23,10 +23,10 @@ pub fn html(replay: &Replay) -> serde_json::Result<String> {
     let found = &replay.verdict;
     let parts = [
         ("{{title}}", escaped(&title(replay))),
-        ("{{verdict}}", escaped(&found.text)),
+        ("{{verdict}}", marked(&found.text)),
         ("{{points}}", items(&found.points)),
         ("{{warnings}}", items(&replay.warnings)),
-        ("{{next}}", escaped(&next_step(replay))),
+        ("{{next}}", marked(&next_step(replay))),
         ("{{table}}", table_html(replay)),
         ("{{provenance}}", provenance(replay)),
         ("{{style}}", format!("{UPLOT_STYLE}\n{STYLE}")),
@@ -48,15 +48,15 @@ fn next_step(replay: &Replay) -> String {
                           settings and says how sure that is."
             .to_owned(),
         Decision::NoDifference | Decision::DoNotUse => {
-            "Next: `manylogs advise` looks for settings with which it would help, if there are any; \
-             a longer or busier part of the trace may say more."
+            "Next: `manylogs advise` looks for settings with which it would help, if there are \
+             any; a longer or busier part of the trace may say more."
                 .to_owned()
         }
     }
 }
 
 fn items(texts: &[String]) -> String {
-    texts.iter().map(|text| format!("<li>{}</li>", escaped(text))).collect()
+    texts.iter().map(|text| format!("<li>{}</li>", marked(text))).collect()
 }
 
 /// `page` with each placeholder replaced, in one pass: what is put in is not searched again.
@@ -94,7 +94,16 @@ fn table_html(replay: &Replay) -> String {
     out + "</tbody>"
 }
 
-/// A cell, with its interval below.
+/// Text in which words between backquotes are code.
+fn marked(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
+}
+
+/// A cell, with its interval below; it may be broken behind commas.
 fn cell(text: &str) -> String {
     match text.split_once(" (") {
         Some((estimate, interval)) => {
@@ -104,7 +113,7 @@ fn cell(text: &str) -> String {
                 escaped(interval.trim_end_matches(')'))
             )
         }
-        None => escaped(text),
+        None => escaped(text).replace(',', ",<wbr>"),
     }
 }
 
@@ -171,6 +180,12 @@ mod tests {
     fn what_is_put_in_is_not_searched_for_placeholders() {
         let parts = [("{{a}}", "{{b}}".to_owned()), ("{{b}}", "x".to_owned())];
         assert_eq!(filled("<{{a}}{{b}}>", &parts), "<{{b}}x>");
+    }
+
+    #[test]
+    fn words_between_backquotes_are_code() {
+        assert_eq!(marked("as `mlb:a<b`."), "as <code>mlb:a&lt;b</code>.");
+        assert_eq!(cell("1.90 (1.80 to 2.00)"), "1.90<small>1.80 to 2.00</small>");
     }
 
     #[test]

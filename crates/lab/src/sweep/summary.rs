@@ -5,15 +5,28 @@ use std::fmt::Write as _;
 use super::row::Row;
 use crate::table::duration;
 
+const TITLES: [&str; 13] = [
+    "trace",
+    "drive",
+    "policy",
+    "durable mean",
+    "p50",
+    "p90",
+    "p99",
+    "times as fast",
+    "p50",
+    "p90",
+    "p99",
+    "reads, times",
+    "streams, times",
+];
+
 /// One line for each trace, drive and policy: means over its seeds, and how many times as fast as
 /// the plain drive, with the least and the most of the seeds. Of several plain drives the one
 /// counts that makes data durable sooner.
 #[must_use]
 pub fn summary(rows: &[Row]) -> String {
-    let mut out = String::from(
-        "| trace | drive | policy | durable mean | p50 | p90 | p99 | times as fast | p50 | p90 | \
-         p99 | reads, times | streams, times |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
+    let mut out = format!("| {} |\n|{}\n", TITLES.join(" | "), "---|".repeat(TITLES.len()));
     for cell in groups(rows) {
         let first = &cell[0].ask;
         let base = base(rows, cell[0]);

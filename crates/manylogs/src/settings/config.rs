@@ -137,9 +137,9 @@ impl EngineConfig {
     }
 
     /// What a volume on a device of this size gets when nobody says otherwise. The logs take a
-    /// hundredth of the device, but at least 4 GiB or a tenth of it: the more they take, the further
-    /// they spread the data, which costs reads. Each is 10 MB, as in the paper, or a hundredth of a
-    /// small device. Why: `docs/results.md`.
+    /// hundredth of the device, but at least 4 GiB or a tenth of it: the more they take, the
+    /// further they spread the data, which costs reads. Each is 10 MB, as in the paper, or a
+    /// hundredth of a small device. Why: `docs/results.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let space = (device.0 / 100).max((device.0 / 10).min(4 * 1024 * MIB)).max(1);
