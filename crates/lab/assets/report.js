@@ -11,7 +11,7 @@
   // Policies may coincide: dashes let the line below show through.
   const dashes = [[], [], [], [7, 7], [3, 3], [10, 3, 2, 3]];
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colour = (i) => css("--c" + (i % 6));
+  const colour = (i) => css("--c" + (i % SHOWN));
   const width = (host) => Math.max(300, host.clientWidth);
   const byId = (id) => document.getElementById(id);
 
@@ -48,7 +48,7 @@
 
   const line = (i, value) => ({
     label: names[i], stroke: colour(i), width: 2, show: shown.has(i), spanGaps: true,
-    dash: dashes[(i + 2 * Math.floor(i / 6)) % dashes.length],
+    dash: dashes[i % dashes.length],
     points: { show: false }, value: (u, v) => value(v),
   });
   const chart = (host, options, columns) => {
@@ -167,8 +167,14 @@
     const end = Math.max(...policies.map((p) => p.head.seconds[p.head.seconds.length - 1] || 0));
     const scale = placeScale();
     if (!scale) return;
+    // Labels that would touch are left out.
+    const labelled = [];
+    scale.marks.forEach((mark) => {
+      const last = labelled[labelled.length - 1];
+      if (!last || mark[0] - last[0] > 0.07 * scale.end) labelled.push(mark);
+    });
     const label = (v) => {
-      const mark = scale.marks.find(([at]) => Math.abs(at - v) < 1e-9);
+      const mark = labelled.find(([at]) => Math.abs(at - v) < 1e-9);
       return mark ? trim(mark[1], 4) : "";
     };
     policies.forEach((p, i) => {

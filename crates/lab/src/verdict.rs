@@ -78,7 +78,7 @@ pub fn verdict(replay: &Replay, outcomes: &[Outcome]) -> Verdict {
     let gain = best.gain.unwrap_or_default();
     let mut points = costs(best, base, &gain);
     let others = replay.policies.0.iter().filter(|policy| policy.name != best.name);
-    points.extend(others.filter(|policy| policy.name != base.name).filter_map(comparison));
+    points.extend(others.filter(|policy| policy.name != base.name).filter_map(loss));
     points.extend(price(best));
     let overloaded = base.overload.overloaded || best.overload.overloaded;
     let decision = if overloaded { Decision::NoDifference } else { decide(&gain) };
@@ -199,14 +199,10 @@ fn finding(interval: &Interval) -> String {
     }
 }
 
-fn comparison(policy: &PolicyResult) -> Option<String> {
-    let gain = policy.gain.as_ref()?.durable_mean?;
-    let name = &policy.name;
-    Some(match &gain {
-        gain if is_loss(gain) => format!("{name} loses: {}.", factor(gain)),
-        gain if is_gain(gain) => format!("{name} gains: {}.", factor(gain)),
-        gain => format!("{name} makes no difference ({}).", span(gain)),
-    })
+/// That another policy loses; gains of others are in the table.
+fn loss(policy: &PolicyResult) -> Option<String> {
+    let gain = policy.gain.as_ref()?.durable_mean.filter(is_loss)?;
+    Some(format!("{} loses: {}.", policy.name, factor(&gain)))
 }
 
 fn price(best: &PolicyResult) -> Option<String> {
