@@ -237,22 +237,30 @@ fn too_few(replay: &Replay, durability: Durability) -> Option<String> {
 }
 
 fn warnings_about(policies: &[PolicyResult]) -> Vec<String> {
+    let most = |values: &dyn Fn(&Overload) -> f64, of: &[&PolicyResult]| {
+        of.iter().map(|policy| values(&policy.overload)).fold(0.0, f64::max)
+    };
+    let names =
+        |of: &[&PolicyResult]| of.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
     let mut warnings = Vec::new();
-    for policy in policies {
-        let overload = &policy.overload;
-        if overload.overloaded {
-            warnings.push(format!(
-                "under {} the trace asks for more than the drive can do: latency measures \
-                 backlog (last answer {} s after the last arrival); try --rate auto",
-                policy.name, overload.backlog_seconds_at_end
-            ));
-        } else if overload.bursts {
-            warnings.push(format!(
-                "under {} bursts ask for more than the drive can do: {} requests waited their \
-                 turn, up to {} s",
-                policy.name, overload.held_requests, overload.held_seconds_max
-            ));
-        }
+    let (over, rest): (Vec<_>, Vec<_>) =
+        policies.iter().partition(|policy| policy.overload.overloaded);
+    if !over.is_empty() {
+        warnings.push(format!(
+            "under {} the trace asks for more than the drive can do: latency measures backlog \
+             (last answer up to {} s after the last arrival); try --rate auto",
+            names(&over),
+            most(&|overload| overload.backlog_seconds_at_end, &over)
+        ));
+    }
+    let bursts: Vec<_> = rest.into_iter().filter(|policy| policy.overload.bursts).collect();
+    if !bursts.is_empty() {
+        warnings.push(format!(
+            "under {} bursts ask for more than the drive can do: requests waited their turn, up \
+             to {} s",
+            names(&bursts),
+            most(&|overload| overload.held_seconds_max, &bursts)
+        ));
     }
     if let Some(skipped) = policies.iter().map(|p| p.discards_skipped).max().filter(|&n| n > 0) {
         warnings.push(format!("{skipped} discards left out: the drive knows no discard"));
