@@ -5,6 +5,7 @@
 #   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make lint   formatter, clippy and documentation, warnings as errors
+#   make figures   puts what replays print into README.md and docs/results.md (make test compares)
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the volume and between it and its clients: tests must notice each
@@ -32,7 +33,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: interfere run test build install uninstall lint bench cost planted campaign medium coverage programs \
+.PHONY: interfere figures run test build install uninstall lint bench cost planted campaign medium coverage programs \
 	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -40,8 +41,7 @@ STATES ?= 1000000
 run: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-	$(TARGET)/release/manylogs replay $(TRACE) $(ARGS) \
-		--policy nologging,single-log,mlb-32,mlb-256 --report out/report.html --json out/report.json
+	$(TARGET)/release/manylogs replay $(TRACE) $(ARGS) --report out/report.html --json out/report.json
 	@echo "Open out/report.html in a browser."
 
 # One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
@@ -95,6 +95,9 @@ uninstall:
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+
+figures: tools
+	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures
 
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli

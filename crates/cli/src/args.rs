@@ -1,6 +1,7 @@
 //! The command line.
 
 pub(crate) mod interfere;
+pub(crate) mod lab;
 pub(crate) mod nbd;
 pub(crate) mod serve;
 pub(crate) mod torture;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 
-use crate::units::{Rate, Unexpected, duration, expect, rate, share, size};
+use crate::units::{Rate, Unexpected, duration, expect, rate, size};
 
 /// Make small durable writes beside large streams on one disk fast: replay traces to see the gain,
 /// and keep a volume that does it.
@@ -35,7 +36,11 @@ pub(crate) enum Command {
     /// List, show and validate drive profiles.
     Drive(DriveArgs),
     /// Replay a trace on a modelled drive under several policies, and compare them.
-    Replay(ReplayArgs),
+    Replay(lab::ReplayArgs),
+    /// Say whether a volume helps a load on a drive, with which settings, and how sure that is.
+    Advise(lab::AdviseArgs),
+    /// Replay every combination of traces, drives, policies, parameters and seeds in a file.
+    Sweep(lab::SweepArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
     Interfere(interfere::InterfereArgs),
     /// Make a volume on a disk, a partition or in an image file.
@@ -116,7 +121,8 @@ pub(crate) struct TraceArgs {
 pub(crate) enum TraceCommand {
     /// Requests, span, sizes, footprint, overwrites and busiest windows of a trace.
     Stat(StatArgs),
-    /// Read a trace in any format, perhaps change it, and write it in our own format.
+    /// Read a trace in any format, perhaps change it, and write it in our own format, or as CSV if
+    /// the output's name ends in .csv.
     Convert(ConvertArgs),
     /// Mix traces of several tenants, each in its own slice of the drive.
     Mix(MixArgs),
@@ -249,86 +255,6 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
-    /// The trace; several are mixed, each in its own slice of the drive. `synthetic` is a
-    /// generated one: a sequential reader beside small random writes.
-    #[arg(required = true)]
-    pub(crate) traces: Vec<PathBuf>,
-    /// The drive: a name (see `manylogs drive list`) or a profile file.
-    #[arg(long, default_value = DEFAULT_DRIVE)]
-    pub(crate) drive: String,
-    /// The policies to compare, separated by commas; may be repeated. Options follow a colon, as
-    /// in mlb:threshold=128K,log=10M,group=100M,swap=0.8,checkpoint=idle.
-    #[arg(long, value_name = "LIST", default_value = "nologging,single-log,mlb-32,mlb-256")]
-    pub(crate) policy: Vec<String>,
-    /// Write the report to this HTML file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write all figures to this JSON file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Submit requests by arrival time (open), or keep a fixed number in flight (closed).
-    #[arg(long = "loop", value_enum, default_value_t = LoopArg::Open)]
-    pub(crate) loop_mode: LoopArg,
-    /// Requests in flight in a closed loop.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) depth: u32,
-    /// Arrivals this many times as fast as recorded (0.5, 2x), or `auto`: as busy as
-    /// --utilisation says.
-    #[arg(long, value_parser = rate, default_value = "1", value_name = "FACTOR|auto")]
-    pub(crate) rate: Rate,
-    /// With --rate auto: the share of time that the drive is busy without logging.
-    #[arg(long, value_parser = share, default_value = "0.5", value_name = "SHARE")]
-    pub(crate) utilisation: f64,
-    /// Move addresses beyond the end of the drive into it.
-    #[arg(long)]
-    pub(crate) fit: bool,
-    /// Replay the trace this often, one pass behind the other.
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) repeat: u64,
-    /// Writes are durable where the trace says so, with the drive's write cache on. Otherwise every
-    /// write is durable, with the cache off.
-    #[arg(long)]
-    pub(crate) recorded_durability: bool,
-    /// Writes up to this size count as small in the figures (256K, or the largest threshold).
-    #[arg(long, value_parser = size, value_name = "SIZE")]
-    pub(crate) small: Option<Sectors>,
-    /// In an open loop: requests at the device at a time; further ones wait.
-    #[arg(long, default_value_t = 1024, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) outstanding: u32,
-    /// What to do when that many are outstanding.
-    #[arg(long, value_enum, default_value_t = OverloadArg::Continue)]
-    pub(crate) on_overload: OverloadArg,
-    /// Do not empty the logs after the replay.
-    #[arg(long)]
-    pub(crate) no_checkpoint: bool,
-    /// Policies replayed at the same time; as many as there are cores when not given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub(crate) threads: Option<u64>,
-    #[command(flatten)]
-    pub(crate) open: OpenArgs,
-    #[command(flatten)]
-    pub(crate) change: ChangeArgs,
-}
-
-/// The drive when none is named.
-pub(crate) const DEFAULT_DRIVE: &str = "exos-x20";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LoopArg {
-    Open,
-    Closed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverloadArg {
-    Continue,
-    Stop,
 }
 
 /// A window of a trace, as `--window` names it.

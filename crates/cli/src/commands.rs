@@ -1,13 +1,16 @@
 //! The commands, one module each.
 
+pub(crate) mod advise;
 pub(crate) mod drive;
 pub(crate) mod interfere;
 pub(crate) mod live;
+mod load;
 pub(crate) mod manual;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod stop;
+pub(crate) mod sweep;
 pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;

@@ -1,16 +1,17 @@
 //! Progress of a replay on a terminal: one bar for each policy.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use manylogs_lab::replay::Control;
 
 const REDRAW: Duration = Duration::from_millis(100);
-const STYLE: &str = "{prefix:<14} {wide_bar} {percent:>3} %  {per_sec:>14} requests  {eta:>4} left";
+const STYLE: &str = "{prefix:<14} {wide_bar} {percent:>3} %  {rate:>9} requests/s  {eta:>4} left";
 
 /// Bars that follow running replays; nothing at all when standard error is no terminal.
 #[derive(Debug, Default)]
@@ -26,8 +27,11 @@ impl Progress {
             return Self::default();
         }
         let all = MultiProgress::new();
-        let style =
-            ProgressStyle::with_template(STYLE).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template(STYLE)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write!(out, "{}", HumanCount(whole(state.per_sec())));
+            });
         let bars: Vec<(ProgressBar, Arc<Control>)> = names
             .iter()
             .zip(controls)
@@ -48,6 +52,11 @@ impl Progress {
         });
         Self { ended, painter: Some(painter) }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as saturates")]
+fn whole(rate: f64) -> u64 {
+    rate.round() as u64
 }
 
 fn follow(bars: &[(ProgressBar, Arc<Control>)]) {

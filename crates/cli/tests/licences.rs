@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A package may be used if its licence names one of these.
-const ALLOWED: [&str; 9] = [
+const ALLOWED: [&str; 10] = [
     "MIT",
     "Apache-2.0",
     "BSD-2-Clause",
@@ -17,11 +17,14 @@ const ALLOWED: [&str; 9] = [
     "0BSD",
     "Unlicense",
     "Unicode-3.0",
+    // Public domain: what draws the constants of a hash while compiling.
+    "CC0-1.0",
 ];
-/// Packages of others. Cold builds take minutes as it is. FUSE and NBD took eleven, ublk two.
-const PACKAGES_MAX: usize = 112;
+/// Packages of others. Cold builds take minutes as it is. FUSE and NBD took eleven, ublk two,
+/// Parquet twenty.
+const PACKAGES_MAX: usize = 132;
 /// With ublk: its library brings an executor that is not used, and makers of bindings.
-const PACKAGES_WITH_UBLK_MAX: usize = 170;
+const PACKAGES_WITH_UBLK_MAX: usize = 190;
 
 #[test]
 fn dependencies_are_few_and_free() {

@@ -3,10 +3,15 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const names = Object.keys(data.policies);
   const policies = names.map((name) => data.policies[name]);
+  // More than so many curves are not legible: the others wait in the legend for a click.
+  const SHOWN = 8;
+  const important = new Set([data.baseline, data.verdict.policy]);
+  const shown = new Set(names.map((_, i) => i).sort((a, b) =>
+    important.has(names[b]) - important.has(names[a]) || a - b).slice(0, SHOWN));
   // Policies may coincide: dashes let the line below show through.
   const dashes = [[], [], [], [7, 7], [3, 3], [10, 3, 2, 3]];
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colour = (i) => css("--c" + (i % 6));
+  const colour = (i) => css("--c" + (i % SHOWN));
   const width = (host) => Math.max(300, host.clientWidth);
   const byId = (id) => document.getElementById(id);
 
@@ -18,7 +23,6 @@
     return trim(us / 1e6, 3) + " s";
   };
   const percent = (v) => (v == null ? "-" : trim(v, 4) + " %");
-  const times = (v) => (v == null ? "-" : trim(v, 3) + " x");
 
   const axis = (label, values, size) => ({
     label,
@@ -43,7 +47,8 @@
   const ceil10 = (v) => 10 ** Math.ceil(Math.log10(v) - 1e-9);
 
   const line = (i, value) => ({
-    label: names[i], stroke: colour(i), width: 2, dash: dashes[i % 6], spanGaps: true,
+    label: names[i], stroke: colour(i), width: 2, show: shown.has(i), spanGaps: true,
+    dash: dashes[i % dashes.length],
     points: { show: false }, value: (u, v) => value(v),
   });
   const chart = (host, options, columns) => {
@@ -55,13 +60,14 @@
     }, options), columns, host);
   };
 
-  function cdf() {
-    const host = byId("cdf");
+  // The distribution of what `key` names; false if no policy has any.
+  function cdf(id, title, key) {
+    const host = byId(id);
     const tables = policies.map((p) => {
       const x = [], y = [];
-      p.latency_cdf.latency_us.forEach((us, i) => {
+      p[key].latency_us.forEach((us, i) => {
         if (us <= 0) return;
-        const share = p.latency_cdf.fraction[i] * 100;
+        const share = p[key].fraction[i] * 100;
         // A step is drawn upright: where many requests take the same time.
         if (us !== x[x.length - 1]) { x.push(us * 0.9999, us); y.push(share, share); }
         y[y.length - 1] = share;
@@ -69,46 +75,18 @@
       return [x, y];
     });
     const all = tables.flatMap((t) => t[0]);
-    if (all.length === 0) return;
+    if (all.length === 0) { host.hidden = true; return; }
     const low = Math.min(...all), high = Math.max(...all);
     chart(host, {
-      height: 400,
+      title, height: 360,
       scales: { x: logScale(low, high), y: { range: [0, 100] } },
       axes: [
         logAxis("latency (logarithmic)", duration, 44),
-        axis("requests answered (%)", percent),
+        axis("answered (%)", percent),
       ],
       series: [{ label: "latency", value: (u, v) => duration(v) },
         ...names.map((_, i) => line(i, percent))],
     }, uPlot.join(tables));
-  }
-
-  function speedup() {
-    const host = byId("speedup");
-    const shown = policies.map((p, i) => [p.speedup_over_nologging, i])
-      .filter(([s, i]) => s && names[i] !== "nologging");
-    if (shown.length === 0) {
-      host.textContent = "nologging was not replayed: there is nothing to compare with.";
-      return;
-    }
-    const x = shown[0][0].percentiles;
-    const values = shown.flatMap(([s]) => s.at_percentiles).filter((v) => v > 0);
-    const low = Math.min(1, ...values), high = Math.max(1, ...values);
-    const logarithmic = high / low > 12;
-    const one = {
-      label: "no logging = 1", stroke: css("--ink"), width: 1, dash: [2, 3],
-      points: { show: false }, value: () => "",
-    };
-    chart(host, {
-      scales: {
-        x: { time: false, range: [0, 100] },
-        y: logarithmic ? logScale(low, high) : { range: [Math.min(0.5, low * 0.9), high * 1.08] },
-      },
-      axes: [axis("percentile of latency", null, 44),
-        (logarithmic ? logAxis : axis)("speed-up over nologging", times)],
-      series: [{ label: "percentile", value: (u, v) => (v == null ? "-" : String(v)) }, one,
-        ...shown.map(([, i]) => line(i, times))],
-    }, [x, x.map(() => 1), ...shown.map(([s]) => s.at_percentiles)]);
   }
 
   function overTime(id, title, key) {
@@ -126,13 +104,20 @@
         logAxis("mean latency (logarithmic)", duration),
       ],
       series: [{ label: "time", value: (u, v) => (v == null ? "-" : trim(v, 5) + " s") },
-        ...names.map((_, i) => Object.assign(line(i, duration), { width: 1.5 }))],
+        ...names.map((_, i) => Object.assign(line(i, duration), {
+          width: 1.5, spanGaps: false, points: { show: true, size: 3, filter: lonely },
+        }))],
     }, uPlot.join(tables));
   }
 
+  // Where nothing arrived there is no line: a value between two gaps is a point.
+  const lonely = (u, series) => u.data[series].flatMap((v, i, all) =>
+    (v != null && all[i - 1] == null && all[i + 1] == null ? [i] : []));
+
+  // What matters most is drawn last, on top of a dense reader.
   const kinds = [
-    ["r", "read, home", "--read"], ["w", "write, home", "--write"],
-    ["R", "read, log", "--read-log"], ["W", "write, log", "--write-log"],
+    ["r", "read, home", "--read", 3], ["R", "read, log", "--read-log", 4],
+    ["w", "write, home", "--write", 4], ["W", "write, log", "--write-log", 4],
   ];
 
   function titled(host, text) {
@@ -144,28 +129,76 @@
     return plot;
   }
 
+  // The places that any policy used, on one scale for all. Wide parts of the disk where nothing
+  // happens take little room, so that a far-away log doesn't flatten the rest.
+  function placeScale() {
+    const all = policies.flatMap((p) => p.head.gigabytes).sort((a, b) => a - b);
+    if (all.length === 0) return null;
+    let total = all[all.length - 1] - all[0];
+    const gaps = all.slice(1).map((gb, i) => [gb - all[i], i + 1]).sort((a, b) => b[0] - a[0]);
+    // A gap is left out if it is a tenth of what the larger ones leave.
+    const cuts = gaps.slice(0, 5).filter(([gap]) => {
+      if (gap < total * 0.1) return false;
+      total -= gap;
+      return true;
+    }).map(([, at]) => at).sort((a, b) => a - b);
+    const parts = [0, ...cuts].map((at, i) => [all[at], all[(cuts[i] || all.length) - 1]]);
+    total = total || 1;
+    const GAP = 0.08, LEAST = 0.15, wide = total;
+    let at = 0;
+    const pieces = parts.map(([low, high]) => {
+      const length = LEAST + (high - low) / total;
+      const piece = { low, high, from: at, to: at + length };
+      at += length + GAP;
+      return piece;
+    });
+    const place = (gb) => {
+      const piece = pieces.find((p) => gb <= p.high) || pieces[pieces.length - 1];
+      const share = piece.high > piece.low ? (gb - piece.low) / (piece.high - piece.low) : 0.5;
+      return piece.from + share * (piece.to - piece.from);
+    };
+    const marks = pieces.flatMap((p) => (p.high - p.low > wide / 50
+      ? [[p.from, p.low], [p.to, p.high]] : [[(p.from + p.to) / 2, (p.low + p.high) / 2]]));
+    return { place, marks, end: at - GAP };
+  }
+
   function head() {
     const host = byId("head");
     const end = Math.max(...policies.map((p) => p.head.seconds[p.head.seconds.length - 1] || 0));
+    const scale = placeScale();
+    if (!scale) return;
+    // Labels that would touch are left out.
+    const labelled = [];
+    scale.marks.forEach((mark) => {
+      const last = labelled[labelled.length - 1];
+      if (!last || mark[0] - last[0] > 0.07 * scale.end) labelled.push(mark);
+    });
+    const label = (v) => {
+      const mark = labelled.find(([at]) => Math.abs(at - v) < 1e-9);
+      return mark ? trim(mark[1], 4) : "";
+    };
     policies.forEach((p, i) => {
-      const low = p.head.gigabytes.reduce((a, b) => Math.min(a, b), Infinity);
-      const high = p.head.gigabytes.reduce((a, b) => Math.max(a, b), 0);
-      const margin = Math.max((high - low) * 0.03, 0.001);
+      if (!shown.has(i)) return;
       const present = kinds.filter(([letter]) => p.head.kind.includes(letter));
       const columns = present.map(([letter]) =>
-        p.head.gigabytes.map((gb, j) => (p.head.kind[j] === letter ? gb : null)));
+        p.head.gigabytes.map((gb, j) => (p.head.kind[j] === letter ? scale.place(gb) : null)));
+      const gigabytes = (u, v, series, j) =>
+        (v == null ? "-" : trim(p.head.gigabytes[j], 6) + " GB");
       chart(titled(host, names[i]), {
-        height: 280,
+        height: 260,
         scales: {
           x: { time: false, range: [0, end] },
-          y: { range: [Math.max(0, low - margin), high + margin] },
+          y: { range: [-0.04 * scale.end, 1.04 * scale.end] },
         },
-        axes: [axis("time (s)", null, 44), axis("place on the disk (GB)", (v) => trim(v, 6), 70)],
+        axes: [axis("time (s)", null, 44),
+          Object.assign(axis("place (GB)", label, 70), {
+            splits: () => scale.marks.map(([at]) => at),
+          })],
         series: [{ label: "time", value: (u, v) => (v == null ? "-" : trim(v, 5) + " s") },
-          ...present.map(([, label, name]) => ({
-            label, stroke: css(name), paths: () => null,
-            points: { show: true, size: 3, width: 0, fill: css(name) },
-            value: (u, v) => (v == null ? "-" : trim(v, 6) + " GB"),
+          ...present.map(([, kind, name, size]) => ({
+            label: kind, stroke: css(name), paths: () => null,
+            points: { show: true, size, width: 0, fill: css(name) },
+            value: gigabytes,
           }))],
       }, [p.head.seconds, ...columns]);
     });
@@ -253,10 +286,10 @@
 
   function draw() {
     document.querySelectorAll(".plot, #head, #occupancy").forEach((host) => host.replaceChildren());
-    cdf();
-    speedup();
+    cdf("durable-cdf", "Until data is durable", "durable_cdf");
+    cdf("reads-cdf", "Reads", "reads_cdf");
+    if (byId("writes")) overTime("writes", "Until data is durable", "durable_mean_us");
     if (byId("reads")) overTime("reads", "Reads", "read_mean_us");
-    if (byId("writes")) overTime("writes", "Writes", "write_mean_us");
     head();
     if (byId("occupancy")) occupancy();
     if (byId("checkpoint")) checkpoint();

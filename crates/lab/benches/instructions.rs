@@ -155,7 +155,7 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
         seed: 1,
     };
     let policies = parse_policies(&["mlb-256"])?;
-    let capacity = exported_capacity(&settings()?, &policies[0].policy)?;
+    let capacity = exported_capacity(&settings()?, &policies[0])?;
     Ok(Workload::measure(prepare(&spec, capacity, true)?.open)?.repeated(passes))
 }
 
@@ -167,11 +167,13 @@ fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {
         rate: 1.0,
         pump: PumpSettings {
             mode: Loop::Open { outstanding_max: 4096, stop_at_overload: false },
-            durability: Durability::EveryWrite,
+            durability: Durability::All,
+            small_write_max: Sectors(512),
         },
-        small_write_max: Sectors(512),
         checkpoint_after: false,
+        keep_requests: false,
         seed: 1,
+        seeds: 1,
     };
     let policies = parse_policies(&[policy])?;
     let outcomes = run_all(&plan, &policies, &[Arc::<Control>::default()], 1);

@@ -1,10 +1,13 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
+pub mod advise;
 pub mod interfere;
 pub mod prepare;
 pub mod replay;
 pub mod report;
 pub mod results;
 pub mod stats;
+pub mod sweep;
 pub mod synthetic;
 pub mod table;
+pub mod verdict;

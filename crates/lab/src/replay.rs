@@ -4,20 +4,27 @@
 //! policy's volume (or the plain drive), which stands on the modelled drive. See [`run_all`].
 
 mod answers;
+mod asks;
 mod assemble;
+mod durability;
+mod plots;
 mod policies;
 mod pump;
 mod recorder;
 mod run;
 mod stack;
+mod streams;
+mod syncs;
 mod utilisation;
 mod workload;
 
 pub use assemble::{Setting, assemble};
+pub use durability::Durability;
 pub use policies::{NamedPolicy, PolicyListError, parse_policies};
-pub use pump::{Control, Durability, Loop, PumpError, PumpReport, PumpSettings, pump};
-pub use recorder::{Class, Recorder};
-pub use run::{Outcome, Plan, ReplayError, run_all};
+pub use pump::{Control, Loop, PumpError, PumpReport, PumpSettings, pump};
+pub use recorder::{Answered, Class, Recorder};
+pub(crate) use run::pooled;
+pub use run::{Outcome, Plan, ReplayError, on_threads, run, run_all};
 pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
 pub use utilisation::{RateFound, find_rate};

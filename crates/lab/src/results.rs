@@ -1,21 +1,31 @@
 //! What a replay found, in the form in which it is written as JSON and shown in the report.
 //!
-//! Two runs with the same seed and input differ only in fields whose names begin with `wall_`
-//! and in `requests_per_wall_second`.
+//! Two runs with the same command line and input give the same bytes: how long the computer took
+//! is not in here.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::replay::TraceSummary;
-use crate::stats::LatencySummary;
+use crate::stats::{Gain, LatencySummary};
+use crate::verdict::Verdict;
+
+/// The version of [`Replay`]'s structure.
+pub const FORMAT: u32 = 2;
 
 /// A whole replay: one trace on one drive under several policies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
     /// The version of this structure.
     pub format: u32,
+    /// What the reader of any figure must know.
+    pub warnings: Vec<String>,
+    /// What follows from the figures.
+    pub verdict: Verdict,
     /// Of all randomness.
     pub seed: u64,
+    /// Each policy was replayed from so many seeds: latencies and gains are from all, what else
+    /// there is from the first.
+    pub seeds: u32,
     /// The drive profile's name.
     pub drive: String,
     /// What the drive is.
@@ -27,14 +37,15 @@ pub struct Replay {
     pub loop_mode: LoopDetails,
     /// By how much arrivals were sped up.
     pub rate: RateDetails,
-    /// Which writes had to be durable, in words.
-    pub durability: &'static str,
+    /// When writes had to be durable.
+    pub durability: DurabilityDetails,
     /// Writes up to this size count as small.
     pub small_write_max_bytes: u64,
     /// The command line that repeats this replay.
     pub command: String,
-    /// What the reader of any figure must know.
-    pub warnings: Vec<String>,
+    /// The plain drive that gains are counted from: that one of those replayed which makes data
+    /// durable sooner on average. `None` if none was replayed.
+    pub baseline: Option<String>,
     /// Whether some policies were not replayed to the end.
     pub interrupted: bool,
     /// What each policy did ([`PolicyResult`]), by its name, in the order given.
@@ -52,8 +63,17 @@ pub struct DriveDetails {
     pub model: String,
     /// Size.
     pub capacity_bytes: u64,
-    /// Whether writes may wait in the drive's cache.
-    pub write_cache: bool,
+}
+
+/// When writes had to be durable.
+#[derive(Clone, Debug, Serialize)]
+pub struct DurabilityDetails {
+    /// `all`, `recorded` or `sync-every=TIME`, as the command line takes it.
+    pub mode: String,
+    /// Whether that was given, or follows from the trace.
+    pub given: bool,
+    /// In words.
+    pub text: String,
 }
 
 /// The trace of a replay.
@@ -96,6 +116,9 @@ pub struct RateDetails {
     /// With `auto`: how busy the drive should be without logging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_utilisation: Option<f64>,
+    /// With `auto`: how busy it was when the rate was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation: Option<f64>,
 }
 
 /// What one policy did.
@@ -106,14 +129,17 @@ pub struct PolicyResult {
     pub name: String,
     /// The policy with all its parameters.
     pub parameters: String,
-    /// Requests replayed.
+    /// Whether the drive's write cache was on under it.
+    pub drive_write_cache: bool,
+    /// Requests replayed from the first seed.
     pub requests: u64,
-    /// Latency of all reads and writes.
-    pub latency_us: LatencySummary,
-    /// Latency by kind of request.
-    pub latency_us_by_kind: LatencyByKind,
-    /// How many times as fast as without logging; `None` if that was not replayed.
-    pub speedup_over_nologging: Option<Speedup>,
+    /// Latencies by what was waited for.
+    pub latency_us: LatencyByKind,
+    /// Megabytes (10^6) a second of streams, of the time in which they had requests under way.
+    /// `None` if the trace has no stream.
+    pub stream_mb_s: Option<f64>,
+    /// How many times as fast as `baseline`; `None` if no plain drive was replayed.
+    pub gain: Option<Gain>,
     /// Small writes sent to a log.
     pub logged_writes: u64,
     /// Their size.
@@ -142,12 +168,13 @@ pub struct PolicyResult {
     pub checkpoint: Option<Checkpoint>,
     /// From the first arrival to the last answer.
     pub simulated_seconds: f64,
-    /// How long the computer took.
-    pub wall_seconds: f64,
-    /// Requests over `wall_seconds`.
-    pub requests_per_wall_second: f64,
-    /// The cumulative distribution of latency.
-    pub latency_cdf: Cdf,
+    /// Latency of all reads and writes at the percentiles 1 to 99, as the paper compares them;
+    /// writes answered from memory count with that.
+    pub all_at_percentiles_us: Vec<f64>,
+    /// The cumulative distribution of the time until data was durable.
+    pub durable_cdf: Cdf,
+    /// ... and of the latency of reads.
+    pub reads_cdf: Cdf,
     /// Latency by time of arrival.
     pub latency_over_time: OverTime,
     /// Where the head was: a sample of the commands.
@@ -156,41 +183,22 @@ pub struct PolicyResult {
     pub log_occupancy: Occupancy,
 }
 
-/// Latency by kind of request.
+/// Latencies by what was waited for.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LatencyByKind {
+    /// Until data was durable: writes with FUA, and each flush together with the writes that it
+    /// covers, for as long as one of them was under way.
+    pub durable: LatencySummary,
+    /// Of these, writes up to `small_write_max_bytes`.
+    pub durable_small_writes: LatencySummary,
+    /// Larger writes.
+    pub durable_large_writes: LatencySummary,
+    /// Flushes with the writes that they cover.
+    pub syncs: LatencySummary,
     /// Reads.
     pub reads: LatencySummary,
-    /// Writes of any size.
-    pub writes: LatencySummary,
-    /// Writes up to `small_write_max_bytes`.
-    pub small_writes: LatencySummary,
-    /// Larger writes.
-    pub large_writes: LatencySummary,
-}
-
-/// Latency without logging over latency with the policy: above one, the policy is faster.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Speedup {
-    /// The mean of the speed-ups at the percentiles 1 to 99, as the paper takes it.
-    pub mean_over_percentiles: f64,
-    /// The median of the same speed-ups: a few percentiles at which one policy waits in a burst
-    /// and the other does not cannot dominate it.
-    pub median_over_percentiles: f64,
-    /// At the median.
-    pub p50: f64,
-    /// At the 90th percentile.
-    pub p90: f64,
-    /// At the 99th percentile.
-    pub p99: f64,
-    /// The percentiles of `at_percentiles`: 1 to 99, and 99.9.
-    pub percentiles: Vec<f64>,
-    /// The speed-up at each.
-    pub at_percentiles: Vec<f64>,
-    /// The mean over the percentiles 1 to 99 of reads alone.
-    pub reads_mean_over_percentiles: Option<f64>,
-    /// The mean over the percentiles 1 to 99 of writes alone.
-    pub writes_mean_over_percentiles: Option<f64>,
+    /// Writes that may be answered from memory: their data is not durable then.
+    pub cached_writes: LatencySummary,
 }
 
 /// How far the trace outran the drive.
@@ -256,10 +264,10 @@ pub struct OverTime {
     pub read_mean_us: Vec<Option<f64>>,
     /// Longest.
     pub read_max_us: Vec<Option<f64>>,
-    /// Mean latency of the writes that arrived in it.
-    pub write_mean_us: Vec<Option<f64>>,
+    /// Mean time until data was durable, of the writes and syncs that arrived in it.
+    pub durable_mean_us: Vec<Option<f64>>,
     /// Longest.
-    pub write_max_us: Vec<Option<f64>>,
+    pub durable_max_us: Vec<Option<f64>>,
 }
 
 /// A sample of the drive's commands, as columns.
@@ -291,44 +299,25 @@ impl Serialize for Policies {
 }
 
 impl Policies {
-    /// The policy that the others are compared with.
+    /// The policy of this name.
     #[must_use]
-    pub fn nologging(&self) -> Option<&PolicyResult> {
-        self.0.iter().find(|policy| policy.name == "nologging")
+    pub fn named(&self, name: &str) -> Option<&PolicyResult> {
+        self.0.iter().find(|policy| policy.name == name)
     }
 }
 
 impl Replay {
+    /// The plain drive that gains are counted from.
+    #[must_use]
+    pub fn base(&self) -> Option<&PolicyResult> {
+        self.policies.named(self.baseline.as_deref()?)
+    }
+
     /// The whole as JSON.
     ///
     /// # Errors
     /// If a figure has no JSON form, which none should.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
-    }
-
-    /// The JSON without what depends on the speed of the computer.
-    ///
-    /// # Errors
-    /// As [`Replay::to_json`].
-    pub fn to_json_without_wall(&self) -> serde_json::Result<String> {
-        let mut value = serde_json::to_value(self)?;
-        strip_wall(&mut value);
-        serde_json::to_string(&value)
-    }
-}
-
-fn strip_wall(value: &mut Value) {
-    let is_wall = |key: &str| key.starts_with("wall_") || key == "requests_per_wall_second";
-    match value {
-        Value::Object(map) => {
-            *map = std::mem::take(map)
-                .into_iter()
-                .filter(|(key, _)| !is_wall(key))
-                .collect::<Map<_, _>>();
-            map.values_mut().for_each(strip_wall);
-        }
-        Value::Array(items) => items.iter_mut().for_each(strip_wall),
-        _ => {}
     }
 }

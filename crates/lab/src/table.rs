@@ -1,42 +1,53 @@
-//! The table of policies that the terminal and the report show.
+//! The table of policies that the terminal and the report show, and figures as text.
 
 use crate::results::{PolicyResult, Replay};
+use crate::stats::Interval;
+
+/// Columns.
+const COLUMNS: usize = 10;
 
 /// The column titles.
-pub const TITLES: [&str; 10] = [
+pub const TITLES: [&str; COLUMNS] = [
     "policy",
-    "mean",
+    "durable mean",
     "p50",
     "p90",
     "p99",
-    "max latency",
-    "speed-up",
-    "log swaps",
-    "table",
+    "times as fast",
+    "reads mean",
+    "times as fast",
+    "streams",
     "disk busy",
 ];
 
 /// The rows: one policy each, in the order of the replay.
 #[must_use]
-pub fn rows(replay: &Replay) -> Vec<[String; 10]> {
-    replay.policies.0.iter().map(row).collect()
+pub fn rows(replay: &Replay) -> Vec<[String; COLUMNS]> {
+    replay.policies.0.iter().map(|policy| row(replay, policy)).collect()
 }
 
-fn row(policy: &PolicyResult) -> [String; 10] {
-    let latency = &policy.latency_us;
-    let speedup = policy.speedup_over_nologging.as_ref();
+fn row(replay: &Replay, policy: &PolicyResult) -> [String; COLUMNS] {
+    let (durable, reads) = (&policy.latency_us.durable, &policy.latency_us.reads);
+    let gain = policy.gain.filter(|_| replay.baseline.as_ref() != Some(&policy.name));
+    let gain = gain.unwrap_or_default();
+    let latency = |count: u64, us: f64| if count == 0 { none() } else { duration(us) };
+    let gained = |interval: Option<Interval>| interval.as_ref().map_or_else(none, span);
     [
         policy.name.clone(),
-        duration(latency.mean),
-        duration(latency.p50),
-        duration(latency.p90),
-        duration(latency.p99),
-        duration(latency.max),
-        speedup.map_or_else(|| "-".to_owned(), |s| times(s.mean_over_percentiles)),
-        policy.log_swaps.to_string(),
-        bytes(policy.mapping_table_bytes_max),
+        latency(durable.requests, durable.mean),
+        latency(durable.requests, durable.p50),
+        latency(durable.requests, durable.p90),
+        latency(durable.requests, durable.p99),
+        gained(gain.durable_mean),
+        latency(reads.requests, reads.mean),
+        gained(gain.reads_mean),
+        policy.stream_mb_s.map_or_else(none, |mb_s| format!("{} MB/s", three_figures(mb_s))),
         format!("{:.1} %", policy.drive_busy_percent),
     ]
+}
+
+fn none() -> String {
+    "-".to_owned()
 }
 
 /// The table as text with aligned columns.
@@ -45,7 +56,7 @@ pub fn text(replay: &Replay) -> String {
     let mut lines = vec![TITLES.map(str::to_owned)];
     lines.extend(rows(replay));
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
-    let widths: [usize; 10] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut out = String::new();
     for line in &lines {
         let mut cells = line.iter().zip(widths);
@@ -64,14 +75,26 @@ pub fn duration(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", three_figures(us)),
         us if us < 1e6 => format!("{} ms", three_figures(us / 1e3)),
-        us => format!("{} s", three_figures(us / 1e6)),
+        us if us < 120e6 => format!("{} s", three_figures(us / 1e6)),
+        us if us < 7200e6 => format!("{} min", three_figures(us / 60e6)),
+        us => format!("{} h", three_figures(us / 3600e6)),
     }
 }
 
-/// A factor with three figures.
+/// How many times as fast, with its interval: `2.10 (2.05 to 2.16)`.
 #[must_use]
-pub fn times(factor: f64) -> String {
-    format!("{} x", three_figures(factor))
+pub fn span(interval: &Interval) -> String {
+    let Interval { estimate, low, high } = interval;
+    let [estimate, low, high] = [estimate, low, high].map(|factor| three_figures(*factor));
+    format!("{estimate} ({low} to {high})")
+}
+
+/// The same in words.
+#[must_use]
+pub fn factor(interval: &Interval) -> String {
+    let Interval { estimate, low, high } = interval;
+    let [estimate, low, high] = [estimate, low, high].map(|factor| three_figures(*factor));
+    format!("{estimate} times as fast, between {low} and {high}")
 }
 
 /// A size with a unit that suits it.
@@ -104,8 +127,11 @@ mod tests {
         assert_eq!(duration(999.4), "999 us");
         assert_eq!(duration(12_345.0), "12.3 ms");
         assert_eq!(duration(1_234_000.0), "1.23 s");
+        assert_eq!(duration(3_031e6), "50.5 min");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_500_000), "1.50 MB");
-        assert_eq!(times(1.904), "1.90 x");
+        let interval = Interval { estimate: 1.904, low: 1.8, high: 20.04 };
+        assert_eq!(span(&interval), "1.90 (1.80 to 20.0)");
+        assert_eq!(factor(&interval), "1.90 times as fast, between 1.80 and 20.0");
     }
 }

@@ -8,6 +8,7 @@ mod bytes;
 mod cache;
 mod detect;
 mod error;
+mod export;
 mod format;
 mod fuzz;
 mod input;
@@ -26,6 +27,7 @@ pub mod transform;
 
 pub use cache::RequestCache;
 pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
+pub use export::CsvWriter;
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;
 pub use merge::Merge;

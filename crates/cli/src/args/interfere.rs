@@ -7,7 +7,7 @@ use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::QueuePolicy;
 use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
 
-use super::DEFAULT_DRIVE;
+use super::lab::DEFAULT_DRIVE;
 use crate::units::{Unexpected, duration, expect, size};
 
 /// Options that take lists (values separated by commas) multiply: each combination is a case.

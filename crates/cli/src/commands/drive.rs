@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use manylogs_disk::profile::{self, Profile, Sources};
 use manylogs_lab::table::bytes;
 
-use crate::args::{DEFAULT_DRIVE, DriveArgs, DriveCommand};
+use crate::args::lab::DEFAULT_DRIVE;
+use crate::args::{DriveArgs, DriveCommand};
 use crate::failure::Failure;
 use crate::output::print;
 

@@ -48,7 +48,9 @@ pub(crate) fn run(args: &InterfereArgs) -> Result<(), Failure> {
 
 fn failure(error: &InterfereError) -> Failure {
     match error {
-        InterfereError::Stream(_) | InterfereError::Volume { .. } => Failure::input(error),
+        InterfereError::Stream(_)
+        | InterfereError::Volume { .. }
+        | InterfereError::Policy { .. } => Failure::input(error),
         other => Failure::failed(other),
     }
 }

@@ -8,7 +8,8 @@ use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare, prepare_unplaced};
 use manylogs_lab::table::bytes;
 use manylogs_workload::transform::{BusiestWindow, Fit, FitPlan, Repeat, Rerate};
 use manylogs_workload::{
-    BoxedSource, RecordingInfo, RecordingWriter, TraceError, TraceSource, TraceStats,
+    BoxedSource, CsvWriter, RecordingInfo, RecordingWriter, TraceError, TraceRequest, TraceSource,
+    TraceStats,
 };
 
 use super::trace_failure;
@@ -163,15 +164,32 @@ fn write(output: &Output, mut source: BoxedSource) -> Result<(), Failure> {
     }
 }
 
+/// Writes what the output's name asks for: CSV for `.csv`, else our own format.
 fn copy(output: &Output, source: &mut BoxedSource, file: std::fs::File) -> Result<u64, Failure> {
+    let file = BufWriter::new(file);
+    let is_csv = output.path().extension().is_some_and(|extension| extension == "csv");
     let cannot_write = |error| output.cannot_write(&error);
-    let info = RecordingInfo::default();
-    let mut writer = RecordingWriter::new(BufWriter::new(file), &info).map_err(cannot_write)?;
-    while let Some(request) = source.next_request() {
-        let request = request.map_err(|error| trace_failure(&error))?;
-        writer.push(&request).map_err(cannot_write)?;
+    if is_csv {
+        let mut writer = CsvWriter::new(file).map_err(cannot_write)?;
+        each(source, |request| writer.push(request).map_err(cannot_write))?;
+        let requests = writer.records();
+        writer.finish().map_err(cannot_write)?;
+        return Ok(requests);
     }
+    let info = RecordingInfo::default();
+    let mut writer = RecordingWriter::new(file, &info).map_err(cannot_write)?;
+    each(source, |request| writer.push(request).map_err(cannot_write))?;
     let requests = writer.records();
     writer.finish().map_err(cannot_write)?;
     Ok(requests)
+}
+
+fn each(
+    source: &mut BoxedSource,
+    mut write: impl FnMut(&TraceRequest) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    while let Some(request) = source.next_request() {
+        write(&request.map_err(|error| trace_failure(&error))?)?;
+    }
+    Ok(())
 }

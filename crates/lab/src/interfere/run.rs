@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use manylogs::Policy;
 use manylogs_block::{IoError, Nanos, Time};
 use manylogs_sim::{Order, Sim, Stopped};
 use thiserror::Error;
@@ -38,6 +37,16 @@ pub enum InterfereError {
         drive: String,
         /// Why.
         source: manylogs::VolumeError,
+    },
+    /// The policy's options do not go with its logs on the drive.
+    #[error("{policy} does not work on {drive}: {source}")]
+    Policy {
+        /// The policy's name.
+        policy: String,
+        /// The drive's.
+        drive: String,
+        /// Why.
+        source: Box<manylogs::PolicyError>,
     },
     /// A request failed.
     #[error("under {policy} a request failed: {source}")]
@@ -99,8 +108,7 @@ fn without_syncs(case: &Case) -> Case {
 }
 
 fn base(case: &Case) -> Case {
-    let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
-    Case { policy, ..without_syncs(case) }
+    Case { policy: NamedPolicy::nologging(), ..without_syncs(case) }
 }
 
 /// What two cases without syncs have in common if they are the same.
@@ -140,14 +148,14 @@ fn measure_all(
 fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let policy = || case.policy.name.clone();
     let sim = Sim::new(case.seed, Order::Fifo);
-    let stack =
-        Stack::build(&sim, &case.drive, &case.policy.policy, case.seed).map_err(|source| {
-            InterfereError::Volume {
-                policy: policy(),
-                drive: case.drive.profile.name.clone(),
-                source,
-            }
-        })?;
+    let drive = || case.drive.profile.name.clone();
+    let meant = case.policy.on(case.drive.capacity()).map_err(|source| InterfereError::Policy {
+        policy: policy(),
+        drive: drive(),
+        source: Box::new(source),
+    })?;
+    let stack = Stack::build(&sim, &case.drive.under(&case.policy), &meant, case.seed)
+        .map_err(|source| InterfereError::Volume { policy: policy(), drive: drive(), source })?;
     let (runtime, device) = (stack.runtime(), stack.top());
     let from = sim.now() + WARM_UP;
     let until = from + case.span;

@@ -4,19 +4,23 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 
-use manylogs_block::{Completion, Extent, Handle, IoResult, Time, Watchers};
+use manylogs_block::{BlockDevice, Completion, Extent, Handle, IoResult, Request, Time, Watchers};
 use manylogs_workload::TraceOp;
 
+use super::asks::Ask;
 use super::pump::PumpError;
-use super::recorder::{Class, Recorder};
+use super::recorder::{Answered, Class, Recorder};
+use super::syncs::{SyncId, Syncs};
 
 /// What the feed of a replay and those who wait for its answers have in common.
 pub(super) struct Answers {
     pub(super) runtime: Handle,
+    pub(super) device: Rc<dyn BlockDevice>,
     /// The trace's time zero.
     pub(super) origin: Time,
     pub(super) recorder: Rc<RefCell<Recorder>>,
     pub(super) in_flight: Cell<u32>,
+    syncs: RefCell<Syncs>,
     watchers: Watchers<(Rc<Answers>, Job)>,
     /// The feed, when it waits for a completion.
     pub(super) waiting: RefCell<Option<Waker>>,
@@ -25,23 +29,35 @@ pub(super) struct Answers {
 }
 
 /// A request in flight.
-pub(super) struct Job {
-    pub(super) arrived: Time,
-    pub(super) class: Class,
-    pub(super) op: TraceOp,
-    pub(super) extent: Extent,
+struct Job {
+    class: Class,
+    op: TraceOp,
+    extent: Extent,
+    window: usize,
+    /// When it arrived, and from when on its latency counts.
+    arrived: Time,
+    counts_from: Time,
+    is_stream: bool,
+    /// The sync that covers it.
+    sync: Option<SyncId>,
 }
 
 impl Answers {
-    pub(super) fn new(runtime: Handle, recorder: Rc<RefCell<Recorder>>) -> Rc<Self> {
+    pub(super) fn new(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        recorder: Rc<RefCell<Recorder>>,
+    ) -> Rc<Self> {
         let origin = runtime.now();
         let finish = |(answers, job): (Rc<Self>, Job), result| answers.finish(&job, result);
         let watchers = Watchers::new(runtime.clone(), finish);
         Rc::new(Self {
             runtime,
+            device,
             origin,
             recorder,
             in_flight: Cell::new(0),
+            syncs: RefCell::default(),
             watchers,
             waiting: RefCell::default(),
             failure: RefCell::default(),
@@ -49,27 +65,81 @@ impl Answers {
         })
     }
 
-    fn finish(&self, job: &Job, result: IoResult) {
-        let now = self.runtime.now();
-        let latency = now.since(job.arrived);
-        self.recorder.borrow_mut().record(
-            job.class,
-            Time(job.arrived.since(self.origin).0),
-            latency,
+    /// Hands `request` to the device; it stands for `ask`, which arrived at `arrived`. A flush that
+    /// covers writes goes to the device when these are answered.
+    pub(super) fn submit(self: &Rc<Self>, request: Request, ask: &Ask, arrived: Time) {
+        if ask.class == Class::Sync {
+            self.syncs.borrow_mut().flush(arrived, ask.window);
+            self.release();
+            return;
+        }
+        let covered = Class::CACHED.contains(&ask.class);
+        let sync = covered.then(|| self.syncs.borrow_mut().write(arrived));
+        if ask.is_stream {
+            let now = self.runtime.now();
+            self.recorder.borrow_mut().streams.begin(now, ask.window);
+        }
+        let completion = self.device.submit(request);
+        let (op, extent) = (ask.request.op, ask.request.extent);
+        let Ask { class, window, is_stream, .. } = *ask;
+        let counts_from = arrived;
+        self.watch(
+            completion,
+            Job { class, op, extent, window, arrived, counts_from, is_stream, sync },
         );
+    }
+
+    fn finish(self: &Rc<Self>, job: &Job, result: IoResult) {
+        let now = self.runtime.now();
+        {
+            let mut recorder = self.recorder.borrow_mut();
+            recorder.record(&Answered {
+                class: job.class,
+                arrived: Time(job.arrived.since(self.origin).0),
+                latency: now.since(job.counts_from),
+                window: job.window,
+            });
+            if job.is_stream {
+                recorder.streams.end(now, job.window, job.extent.len.bytes());
+            }
+        }
         self.last_completion.set(now);
         self.in_flight.set(self.in_flight.get() - 1);
         if let Err(source) = result {
             let error = PumpError::Io { what: name(job.op), extent: job.extent, source };
             self.failure.borrow_mut().get_or_insert(error);
         }
+        if let Some(id) = job.sync {
+            self.syncs.borrow_mut().answered(id, now);
+            self.release();
+        }
         if let Some(feed) = self.waiting.borrow_mut().take() {
             feed.wake();
         }
     }
 
+    /// Hands over the flushes whose writes are answered.
+    fn release(self: &Rc<Self>) {
+        loop {
+            let ready = self.syncs.borrow_mut().take_ready();
+            let Some(flush) = ready else { return };
+            let completion = self.device.submit(Request::Flush);
+            let job = Job {
+                class: Class::Sync,
+                op: TraceOp::Flush,
+                extent: Extent::default(),
+                window: flush.window,
+                arrived: flush.arrived,
+                counts_from: flush.counts_from,
+                is_stream: false,
+                sync: None,
+            };
+            self.watch(completion, job);
+        }
+    }
+
     /// Sees to it that the answer to `job` is recorded when it comes.
-    pub(super) fn watch(self: &Rc<Self>, completion: Completion, job: Job) {
+    fn watch(self: &Rc<Self>, completion: Completion, job: Job) {
         self.in_flight.set(self.in_flight.get() + 1);
         self.watchers.watch(completion, (Rc::clone(self), job));
     }

@@ -1,19 +1,74 @@
 //! The list of policies on a command line.
 
-use manylogs::Policy;
-use manylogs_block::Sectors;
+use manylogs::{LogPlacement, Policy, PolicyError, VolumeConfig};
+use manylogs_block::{Sectors, bytes_text};
 use thiserror::Error;
+
+/// The policy whose logs are where `format` would put them.
+const OURS: &str = "mlb";
+/// The option that is the drive's and not the engine's.
+const CACHE: &str = "cache=";
 
 /// A policy and the words that chose it.
 #[derive(Clone, Debug)]
 pub struct NamedPolicy {
     /// As the user wrote it; the key in every output.
     pub name: String,
-    /// What it means.
+    /// What it means, on a drive of the size that the paper's layout is for; see
+    /// [`NamedPolicy::on`].
     pub policy: Policy,
+    /// Whether the drive's write cache is on under it, where not as durability says.
+    pub cache: Option<bool>,
 }
 
 impl NamedPolicy {
+    /// Parses one policy: as [`Policy`] does, with the option `cache=on` or `cache=off` of the
+    /// drive under it.
+    ///
+    /// # Errors
+    /// For an unknown policy or option.
+    pub fn parse(name: &str) -> Result<Self, PolicyError> {
+        let (rest, cache) = without_cache(name)?;
+        Ok(Self { name: name.to_owned(), policy: rest.parse()?, cache })
+    }
+
+    /// The plain drive.
+    #[must_use]
+    pub fn nologging() -> Self {
+        Self { name: "nologging".to_owned(), policy: Policy::NoLogging, cache: None }
+    }
+
+    /// Whether it is the plain drive.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self.policy, Policy::NoLogging)
+    }
+
+    /// Whether `format` can make it: many logs, with the table in them.
+    #[must_use]
+    pub fn can_be_made(&self) -> bool {
+        matches!(&self.policy, Policy::Mlb(config) if config.table == manylogs::TablePlace::Logs)
+    }
+
+    /// What it means on a device of this size: `mlb` has the logs that `format` would make there,
+    /// as far as its options do not say otherwise.
+    ///
+    /// # Errors
+    /// If its options do not go with these logs.
+    pub fn on(&self, device: Sectors) -> Result<Policy, PolicyError> {
+        let (rest, _) = without_cache(&self.name)?;
+        let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
+        let config = VolumeConfig::for_device(device);
+        let (OURS, LogPlacement::EveryGroup(group)) = (name, config.placement) else {
+            return Ok(self.policy.clone());
+        };
+        let text = |sectors: Sectors| bytes_text(sectors.bytes());
+        let (log, group) = (text(config.log), text(group));
+        let (threshold, record) = (text(config.threshold), text(config.record));
+        format!("mlb:log={log},group={group},threshold={threshold},record={record},{options}")
+            .parse()
+    }
+
     /// The largest write that the policy logs; `None` if it logs nothing.
     #[must_use]
     pub const fn threshold(&self) -> Option<Sectors> {
@@ -50,10 +105,34 @@ pub fn parse_policies<S: AsRef<str>>(lists: &[S]) -> Result<Vec<NamedPolicy>, Po
         if found.iter().any(|other| other.name == name) {
             return Err(PolicyListError::Twice(name));
         }
-        let policy = name.parse()?;
-        found.push(NamedPolicy { name, policy });
+        found.push(NamedPolicy::parse(&name)?);
     }
     Ok(found)
+}
+
+/// The name without the option of the drive, and that.
+fn without_cache(name: &str) -> Result<(String, Option<bool>), PolicyError> {
+    let Some((policy, options)) = name.split_once(':') else { return Ok((name.to_owned(), None)) };
+    let mut cache = None;
+    let mut rest = Vec::new();
+    for option in options.split(',') {
+        match option.strip_prefix(CACHE) {
+            Some("on") => cache = Some(true),
+            Some("off") => cache = Some(false),
+            Some(value) => {
+                return Err(PolicyError::BadValue {
+                    key: "cache".to_owned(),
+                    value: value.to_owned(),
+                    expected: "on or off: the drive's write cache",
+                });
+            }
+            None => rest.push(option),
+        }
+    }
+    match rest.is_empty() {
+        true => Ok((policy.to_owned(), cache)),
+        false => Ok((format!("{policy}:{}", rest.join(",")), cache)),
+    }
 }
 
 fn split(list: &str) -> Vec<String> {
@@ -86,6 +165,33 @@ mod tests {
             split(list),
             ["nologging", "mlb:log=5M,swap=0.7", "single-log:log=5G,place=50%", "mlb-32"]
         );
+    }
+
+    #[test]
+    fn the_cache_is_the_drives() {
+        let plain = NamedPolicy::parse("nologging:cache=off").unwrap();
+        assert!(plain.is_plain() && plain.cache == Some(false));
+        let ours = NamedPolicy::parse("mlb:threshold=64K,cache=on").unwrap();
+        assert_eq!((ours.threshold(), ours.cache), (Some(Sectors(128)), Some(true)));
+        let error = NamedPolicy::parse("mlb:cache=maybe").unwrap_err().to_string();
+        assert!(error.contains("on or off"), "{error}");
+    }
+
+    #[test]
+    fn ours_has_the_logs_that_format_makes() {
+        let device = Sectors(20_000_000_000_000 / 512);
+        let logs = |name: &str| {
+            let policy = NamedPolicy::parse(name).unwrap().on(device).unwrap();
+            let config = *policy.config().unwrap();
+            (config.log, config.placement, config.threshold)
+        };
+        let format = VolumeConfig::for_device(device);
+        assert_eq!(logs("mlb"), (format.log, format.placement, format.threshold));
+        assert_eq!(logs("mlb:threshold=64K").2, Sectors(128));
+        let paper = LogPlacement::EveryGroup(Sectors(100 * 2048));
+        for name in ["mlb:group=100M", "mlb-256", "mlb-paper"] {
+            assert_eq!(logs(name).1, paper, "{name}");
+        }
     }
 
     #[test]

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Sleep, Time,
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Sectors, Sleep, Time,
 };
-use manylogs_workload::{TraceError, TraceOp, TraceRequest};
+use manylogs_workload::{TraceError, TraceOp};
 use thiserror::Error;
 
-use super::answers::{Answers, Job};
-use super::recorder::{Class, Recorder};
-use super::workload::Cursor;
+use super::answers::Answers;
+use super::asks::{Ask, Asks};
+use super::durability::Durability;
+use super::recorder::Recorder;
+use super::workload::Workload;
 
 /// The progress counter is shared with another thread: it is written once in so many requests.
 const PROGRESS_EVERY: u64 = 1 << 10;
@@ -42,19 +44,10 @@ pub enum Loop {
     },
 }
 
-/// Which writes must be durable when acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// All, with the drive's write cache off, as the paper measured.
-    EveryWrite,
-    /// As the trace says, with the drive's write cache on.
-    AsRecorded,
-}
-
 /// What other threads see of a replay, and how they stop it.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Requests replayed so far.
+    /// Requests replayed so far, from all seeds.
     pub done: AtomicU64,
     /// Set to end the replay early.
     pub stop: AtomicBool,
@@ -94,27 +87,30 @@ pub struct PumpReport {
     pub held: u64,
     /// The longest such a request waited to be let in.
     pub held_longest: Nanos,
+    /// Whether somebody ended the replay early.
+    pub interrupted: bool,
     /// Whether the replay ended early because the device was overloaded.
     pub stopped_at_overload: bool,
 }
 
-/// Feeds the requests of `cursor` to `device` until all are answered.
+/// Feeds the requests of `workload` to `device`, at `rate` times the recorded rate, until all are
+/// answered.
 ///
 /// # Errors
 /// The first request that failed, or a trace that cannot be read on.
 pub async fn pump(
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
-    cursor: Cursor,
+    (workload, rate): (&Workload, f64),
     settings: PumpSettings,
     recorder: Rc<RefCell<Recorder>>,
     control: Arc<Control>,
 ) -> Result<PumpReport, PumpError> {
     let can_discard = device.capabilities().discard;
+    let PumpSettings { durability, small_write_max, .. } = settings;
     let feed = Feed {
-        answers: Answers::new(runtime, recorder),
-        device,
-        cursor,
+        answers: Answers::new(runtime, device, recorder),
+        asks: Asks::new(workload.start(rate)?, workload.requests(), durability, small_write_max),
         settings,
         control,
         can_discard,
@@ -134,18 +130,19 @@ pub struct PumpSettings {
     pub mode: Loop,
     /// Which writes are durable.
     pub durability: Durability,
+    /// Writes up to this size count as small.
+    pub small_write_max: Sectors,
 }
 
 struct Feed {
     answers: Rc<Answers>,
-    device: Rc<dyn BlockDevice>,
-    cursor: Cursor,
+    asks: Asks,
     settings: PumpSettings,
     control: Arc<Control>,
     can_discard: bool,
     sleep: Option<Sleep>,
     /// Read from the trace and not let in yet.
-    next: Option<TraceRequest>,
+    next: Option<Ask>,
     was_full: bool,
     /// Each sector ever written gets a tag of its own.
     tag: u64,
@@ -154,7 +151,7 @@ struct Feed {
 
 /// What the feed does next.
 enum Step {
-    Submit(TraceRequest),
+    Submit(Ask),
     Sleep(Time),
     AwaitCompletion,
     End,
@@ -170,7 +167,7 @@ impl Future for Feed {
                 return Poll::Ready(Err(error));
             }
             match this.step()? {
-                Step::Submit(request) => this.submit(&request),
+                Step::Submit(ask) => this.submit(&ask),
                 Step::Sleep(until) => {
                     let sleep = this.answers.runtime.sleep_until(until);
                     if Pin::new(this.sleep.insert(sleep)).poll(cx).is_pending() {
@@ -183,7 +180,8 @@ impl Future for Feed {
                 }
                 Step::End => {
                     this.report.last_completion = this.answers.last_completion.get();
-                    this.control.done.store(this.report.requests, Ordering::Relaxed);
+                    let rest = this.report.requests % PROGRESS_EVERY;
+                    this.control.done.fetch_add(rest, Ordering::Relaxed);
                     return Poll::Ready(Ok(this.report));
                 }
             }
@@ -193,22 +191,24 @@ impl Future for Feed {
 
 impl Feed {
     fn step(&mut self) -> Result<Step, PumpError> {
-        if self.next.is_none() && !self.report.stopped_at_overload && !self.stopped() {
-            self.next = self.cursor.next_request()?;
-            if let Some(request) = &mut self.next {
-                request.at = self.answers.origin + Nanos(request.at.0);
+        self.report.interrupted |= self.control.stop.load(Ordering::Relaxed);
+        let ends = self.report.stopped_at_overload || self.report.interrupted;
+        if self.next.is_none() && !ends {
+            self.next = self.asks.next_ask()?;
+            if let Some(ask) = &mut self.next {
+                ask.request.at = self.answers.origin + Nanos(ask.request.at.0);
             }
         }
         let in_flight = self.answers.in_flight.get();
-        let Some(request) = self.next else {
+        let Some(ask) = self.next else {
             return Ok(if in_flight == 0 { Step::End } else { Step::AwaitCompletion });
         };
         match self.settings.mode {
             Loop::Closed { depth } if in_flight >= depth => return Ok(Step::AwaitCompletion),
             Loop::Closed { .. } => {}
             Loop::Open { outstanding_max, stop_at_overload } => {
-                if self.answers.runtime.now() < request.at {
-                    return Ok(Step::Sleep(request.at));
+                if self.answers.runtime.now() < ask.request.at {
+                    return Ok(Step::Sleep(ask.request.at));
                 }
                 if in_flight >= outstanding_max {
                     self.was_full = true;
@@ -221,21 +221,17 @@ impl Feed {
             }
         }
         self.next = None;
-        Ok(Step::Submit(request))
+        Ok(Step::Submit(ask))
     }
 
-    fn stopped(&self) -> bool {
-        self.control.stop.load(Ordering::Relaxed)
-    }
-
-    fn submit(&mut self, request: &TraceRequest) {
+    fn submit(&mut self, ask: &Ask) {
         let now = self.answers.runtime.now();
         self.report.requests += 1;
         if self.report.requests.is_multiple_of(PROGRESS_EVERY) {
-            self.control.done.store(self.report.requests, Ordering::Relaxed);
+            self.control.done.fetch_add(PROGRESS_EVERY, Ordering::Relaxed);
         }
         let arrived = match self.settings.mode {
-            Loop::Open { .. } => request.at,
+            Loop::Open { .. } => ask.request.at,
             Loop::Closed { .. } => now,
         };
         self.report.last_arrival = arrived;
@@ -245,34 +241,17 @@ impl Feed {
         } else {
             self.was_full = false;
         }
-        if request.op == TraceOp::Discard && !self.can_discard {
+        if ask.request.op == TraceOp::Discard && !self.can_discard {
             self.report.discards_skipped += 1;
             return;
         }
-        let class = self.class_of(request);
-        let translated = self.translate(request);
-        let completion = self.device.submit(translated);
-        let (op, extent) = (request.op, request.extent);
-        self.answers.watch(completion, Job { arrived, class, op, extent });
+        let translated = self.translate(ask);
+        self.answers.submit(translated, ask, arrived);
     }
 
-    fn class_of(&self, request: &TraceRequest) -> Class {
-        match request.op {
-            TraceOp::Read => Class::Read,
-            TraceOp::Write | TraceOp::WriteZeroes => {
-                self.answers.recorder.borrow().class_of_write(request.extent.len)
-            }
-            TraceOp::Flush | TraceOp::Discard => Class::Other,
-        }
-    }
-
-    fn translate(&mut self, request: &TraceRequest) -> Request {
-        let extent = request.extent;
-        let fua = match self.settings.durability {
-            Durability::EveryWrite => true,
-            Durability::AsRecorded => request.fua,
-        };
-        match request.op {
+    fn translate(&mut self, ask: &Ask) -> Request {
+        let (extent, fua) = (ask.request.extent, ask.request.fua);
+        match ask.request.op {
             TraceOp::Read => Request::Read { extent },
             TraceOp::Write => {
                 let payload = Payload::tags(self.tag, extent.len);

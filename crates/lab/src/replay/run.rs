@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use manylogs::VolumeStats;
-use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_block::{Nanos, Time};
 use manylogs_sim::{Order, Sim, Stopped};
 use manylogs_workload::TraceError;
 use thiserror::Error;
@@ -31,27 +31,33 @@ pub struct Plan {
     pub rate: f64,
     /// How requests are let in.
     pub pump: PumpSettings,
-    /// Writes up to this size count as small.
-    pub small_write_max: Sectors,
     /// Whether the logs are emptied, and timed, after the replay.
     pub checkpoint_after: bool,
+    /// Whether each request is kept, beside distributions: see [`Recorder::requests`].
+    pub keep_requests: bool,
     /// Of all randomness.
     pub seed: u64,
+    /// From so many seeds each policy is replayed; the first is `seed`.
+    pub seeds: u32,
 }
 
 /// What one policy did, as measured.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The policy.
+    /// The policy, as it is on the drive.
     pub policy: NamedPolicy,
-    /// Latencies.
+    /// Whether the drive's write cache was on.
+    pub write_cache: bool,
+    /// Latencies, from all seeds.
     pub recorder: Recorder,
-    /// How the trace was let in.
+    /// How the trace was let in. This and what follows is the first seed's.
     pub pump: PumpReport,
     /// From the first arrival to the last answer.
     pub simulated: Nanos,
     /// How long the drive worked in that time.
     pub drive_busy: Nanos,
+    /// Whether the drive was overloaded under any seed.
+    pub overloaded: bool,
     /// Where the head was.
     pub head: Thinned<HeadPoint>,
     /// The volume's counters; `None` for the plain drive.
@@ -60,7 +66,7 @@ pub struct Outcome {
     pub occupancy: Occupancy,
     /// Emptying the logs.
     pub checkpoint: Option<Checkpoint>,
-    /// How long the computer took for the replay, without emptying the logs.
+    /// How long the computer took for all replays, without emptying the logs.
     pub wall: Duration,
     /// Whether the user ended it early.
     pub interrupted: bool,
@@ -89,6 +95,14 @@ pub enum ReplayError {
         /// Why.
         source: manylogs::VolumeError,
     },
+    /// The policy's options do not go with its logs on the drive.
+    #[error("{policy} does not work on this drive: {source}")]
+    Policy {
+        /// The policy's name.
+        policy: String,
+        /// Why.
+        source: manylogs::PolicyError,
+    },
     /// Requests are in flight and nothing will ever answer them.
     #[error(
         "under {policy}: the device stopped answering at {} s; this is a defect",
@@ -102,7 +116,7 @@ pub enum ReplayError {
     },
 }
 
-/// Replays `plan` under each policy, on up to `threads` threads.
+/// Replays `plan` under each policy from each seed, on up to `threads` threads.
 ///
 /// The results come in the order of `policies`; `controls` has one entry for each.
 pub fn run_all(
@@ -112,69 +126,106 @@ pub fn run_all(
     threads: usize,
 ) -> Vec<Result<Outcome, ReplayError>> {
     assert_eq!(policies.len(), controls.len(), "one control for each policy");
+    let seeds = manylogs_block::to_usize(u64::from(plan.seeds.max(1)));
+    let replays = on_threads(policies.len() * seeds, threads, |job| {
+        let policy = job / seeds;
+        let plan = Plan { seed: plan.nth_seed(job % seeds), ..plan.clone() };
+        run(&plan, &policies[policy], &controls[policy])
+    });
+    let mut replays = replays.into_iter();
+    let of_policy = |_| pooled(replays.by_ref().take(seeds).collect());
+    policies.iter().map(of_policy).collect()
+}
+
+/// What `work` returns for each number below `jobs`, in order, worked out on up to `threads`
+/// threads.
+pub fn on_threads<T: Send>(
+    jobs: usize,
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, policies.len().max(1)) {
+        for _ in 0..threads.clamp(1, jobs.max(1)) {
             scope.spawn(|| {
                 loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(policy) = policies.get(index) else { return };
-                    let result = run(plan, policy, &controls[index]);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((index, result));
+                    let job = next.fetch_add(1, Ordering::Relaxed);
+                    if job >= jobs {
+                        return;
+                    }
+                    let result = work(job);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((job, result));
                 }
             });
         }
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(index, _)| *index);
+    results.sort_by_key(|(job, _)| *job);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Replays `plan` under `policy` on this thread.
+/// The replays of one policy from several seeds as one: latencies of all, the rest of the first.
+pub(crate) fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outcome, ReplayError> {
+    let mut replays = replays.into_iter();
+    let mut first = replays.next().unwrap_or_else(|| unreachable!("there is a seed"))?;
+    for other in replays {
+        let other = other?;
+        first.recorder.absorb(other.recorder);
+        first.overloaded |= other.overloaded;
+        first.interrupted |= other.interrupted;
+        first.wall += other.wall;
+    }
+    Ok(first)
+}
+
+/// Replays `plan` under `policy` from its first seed, on this thread.
 ///
 /// # Errors
 /// If the trace, the volume or a request fails.
-pub(crate) fn run(
+pub fn run(
     plan: &Plan,
     policy: &NamedPolicy,
     control: &Arc<Control>,
 ) -> Result<Outcome, ReplayError> {
     let sim = Sim::new(plan.seed, Order::Fifo);
-    let stack = Stack::build(&sim, &plan.drive, &policy.policy, plan.seed)
-        .map_err(|source| ReplayError::Volume { policy: policy.name.clone(), source })?;
-    let recorder = Rc::new(RefCell::new(Recorder::new(plan.small_write_max)));
+    let stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.keep_requests)));
     let (began, busy_before) = (sim.now(), stack.drive_busy());
     let started = Instant::now();
     let report = feed(&sim, plan, policy, &stack, &recorder, control)?;
     let wall = started.elapsed();
     let drive_busy = Nanos(stack.drive_busy().0.saturating_sub(busy_before.0));
+    recorder.borrow_mut().finish(sim.now());
     let recorder = recorder.borrow().clone();
-    let interrupted =
-        control.stop.load(Ordering::Relaxed) && report.requests < plan.workload.requests();
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
     let head = stack.take_head_points();
-    let checkpoint = if plan.checkpoint_after && !interrupted {
+    let checkpoint = if plan.checkpoint_after && !report.interrupted {
         stack
             .checkpoint(&sim)
             .map_err(|source| ReplayError::Volume { policy: policy.name.clone(), source })?
     } else {
         None
     };
-    Ok(Outcome {
-        policy: policy.clone(),
+    let capacity = plan.drive.capacity();
+    let meant = policy.on(capacity).unwrap_or_else(|_| policy.policy.clone());
+    let mut outcome = Outcome {
+        policy: NamedPolicy { policy: meant, ..policy.clone() },
+        write_cache: plan.drive.under(policy).write_cache,
         recorder,
         pump: report,
         simulated: report.last_completion.since(began),
         drive_busy,
+        overloaded: false,
         head,
         volume,
         occupancy,
         checkpoint,
         wall,
-        interrupted,
-    })
+        interrupted: report.interrupted,
+    };
+    outcome.overloaded = outcome.is_overloaded();
+    Ok(outcome)
 }
 
 fn feed(
@@ -185,19 +236,12 @@ fn feed(
     recorder: &Rc<RefCell<Recorder>>,
     control: &Arc<Control>,
 ) -> Result<PumpReport, ReplayError> {
-    let cursor = plan.workload.start(plan.rate)?;
     let slot = Rc::new(RefCell::new(None));
-    let work = pump(
-        stack.runtime(),
-        stack.top(),
-        cursor,
-        plan.pump,
-        Rc::clone(recorder),
-        Arc::clone(control),
-    );
-    let answer = Rc::clone(&slot);
+    let (runtime, top, settings, rate) = (stack.runtime(), stack.top(), plan.pump, plan.rate);
+    let (workload, recorder) = (plan.workload.clone(), Rc::clone(recorder));
+    let (answer, control) = (Rc::clone(&slot), Arc::clone(control));
     stack.runtime().spawn(async move {
-        let report = work.await;
+        let report = pump(runtime, top, (&workload, rate), settings, recorder, control).await;
         *answer.borrow_mut() = Some(report);
     });
     if sim.run_until(|| slot.borrow().is_some()) == Stopped::Stalled {
@@ -213,6 +257,12 @@ fn feed(
 }
 
 impl Plan {
+    /// The seed of the `n`th replay of a policy.
+    #[must_use]
+    pub const fn nth_seed(&self, n: usize) -> u64 {
+        self.seed ^ ((n as u64) << 40)
+    }
+
     /// The requests a device is handed at a time, at most.
     #[must_use]
     pub const fn depth(&self) -> u32 {

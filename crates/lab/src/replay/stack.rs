@@ -15,6 +15,8 @@ use manylogs_disk::device::{Carried, ModelledDrive};
 use manylogs_disk::{Counters, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
+use super::policies::NamedPolicy;
+use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
 use crate::stats::{Thinned, round3};
 
@@ -49,6 +51,18 @@ pub struct QueueSettings {
 }
 
 impl DriveSettings {
+    /// The drive's size.
+    #[must_use]
+    pub fn capacity(&self) -> Sectors {
+        Sectors(self.profile.geometry.capacity_sectors)
+    }
+
+    /// The drive as it is under `policy`.
+    #[must_use]
+    pub fn under(&self, policy: &NamedPolicy) -> Self {
+        Self { write_cache: policy.cache.unwrap_or(self.write_cache), ..self.clone() }
+    }
+
     /// The options of the modelled drive.
     #[must_use]
     pub fn options(&self, seed: u64) -> Options {
@@ -112,6 +126,24 @@ impl Stack {
         let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
         observe(&drive, volume.as_ref(), &head);
         Ok(Self { host, runtime, drive, volume, head })
+    }
+
+    /// As [`Stack::build`], for a policy as it is on this drive.
+    ///
+    /// # Errors
+    /// As [`Stack::build`], or if the policy does not go with the drive.
+    pub(crate) fn named(
+        sim: &Sim,
+        settings: &DriveSettings,
+        policy: &NamedPolicy,
+        seed: u64,
+    ) -> Result<Self, ReplayError> {
+        let name = || policy.name.clone();
+        let meant = policy
+            .on(settings.capacity())
+            .map_err(|source| ReplayError::Policy { policy: name(), source })?;
+        Self::build(sim, &settings.under(policy), &meant, seed)
+            .map_err(|source| ReplayError::Volume { policy: name(), source })
     }
 
     /// The clock and tasks of the machine that uses the drive.
@@ -202,10 +234,10 @@ fn observe(drive: &ModelledDrive, volume: Option<&Volume>, head: &Rc<RefCell<Thi
 /// If the volume does not fit the drive.
 pub fn exported_capacity(
     settings: &DriveSettings,
-    policy: &Policy,
-) -> Result<Sectors, VolumeError> {
+    policy: &NamedPolicy,
+) -> Result<Sectors, ReplayError> {
     let sim = Sim::new(0, Order::Fifo);
-    let stack = Stack::build(&sim, settings, policy, 0)?;
+    let stack = Stack::named(&sim, settings, policy, 0)?;
     Ok(stack.top().capabilities().capacity)
 }
 

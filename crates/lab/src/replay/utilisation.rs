@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use manylogs::Policy;
 use manylogs_block::Nanos;
 
 use super::policies::NamedPolicy;
@@ -39,11 +38,10 @@ pub fn find_rate(
 ) -> Result<RateFound, ReplayError> {
     let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
         let plan = Plan { rate: factor, checkpoint_after: false, ..plan.clone() };
-        let policy = NamedPolicy { name: "nologging".to_owned(), policy: Policy::NoLogging };
-        let outcome = run(&plan, &policy, control)?;
+        let outcome = run(&plan, &NamedPolicy::nologging(), control)?;
         let utilisation =
             outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
-        let overloaded = outcome.is_overloaded() || outcome.median() > CONGESTED;
+        let overloaded = outcome.overloaded || outcome.median() > CONGESTED;
         Ok(Probe { utilisation, overloaded })
     };
     search(target, &mut probe)

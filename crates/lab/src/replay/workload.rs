@@ -20,6 +20,8 @@ pub struct TraceSummary {
     pub reads: u64,
     /// Writes and write-zeroes.
     pub writes: u64,
+    /// Those of them that must be durable when answered.
+    pub fua_writes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Discards.
@@ -163,6 +165,7 @@ impl TraceSummary {
             }
             TraceOp::Write | TraceOp::WriteZeroes => {
                 self.writes += 1;
+                self.fua_writes += u64::from(request.fua);
                 self.written_bytes += bytes;
             }
             TraceOp::Flush => self.flushes += 1,

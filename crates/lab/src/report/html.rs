@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::headline::headline;
 use crate::results::Replay;
 use crate::table;
+use crate::verdict::Decision;
 
 const PAGE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
@@ -20,12 +20,13 @@ const UPLOT_LICENSE: &str = include_str!("../../assets/uPlot.LICENSE");
 pub fn html(replay: &Replay) -> serde_json::Result<String> {
     // "</" in a string would end the script element that carries the data.
     let data = replay.to_json()?.replace("</", "<\\/");
-    let found = headline(replay);
-    let points: String = found.points.iter().map(|p| format!("<li>{}</li>", escaped(p))).collect();
+    let found = &replay.verdict;
     let parts = [
         ("{{title}}", escaped(&title(replay))),
-        ("{{verdict}}", escaped(&found.verdict)),
-        ("{{points}}", points),
+        ("{{verdict}}", marked(&found.text)),
+        ("{{points}}", items(&found.points)),
+        ("{{warnings}}", items(&replay.warnings)),
+        ("{{next}}", marked(&next_step(replay))),
         ("{{table}}", table_html(replay)),
         ("{{provenance}}", provenance(replay)),
         ("{{style}}", format!("{UPLOT_STYLE}\n{STYLE}")),
@@ -35,6 +36,27 @@ pub fn html(replay: &Replay) -> serde_json::Result<String> {
         ("{{data}}", data),
     ];
     Ok(filled(PAGE, &parts))
+}
+
+/// What to do now.
+fn next_step(replay: &Replay) -> String {
+    if replay.command.starts_with("manylogs advise") {
+        return "Next: try it on a part of your load, and look at `manylogs top`.".to_owned();
+    }
+    match replay.verdict.decision {
+        Decision::Use => "Next: `manylogs advise`, with the same trace and drive, finds the \
+                          settings and says how sure that is."
+            .to_owned(),
+        Decision::NoDifference | Decision::DoNotUse => {
+            "Next: `manylogs advise` looks for settings with which it would help, if there are \
+             any; a longer or busier part of the trace may say more."
+                .to_owned()
+        }
+    }
+}
+
+fn items(texts: &[String]) -> String {
+    texts.iter().map(|text| format!("<li>{}</li>", marked(text))).collect()
 }
 
 /// `page` with each placeholder replaced, in one pass: what is put in is not searched again.
@@ -66,10 +88,33 @@ fn table_html(replay: &Replay) -> String {
     out.push_str("</tr></thead><tbody>");
     for row in table::rows(replay) {
         out.push_str("<tr>");
-        row.iter().for_each(|cell| _ = write!(out, "<td>{}</td>", escaped(cell)));
+        row.iter().for_each(|text| _ = write!(out, "<td>{}</td>", cell(text)));
         out.push_str("</tr>");
     }
     out + "</tbody>"
+}
+
+/// Text in which words between backquotes are code.
+fn marked(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    });
+    parts.collect()
+}
+
+/// A cell, with its interval below; it may be broken behind commas.
+fn cell(text: &str) -> String {
+    match text.split_once(" (") {
+        Some((estimate, interval)) => {
+            format!(
+                "{}<small>{}</small>",
+                escaped(estimate),
+                escaped(interval.trim_end_matches(')'))
+            )
+        }
+        None => escaped(text).replace(',', ",<wbr>"),
+    }
 }
 
 fn provenance(replay: &Replay) -> String {
@@ -89,14 +134,13 @@ fn provenance(replay: &Replay) -> String {
         ("Rate", rate(replay)),
         ("Loop", loop_mode(replay)),
         ("Drive", format!("{} ({})", replay.drive, replay.drive_details.model)),
-        ("Durability", replay.durability.to_owned()),
+        ("Durability", replay.durability.text.clone()),
         ("Small writes", format!("up to {}", table::bytes(replay.small_write_max_bytes))),
-        ("Seed", replay.seed.to_string()),
+        ("Seeds", format!("{}, and {} more", replay.seed, replay.seeds.saturating_sub(1))),
     ];
     for policy in &replay.policies.0 {
         facts.push(("Policy", format!("{}: {}", policy.name, policy.parameters)));
     }
-    facts.push(("Warnings", or_none(&replay.warnings)));
     facts.push(("To repeat", replay.command.clone()));
     let row =
         |(name, value): &(&str, String)| format!("<dt>{name}</dt><dd>{}</dd>", escaped(value));
@@ -136,6 +180,12 @@ mod tests {
     fn what_is_put_in_is_not_searched_for_placeholders() {
         let parts = [("{{a}}", "{{b}}".to_owned()), ("{{b}}", "x".to_owned())];
         assert_eq!(filled("<{{a}}{{b}}>", &parts), "<{{b}}x>");
+    }
+
+    #[test]
+    fn words_between_backquotes_are_code() {
+        assert_eq!(marked("as `mlb:a<b`."), "as <code>mlb:a&lt;b</code>.");
+        assert_eq!(cell("1.90 (1.80 to 2.00)"), "1.90<small>1.80 to 2.00</small>");
     }
 
     #[test]

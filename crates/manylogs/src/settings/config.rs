@@ -139,13 +139,13 @@ impl VolumeConfig {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
     }
 
-    /// The default parameters of a volume on a device of this size. The logs take 64 GiB, about
-    /// what 160 small writes a second fill in a day, but between 1 % and 10 % of the device; each
-    /// is 10 MB, as in the paper, or a hundredth of a small device. Why: `docs/results.md`.
+    /// The default parameters of a volume on a device of this size. The logs take a
+    /// hundredth of the device, but at least 4 GiB or a tenth of it: the more they take, the
+    /// further they spread the data, which costs reads. Each is 10 MB, as in the paper, or a
+    /// hundredth of a small device. Why: `docs/results.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
-        let (least, most) = (device.0 / 100, device.0 / 10);
-        let space = (64 * 1024 * MIB).clamp(least, most.max(least)).max(1);
+        let space = (device.0 / 100).max((device.0 / 10).min(4 * 1024 * MIB)).max(1);
         let log = (device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB);
         let group = (u128::from(device.0) * u128::from(log) / u128::from(space)).max(1);
         let group = u64::try_from(group).unwrap_or(u64::MAX).next_multiple_of(128).max(2 * log);
@@ -163,6 +163,13 @@ impl VolumeConfig {
             record: Sectors(MIB.min(log.0 / 4)),
             ..self
         }
+    }
+
+    /// What the paper measured, whatever our defaults are: 10 MB of log in every 100 MB, writes up
+    /// to 256 KiB, and nothing held back for records.
+    #[must_use]
+    pub fn as_published() -> Self {
+        Self { latency: Nanos(0), hold: Nanos(0), ..Self::default() }
     }
 
     /// The paper's default with another threshold.
@@ -285,7 +292,9 @@ mod tests {
             share(1 << power);
             share((1 << power) / 3 * 5);
         }
-        assert!(share(300_000_000_000) > 0.09, "the paper's tenth on a small disk");
-        assert!(share(20_000_000_000_000) < 0.011, "a hundredth of a large one");
+        assert!(share(40_000_000_000) > 0.09, "the paper's tenth on a small disk");
+        assert!((0.025..0.035).contains(&share(146_000_000_000)), "4 GiB on a larger one");
+        assert!(share(1_000_000_000_000) < 0.011, "a hundredth of a large one");
+        assert!(share(20_000_000_000_000) < 0.011, "and of the largest");
     }
 }

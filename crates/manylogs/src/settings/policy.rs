@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use manylogs_block::{Nanos, Sectors, parse_share};
+use manylogs_block::{Sectors, parse_share};
 use thiserror::Error;
 
 use crate::settings::config::{LogPlacement, TablePlace, VolumeConfig};
@@ -26,8 +26,8 @@ pub enum Policy {
 pub enum PolicyError {
     /// No policy has this name.
     #[error(
-        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-N (N in KiB, as \
-         mlb-32 and mlb-256)",
+        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-paper, mlb-N (N in \
+         KiB, as mlb-32 and mlb-256)",
         did_you_mean(suggestion.as_deref())
     )]
     Unknown {
@@ -117,15 +117,15 @@ impl Policy {
             "nologging" => return Ok(Self::NoLogging),
             "single-log" => return Ok(Self::SingleLog(VolumeConfig::single_log())),
             "mlb" => return Ok(Self::Mlb(VolumeConfig::default())),
+            "mlb-paper" => return Ok(Self::Mlb(VolumeConfig::as_published())),
             _ => {}
         }
         let kib = name.strip_prefix("mlb-").and_then(|kib| kib.parse::<u64>().ok());
         match kib {
             Some(kib) if (1..=1 << 20).contains(&kib) => {
-                let mut config = VolumeConfig::with_threshold(Sectors(kib * 2));
+                let threshold = Sectors(kib * 2);
+                let mut config = VolumeConfig { threshold, ..VolumeConfig::as_published() };
                 config.record = config.record.max(config.threshold);
-                // As published: the paper's volume does not schedule its drive.
-                config.latency = Nanos(0);
                 Ok(Self::Mlb(config))
             }
             _ => Err(PolicyError::Unknown {

@@ -1,0 +1,156 @@
+//! A load made ready to be replayed, as the command line says.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use manylogs_block::Sectors;
+use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
+use manylogs_lab::replay::{
+    Control, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings,
+    ReplayError, Setting, Workload, exported_capacity, find_rate,
+};
+use manylogs_lab::results::RateDetails;
+use manylogs_lab::stats::round3;
+
+use super::{command_line, trace_failure};
+use crate::args::lab::LoadArgs;
+use crate::failure::Failure;
+use crate::units::Rate;
+
+/// Writes up to this size count as small when no policy says otherwise: the paper's threshold.
+const SMALL_WRITE: Sectors = Sectors(512);
+/// Requests arrive at the times of the trace.
+pub(crate) const OPEN: Loop = Loop::Open { outstanding_max: 1024, stop_at_overload: false };
+
+/// A load on a drive, measured.
+pub(crate) struct Load {
+    pub(crate) drive: DriveSettings,
+    pub(crate) workload: Workload,
+    pub(crate) transforms: Vec<String>,
+    pub(crate) durability: Durability,
+}
+
+impl Load {
+    /// Reads the traces, which must fit what the drive exports under each of `policies`.
+    pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
+        let mut drive = DriveSettings {
+            profile: Arc::new(super::drive(&args.drive)?),
+            write_cache: false,
+            queue: QueueSettings::default(),
+        };
+        let mut capacity = Sectors(u64::MAX);
+        for named in policies {
+            let exported = exported_capacity(&drive, named).map_err(|e| replay_failure(&e))?;
+            capacity = capacity.min(exported);
+        }
+        let spec = TraceSpec {
+            files: args.traces.clone(),
+            open: args.open.options()?,
+            window: args.change.window.map(Into::into),
+            limit: args.change.limit,
+            seed: args.change.seed,
+        };
+        let prepared = prepare(&spec, capacity, args.fit).map_err(|error| match error {
+            PrepareError::Trace(error) => trace_failure(&error),
+            other => Failure::input(other),
+        })?;
+        let workload = Workload::measure(prepared.open).map_err(|error| trace_failure(&error))?;
+        if workload.requests() == 0 {
+            return Err(Failure::input("no request is left of the trace: choose another window"));
+        }
+        let durability = args.durability.unwrap_or_else(|| Durability::of(workload.summary()));
+        drive.write_cache = durability.write_cache();
+        let workload = workload.repeated(args.repeat);
+        Ok(Self { drive, workload, transforms: prepared.transforms, durability })
+    }
+
+    /// The plan of a replay under `policies`, at the rate as recorded.
+    pub(crate) fn plan(&self, args: &LoadArgs, policies: &[NamedPolicy]) -> Plan {
+        let largest = policies.iter().filter_map(NamedPolicy::threshold).max();
+        Plan {
+            workload: self.workload.clone(),
+            drive: self.drive.clone(),
+            rate: 1.0,
+            pump: PumpSettings {
+                mode: OPEN,
+                durability: self.durability,
+                small_write_max: largest.unwrap_or(SMALL_WRITE),
+            },
+            checkpoint_after: true,
+            keep_requests: false,
+            seed: args.change.seed,
+            seeds: args.seeds,
+        }
+    }
+
+    /// What outputs say about the replay.
+    pub(crate) fn setting(&self, args: &LoadArgs, plan: &Plan, rate: RateDetails) -> Setting {
+        Setting {
+            drive: plan.drive.profile.name.clone(),
+            files: args.traces.iter().map(|file| file.display().to_string()).collect(),
+            transforms: self.transforms.clone(),
+            rate,
+            durability_given: args.durability.is_some(),
+            command: command_line(std::env::args()),
+            warnings: dropped_by_reader(plan),
+        }
+    }
+}
+
+/// Sets the rate of `plan` as asked for.
+pub(crate) fn choose_rate(args: &LoadArgs, plan: &mut Plan) -> Result<RateDetails, Failure> {
+    let details = match args.rate {
+        Rate::Factor(factor) => RateDetails {
+            factor,
+            chosen: if factor == 1.0 { "as recorded" } else { "given" },
+            target_utilisation: None,
+            utilisation: None,
+        },
+        Rate::Auto => {
+            let probe = Plan {
+                pump: PumpSettings { mode: OPEN, ..plan.pump },
+                workload: plan.workload.clone().repeated(1),
+                ..plan.clone()
+            };
+            let found = find_rate(&probe, args.utilisation, &Arc::new(Control::default()))
+                .map_err(|error| replay_failure(&error))?;
+            RateDetails {
+                factor: found.factor,
+                chosen: "auto",
+                target_utilisation: Some(args.utilisation),
+                utilisation: Some(round3(found.utilisation)),
+            }
+        }
+    };
+    plan.rate = details.factor;
+    Ok(details)
+}
+
+/// Ends the replays that `controls` are of when the user presses Ctrl-C.
+pub(crate) fn stop_on_ctrl_c(controls: Vec<Arc<Control>>) -> Result<(), Failure> {
+    ctrlc::set_handler(move || {
+        controls.iter().for_each(|control| control.stop.store(true, Ordering::Relaxed));
+    })
+    .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))
+}
+
+pub(crate) fn replay_failure(error: &ReplayError) -> Failure {
+    match error {
+        ReplayError::Trace(error) => trace_failure(error),
+        ReplayError::Volume { .. } | ReplayError::Policy { .. } => Failure::input(error),
+        other => Failure::failed(other),
+    }
+}
+
+fn dropped_by_reader(plan: &Plan) -> Vec<String> {
+    let dropped = plan.workload.summary().dropped;
+    let kinds = [
+        (dropped.skipped, "malformed records passed over"),
+        (dropped.late, "records out of order, moved to the time of the one before"),
+        (dropped.echoes, "records dropped as echoes of an earlier one"),
+        (dropped.empty, "reads and writes of no bytes dropped"),
+        (dropped.lost, "events lost by the recorder"),
+    ];
+    let told = kinds.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, what)| format!("trace: {count} {what}")).collect()
+}

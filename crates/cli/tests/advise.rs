@@ -1,0 +1,65 @@
+//! Advice from end to end, on small traces.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Place, text};
+use serde_json::Value;
+
+fn advice(place: &Place, trace: &str, args: &[&str]) -> (Value, String) {
+    let fixed = ["advise", trace, "--json", "a.json", "--report", "a.html", "--seeds", "2"];
+    let said = place.run(&[&fixed[..], args].concat()).succeeds().stdout.clone();
+    let json = std::fs::read(place.path("a.json")).unwrap();
+    (serde_json::from_slice(&json).unwrap(), said)
+}
+
+#[test]
+fn a_reader_beside_small_writes_is_what_it_is_for() {
+    let place = Place::new();
+    let (found, said) = advice(&place, "synthetic", &["--limit", "3000"]);
+    assert_eq!(found["decision"], "use", "{said}");
+    let policy = found["policy"].as_str().unwrap();
+    assert!(policy.starts_with("mlb"));
+    let gain = &found["gain"];
+    for key in ["durable_mean", "durable_p99", "reads_mean", "stream_mb_s"] {
+        let [low, estimate, high] =
+            ["low", "estimate", "high"].map(|end| gain[key][end].as_f64().unwrap());
+        assert!(low <= estimate && estimate <= high, "{key}: {}", gain[key]);
+    }
+    assert!(gain["durable_mean"]["low"].as_f64().unwrap() > 1.0);
+    for kept in ["reads_mean", "stream_mb_s"] {
+        assert!(gain[kept]["estimate"].as_f64().unwrap() >= 0.99, "{kept}: {}", gain[kept]);
+    }
+    assert!(found["reasons"].as_array().unwrap().len() >= 4);
+    assert!(found["warnings"].is_array() && found["settings"].is_object());
+    assert!(said.contains("manylogs format DEVICE") && said.contains("noatime"), "{said}");
+    // What it names can be replayed.
+    let args = ["replay", "synthetic", "--limit", "500", "--policy", policy];
+    place.run(&args).succeeds();
+    let page = std::fs::read_to_string(place.path("a.html")).unwrap();
+    assert!(page.contains("Use it on exos-x20"));
+}
+
+#[test]
+fn nothing_to_log_is_no_reason_to_use_it() {
+    let place = Place::new();
+    let mut reads = String::from("time_us,op,offset,bytes\n");
+    for i in 0..600_u64 {
+        reads += &format!("{},R,{},65536\n", i * 20_000, i * 7_919 % 250_000 * 65_536);
+    }
+    let trace = place.file("t.csv", reads);
+    let (found, said) = advice(&place, text(&trace), &[]);
+    assert_eq!(found["decision"], "no-difference", "{said}");
+    assert!(found["gain"]["durable_mean"].is_null());
+    assert!(found["commands"].as_array().unwrap().is_empty(), "there is nothing to do");
+    assert!(said.contains("too few durable writes"), "{said}");
+}
+
+#[test]
+fn the_same_command_gives_the_same_advice() {
+    let place = Place::new();
+    let args = ["--limit", "1500", "--threads", "1"];
+    let first = advice(&place, "synthetic", &args).0;
+    assert_eq!(first, advice(&place, "synthetic", &["--limit", "1500", "--threads", "3"]).0);
+}

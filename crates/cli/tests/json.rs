@@ -1,0 +1,94 @@
+//! The JSON is what `docs/json.md` says.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Place, text};
+use serde_json::Value;
+
+const LATENCY: [&str; 7] = ["requests", "mean", "p50", "p90", "p99", "p999", "max"];
+const INTERVAL: [&str; 3] = ["estimate", "low", "high"];
+
+/// Paths and types that the section of this title documents.
+fn documented(title: &str) -> BTreeMap<String, String> {
+    let text = include_str!("../../../docs/json.md");
+    let section = text.split("\n## ").find(|section| section.starts_with(title)).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let (path, rest) = row.split_once("` | ").unwrap();
+        (path.to_owned(), rest.split(" |").next().unwrap().to_owned())
+    })
+    .collect()
+}
+
+/// Calls `leaf` with the path of each value that has no parts.
+fn walk(value: &Value, path: &str, leaf: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(fields) if path != "settings" => {
+            for (key, field) in fields {
+                let key = if path == "policies" { "*" } else { key };
+                let joint = if path.is_empty() { "" } else { "." };
+                walk(field, &format!("{path}{joint}{key}"), leaf);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, &format!("{path}[]"), leaf)),
+        _ => leaf(path, value),
+    }
+}
+
+fn compare(outputs: &[Value], title: &str) {
+    let documented = documented(title);
+    let mut seen = BTreeMap::new();
+    for output in outputs {
+        walk(output, "", &mut |path, value| {
+            let whole = documented.get(path).map(|kind| (path, kind.as_str()));
+            let part = path.rsplit_once('.').and_then(|(parent, last)| {
+                let kind = documented.get(parent)?.as_str();
+                let parts = match kind {
+                    "latency" => &LATENCY[..],
+                    "interval" => &INTERVAL[..],
+                    _ => &[],
+                };
+                parts.contains(&last).then_some((parent, kind))
+            });
+            let (name, kind) = whole.or(part).unwrap_or_else(|| panic!("{path} is not documented"));
+            seen.insert(name.to_owned(), ());
+            let fits = match kind {
+                "text" => value.is_string(),
+                "whole" => value.is_u64(),
+                "real" => value.is_number(),
+                "bool" => value.is_boolean(),
+                "object" => value.is_object(),
+                _ => value.is_number(),
+            };
+            assert!(fits || value.is_null(), "{path} is {value} instead of {kind}");
+        });
+    }
+    let unseen: Vec<&String> = documented.keys().filter(|name| !seen.contains_key(*name)).collect();
+    let parts = ["policies.*.checkpoint", "warnings[]", "trace.transforms[]", "commands[]"];
+    assert!(unseen.iter().all(|name| parts.contains(&name.as_str())), "never seen: {unseen:?}");
+}
+
+fn output(place: &Place, args: &[&str]) -> Value {
+    place.run(&[args, &["--json", "r.json"]].concat()).succeeds();
+    serde_json::from_slice(&std::fs::read(place.path("r.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn replay_writes_what_is_documented() {
+    let place = Place::new();
+    let trace = place.trace("t.csv", 1_000);
+    let auto = ["replay", text(&trace), "--rate", "auto", "--seeds", "1"];
+    let sync = ["replay", "synthetic", "--limit", "1500", "--durability", "sync-every=1s"];
+    compare(&[output(&place, &auto), output(&place, &sync)], "`replay --json`");
+}
+
+#[test]
+fn advise_writes_what_is_documented() {
+    let place = Place::new();
+    let found = output(&place, &["advise", "synthetic", "--limit", "1500", "--seeds", "1"]);
+    compare(&[found], "`advise --json`");
+}

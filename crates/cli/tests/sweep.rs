@@ -1,0 +1,122 @@
+//! Sweeps from end to end, on small traces.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Outcome, Place, text};
+
+const SWEEP: &str = "\
+traces = ['t.csv']
+drives = ['exos-x20', 'cheetah-15k5']
+policies = ['nologging', 'mlb']
+seeds = 2
+[parameters]
+threshold = ['32K', '256K']
+[output]
+csv = 'out.csv'
+parquet = 'out.parquet'
+";
+
+fn rows(place: &Place) -> Vec<String> {
+    let text = std::fs::read_to_string(place.path("out.csv")).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_sweep_is_one_row_a_run() {
+    let place = Place::new();
+    place.trace("t.csv", 1_000);
+    let file = place.file("s.toml", SWEEP);
+    let outcome = place.run(&["sweep", text(&file)]);
+    let said = &outcome.succeeds().stdout;
+    assert!(said.contains("| t.csv | exos-x20 | mlb:threshold=32K |"), "{said}");
+    assert!(said.contains("computing took: 12 runs"), "{said}");
+    let rows = rows(&place);
+    assert_eq!(rows.len(), 1 + 2 * 3 * 2, "traces x drives x policies x seeds, and names");
+    let documented = include_str!("../../../docs/sweeps.md");
+    for name in rows[0].split(',') {
+        assert!(documented.contains(&format!("| `{name}` |")), "docs/sweeps.md lacks {name}");
+    }
+    let parquet = std::fs::read(place.path("out.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    assert!(!place.path("out.csv.journal").exists(), "nothing is left to do");
+    let threads = ["sweep", text(&file), "--threads", "1"];
+    place.run(&threads).succeeds();
+    assert_eq!(self::rows(&place), rows, "the same on one thread");
+}
+
+#[test]
+fn a_sweep_that_was_ended_goes_on_where_it_was() {
+    let place = Place::new();
+    place.trace("t.csv", 30_000);
+    let long = SWEEP.replace("seeds = 2", "seeds = 400");
+    let file = place.file("s.toml", &long);
+    let mut child = place
+        .command(&["sweep", text(&file)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let journal = place.path("out.csv.journal");
+    let lines = || std::fs::read_to_string(&journal).unwrap_or_default().lines().count();
+    while lines() < 4 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    child.wait().unwrap();
+    let outcome = Outcome::of(&child.wait_with_output().unwrap());
+    outcome.fails(130, &["interrupted"]);
+    let kept = rows(&place);
+    assert!(kept.len() >= 4 && lines() == kept.len(), "each finished run is in both");
+    // A line that was cut short is done again.
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let few: Vec<&str> = text.lines().take(3).collect();
+    std::fs::write(&journal, few.join("\n") + "\n{\"ask\":").unwrap();
+    place.file("s.toml", long.replace("400", "401"));
+    place.run(&["sweep", "s.toml"]).fails(2, &["other settings"]);
+}
+
+#[test]
+fn what_is_kept_is_not_run_again() {
+    let place = Place::new();
+    place.trace("t.csv", 500);
+    let file = place.file("s.toml", SWEEP);
+    place.run(&["sweep", text(&file)]).succeeds();
+    let all = rows(&place);
+    // As if it had been ended: a directory in the way of the result leaves the journal there.
+    std::fs::remove_file(place.path("out.parquet")).unwrap();
+    let again = place.run(&["sweep", text(&file)]);
+    assert!(again.succeeds().stdout.contains("12 runs"), "{again:?}");
+    assert_eq!(rows(&place), all);
+}
+
+#[test]
+fn each_request_can_be_kept() {
+    let place = Place::new();
+    place.trace("t.csv", 300);
+    let file = place.file("s.toml", SWEEP.to_owned() + "requests = 'each'\n");
+    place.run(&["sweep", text(&file)]).succeeds();
+    assert_eq!(std::fs::read_dir(place.path("each")).unwrap().count(), 12);
+}
+
+#[test]
+fn mistakes_are_found_first() {
+    let place = Place::new();
+    place.trace("t.csv", 100);
+    for (from, to, words) in [
+        ("policies", "polices", &["unknown field `polices`", "s.toml"][..]),
+        ("'mlb'", "'mlp'", &["unknown policy `mlp`"]),
+        ("'exos-x20'", "'exos-x2'", &["unknown drive `exos-x2`"]),
+        ("out.csv", "none/out.csv", &["cannot write", "nothing has been run yet"]),
+        ("t.csv", "u.csv", &["u.csv"]),
+    ] {
+        let file = place.file("s.toml", SWEEP.replace(from, to));
+        place.run(&["sweep", text(&file)]).fails(2, words);
+        let _ = std::fs::remove_file(place.path("out.csv.journal"));
+    }
+}

@@ -1,0 +1,54 @@
+//! A drive of one's own: `cargo run --example own_drive`.
+//!
+//! A drive is a profile. Most need no code: `manylogs drive show NAME` prints one, a TOML file of
+//! that form is given as `--drive FILE.toml`, and `manylogs drive validate` holds it against
+//! measured service times. Here a profile is changed: what would the 20 TB drive be like if it
+//! turned twice as fast?
+
+#![allow(clippy::print_stdout, reason = "what an example is for")]
+
+use std::error::Error;
+use std::sync::Arc;
+
+use manylogs_disk::profile;
+use manylogs_lab::replay::{
+    Class, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings,
+    Workload, run,
+};
+use manylogs_lab::synthetic::Synthetic;
+use manylogs_workload::BoxedSource;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let own = profile::find("exos-x20")?.ok_or("no such drive")?;
+    let mut fast = own.clone();
+    fast.name = "exos-x20 at 14,400 rpm".to_owned();
+    fast.spindle.revolution_us /= 2.0;
+    let open = || Ok(Box::new(Synthetic::reader_and_writers(1, 5_000)) as BoxedSource);
+    let workload = Workload::measure(Arc::new(open))?;
+    for profile in [own, fast] {
+        let plan = Plan {
+            workload: workload.clone(),
+            drive: DriveSettings {
+                profile: Arc::new(profile),
+                write_cache: false,
+                queue: QueueSettings::default(),
+            },
+            rate: 1.0,
+            pump: PumpSettings {
+                mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
+                durability: Durability::All,
+                small_write_max: manylogs_block::Sectors(512),
+            },
+            checkpoint_after: false,
+            keep_requests: false,
+            seed: 1,
+            seeds: 1,
+        };
+        for name in ["nologging", "mlb"] {
+            let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
+            let ms = outcome.recorder.latencies(&Class::DURABLE).mean_us() / 1e3;
+            println!("{}, {name}: data is durable after {ms:.2} ms", plan.drive.profile.name);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Whether a volume helps a load on a drive, with which settings, and how sure that is.
+//!
+//! [`search`] tries settings from seeds of its own. What it found best is then replayed from fresh
+//! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
+//! tries looks better than it is.
+
+mod outlook;
+mod search;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use outlook::LogsOutlook;
+pub use search::{Found, Tried, replays_at_most, search};
+
+use crate::replay::{NamedPolicy, Outcome};
+use crate::results::{PolicyResult, Replay};
+use crate::stats::{Gain, Interval};
+use crate::table::{factor, span};
+use crate::verdict::{Decision, Verdict, decide};
+
+/// The version of [`Advice`]'s structure.
+pub const FORMAT: u32 = 1;
+/// Reads and streams may lose so much of the plain drive's at most.
+pub const KEPT_MIN: f64 = 0.99;
+
+/// What to do, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The version of this structure.
+    pub format: u32,
+    /// What the reader of any figure must know.
+    pub warnings: Vec<String>,
+    /// Whether to use a volume.
+    pub decision: Decision,
+    /// The policy that was judged, as `replay --policy` takes it.
+    pub policy: String,
+    /// Its settings where they are not the defaults of `format`, as `format` and `set` take them.
+    pub settings: Map<String, Value>,
+    /// What it gains on the plain drive.
+    pub gain: AdvisedGain,
+    /// The plain drive that gains are counted from.
+    pub baseline: Option<String>,
+    /// When writes had to be durable.
+    pub durability: String,
+    /// The drive profile's name.
+    pub drive: String,
+    /// The trace files.
+    pub traces: Vec<String>,
+    /// From so many seeds each of the final replays was made.
+    pub seeds: u32,
+    /// What the logs come to in a day.
+    pub logs: Option<LogsOutlook>,
+    /// How to mount file systems on the volume.
+    pub mount_options: MountOptions,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// Commands that do it; none unless the decision is to use it.
+    pub commands: Vec<String>,
+    /// What the search tried.
+    pub tried: Vec<Tried>,
+}
+
+/// What a policy gains: see [`Gain`].
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AdvisedGain {
+    /// By the mean time until data is durable.
+    pub durable_mean: Option<Interval>,
+    /// By its 99th percentile.
+    pub durable_p99: Option<Interval>,
+    /// By the mean latency of reads.
+    pub reads_mean: Option<Interval>,
+    /// By megabytes a second of streams.
+    pub stream_mb_s: Option<Interval>,
+}
+
+/// How to mount file systems on a volume.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MountOptions {
+    /// ext4: with `data=journal` everything would be written twice, the second time small.
+    pub ext4: &'static str,
+    /// XFS.
+    pub xfs: &'static str,
+}
+
+const MOUNT: MountOptions = MountOptions { ext4: "noatime,data=ordered", xfs: "noatime" };
+
+impl Advice {
+    /// Judges the policies in `replay`, whose measurements `outcomes` are; `found` is how they
+    /// were found.
+    #[must_use]
+    pub fn of(replay: &Replay, outcomes: &[Outcome], found: Found) -> Self {
+        let judged = outcomes.iter().filter(|outcome| outcome.policy.can_be_made());
+        let judged: Vec<(&Outcome, &PolicyResult)> = judged
+            .filter_map(|outcome| Some((outcome, replay.policies.named(&outcome.policy.name)?)))
+            .collect();
+        let best = judged.iter().max_by(|a, b| rank(a.1).total_cmp(&rank(b.1)));
+        let gain = best.and_then(|(_, result)| result.gain).unwrap_or_default();
+        let decision = best.map_or(Decision::NoDifference, |(_, result)| decision(replay, result));
+        let policy = best.map_or("mlb", |(_, result)| result.name.as_str()).to_owned();
+        let settings = settings(&policy);
+        let logs = best.and_then(|(outcome, result)| LogsOutlook::of(replay, outcome, result));
+        let mut warnings = replay.warnings.clone();
+        warnings.extend(logs.as_ref().and_then(LogsOutlook::warning));
+        let commands = match decision {
+            Decision::Use => commands(&settings),
+            Decision::NoDifference | Decision::DoNotUse => Vec::new(),
+        };
+        Self {
+            format: FORMAT,
+            warnings,
+            decision,
+            reasons: reasons(&gain, decision, &logs),
+            policy,
+            settings,
+            gain: AdvisedGain {
+                durable_mean: gain.durable_mean,
+                durable_p99: gain.durable_p99,
+                reads_mean: gain.reads_mean,
+                stream_mb_s: gain.stream_mb_s,
+            },
+            baseline: replay.baseline.clone(),
+            durability: replay.durability.mode.clone(),
+            drive: replay.drive.clone(),
+            traces: replay.trace.files.clone(),
+            seeds: replay.seeds,
+            logs,
+            mount_options: MOUNT,
+            commands,
+            tried: found.tried,
+        }
+    }
+
+    /// The same as the report shows it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let mut points = self.reasons.clone();
+        points.extend(self.commands.iter().map(|command| format!("to do it: `{command}`")));
+        Verdict {
+            decision: self.decision,
+            policy: Some(self.policy.clone()),
+            text: self.sentence(),
+            points,
+        }
+    }
+
+    /// The decision in a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let how_much = self.gain.durable_mean.as_ref().map_or_else(
+            || "too few durable writes to judge".to_owned(),
+            |gain| format!("data becomes durable {}", factor(gain)),
+        );
+        let (drive, policy) = (&self.drive, &self.policy);
+        match self.decision {
+            Decision::Use => format!("Use it on {drive}, as `{policy}`: {how_much}."),
+            Decision::NoDifference => {
+                format!("It makes no difference on {drive} ({policy}: {how_much}): leave it.")
+            }
+            Decision::DoNotUse => {
+                format!("Do not use it on {drive}: see why below ({policy}: {how_much}).")
+            }
+        }
+    }
+}
+
+/// What policies are chosen by: the gain of those that keep reads and streams, before any other.
+fn rank(result: &PolicyResult) -> f64 {
+    let gain = result.gain.unwrap_or_default();
+    let durable = gain.durable_mean.map_or(1.0, |interval| interval.estimate);
+    let kept = kept(&gain);
+    if kept >= KEPT_MIN { 1e6 + durable } else { kept }
+}
+
+/// The share of the plain drive's that reads and streams keep, of whichever keeps less.
+fn kept(gain: &Gain) -> f64 {
+    let shares = [gain.reads_mean, gain.stream_mb_s].into_iter().flatten();
+    shares.map(|interval| interval.estimate).fold(f64::INFINITY, f64::min)
+}
+
+fn decision(replay: &Replay, result: &PolicyResult) -> Decision {
+    let gain = result.gain.unwrap_or_default();
+    let overloaded = |policy: &PolicyResult| policy.overload.overloaded;
+    if overloaded(result) {
+        return match replay.base() {
+            Some(base) if !overloaded(base) => Decision::DoNotUse,
+            _ => Decision::NoDifference,
+        };
+    }
+    match decide(&gain) {
+        Decision::Use if kept(&gain) < KEPT_MIN => Decision::DoNotUse,
+        other => other,
+    }
+}
+
+/// The options in the policy's name.
+fn settings(policy: &str) -> Map<String, Value> {
+    let options = policy.split_once(':').map_or("", |(_, options)| options);
+    let pairs = options.split(',').filter_map(|option| option.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
+}
+
+/// Options that `format` takes; the others are changed with `set`.
+const OF_FORMAT: [&str; 3] = ["log", "group", "threshold"];
+
+fn commands(settings: &Map<String, Value>) -> Vec<String> {
+    let mut format = "manylogs format DEVICE".to_owned();
+    let mut set = String::new();
+    let mut commands = Vec::new();
+    for (key, value) in settings {
+        let value = value.as_str().unwrap_or_default();
+        match key.as_str() {
+            "cache" if value == "off" => commands.push("hdparm -W 0 DEVICE".to_owned()),
+            "cache" => commands.push("hdparm -W 1 DEVICE".to_owned()),
+            key if OF_FORMAT.contains(&key) => format += &format!(" --{key} {value}"),
+            key => set += &format!(" {key}={value}"),
+        }
+    }
+    commands.push(format);
+    if !set.is_empty() {
+        commands.push(format!("manylogs set DEVICE{set}"));
+    }
+    commands
+}
+
+fn reasons(gain: &Gain, decision: Decision, logs: &Option<LogsOutlook>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let figures = [
+        ("data is durable", gain.durable_mean),
+        ("the slowest hundredth of it", gain.durable_p99),
+        ("reads", gain.reads_mean),
+        ("streams", gain.stream_mb_s),
+    ];
+    for (what, interval) in figures {
+        let Some(interval) = interval else { continue };
+        let costs = interval.estimate < KEPT_MIN;
+        let word = match decision {
+            Decision::DoNotUse if costs => ", which is a loss",
+            _ => "",
+        };
+        reasons.push(format!("{what}: {} times as fast{word}", span(&interval)));
+    }
+    reasons.extend(logs.as_ref().map(LogsOutlook::sentence));
+    reasons
+}
+
+impl NamedPolicy {
+    /// Ours with these options.
+    pub(crate) fn ours(options: &[(&'static str, String)]) -> Result<Self, manylogs::PolicyError> {
+        let pairs: Vec<String> = options.iter().map(|(key, v)| format!("{key}={v}")).collect();
+        match pairs.is_empty() {
+            true => Self::parse("mlb"),
+            false => Self::parse(&format!("mlb:{}", pairs.join(","))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_go_to_the_command_that_takes_them() {
+        let settings = settings("mlb:group=300M,threshold=32K,latency=10ms,cache=off");
+        assert_eq!(settings["latency"], "10ms");
+        let expected = [
+            "hdparm -W 0 DEVICE",
+            "manylogs format DEVICE --group 300M --threshold 32K",
+            "manylogs set DEVICE latency=10ms",
+        ];
+        assert_eq!(commands(&settings), expected);
+        assert_eq!(commands(&Map::new()), ["manylogs format DEVICE"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! How full the logs get, and how long it takes to empty them.
+
+use manylogs::LogPlacement;
+use manylogs_block::Sectors;
+use serde::Serialize;
+
+use crate::replay::Outcome;
+use crate::results::{PolicyResult, Replay};
+use crate::stats::round3;
+use crate::table::{bytes, duration};
+
+/// From the end of the default's quiet hours (06:00) to their next beginning (22:00).
+const HOURS: f64 = 16.0;
+
+/// What the logs come to in a day as busy as the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LogsOutlook {
+    /// Space in all logs.
+    pub space_bytes: u64,
+    /// How full they are, in per cent, when the quiet hours begin, 16 hours after the last.
+    pub full_percent_before_quiet_hours: f64,
+    /// How long it then takes the idle drive to empty them.
+    pub checkpoint_seconds: f64,
+}
+
+impl LogsOutlook {
+    /// The outlook for a policy that was replayed; `None` if it logged nothing.
+    #[must_use]
+    pub fn of(replay: &Replay, outcome: &Outcome, result: &PolicyResult) -> Option<Self> {
+        let config = outcome.policy.policy.config()?;
+        let LogPlacement::EveryGroup(group) = config.placement else { return None };
+        let device = Sectors::from_bytes_ceil(replay.drive_details.capacity_bytes);
+        let space = Sectors(device.0 / group.0.max(1) * config.log.0).bytes();
+        let checkpoint = result.checkpoint.as_ref()?;
+        if result.record_bytes == 0 || space == 0 {
+            return None;
+        }
+        let rate = result.record_bytes as f64 / result.simulated_seconds.max(1e-9);
+        let share = rate * HOURS * 3600.0 / space as f64;
+        // A checkpoint starts by itself when the logs are nearly full.
+        let logged = share.min(config.watermark) * space as f64;
+        let seconds = checkpoint.simulated_seconds / result.record_bytes as f64 * logged;
+        Some(Self {
+            space_bytes: space,
+            full_percent_before_quiet_hours: round3(share * 100.0),
+            checkpoint_seconds: round3(seconds),
+        })
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        format!(
+            "were every hour as busy as this trace, the logs ({}) would be {:.1} % full after {} \
+             hours, and the idle drive would need {} to empty them",
+            bytes(self.space_bytes),
+            self.full_percent_before_quiet_hours.min(100.0),
+            HOURS,
+            duration(self.checkpoint_seconds * 1e6)
+        )
+    }
+
+    pub(super) fn warning(&self) -> Option<String> {
+        let full = self.full_percent_before_quiet_hours;
+        (full > 90.0).then(|| {
+            format!(
+                "were every hour as busy as this trace, the logs would be full after {:.1} hours, \
+                 and be emptied in busy hours",
+                HOURS * 90.0 / full
+            )
+        })
+    }
+}

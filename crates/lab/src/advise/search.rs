@@ -1,0 +1,227 @@
+//! Tries settings, one after the other, and keeps what helps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+
+use super::KEPT_MIN;
+use crate::replay::{
+    Class, Control, NamedPolicy, Outcome, Plan, ReplayError, on_threads, pooled, run,
+};
+use crate::stats::round3;
+
+/// Settings and the values that are tried, beside the default of each.
+const TRIED: [(&str, &[&str]); 6] = [
+    ("threshold", &["16K", "32K", "64K", "128K", "512K"]),
+    ("cache", &["off"]),
+    ("group", &["100M", "300M", "1G"]),
+    ("latency", &["none", "10ms", "30ms"]),
+    ("hold", &["5ms", "20ms"]),
+    ("checkpoint", &["idle"]),
+];
+/// Rounds over all settings: one may help only once another is changed.
+const ROUNDS: usize = 2;
+/// Seeds of each try; the final replays have others.
+const SEEDS: usize = 3;
+const FIRST_SEED: usize = 1000;
+/// A change must help by this: the default is what most users have tested.
+const WORTHWHILE: f64 = 1.01;
+/// What goes into the final replays beside the default.
+const FINALISTS: usize = 3;
+
+/// What the search found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What to replay from fresh seeds: plain drives, ours by default, and the best.
+    pub finalists: Vec<NamedPolicy>,
+    /// Everything that was tried, in order.
+    pub tried: Vec<Tried>,
+    /// Whether the user ended the search.
+    pub interrupted: bool,
+}
+
+/// A policy that was tried, with what it gained on the plain drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// As `replay --policy` takes it.
+    pub policy: String,
+    /// By the mean time until data is durable.
+    pub durable_mean: f64,
+    /// By the mean latency of reads.
+    pub reads_mean: f64,
+    /// By megabytes a second of streams.
+    pub stream_mb_s: f64,
+}
+
+impl Tried {
+    /// What is chosen by: the gain of those that keep reads and streams, before any other.
+    fn rank(&self) -> f64 {
+        let kept = self.reads_mean.min(self.stream_mb_s);
+        if kept >= KEPT_MIN { 1e6 + self.durable_mean } else { kept }
+    }
+}
+
+type Options = BTreeMap<&'static str, String>;
+
+/// The most replays that [`search`] makes, for a progress bar.
+#[must_use]
+pub fn replays_at_most() -> u64 {
+    let values: usize = TRIED.iter().map(|(_, values)| values.len()).sum();
+    ((3 + values * ROUNDS) * SEEDS) as u64
+}
+
+/// Searches the settings of `mlb` for `plan` that make data durable soonest, with reads and
+/// streams at no less than 0.99 of the plain drive.
+///
+/// # Errors
+/// As the replays themselves.
+pub fn search(plan: &Plan, control: &Arc<Control>, threads: usize) -> Result<Found, ReplayError> {
+    let mut names = vec![NamedPolicy::nologging()];
+    if plan.drive.write_cache {
+        names.extend(NamedPolicy::parse("nologging:cache=off"));
+    }
+    let plan = Plan { checkpoint_after: false, ..plan.clone() };
+    let plain = replay(&plan, &names, control, threads)?;
+    let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
+        unreachable!("there is a plain drive")
+    };
+    let mut tries = Tries { plan, base, control, threads, tried: Vec::new() };
+    let mut best = Options::new();
+    tries.measure(vec![best.clone()])?;
+    for _ in 0..ROUNDS {
+        let before = best.clone();
+        for (key, values) in TRIED {
+            best = tries.best_of(best, key, values)?;
+        }
+        if best == before {
+            break;
+        }
+    }
+    Ok(tries.finish(names))
+}
+
+struct Tries<'a> {
+    plan: Plan,
+    base: Outcome,
+    control: &'a Arc<Control>,
+    threads: usize,
+    tried: Vec<(Options, Tried)>,
+}
+
+impl Tries<'_> {
+    /// `current`, or with another value of `key` if that helps.
+    fn best_of(
+        &mut self,
+        current: Options,
+        key: &'static str,
+        values: &[&str],
+    ) -> Result<Options, ReplayError> {
+        if key == "cache" && !self.plan.drive.write_cache {
+            return Ok(current);
+        }
+        let with = |value: &&str| {
+            let mut options = current.clone();
+            options.insert(key, (*value).to_owned());
+            options
+        };
+        let mut candidates: Vec<Options> = values.iter().map(with).collect();
+        let mut default = current.clone();
+        default.remove(key);
+        candidates.push(default);
+        self.measure(candidates.clone())?;
+        let mut best = current;
+        for candidate in candidates {
+            if self.rank(&candidate) > worthwhile(self.rank(&best)) {
+                best = candidate;
+            }
+        }
+        Ok(best)
+    }
+
+    fn rank(&self, options: &Options) -> f64 {
+        let found = self.tried.iter().find(|(tried, _)| tried == options);
+        found.map_or(0.0, |(_, tried)| tried.rank())
+    }
+
+    /// Measures those that were not before; what does not go with the drive is left out.
+    fn measure(&mut self, candidates: Vec<Options>) -> Result<(), ReplayError> {
+        let new = candidates.into_iter().filter(|c| !self.tried.iter().any(|(t, _)| t == c));
+        let capacity = self.plan.drive.capacity();
+        let policy = |options: Options| {
+            let pairs: Vec<_> = options.clone().into_iter().collect();
+            let policy = NamedPolicy::ours(&pairs).ok()?;
+            policy.on(capacity).is_ok().then_some((options, policy))
+        };
+        let (options, policies): (Vec<_>, Vec<_>) = new.filter_map(policy).unzip();
+        if self.control.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outcomes = replay(&self.plan, &policies, self.control, self.threads)?;
+        if self.control.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let tried = outcomes.iter().map(|outcome| tried(&self.base, outcome));
+        self.tried.extend(options.into_iter().zip(tried));
+        Ok(())
+    }
+
+    fn finish(self, mut finalists: Vec<NamedPolicy>) -> Found {
+        let mut ranked: Vec<&Tried> = self.tried.iter().map(|(_, tried)| tried).collect();
+        ranked.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+        let default = NamedPolicy::parse("mlb");
+        finalists.extend(default);
+        for tried in ranked.into_iter().take(FINALISTS) {
+            let policy = NamedPolicy::parse(&tried.policy).ok();
+            let is_new = |p: &NamedPolicy| finalists.iter().all(|other| other.name != p.name);
+            finalists.extend(policy.filter(is_new));
+        }
+        Found {
+            finalists,
+            tried: self.tried.into_iter().map(|(_, tried)| tried).collect(),
+            interrupted: self.control.stop.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The rank that is better than `rank` by enough.
+fn worthwhile(rank: f64) -> f64 {
+    if rank > 1e6 { 1e6 + (rank - 1e6) * WORTHWHILE } else { rank * WORTHWHILE }
+}
+
+/// Replays each policy from the search's seeds.
+fn replay(
+    plan: &Plan,
+    policies: &[NamedPolicy],
+    control: &Arc<Control>,
+    threads: usize,
+) -> Result<Vec<Outcome>, ReplayError> {
+    let outcomes = on_threads(policies.len() * SEEDS, threads, |job| {
+        let seed = plan.nth_seed(FIRST_SEED + job % SEEDS);
+        run(&Plan { seed, ..plan.clone() }, &policies[job / SEEDS], control)
+    });
+    let mut outcomes = outcomes.into_iter();
+    policies.iter().map(|_| pooled(outcomes.by_ref().take(SEEDS).collect())).collect()
+}
+
+/// Mean time until data is durable; of reads, where nothing is.
+fn durable(outcome: &Outcome) -> f64 {
+    let durable = outcome.recorder.latencies(&Class::DURABLE);
+    if durable.count() > 0 { durable.mean_us() } else { reads(outcome) }
+}
+
+fn reads(outcome: &Outcome) -> f64 {
+    outcome.recorder.latencies(&[Class::Read]).mean_us()
+}
+
+fn tried(base: &Outcome, outcome: &Outcome) -> Tried {
+    let ratio = |a: f64, b: f64| if a > 0.0 && b > 0.0 { round3(a / b) } else { 1.0 };
+    let stream = |outcome: &Outcome| outcome.recorder.stream_mb_s().unwrap_or(0.0);
+    Tried {
+        policy: outcome.policy.name.clone(),
+        durable_mean: ratio(durable(base), durable(outcome)),
+        reads_mean: ratio(reads(base), reads(outcome)),
+        stream_mb_s: ratio(stream(outcome), stream(base)),
+    }
+}

@@ -1,0 +1,224 @@
+//! Rows as columns, in CSV and Parquet.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::Type;
+
+use super::row::{Figures, Row};
+
+/// The values of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Column {
+    /// Words.
+    Text(Vec<String>),
+    /// Whole numbers.
+    Whole(Vec<u64>),
+    /// Numbers; `None` where there is nothing to say.
+    Real(Vec<Option<f64>>),
+    /// Yes or no.
+    Flag(Vec<bool>),
+}
+
+/// Columns of the same length, each with its name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns(Vec<(String, Column)>);
+
+/// One column for each figure of a run: `docs/sweeps.md` says what they are.
+#[must_use]
+pub fn columns(rows: &[Row]) -> Columns {
+    let text = |of: fn(&Row) -> &String| Column::Text(rows.iter().map(of).cloned().collect());
+    let whole = |of: fn(&Row) -> u64| Column::Whole(rows.iter().map(of).collect());
+    let real = |of: fn(&Row) -> Option<f64>| Column::Real(rows.iter().map(of).collect());
+    let flag = |of: fn(&Row) -> bool| Column::Flag(rows.iter().map(of).collect());
+    let mut columns = Columns::default();
+    columns.add("trace", text(|row| &row.ask.trace));
+    columns.add("drive", text(|row| &row.ask.drive));
+    columns.add("policy", text(|row| &row.ask.policy));
+    columns.add("parameters", text(|row| &row.parameters));
+    columns.add("seed", whole(|row| row.ask.seed));
+    columns.add("drive_write_cache", flag(|row| row.drive_write_cache));
+    columns.add("durability", text(|row| &row.durability));
+    columns.add("rate", real(|row| Some(row.rate)));
+    columns.add("requests", whole(|row| row.requests));
+    columns.figures("durable", rows, |row| &row.durable);
+    columns.figures("reads", rows, |row| &row.reads);
+    columns.add("stream_mb_s", real(|row| row.stream_mb_s));
+    columns.add("drive_busy_percent", real(|row| Some(row.drive_busy_percent)));
+    columns.add("overloaded", flag(|row| row.overloaded));
+    columns.add("logged_writes", whole(|row| row.logged_writes));
+    columns.add("record_bytes", whole(|row| row.record_bytes));
+    columns.add("log_swaps", whole(|row| row.log_swaps));
+    columns.add("table_bytes_max", whole(|row| row.table_bytes_max));
+    columns.add("checkpoint_seconds", real(|row| row.checkpoint_seconds));
+    columns.add("simulated_seconds", real(|row| Some(row.simulated_seconds)));
+    columns
+}
+
+impl Columns {
+    /// Adds a column.
+    pub fn add(&mut self, name: &str, column: Column) {
+        self.0.push((name.to_owned(), column));
+    }
+
+    fn figures(&mut self, kind: &str, rows: &[Row], of: fn(&Row) -> &Figures) {
+        let of = || rows.iter().map(of);
+        let real = |figure: fn(&Figures) -> Option<f64>| Column::Real(of().map(figure).collect());
+        self.add(&format!("{kind}_count"), Column::Whole(of().map(|f| f.count).collect()));
+        self.add(&format!("{kind}_mean_us"), real(|f| f.mean));
+        self.add(&format!("{kind}_p50_us"), real(|f| f.p50));
+        self.add(&format!("{kind}_p90_us"), real(|f| f.p90));
+        self.add(&format!("{kind}_p99_us"), real(|f| f.p99));
+        self.add(&format!("{kind}_max_us"), real(|f| f.max));
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn rows(&self) -> usize {
+        self.0.first().map_or(0, |(_, column)| column.len())
+    }
+
+    /// As CSV, with a line of names first.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut out = self.names().collect::<Vec<_>>().join(",") + "\n";
+        for row in 0..self.rows() {
+            let cells: Vec<String> = self.0.iter().map(|(_, column)| column.cell(row)).collect();
+            out += &cells.join(",");
+            out.push('\n');
+        }
+        out
+    }
+
+    /// As one Parquet file, written to `to`.
+    ///
+    /// # Errors
+    /// If `to` cannot be written.
+    pub fn parquet(&self, to: impl Write + Send) -> ParquetResult<()> {
+        let fields = self.0.iter().map(|(name, column)| column.field(name));
+        let fields = fields.collect::<ParquetResult<Vec<_>>>()?;
+        let schema = Type::group_type_builder("rows").with_fields(fields).build()?;
+        let properties = WriterProperties::builder().set_created_by("manylogs".to_owned()).build();
+        let mut file = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties))?;
+        let mut group = file.next_row_group()?;
+        for (_, column) in &self.0 {
+            column.write(&mut group)?;
+        }
+        group.close()?;
+        file.close()?;
+        Ok(())
+    }
+}
+
+impl Column {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(values) => values.len(),
+            Self::Whole(values) => values.len(),
+            Self::Real(values) => values.len(),
+            Self::Flag(values) => values.len(),
+        }
+    }
+
+    fn cell(&self, row: usize) -> String {
+        match self {
+            Self::Text(values) => quoted(&values[row]),
+            Self::Whole(values) => values[row].to_string(),
+            Self::Real(values) => values[row].map_or_else(String::new, |value| value.to_string()),
+            Self::Flag(values) => values[row].to_string(),
+        }
+    }
+
+    fn field(&self, name: &str) -> ParquetResult<Arc<Type>> {
+        let (physical, logical, repetition) = match self {
+            Self::Text(_) => {
+                (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED)
+            }
+            Self::Whole(_) => (Physical::INT64, None, Repetition::REQUIRED),
+            Self::Real(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
+            Self::Flag(_) => (Physical::BOOLEAN, None, Repetition::REQUIRED),
+        };
+        let field = Type::primitive_type_builder(name, physical);
+        Ok(Arc::new(field.with_logical_type(logical).with_repetition(repetition).build()?))
+    }
+
+    fn write<W: Write + Send>(
+        &self,
+        to: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> ParquetResult<()> {
+        let missing = || ParquetError::General("a column more than the schema has".to_owned());
+        let mut writer = to.next_column()?.ok_or_else(missing)?;
+        match self {
+            Self::Text(values) => {
+                let bytes: Vec<ByteArray> =
+                    values.iter().map(|value| ByteArray::from(value.as_str())).collect();
+                writer.typed::<ByteArrayType>().write_batch(&bytes, None, None)?;
+            }
+            Self::Whole(values) => {
+                let signed: Vec<i64> = values.iter().map(|value| value.cast_signed()).collect();
+                writer.typed::<Int64Type>().write_batch(&signed, None, None)?;
+            }
+            Self::Real(values) => {
+                let levels: Vec<i16> = values.iter().map(|value| value.is_some().into()).collect();
+                let there: Vec<f64> = values.iter().copied().flatten().collect();
+                writer.typed::<DoubleType>().write_batch(&there, Some(&levels), None)?;
+            }
+            Self::Flag(values) => {
+                writer.typed::<BoolType>().write_batch(values, None, None)?;
+            }
+        }
+        writer.close()
+    }
+}
+
+/// A cell of CSV: in quotation marks where it needs them.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::*;
+
+    fn sample() -> Columns {
+        let mut columns = Columns::default();
+        columns.add("policy", Column::Text(vec!["mlb:log=1M,hold=5ms".into(), "mlb".into()]));
+        columns.add("seed", Column::Whole(vec![1, 2]));
+        columns.add("mean_us", Column::Real(vec![Some(1.5), None]));
+        columns.add("overloaded", Column::Flag(vec![true, false]));
+        columns
+    }
+
+    #[test]
+    fn csv_quotes_what_holds_commas_and_leaves_out_what_is_not_there() {
+        let expected = "policy,seed,mean_us,overloaded\n\"mlb:log=1M,hold=5ms\",1,1.5,true\n\
+                        mlb,2,,false\n";
+        assert_eq!(sample().csv(), expected);
+    }
+
+    #[test]
+    fn parquet_reads_back_the_same() {
+        let mut file = Vec::new();
+        sample().parquet(&mut file).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
+        let rows: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        assert_eq!(rows.len(), 2);
+        assert!(rows[0].contains("mlb:log=1M,hold=5ms") && rows[0].contains("1.5"), "{rows:?}");
+        assert!(rows[1].contains("null") && rows[1].contains("false"), "{rows:?}");
+    }
+}

@@ -1,0 +1,333 @@
+//! The file that says what a sweep is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use manylogs_block::{Nanos, Time, parse_share, parse_span};
+use manylogs_workload::transform::Window;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::prepare::WindowChoice;
+use crate::replay::{Durability, NamedPolicy, PolicyListError, parse_policies};
+
+/// What a sweep is, as its file says. A key that is not here is refused by name.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sweep {
+    /// Traces; a list in the list is a mix of tenants. Relative to the file's directory.
+    pub traces: Vec<TraceList>,
+    /// Drives by name or profile file.
+    pub drives: Vec<String>,
+    /// Policies as `replay --policy` takes them, one each.
+    pub policies: Vec<String>,
+    /// Values of policies' parameters: each combination is added to each policy that is not the
+    /// plain drive.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Vec<String>>,
+    /// How many seeds, or which.
+    #[serde(default)]
+    pub seeds: Seeds,
+    /// Arrivals so many times as fast as recorded, or `auto`.
+    #[serde(default)]
+    pub rate: Rate,
+    /// With `auto`: how busy the plain drive is, as 0.5 or "50%".
+    #[serde(default)]
+    pub utilisation: Option<String>,
+    /// `recorded`, `all` or `sync-every=5s`; as `replay` chooses, if not given.
+    #[serde(default)]
+    pub durability: Option<String>,
+    /// The part of each trace, as `replay --window` takes it.
+    #[serde(default)]
+    pub window: Option<WindowText>,
+    /// The most requests of each trace.
+    #[serde(default)]
+    pub limit: Option<u64>,
+    /// Whether addresses beyond the drive are moved into it.
+    #[serde(default)]
+    pub fit: bool,
+    /// Where results go.
+    #[serde(default)]
+    pub output: Output,
+}
+
+/// One trace, or several that share the drive.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum TraceList {
+    /// One.
+    One(PathBuf),
+    /// A mix, each in its own slice of the drive.
+    Mix(Vec<PathBuf>),
+}
+
+/// Seeds of a sweep.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum Seeds {
+    /// So many, from 1 on.
+    Count(u64),
+    /// These.
+    List(Vec<u64>),
+}
+
+/// Rate of a sweep.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(untagged)]
+pub enum Rate {
+    /// So many times as fast as recorded.
+    Factor(f64),
+    /// `auto`.
+    Word(String),
+}
+
+/// A window in words: `1h+5m`, `busiest-writes:5m`, `busiest-reads:5m`, `random:5m`.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct WindowText(pub String);
+
+/// Where results go.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Output {
+    /// A CSV file with one row a run.
+    #[serde(default)]
+    pub csv: Option<PathBuf>,
+    /// The same as Parquet.
+    #[serde(default)]
+    pub parquet: Option<PathBuf>,
+    /// A directory for Parquet files with one row a request, one file a run.
+    #[serde(default)]
+    pub requests: Option<PathBuf>,
+}
+
+/// Why a sweep's file was refused.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It does not say what a sweep is.
+    #[error("{}: {reason}", path.display())]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        reason: String,
+    },
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Self::Count(3)
+    }
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self::Factor(1.0)
+    }
+}
+
+impl Seeds {
+    /// Each seed.
+    #[must_use]
+    pub fn list(&self) -> Vec<u64> {
+        match self {
+            Self::Count(count) => (1..=*count).collect(),
+            Self::List(list) => list.clone(),
+        }
+    }
+}
+
+impl TraceList {
+    /// The files.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        match self {
+            Self::One(file) => std::slice::from_ref(file),
+            Self::Mix(files) => files,
+        }
+    }
+
+    /// In a table: names without directories.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names = self.files().iter().map(|file| {
+            file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        });
+        names.collect::<Vec<_>>().join(" + ")
+    }
+}
+
+impl WindowText {
+    /// What it means; `None` if nothing.
+    #[must_use]
+    pub fn choice(&self) -> Option<WindowChoice> {
+        if let Some((start, len)) = self.0.split_once('+') {
+            let (start, len) = (Time(parse_span(start)?.0), parse_span(len)?);
+            return Some(WindowChoice::At(Window { start, len }));
+        }
+        let (kind, len) = self.0.split_once(':').unwrap_or((&self.0, "5m"));
+        let len = parse_span(len).filter(|len| *len > Nanos(0))?;
+        match kind {
+            "busiest-reads" => Some(WindowChoice::BusiestReads(len)),
+            "busiest-writes" => Some(WindowChoice::BusiestWrites(len)),
+            "random" => Some(WindowChoice::Random(len)),
+            _ => None,
+        }
+    }
+}
+
+impl Sweep {
+    /// Reads the file; relative paths become relative to its directory.
+    ///
+    /// # Errors
+    /// If it cannot be read, has an unknown key, or a value makes no sense.
+    pub fn load(path: &Path) -> Result<Self, SweepError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
+        let bad = |reason: String| SweepError::Bad { path: path.to_owned(), reason };
+        let mut sweep: Self = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        sweep.resolve(path.parent().unwrap_or(Path::new("")));
+        sweep.check().map_err(bad)?;
+        Ok(sweep)
+    }
+
+    fn resolve(&mut self, dir: &Path) {
+        let there = |path: &mut PathBuf| {
+            if path.as_os_str() != crate::prepare::SYNTHETIC {
+                *path = dir.join(&path);
+            }
+        };
+        for list in &mut self.traces {
+            match list {
+                TraceList::One(file) => there(file),
+                TraceList::Mix(files) => files.iter_mut().for_each(there),
+            }
+        }
+        let Output { csv, parquet, requests } = &mut self.output;
+        [csv, parquet, requests].into_iter().flatten().for_each(there);
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let lists = [("traces", self.traces.len()), ("drives", self.drives.len())];
+        let lists = lists
+            .into_iter()
+            .chain([("policies", self.policies.len()), ("seeds", self.seeds.list().len())]);
+        if let Some((key, _)) = lists.into_iter().find(|(_, len)| *len == 0) {
+            return Err(format!("`{key}` is empty"));
+        }
+        if let Some((key, _)) = self.parameters.iter().find(|(_, values)| values.is_empty()) {
+            return Err(format!("`parameters.{key}` is empty"));
+        }
+        match &self.rate {
+            Rate::Factor(factor) if !(1e-6..=1e6).contains(factor) => {
+                return Err(format!("rate = {factor}: expected 0.000001 to 1000000, or \"auto\""));
+            }
+            Rate::Word(word) if word != "auto" => {
+                return Err(format!("rate = {word:?}: expected a number, or \"auto\""));
+            }
+            _ => {}
+        }
+        if self.window.as_ref().is_some_and(|window| window.choice().is_none()) {
+            return Err("window: expected START+LENGTH as 1h+5m, busiest-reads:LENGTH, \
+                        busiest-writes:LENGTH or random:LENGTH"
+                .to_owned());
+        }
+        self.durability()?;
+        self.target()?;
+        self.grid().map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// The durability, if given.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn durability(&self) -> Result<Option<Durability>, String> {
+        self.durability.as_ref().map(|text| text.parse()).transpose()
+    }
+
+    /// How busy the plain drive shall be, with the rate `auto`.
+    ///
+    /// # Errors
+    /// If it is no share.
+    pub fn target(&self) -> Result<f64, String> {
+        let Some(text) = &self.utilisation else { return Ok(0.5) };
+        let share = parse_share(text).filter(|share| *share > 0.0 && *share < 1.0);
+        share.ok_or_else(|| format!("utilisation = {text:?}: expected a share such as \"50%\""))
+    }
+
+    /// Each policy with each combination of parameters.
+    ///
+    /// # Errors
+    /// If one is no policy, or two are the same.
+    pub fn grid(&self) -> Result<Vec<NamedPolicy>, PolicyListError> {
+        let mut combinations = vec![String::new()];
+        for (key, values) in &self.parameters {
+            let longer = |before: &String| {
+                let before = before.clone();
+                values.iter().map(move |value| match before.is_empty() {
+                    true => format!("{key}={value}"),
+                    false => format!("{before},{key}={value}"),
+                })
+            };
+            combinations = combinations.iter().flat_map(longer).collect();
+        }
+        let mut names = Vec::new();
+        for policy in parse_policies(&self.policies)? {
+            let combinations: &[String] = if policy.is_plain() { &[] } else { &combinations };
+            let joint = if policy.name.contains(':') { ',' } else { ':' };
+            let mut added = combinations.iter().filter(|text| !text.is_empty()).peekable();
+            if added.peek().is_none() {
+                names.push(policy.name.clone());
+            }
+            names.extend(added.map(|text| format!("{}{joint}{text}", policy.name)));
+        }
+        parse_policies(&names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Sweep, String> {
+        let sweep: Sweep = toml::from_str(text).map_err(|error| error.to_string())?;
+        sweep.check()?;
+        Ok(sweep)
+    }
+
+    const LEAST: &str = "traces = ['t']\ndrives = ['exos-x20']\npolicies = ['nologging', 'mlb']\n";
+
+    #[test]
+    fn parameters_are_added_to_every_policy_but_the_plain_drive() {
+        let text = format!("{LEAST}[parameters]\nthreshold = ['32K', '64K']\nhold = ['5ms']\n");
+        let names: Vec<String> =
+            parse(&text).unwrap().grid().unwrap().into_iter().map(|p| p.name).collect();
+        let expected = ["nologging", "mlb:hold=5ms,threshold=32K", "mlb:hold=5ms,threshold=64K"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("polices = ['mlb']", "unknown field `polices`"),
+            ("rate = 'fast'", "expected a number, or \"auto\""),
+            ("window = 'noon'", "busiest-reads:LENGTH"),
+            ("durability = 'maybe'", "sync-every=5s"),
+            ("seeds = []", "`seeds` is empty"),
+            ("[output]\nexcel = 'x'", "unknown field `excel`"),
+            ("[parameters]\ntreshold = ['1K']", "did you mean `threshold`"),
+        ] {
+            let error = parse(&format!("{LEAST}{text}\n")).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

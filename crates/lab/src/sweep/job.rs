@@ -1,0 +1,191 @@
+//! One run of a sweep.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use manylogs_block::Sectors;
+use manylogs_disk::Profile;
+use manylogs_disk::profile;
+use manylogs_workload::OpenOptions;
+
+use super::columns::{Column, Columns};
+use super::file::{Rate, Sweep};
+use super::row::{Ask, Row};
+use crate::prepare::{TraceSpec, prepare};
+use crate::replay::{
+    Answered, Control, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings,
+    QueueSettings, Workload, exported_capacity, find_rate, run,
+};
+
+/// Writes up to this size count as small: nothing in a row depends on it.
+const SMALL_WRITE: Sectors = Sectors(512);
+
+/// One run of a sweep.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What it is of.
+    pub ask: Ask,
+    trace: usize,
+    drive: Arc<Profile>,
+    policy: NamedPolicy,
+}
+
+/// Traces made ready for drives, each pair once.
+#[derive(Debug, Default)]
+pub struct Loads(Mutex<BTreeMap<(usize, String), Arc<Shared>>>);
+
+type Shared = OnceLock<Result<Load, String>>;
+
+/// A trace on a drive.
+#[derive(Clone, Debug)]
+struct Load {
+    workload: Workload,
+    durability: Durability,
+    rate: f64,
+}
+
+/// Everything that `sweep` comes to, in order of traces, drives, policies and seeds.
+///
+/// # Errors
+/// If a drive or a policy is none.
+pub fn jobs(sweep: &Sweep) -> Result<Vec<Job>, String> {
+    let drives = sweep.drives.iter().map(|name| drive(name)).collect::<Result<Vec<_>, _>>()?;
+    let policies = sweep.grid().map_err(|error| error.to_string())?;
+    let mut jobs = Vec::new();
+    for (trace, list) in sweep.traces.iter().enumerate() {
+        for drive in &drives {
+            for policy in &policies {
+                jobs.extend(sweep.seeds.list().into_iter().map(|seed| Job {
+                    ask: Ask {
+                        trace: list.name(),
+                        drive: drive.name.clone(),
+                        policy: policy.name.clone(),
+                        seed,
+                    },
+                    trace,
+                    drive: Arc::clone(drive),
+                    policy: policy.clone(),
+                }));
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn drive(name: &str) -> Result<Arc<Profile>, String> {
+    let found = match profile::find(name).map_err(|error| error.to_string())? {
+        Some(found) => found,
+        None if name.ends_with(".toml") => {
+            Profile::load(Path::new(name)).map_err(|error| error.to_string())?
+        }
+        None => {
+            let known = profile::drives().join(", ");
+            return Err(format!("unknown drive `{name}`; there are: {known}"));
+        }
+    };
+    Ok(Arc::new(found))
+}
+
+impl Job {
+    /// Does it: the row, and one line a request where the sweep wants that. `None` if `control`
+    /// ended it.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    pub fn run(
+        &self,
+        sweep: &Sweep,
+        loads: &Loads,
+        control: &Arc<Control>,
+    ) -> Result<Option<(Row, Columns)>, String> {
+        let load = self.load(sweep, loads)?;
+        let plan = self.plan(&load, sweep.output.requests.is_some());
+        let outcome = run(&plan, &self.policy, control).map_err(|error| error.to_string())?;
+        if outcome.interrupted {
+            return Ok(None);
+        }
+        let requests = requests(outcome.recorder.requests());
+        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome), requests)))
+    }
+
+    fn plan(&self, load: &Load, keep_requests: bool) -> Plan {
+        Plan {
+            workload: load.workload.clone(),
+            drive: self.settings(load.durability),
+            rate: load.rate,
+            pump: PumpSettings {
+                mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
+                durability: load.durability,
+                small_write_max: SMALL_WRITE,
+            },
+            checkpoint_after: true,
+            keep_requests,
+            seed: self.ask.seed,
+            seeds: 1,
+        }
+    }
+
+    fn settings(&self, durability: Durability) -> DriveSettings {
+        DriveSettings {
+            profile: Arc::clone(&self.drive),
+            write_cache: durability.write_cache(),
+            queue: QueueSettings::default(),
+        }
+    }
+
+    fn load(&self, sweep: &Sweep, loads: &Loads) -> Result<Load, String> {
+        let shared = {
+            let mut all = loads.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry((self.trace, self.ask.drive.clone())).or_default())
+        };
+        shared.get_or_init(|| self.prepare(sweep)).clone()
+    }
+
+    fn prepare(&self, sweep: &Sweep) -> Result<Load, String> {
+        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.ask.trace);
+        let mut capacity = Sectors(u64::MAX);
+        for policy in sweep.grid().map_err(|error| error.to_string())? {
+            let exported = exported_capacity(&self.settings(Durability::All), &policy)
+                .map_err(|error| error.to_string())?;
+            capacity = capacity.min(exported);
+        }
+        let spec = TraceSpec {
+            files: sweep.traces[self.trace].files().to_vec(),
+            open: OpenOptions::default(),
+            window: sweep.window.as_ref().and_then(|window| window.choice()),
+            limit: sweep.limit,
+            seed: 1,
+        };
+        let prepared = prepare(&spec, capacity, sweep.fit).map_err(|error| named(&error))?;
+        let workload = Workload::measure(prepared.open).map_err(|error| named(&error))?;
+        if workload.requests() == 0 {
+            return Err(named(&"no request is left of the trace"));
+        }
+        let durability = sweep.durability()?;
+        let durability = durability.unwrap_or_else(|| Durability::of(workload.summary()));
+        let mut load = Load { workload, durability, rate: 1.0 };
+        load.rate = match sweep.rate {
+            Rate::Factor(factor) => factor,
+            Rate::Word(_) => {
+                let plan = Plan { seed: 1, ..self.plan(&load, false) };
+                let found = find_rate(&plan, sweep.target()?, &Arc::default());
+                found.map_err(|error| named(&error))?.factor
+            }
+        };
+        Ok(load)
+    }
+}
+
+/// One line a request.
+fn requests(answered: &[Answered]) -> Columns {
+    let real = |of: fn(&Answered) -> f64| {
+        Column::Real(answered.iter().map(|answered| Some(of(answered))).collect())
+    };
+    let class = answered.iter().map(|answered| answered.class.name().to_owned()).collect();
+    let mut columns = Columns::default();
+    columns.add("arrived_s", real(|answered| answered.arrived.as_secs_f64()));
+    columns.add("kind", Column::Text(class));
+    columns.add("latency_us", real(|answered| answered.latency.0 as f64 / 1e3));
+    columns
+}

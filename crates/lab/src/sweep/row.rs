@@ -1,0 +1,100 @@
+//! What is kept of a run: one row.
+
+use serde::{Deserialize, Serialize};
+
+use crate::replay::{Class, Outcome, Plan};
+use crate::stats::{LatencySummary, round3};
+
+/// What a run is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ask {
+    /// The trace, or those of a mix.
+    pub trace: String,
+    /// The drive.
+    pub drive: String,
+    /// The policy, as `replay --policy` takes it.
+    pub policy: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// One run. Times are in microseconds unless the name says otherwise; `None` where there is
+/// nothing to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "columns() documents them, as users see them")]
+pub struct Row {
+    pub ask: Ask,
+    pub parameters: String,
+    pub drive_write_cache: bool,
+    pub durability: String,
+    pub rate: f64,
+    pub requests: u64,
+    pub durable: Figures,
+    pub reads: Figures,
+    pub stream_mb_s: Option<f64>,
+    pub drive_busy_percent: f64,
+    pub overloaded: bool,
+    pub logged_writes: u64,
+    pub record_bytes: u64,
+    pub log_swaps: u64,
+    pub table_bytes_max: u64,
+    pub checkpoint_seconds: Option<f64>,
+    pub simulated_seconds: f64,
+}
+
+/// Latencies of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "columns() documents them, as users see them")]
+pub struct Figures {
+    pub count: u64,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+impl From<LatencySummary> for Figures {
+    fn from(summary: LatencySummary) -> Self {
+        let some = |value: f64| (summary.requests > 0).then_some(value);
+        Self {
+            count: summary.requests,
+            mean: some(summary.mean),
+            p50: some(summary.p50),
+            p90: some(summary.p90),
+            p99: some(summary.p99),
+            max: some(summary.max),
+        }
+    }
+}
+
+impl Row {
+    /// The row of a finished run.
+    #[must_use]
+    pub fn of(ask: Ask, plan: &Plan, outcome: &Outcome) -> Self {
+        let volume = outcome.volume.unwrap_or_default();
+        let seconds = outcome.simulated.as_secs_f64();
+        let figures = |classes: &[Class]| outcome.recorder.latencies(classes).summary().into();
+        Self {
+            ask,
+            parameters: outcome.policy.policy.to_string(),
+            drive_write_cache: outcome.write_cache,
+            durability: plan.pump.durability.to_string(),
+            rate: plan.rate,
+            requests: outcome.pump.requests,
+            durable: figures(&Class::DURABLE),
+            reads: figures(&[Class::Read]),
+            stream_mb_s: outcome.recorder.stream_mb_s().map(round3),
+            drive_busy_percent: round3(
+                outcome.drive_busy.as_secs_f64() / seconds.max(1e-9) * 100.0,
+            ),
+            overloaded: outcome.overloaded,
+            logged_writes: volume.logged_writes,
+            record_bytes: volume.record_bytes,
+            log_swaps: volume.log_swaps,
+            table_bytes_max: volume.mapping_table_bytes_max,
+            checkpoint_seconds: outcome.checkpoint.as_ref().map(|c| c.simulated_seconds),
+            simulated_seconds: round3(seconds),
+        }
+    }
+}
