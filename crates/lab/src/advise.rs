@@ -144,6 +144,14 @@ impl Advice {
         }
     }
 
+    /// What keeps less than it is to keep.
+    fn lost(&self) -> Vec<&'static str> {
+        let AdvisedGain { durable_mean, reads_mean, stream_mb_s, .. } = self.gain;
+        let all = [("writes", durable_mean), ("reads", reads_mean), ("streams", stream_mb_s)];
+        let low = |interval: Option<Interval>| interval.is_some_and(|i| i.estimate < KEPT_MIN);
+        all.into_iter().filter(|(_, interval)| low(*interval)).map(|(what, _)| what).collect()
+    }
+
     /// The decision in a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -158,7 +166,11 @@ impl Advice {
                 format!("It makes no difference on {drive} ({policy}: {how_much}): leave it.")
             }
             Decision::DoNotUse => {
-                format!("Do not use it on {drive}: see why below ({policy}: {how_much}).")
+                let lost = match self.lost() {
+                    lost if lost.is_empty() => "the drive does not keep up".to_owned(),
+                    lost => format!("{} would be slower", lost.join(" and ")),
+                };
+                format!("Do not use it on {drive}: {lost} ({policy}: {how_much}).")
             }
         }
     }
@@ -235,7 +247,7 @@ fn reasons(gain: &Gain, decision: Decision, logs: &Option<LogsOutlook>) -> Vec<S
         let Some(interval) = interval else { continue };
         let costs = interval.estimate < KEPT_MIN;
         let word = match decision {
-            Decision::DoNotUse if costs => ", which is a loss",
+            Decision::DoNotUse if costs => ", less than the 0.99 that is to be kept",
             _ => "",
         };
         reasons.push(format!("{what}: {} times as fast{word}", span(&interval)));
