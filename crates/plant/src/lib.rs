@@ -332,6 +332,25 @@ bugs! {
         /// A flush is taken for a read.
         UblkFlushIsRead,
     }
+    /// Bugs of the file system ext4 that its crash histories show.
+    EXT4 {
+        /// A commit block is written before the blocks that it commits.
+        Ext4CommitBeforeBody,
+        /// A commit block is written before the device was flushed.
+        Ext4CommitWithoutFlush,
+        /// Data is written after the transaction that refers to it.
+        Ext4DataAfterMetadata,
+        /// Blocks that the log has copies of are freed without being revoked.
+        Ext4RevokeForgotten,
+        /// Freed blocks are used again before that they are free is durable.
+        Ext4ReuseBeforeDurable,
+        /// The log's room is given back before what was in it is durable at home.
+        Ext4TailBeforeHome,
+        /// An inode without a name is not in the list of orphans.
+        Ext4OrphanAfterFree,
+        /// A bitmap's checksum is wrong.
+        Ext4BitmapChecksumWrong,
+    }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {
         /// The thread of the engine panics when it is asked to take a snapshot.

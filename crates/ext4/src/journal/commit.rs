@@ -1,0 +1,154 @@
+//! Who commits, and who waits for it.
+
+use std::rc::Rc;
+use std::task::Poll;
+
+use manylogs_block::Nanos;
+
+use super::{Closed, Journal, Running};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::ondisk::jbd2::Tid;
+use crate::units::Timestamp;
+
+/// A transaction is committed so long after its first handle at the latest.
+const INTERVAL: Nanos = Nanos::from_secs(5);
+
+impl Journal {
+    /// Waits until transaction `tid` is durable. All who wait for it share one commit.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] if it could not be committed.
+    pub(crate) async fn commit(&self, tid: Tid) -> Result<()> {
+        loop {
+            let settled = self.settled.wait();
+            {
+                let mut state = self.state.borrow_mut();
+                if state.durable.is_at_least(tid) {
+                    return Ok(());
+                }
+                if let Some(error) = &state.failed {
+                    return Err(Error::Aborted(error.clone()));
+                }
+                if state.running.tid == tid
+                    && state.running.is_empty()
+                    && state.committing.is_none()
+                {
+                    return Ok(());
+                }
+                if tid.is_at_least(state.requested) {
+                    state.requested = tid;
+                }
+            }
+            self.wanted.notify();
+            settled.await;
+        }
+    }
+
+    /// Takes the running transaction, if there is anything in it. The caller has the tree alone.
+    fn close(&self, now: Timestamp) -> Option<Rc<Closed>> {
+        let mut state = self.state.borrow_mut();
+        if state.running.is_empty() {
+            return None;
+        }
+        let next = Running::new(state.running.tid.next());
+        let running = std::mem::replace(&mut state.running, next);
+        let contents = running.blocks.iter().map(|(block, buffer)| (*block, buffer.bytes()));
+        let closed = Rc::new(Closed {
+            tid: running.tid,
+            blocks: contents.collect(),
+            revoked: running.revoked,
+            freed: running.freed,
+            closed_at: now,
+        });
+        state.committing = Some(Rc::clone(&closed));
+        Some(closed)
+    }
+
+    fn is_wanted(&self) -> bool {
+        let state = self.state.borrow();
+        let asked = state.requested.is_at_least(state.running.tid);
+        state.failed.is_none() && asked && !state.running.is_empty()
+    }
+
+    /// Ends the task that commits, which commits nothing more.
+    pub(crate) async fn end(&self) {
+        self.closing.set(true);
+        while !self.ended.get() {
+            let settled = self.settled.wait();
+            self.wanted.notify();
+            settled.await;
+        }
+    }
+}
+
+impl Core {
+    /// The task that commits transactions: when somebody waits for one, and else in intervals.
+    pub(crate) async fn commit_forever(self: Rc<Self>) {
+        while !self.journal.closing.get() {
+            self.wait_for_work().await;
+            if let Err(error) = self.commit_running().await {
+                self.journal.abort(error);
+            }
+        }
+        self.journal.ended.set(true);
+        self.journal.settled.notify();
+    }
+
+    /// Resolves when a commit is wanted, or its time has come.
+    async fn wait_for_work(&self) {
+        let mut sleep = None;
+        loop {
+            let wanted = self.journal.wanted.wait();
+            if self.journal.is_wanted() || self.journal.closing.get() {
+                return;
+            }
+            let idle = self.journal.state.borrow().running.is_empty() && !self.has_dirty_data();
+            if idle {
+                sleep = None;
+                wanted.await;
+                continue;
+            }
+            let timer = sleep.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
+            let mut wanted = std::pin::pin!(wanted);
+            let expired = std::future::poll_fn(|cx| {
+                if wanted.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                std::pin::Pin::new(&mut *timer).poll(cx).map(|()| true)
+            });
+            if expired.await {
+                // What cannot be written is reported to whoever asks for it.
+                let _ = self.write_back_all().await;
+                return;
+            }
+        }
+    }
+
+    async fn commit_running(self: &Rc<Self>) -> Result<(), manylogs_block::IoError> {
+        let alone = self.journal.tree.write().await;
+        let closed = self.journal.close((self.clock)());
+        drop(alone);
+        let Some(closed) = closed else { return Ok(()) };
+        if manylogs_plant::is(manylogs_plant::Bug::Ext4ReuseBeforeDurable) {
+            closed.freed.iter().for_each(|run| self.space.give_back(*run));
+        }
+        self.journal.sink.commit(&closed).await?;
+        {
+            let mut state = self.journal.state.borrow_mut();
+            state.durable = closed.tid;
+            state.committing = None;
+        }
+        self.journal.settled.notify();
+        if !closed.freed.is_empty() {
+            let core = Rc::clone(self);
+            self.runtime.spawn(async move {
+                if core.journal.sink.quiet().await.is_ok() {
+                    closed.freed.iter().for_each(|run| core.space.give_back(*run));
+                    core.space.changed.notify();
+                }
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! What is written by us is read by us, and judged by others.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New};
+
+async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
+    let new = New::plain(FileKind::File, 0o644);
+    let ino = fs.create(dir, name.as_bytes(), new).await.unwrap().ino;
+    fs.write(ino, 0, bytes.to_vec()).await.unwrap();
+    ino
+}
+
+#[test]
+fn a_new_image_mounts_and_unmounts_clean() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    let listed = world.run(async |fs| {
+        let listed = names(&fs, Ino::ROOT).await;
+        fs.unmount().await.unwrap();
+        listed
+    });
+    assert_eq!(listed.unwrap(), [(b"lost+found".to_vec(), Ino(11))]);
+    world.check();
+}
+
+#[test]
+fn files_and_directories_come_and_go() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(2, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let dir = fs.create(Ino::ROOT, b"dir", New::plain(FileKind::Directory, 0o755)).await;
+        let dir = dir.unwrap().ino;
+        let long = content(1, 3_000_000);
+        let ino = file(&fs, dir, "long", &long).await;
+        assert_eq!(fs.read(ino, 0, 4_000_000).await.unwrap(), long);
+        fs.sync(ino).await.unwrap();
+        assert_eq!(fs.read(ino, 5, 2_000_000).await.unwrap(), long[5..2_000_005]);
+        fs.write(ino, 4_000_000, vec![7; 10]).await.unwrap();
+        fs.write(ino, 100, vec![8; 5000]).await.unwrap();
+        fs.sync(ino).await.unwrap();
+        let read = fs.read(ino, 0, 5_000_000).await.unwrap();
+        assert_eq!(read.len(), 4_000_010);
+        assert_eq!(read[..100], long[..100]);
+        assert_eq!(read[100..5100], [8; 5000]);
+        assert_eq!(read[5100..3_000_000], long[5100..]);
+        assert!(read[3_000_000..4_000_000].iter().all(|byte| *byte == 0));
+        fs.change(ino, Change { size: Some(5000), ..Change::default() }).await.unwrap();
+        fs.change(ino, Change { size: Some(9000), ..Change::default() }).await.unwrap();
+        let read = fs.read(ino, 4990, 5000).await.unwrap();
+        assert_eq!(read[..10], [8; 10]);
+        assert!(read[10..].iter().all(|byte| *byte == 0) && read.len() == 4010);
+        for number in 0..300 {
+            file(&fs, dir, &format!("a file with quite a long name {number}"), b"short").await;
+        }
+        fs.sync_all().await.unwrap();
+        for number in (0..300).step_by(2) {
+            let name = format!("a file with quite a long name {number}");
+            fs.unlink(dir, name.as_bytes()).await.unwrap();
+        }
+        assert_eq!(names(&fs, dir).await.len(), 151);
+        assert_eq!(fs.remove_directory(Ino::ROOT, b"dir").await, Err(Error::NotEmpty));
+        assert_eq!(fs.unlink(Ino::ROOT, b"dir").await, Err(Error::IsADirectory));
+        assert_eq!(fs.lookup(dir, b"none").await.err(), Some(Error::NotFound));
+        let target = vec![b'x'; 200];
+        for (name, target) in [(&b"fast"[..], &b"dir/long"[..]), (b"slow", &target)] {
+            let new =
+                New { target: target.to_vec().into(), ..New::plain(FileKind::Symlink, 0o777) };
+            let link = fs.create(Ino::ROOT, name, new).await.unwrap().ino;
+            assert_eq!(fs.read_link(link).await.unwrap(), target);
+        }
+        assert_eq!(fs.link(ino, Ino::ROOT, b"other").await.unwrap().links, 2);
+        fs.unlink(dir, b"long").await.unwrap();
+        assert_eq!(fs.attributes(ino).await.unwrap().links, 1);
+        let gone = fs.create(Ino::ROOT, b"gone", New::plain(FileKind::Directory, 0o755)).await;
+        fs.remove_directory(Ino::ROOT, b"gone").await.unwrap();
+        assert!(gone.is_ok());
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+    let (_dir, path) = world.saved();
+    let view = ext4_view::Ext4::load_from_path(&path).unwrap();
+    assert_eq!(view.read("/other").unwrap().len(), 9000);
+    assert_eq!(view.read_dir("/dir").unwrap().count(), 152);
+}
+
+#[test]
+fn an_open_file_without_a_name_lives_until_it_is_closed() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(3, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let before = fs.usage().free_blocks;
+        let ino = file(&fs, Ino::ROOT, "open", &content(2, 100_000)).await;
+        fs.open(ino);
+        fs.sync(ino).await.unwrap();
+        fs.unlink(Ino::ROOT, b"open").await.unwrap();
+        assert_eq!(fs.read(ino, 0, 200_000).await.unwrap(), content(2, 100_000));
+        fs.write(ino, 100_000, vec![1; 50_000]).await.unwrap();
+        fs.close(ino).await.unwrap();
+        fs.sync_all().await.unwrap();
+        assert_eq!(fs.usage().free_blocks, before);
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn what_does_not_fit_is_refused_when_it_is_written() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(4, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let ino = file(&fs, Ino::ROOT, "full", b"").await;
+        let mut size = 0;
+        let refused = loop {
+            if let Err(error) = fs.write(ino, size, vec![5; 100_000]).await {
+                break error;
+            }
+            size += 100_000;
+        };
+        assert_eq!(refused, Error::NoSpace);
+        fs.sync(ino).await.unwrap();
+        assert_eq!(fs.attributes(ino).await.unwrap().size, size);
+        fs.unlink(Ino::ROOT, b"full").await.unwrap();
+        let ino = file(&fs, Ino::ROOT, "again", &vec![6; 10_000_000]).await;
+        fs.sync(ino).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
