@@ -28,10 +28,17 @@ impl Core {
             return Ok(Bytes::new());
         }
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
+        // What is dirty now may be on the device by the time that the device has answered, where
+        // the device was not asked for it.
+        let held: Vec<_> = {
+            let pages = node.pages.borrow();
+            let held = pages.range(low32(first)..low32(last));
+            held.map(|(page, held)| (*page, held.bytes.clone())).collect()
+        };
         let mut bytes = self.blocks_of(ino, low32(first)..low32(last)).await?;
-        for (page, held) in node.pages.borrow().range(low32(first)..low32(last)) {
-            let at = manylogs_block::to_usize((u64::from(*page) - first) * BLOCK);
-            bytes[at..at + BLOCK_BYTES].copy_from_slice(&held.bytes);
+        for (page, held) in held {
+            let at = manylogs_block::to_usize((u64::from(page) - first) * BLOCK);
+            bytes[at..at + BLOCK_BYTES].copy_from_slice(&held);
         }
         let skip = manylogs_block::to_usize(offset - first * BLOCK);
         let take = manylogs_block::to_usize(end - offset);

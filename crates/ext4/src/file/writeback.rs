@@ -20,8 +20,8 @@ use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, FileBlock, Run};
 
 /// Pages that are brought to the device at once: 8 MiB.
 const BATCH: usize = 2048;
-/// Pieces that one handle maps.
-const PIECES: usize = 4;
+/// Pieces that one handle maps: the smallest journal has room for more than their credits.
+const PIECES: usize = 2;
 
 /// Pages as they were when writing them began.
 struct Snapshot {

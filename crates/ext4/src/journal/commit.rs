@@ -1,5 +1,6 @@
 //! Who commits, and who waits for it.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -71,10 +72,20 @@ impl Journal {
         state.failed.is_none() && asked && !state.running.is_empty()
     }
 
-    /// Ends the task that commits, which commits nothing more.
+    fn is_idle(&self) -> bool {
+        let state = self.state.borrow();
+        state.running.is_empty() || state.failed.is_some()
+    }
+
+    fn end_task(&self) {
+        self.tasks.set(self.tasks.get() - 1);
+        self.settled.notify();
+    }
+
+    /// Ends the tasks of the file system. Nothing more is committed.
     pub(crate) async fn end(&self) {
         self.closing.set(true);
-        while !self.ended.get() {
+        while self.tasks.get() > 0 {
             let settled = self.settled.wait();
             self.wanted.notify();
             settled.await;
@@ -83,43 +94,55 @@ impl Journal {
 }
 
 impl Core {
-    /// The task that commits transactions: when somebody waits for one, and else in intervals.
-    pub(crate) async fn commit_forever(self: Rc<Self>) {
+    /// Starts the task that commits transactions, and the one that writes data back.
+    pub(crate) fn start_tasks(self: &Rc<Self>) {
+        self.journal.tasks.set(2);
+        self.runtime.spawn(Rc::clone(self).commit_forever());
+        self.runtime.spawn(Rc::clone(self).write_back_forever());
+    }
+
+    /// Commits when somebody waits for it, and else in intervals.
+    async fn commit_forever(self: Rc<Self>) {
         while !self.journal.closing.get() {
-            self.wait_for_work().await;
+            self.pause(|| self.journal.is_wanted(), || self.journal.is_idle()).await;
             if let Err(error) = self.commit_running().await {
                 self.journal.abort(error);
             }
         }
-        self.journal.ended.set(true);
-        self.journal.settled.notify();
+        self.journal.end_task();
     }
 
-    /// Resolves when a commit is wanted, or its time has come.
-    async fn wait_for_work(&self) {
-        let mut sleep = None;
+    /// Writes data back in intervals. What cannot be written is reported to whoever syncs it.
+    async fn write_back_forever(self: Rc<Self>) {
+        while !self.journal.closing.get() {
+            self.pause(|| false, || !self.has_dirty_data() || !self.journal.is_sound()).await;
+            let _ = self.write_back_all().await;
+        }
+        self.journal.end_task();
+    }
+
+    /// Resolves when `wanted` holds, the file system closes, or there was work for an interval.
+    async fn pause(&self, wanted: impl Fn() -> bool, idle: impl Fn() -> bool) {
+        let mut timer = None;
         loop {
-            let wanted = self.journal.wanted.wait();
-            if self.journal.is_wanted() || self.journal.closing.get() {
+            let change = self.journal.wanted.wait();
+            if wanted() || self.journal.closing.get() {
                 return;
             }
-            let idle = self.journal.state.borrow().running.is_empty() && !self.has_dirty_data();
-            if idle {
-                sleep = None;
-                wanted.await;
+            if idle() {
+                timer = None;
+                change.await;
                 continue;
             }
-            let timer = sleep.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
-            let mut wanted = std::pin::pin!(wanted);
+            let timer = timer.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
+            let mut change = std::pin::pin!(change);
             let expired = std::future::poll_fn(|cx| {
-                if wanted.as_mut().poll(cx).is_ready() {
+                if change.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(false);
                 }
-                std::pin::Pin::new(&mut *timer).poll(cx).map(|()| true)
+                Pin::new(&mut *timer).poll(cx).map(|()| true)
             });
             if expired.await {
-                // What cannot be written is reported to whoever asks for it.
-                let _ = self.write_back_all().await;
                 return;
             }
         }

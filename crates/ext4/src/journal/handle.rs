@@ -48,6 +48,7 @@ impl Core {
     /// [`crate::Error::ReadOnly`].
     pub(crate) async fn begin(&self, credits: usize) -> Result<Handle<'_>> {
         self.check_writable()?;
+        debug_assert!(credits <= self.journal.sink.largest(), "no transaction takes as many");
         loop {
             let alone = self.journal.tree.write().await;
             self.journal.check()?;

@@ -37,7 +37,8 @@ pub(crate) struct Journal {
     /// A transaction became durable, or never will.
     settled: Signal,
     closing: Cell<bool>,
-    ended: Cell<bool>,
+    /// Tasks of the file system that have not ended.
+    tasks: Cell<u32>,
 }
 
 struct State {
@@ -86,7 +87,7 @@ impl Journal {
             wanted: Signal::default(),
             settled: Signal::default(),
             closing: Cell::new(false),
-            ended: Cell::new(false),
+            tasks: Cell::new(0),
         }
     }
 
@@ -109,6 +110,11 @@ impl Journal {
     /// Whether a transaction is durable.
     pub(crate) fn is_durable(&self, tid: Tid) -> bool {
         self.state.borrow().durable.is_at_least(tid)
+    }
+
+    /// Whether transactions can still be committed.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.state.borrow().failed.is_none()
     }
 
     /// Nothing is changed any more: what is in memory is not what is on the device.

@@ -146,7 +146,7 @@ impl Ext4 {
         core.write_superblock(|superblock| superblock.set_needs_recovery(true)).await?;
         sink.begin().await?;
         let core = Rc::new(core);
-        core.runtime.spawn(Rc::clone(&core).commit_forever());
+        core.start_tasks();
         let orphans = core.read_orphans().await?;
         *core.orphans.borrow_mut() = orphans;
         core.finish_orphans().await?;

@@ -14,7 +14,7 @@ use manylogs_ext4::{Error, Ext4, Ino, Options, Timestamp};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim};
 
 /// Small groups, so that small images have many.
-pub const SMALL: &[&str] = &["-g", "1024", "-G", "4", "-J", "size=4", "-N", "2048"];
+pub const SMALL: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
 pub const SMALL_MIB: u64 = 24;
 
 /// An image that mkfs.ext4 made; `None` if there is no mkfs.ext4, which is said.

@@ -1,0 +1,222 @@
+//! A client that does one thing after another in a directory of its own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{Handle, Nanos, Rng, to_usize};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New};
+
+use crate::common::content;
+use crate::model::{FileId, History, Model};
+
+/// No file becomes larger.
+const SIZE_MOST: u64 = 400_000;
+
+pub struct Client {
+    pub fs: Ext4,
+    pub runtime: Handle,
+    pub name: Vec<u8>,
+    pub model: Rc<RefCell<Model>>,
+    pub rng: RefCell<Rng>,
+    /// Numbers names and contents.
+    pub next: Cell<u64>,
+}
+
+impl Client {
+    /// Makes the directory, durably, and works in it.
+    pub async fn run(&self, steps: u64) -> Result<(), Error> {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let dir = self.fs.create(Ino::ROOT, &self.name, new).await?.ino;
+        self.fs.sync(Ino::ROOT).await?;
+        self.model.borrow_mut().dir = Some(dir);
+        for _ in 0..steps {
+            match self.step(dir).await {
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+            if self.below(10) == 0 {
+                self.runtime.sleep(Nanos::from_millis(1 << self.below(13))).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.rng.borrow_mut().below(bound)
+    }
+
+    fn number(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    fn any_file(&self) -> Option<(Vec<u8>, Ino, FileId)> {
+        let model = self.model.borrow();
+        let file = |name: &Vec<u8>| model.ids.get(name).copied();
+        let files: Vec<_> =
+            model.now().iter().filter_map(|(n, i)| Some((n, i, file(n)?))).collect();
+        let (name, ino, id) = *files.get(to_usize(self.below(files.len() as u64)))?;
+        Some((name.clone(), *ino, id))
+    }
+
+    async fn step(&self, dir: Ino) -> Result<(), Error> {
+        match self.below(20) {
+            0..4 => self.create(dir).await,
+            4..9 => self.write().await,
+            9..11 => self.cut().await,
+            11..13 => self.unlink(dir).await,
+            13 => self.directories(dir).await,
+            14 => self.link(dir).await,
+            15 => self.sync_names(dir).await,
+            16 if self.below(4) == 0 => self.sync_all().await,
+            _ => self.sync().await,
+        }
+    }
+
+    async fn create(&self, dir: Ino) -> Result<(), Error> {
+        let pad = "x".repeat(to_usize(self.below(60)));
+        let name = format!("file {} {pad}", self.number()).into_bytes();
+        let id = FileId(self.next.get());
+        {
+            let mut model = self.model.borrow_mut();
+            model.ids.insert(name.clone(), id);
+            model.files.insert(id, History { contents: vec![Vec::new()] });
+        }
+        self.make(dir, name, FileKind::File).await.map(drop)
+    }
+
+    async fn make(&self, dir: Ino, name: Vec<u8>, kind: FileKind) -> Result<Ino, Error> {
+        self.model.borrow_mut().coming = Some(name.clone());
+        let made = self.fs.create(dir, &name, New::plain(kind, 0o755)).await;
+        let mut model = self.model.borrow_mut();
+        model.coming = None;
+        let ino = made?.ino;
+        model.rename(ino, |names| drop(names.insert(name, ino)));
+        Ok(ino)
+    }
+
+    async fn write(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let size = self.model.borrow().files[&id].now().len() as u64;
+        let offset = if self.below(2) == 0 { size } else { self.below(size + 20_000) };
+        let len = 1 + self.below(1 << (4 + self.below(13)));
+        let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
+        let bytes = content(self.number(), len);
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        after.resize(after.len().max(to_usize(offset) + len), 0);
+        after[to_usize(offset)..to_usize(offset) + len].copy_from_slice(&bytes);
+        // A write under way may be in part on the device; others see all of it only after.
+        self.push(id, after);
+        let written = self.fs.write(ino, offset, bytes).await;
+        if written.is_err() {
+            self.model.borrow_mut().files.get_mut(&id).unwrap().contents.pop();
+            return written;
+        }
+        if self.below(4) == 0 {
+            let read = self.fs.read(ino, 0, 1 << 20).await?;
+            let model = self.model.borrow();
+            assert!(read == model.files[&id].now(), "{ino}: what was written is not read");
+        }
+        Ok(())
+    }
+
+    fn push(&self, id: FileId, content: Vec<u8>) {
+        let mut model = self.model.borrow_mut();
+        if let Some(history) = model.files.get_mut(&id) {
+            history.contents.push(content);
+        }
+    }
+
+    async fn cut(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        let size = self.below(after.len() as u64 * 5 / 4 + 1);
+        after.resize(to_usize(size), 0);
+        self.push(id, after);
+        self.fs.change(ino, Change { size: Some(size), ..Change::default() }).await?;
+        Ok(())
+    }
+
+    async fn unlink(&self, dir: Ino) -> Result<(), Error> {
+        let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
+        // From now on both are possible.
+        self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+        let done = self.fs.unlink(dir, &name).await;
+        self.undo_if(done)
+    }
+
+    async fn directories(&self, dir: Ino) -> Result<(), Error> {
+        let doomed = {
+            let model = self.model.borrow();
+            let mut names = model.now().iter();
+            names
+                .find(|(name, _)| !model.ids.contains_key(*name))
+                .map(|(name, ino)| (name.clone(), *ino))
+        };
+        if let Some((name, ino)) = doomed {
+            self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+            let done = self.fs.remove_directory(dir, &name).await;
+            return self.undo_if(done);
+        }
+        let name = format!("dir {}", self.number()).into_bytes();
+        self.make(dir, name, FileKind::Directory).await.map(drop)
+    }
+
+    fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
+        if done.is_err() {
+            self.model.borrow_mut().undo();
+        }
+        done.map(drop)
+    }
+
+    async fn link(&self, dir: Ino) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let name = format!("link {}", self.number()).into_bytes();
+        self.model.borrow_mut().ids.insert(name.clone(), id);
+        self.model.borrow_mut().rename(ino, |names| drop(names.insert(name.clone(), ino)));
+        let done = self.fs.link(ino, dir, &name).await;
+        self.undo_if(done)
+    }
+
+    /// Points up to which all is durable after a sync: names, and versions of each file.
+    fn points(&self) -> (usize, Vec<(FileId, usize)>) {
+        let model = self.model.borrow();
+        let versions = model.files.iter().map(|(id, history)| (*id, history.contents.len() - 1));
+        (model.last(), versions.collect())
+    }
+
+    async fn sync(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let (_, versions) = self.points();
+        self.fs.sync(ino).await?;
+        let mut model = self.model.borrow_mut();
+        // With a file its own names are durable, and so is all that was done before those.
+        if let Some(named) = model.named.get(&ino).copied() {
+            model.names_durable(named);
+        }
+        for (file, version) in versions {
+            if file == id {
+                model.content_durable(file, version);
+            }
+        }
+        Ok(())
+    }
+
+    async fn sync_names(&self, dir: Ino) -> Result<(), Error> {
+        let (names, _) = self.points();
+        self.fs.sync(dir).await?;
+        self.model.borrow_mut().names_durable(names);
+        Ok(())
+    }
+
+    async fn sync_all(&self) -> Result<(), Error> {
+        let (names, versions) = self.points();
+        self.fs.sync_all().await?;
+        let mut model = self.model.borrow_mut();
+        model.names_durable(names);
+        for (file, version) in versions {
+            model.content_durable(file, version);
+        }
+        Ok(())
+    }
+}
