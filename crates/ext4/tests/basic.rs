@@ -5,7 +5,7 @@
 mod common;
 
 use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Taken};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -128,6 +128,80 @@ fn what_does_not_fit_is_refused_when_it_is_written() {
         fs.unlink(Ino::ROOT, b"full").await.unwrap();
         let ino = file(&fs, Ino::ROOT, "again", &vec![6; 10_000_000]).await;
         fs.sync(ino).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+/// Enough names for an index of two levels, in directories of several histories.
+#[test]
+fn large_directories_get_an_index_that_others_believe() {
+    for options in [&[][..], &["-O", "^metadata_csum,^64bit"]] {
+        let Some(image) = mkfs(48, &[&["-N", "40000"], options].concat()) else { return };
+        let world = World::new(5, 48, image);
+        let done = world.run(async |fs| {
+            let dir = fs.create(Ino::ROOT, b"many", New::plain(FileKind::Directory, 0o755)).await;
+            let (dir, long) = (dir.unwrap().ino, "n".repeat(150));
+            let first = fs.create(dir, b"first", New::plain(FileKind::File, 0o600)).await.unwrap().ino;
+            let name = |number: u32| format!("{number} {long}").into_bytes();
+            for number in 0..14_000 {
+                fs.link(first, dir, &name(number)).await.unwrap();
+            }
+            assert_eq!(names(&fs, dir).await.len(), 14_001);
+            for number in (0..14_000).step_by(3) {
+                fs.unlink(dir, &name(number)).await.unwrap();
+            }
+            for number in 0..14_000 {
+                let found = fs.lookup(dir, &name(number)).await;
+                assert_eq!(found.is_ok(), number % 3 != 0, "{number}");
+            }
+            for number in (1..3000).step_by(3) {
+                let (old, new) = (name(number), format!("new {number}").into_bytes());
+                fs.rename((dir, &old), (dir, &new), Taken::Replaced).await.unwrap();
+            }
+            fs.unmount().await.unwrap();
+        });
+        done.unwrap();
+        world.check();
+        let (_dir, path) = world.saved();
+        let view = ext4_view::Ext4::load_from_path(&path).unwrap();
+        assert!(view.exists("/many/new 4").unwrap());
+        assert_eq!(view.read_dir("/many").unwrap().count(), 14_001 - 4667 + 2);
+    }
+}
+
+#[test]
+fn renames_replace_exchange_and_refuse() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(6, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let root = Ino::ROOT;
+        let dir = async |above, name: &[u8]| {
+            let new = New::plain(FileKind::Directory, 0o755);
+            fs.create(above, name, new).await.unwrap().ino
+        };
+        let (a, b) = (dir(root, b"a").await, dir(root, b"b").await);
+        let sub = dir(a, b"sub").await;
+        let one = file(&fs, a, "one", b"one").await;
+        let two = file(&fs, b, "two", b"two").await;
+        let rename = async |from, to, taken| fs.rename(from, to, taken).await;
+        assert_eq!(rename((a, b"one"), (b, b"two"), Taken::Kept).await, Err(Error::Exists));
+        rename((a, b"one"), (b, b"two"), Taken::Exchanged).await.unwrap();
+        assert_eq!(fs.lookup(b, b"two").await.unwrap().ino, one);
+        assert_eq!(fs.lookup(a, b"one").await.unwrap().ino, two);
+        rename((a, b"one"), (b, b"two"), Taken::Replaced).await.unwrap();
+        assert_eq!(fs.lookup(b, b"two").await.unwrap().ino, two);
+        assert_eq!(fs.lookup(a, b"one").await.err(), Some(Error::NotFound));
+        let inside = rename((root, b"a"), (sub, b"a"), Taken::Replaced).await;
+        assert!(matches!(inside, Err(Error::Invalid(_))));
+        let over = rename((a, b"sub"), (b, b"two"), Taken::Replaced).await;
+        assert_eq!(over, Err(Error::NotADirectory));
+        rename((a, b"sub"), (b, b"moved"), Taken::Replaced).await.unwrap();
+        assert_eq!(fs.lookup(sub, b"..").await.unwrap().ino, b);
+        assert_eq!(fs.attributes(b).await.unwrap().links, 3);
+        rename((b, b"moved"), (root, b"a"), Taken::Exchanged).await.unwrap();
+        rename((root, b"a"), (b, b"moved"), Taken::Replaced).await.unwrap();
         fs.unmount().await.unwrap();
     });
     done.unwrap();

@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) buffer: Rc<Buffer>,
     /// Where its record begins.
     pub(crate) at: usize,
+    /// The record stands before the root of an index.
+    pub(crate) in_root: bool,
 }
 
 impl Core {
@@ -59,6 +61,16 @@ impl Core {
         if raw.has_flag(flags::INDEX) && is_index(number, &buffer.bytes()) {
             return Ok(None);
         }
+        self.sound_leaf(dir, raw, buffer).map(Some)
+    }
+
+    /// A block of names.
+    pub(super) fn sound_leaf(
+        &self,
+        dir: Ino,
+        raw: &RawInode,
+        buffer: Rc<Buffer>,
+    ) -> Result<Rc<Buffer>> {
         let layout = self.layout(dir, raw);
         let sound = |block: &[u8]| {
             layout.is_whole(block) && layout.records(block).all(|record| record.is_some())
@@ -67,7 +79,7 @@ impl Core {
             let what = "a block of the directory is damaged";
             return Err(Corruption::of(Place::Block(dir, buffer.block()), what).into());
         }
-        Ok(Some(buffer))
+        Ok(buffer)
     }
 
     /// Block `number` of a directory, whatever it is.
@@ -90,17 +102,37 @@ impl Core {
         raw: &RawInode,
         name: &[u8],
     ) -> Result<Option<Entry>> {
-        for number in 0..Self::directory_blocks(dir, raw)? {
-            let Some(buffer) = self.leaf(dir, raw, number).await? else {
-                if number == 0
-                    && let Some(entry) = self.find_own(dir, raw, name).await?
-                {
-                    return Ok(Some(entry));
-                }
-                continue;
-            };
+        if !raw.has_flag(flags::INDEX) {
+            return self.find_from_first(dir, raw, name).await;
+        }
+        if name == b"." || name == b".." {
+            return self.find_own(dir, raw, name).await;
+        }
+        let leaves = match self.leaves_of(dir, raw, name).await {
+            // The names are there all the same.
+            Err(Error::Unsupported(_)) => return self.find_from_first(dir, raw, name).await,
+            leaves => leaves?,
+        };
+        for number in leaves {
+            let buffer = self.directory_block(dir, raw, number).await?;
+            let buffer = self.sound_leaf(dir, raw, buffer)?;
             if let Some((ino, at)) = self.find_in(dir, raw, &buffer, name) {
-                return Ok(Some(Entry { ino, buffer, at }));
+                return Ok(Some(Entry { ino, buffer, at, in_root: false }));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn find_from_first(
+        &self,
+        dir: Ino,
+        raw: &RawInode,
+        name: &[u8],
+    ) -> Result<Option<Entry>> {
+        for number in 0..Self::directory_blocks(dir, raw)? {
+            let Some(buffer) = self.leaf(dir, raw, number).await? else { continue };
+            if let Some((ino, at)) = self.find_in(dir, raw, &buffer, name) {
+                return Ok(Some(Entry { ino, buffer, at, in_root: false }));
             }
         }
         Ok(None)
@@ -127,7 +159,7 @@ impl Core {
         let mut own = records(&bytes, 0..BLOCK_BYTES).take(2).flatten();
         let found = own.find(|record| record.name == name).map(|r| (r.ino, r.at));
         let Some((Some(ino), at)) = found else { return Ok(None) };
-        Ok(Some(Entry { ino, buffer, at }))
+        Ok(Some(Entry { ino, buffer, at, in_root: true }))
     }
 
     /// Whether a directory has no names but its own.

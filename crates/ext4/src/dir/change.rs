@@ -8,11 +8,14 @@ use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::dirent::{self, Layout};
 use crate::ondisk::extent::Extent;
+use crate::ondisk::features::compat;
+use crate::ondisk::htree::IndexLayout;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 
 /// Blocks that adding or removing a name changes at most.
-pub(crate) const NAME_CREDITS: usize = 3 + MAP_CREDITS;
+/// Two blocks may be new, and two nodes of an index change.
+pub(crate) const NAME_CREDITS: usize = 5 + 2 * MAP_CREDITS;
 
 /// The largest directory: 2 GiB.
 const BLOCKS_MOST: u64 = 1 << 19;
@@ -28,7 +31,7 @@ impl Core {
         target: (Ino, FileKind),
     ) -> Result<()> {
         if raw.has_flag(flags::INDEX) {
-            return Err(Error::Unsupported("names in directories with an index"));
+            return self.insert_indexed(handle, dir, raw, name, target).await;
         }
         let layout = self.layout(dir, raw);
         let blocks = Self::directory_blocks(dir, raw)?;
@@ -39,6 +42,12 @@ impl Core {
             }
             handle.change(&buffer, |block| layout.insert(block, target.0, target.1, name));
             return Ok(());
+        }
+        let features = self.geometry.features.compat;
+        if blocks == 1 && features & compat::DIR_INDEX != 0 && self.has_known_hash() {
+            let first = self.directory_block(dir, raw, 0).await?;
+            self.make_index(handle, dir, raw, &first).await?;
+            return self.insert_indexed(handle, dir, raw, name, target).await;
         }
         let block = self.append_block(handle, dir, raw).await?;
         handle.change(&block, |block| {
@@ -108,7 +117,11 @@ impl Core {
         let layout = self.layout(dir, raw);
         handle.change(&entry.buffer, |block| {
             dirent::set_ino(block, entry.at, target.0, target.1);
-            layout.seal(block);
+            if entry.in_root {
+                IndexLayout { root: true, seed: layout.seed }.seal(block);
+            } else {
+                layout.seal(block);
+            }
         });
     }
 }

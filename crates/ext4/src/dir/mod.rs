@@ -6,6 +6,8 @@
 
 mod blocks;
 mod change;
+mod hash;
+mod index;
 mod list;
 
 pub(crate) use blocks::Entry;

@@ -1,6 +1,6 @@
 //! Unmapping blocks.
 
-use super::{Level, MAP_CREDITS};
+use super::{Level, MAP_CREDITS, room};
 use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::journal::Handle;
@@ -122,9 +122,31 @@ impl Core {
         {
             root.node = Entries::Leaf(Vec::new());
         }
+        self.lift(handle, ino, raw, path).await?;
         let Some(last) = path.last() else { return Ok(()) };
         self.put_node(handle, ino, raw, last);
         self.put_keys(handle, ino, raw, path);
         Ok(())
+    }
+
+    /// A root whose only child is a leaf that fits into it becomes that leaf.
+    async fn lift(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        path: &mut Vec<Level>,
+    ) -> Result<()> {
+        let [root, leaf] = path.as_slice() else { return Ok(()) };
+        let (Some(buffer), true) = (&leaf.buffer, root.node.len() == 1) else { return Ok(()) };
+        if leaf.node.len() > room(root) {
+            return Ok(());
+        }
+        let run = Run { start: buffer.block(), blocks: 1 };
+        if let Some(leaf) = path.pop() {
+            path[0].node = leaf.node;
+        }
+        self.free(handle, ino, run, true).await?;
+        self.less_sectors(ino, raw, 1)
     }
 }

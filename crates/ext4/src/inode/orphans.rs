@@ -81,7 +81,9 @@ impl Core {
 
     /// Deletes the orphans that have no name, and cuts the others to their size.
     pub(crate) async fn finish_orphans(&self) -> Result<()> {
-        while let Some(ino) = self.orphans.borrow().last().copied() {
+        loop {
+            let newest = self.orphans.borrow().last().copied();
+            let Some(ino) = newest else { return Ok(()) };
             let raw = {
                 let _tree = self.journal.tree.read().await;
                 self.inode(ino).await?
@@ -92,6 +94,5 @@ impl Core {
                 self.cut(ino, raw.size()).await?;
             }
         }
-        Ok(())
     }
 }

@@ -153,9 +153,6 @@ impl Core {
         let closed = self.journal.close((self.clock)());
         drop(alone);
         let Some(closed) = closed else { return Ok(()) };
-        if manylogs_plant::is(manylogs_plant::Bug::Ext4ReuseBeforeDurable) {
-            closed.freed.iter().for_each(|run| self.space.give_back(*run));
-        }
         self.journal.sink.commit(&closed).await?;
         {
             let mut state = self.journal.state.borrow_mut();

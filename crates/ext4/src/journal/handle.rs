@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use manylogs_plant::{Bug, is};
 
 use crate::alloc::Claim;
 use crate::cache::Buffer;
@@ -145,7 +146,9 @@ impl Handle<'_> {
     /// cache.
     pub(crate) fn note_freed(&mut self, run: Run, metadata: bool) {
         self.effects.free_blocks += i64::from(run.blocks);
-        self.core.space.hold_back(run);
+        if !is(Bug::Ext4ReuseBeforeDurable) {
+            self.core.space.hold_back(run);
+        }
         self.effects.freed.push(run);
         if metadata {
             self.effects.forgotten.extend(run.range().map(BlockNo));
@@ -172,12 +175,10 @@ impl Handle<'_> {
         self.finished = true;
         let effects = std::mem::take(&mut self.effects);
         let core = self.core;
-        let revoked: Vec<BlockNo> = if manylogs_plant::is(manylogs_plant::Bug::Ext4RevokeForgotten)
-        {
-            Vec::new()
-        } else {
-            effects.freed.iter().flat_map(|run| core.journal.logged(*run)).collect()
-        };
+        let mut revoked: Vec<BlockNo> = Vec::new();
+        if !is(Bug::Ext4RevokeForgotten) {
+            revoked.extend(effects.freed.iter().flat_map(|run| core.journal.logged(*run)));
+        }
         core.space.settle(effects.free_blocks, effects.free_inodes);
         // What was claimed is in the bitmaps now.
         drop(effects.claims);

@@ -83,13 +83,13 @@ pub(crate) fn put(
     block: &mut [u8],
     at: usize,
     len: usize,
-    entry: Option<(Ino, FileKind)>,
+    entry: Option<(Ino, Option<FileKind>)>,
     name: &[u8],
 ) {
     put_le32(block, at, entry.map_or(0, |(ino, _)| ino.0));
     put_le16(block, at + 4, manylogs_block::narrow(len));
     block[at + 6] = manylogs_block::narrow(name.len());
-    block[at + 7] = entry.map_or(0, |(_, kind)| kind.code());
+    block[at + 7] = entry.and_then(|(_, kind)| kind).map_or(0, FileKind::code);
     block[at + HEADER..at + HEADER + name.len()].copy_from_slice(name);
 }
 
@@ -153,13 +153,24 @@ impl Layout {
     /// The first block of a new directory.
     pub(crate) fn format_first(self, block: &mut [u8], own: Ino, parent: Ino) {
         block.fill(0);
-        put(block, 0, 12, Some((own, FileKind::Directory)), b".");
-        put(block, 12, self.end() - 12, Some((parent, FileKind::Directory)), b"..");
+        put(block, 0, 12, Some((own, Some(FileKind::Directory))), b".");
+        put(block, 12, self.end() - 12, Some((parent, Some(FileKind::Directory))), b"..");
         self.seal(block);
     }
 
     /// Puts a name where there is room for it; false if there is none.
     pub(crate) fn insert(self, block: &mut [u8], ino: Ino, kind: FileKind, name: &[u8]) -> bool {
+        self.insert_as(block, ino, Some(kind), name)
+    }
+
+    /// As [`Layout::insert`] for an inode of which the directory may not know what it is.
+    pub(crate) fn insert_as(
+        self,
+        block: &mut [u8],
+        ino: Ino,
+        kind: Option<FileKind>,
+        name: &[u8],
+    ) -> bool {
         let need = needed(name.len());
         let used = |record: &Record<'_>| record.ino.map_or(0, |_| needed(record.name.len()));
         let fits = |record: &Record<'_>| record.len >= used(record) + need;

@@ -11,6 +11,7 @@ pub(crate) mod dirent;
 pub(crate) mod extent;
 pub(crate) mod features;
 pub(crate) mod group;
+pub(crate) mod htree;
 pub(crate) mod inode;
 pub(crate) mod jbd2;
 pub(crate) mod superblock;

@@ -20,6 +20,8 @@ pub struct Client {
     pub rng: RefCell<Rng>,
     /// Numbers names and contents.
     pub next: Cell<u64>,
+    /// A file that is open, and has lost a name.
+    pub open: Cell<Option<Ino>>,
 }
 
 impl Client {
@@ -64,7 +66,8 @@ impl Client {
             0..4 => self.create(dir).await,
             4..9 => self.write().await,
             9..11 => self.cut().await,
-            11..13 => self.unlink(dir).await,
+            11 => self.unlink(dir).await,
+            12 => self.unlink_open(dir).await,
             13 => self.directories(dir).await,
             14 => self.link(dir).await,
             15 => self.sync_names(dir).await,
@@ -140,6 +143,19 @@ impl Client {
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         // From now on both are possible.
+        self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+        let done = self.fs.unlink(dir, &name).await;
+        self.undo_if(done)
+    }
+
+    /// Unlinks a file that is open, or closes the one that is.
+    async fn unlink_open(&self, dir: Ino) -> Result<(), Error> {
+        if let Some(ino) = self.open.take() {
+            return self.fs.close(ino).await;
+        }
+        let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
+        self.fs.open(ino);
+        self.open.set(Some(ino));
         self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)

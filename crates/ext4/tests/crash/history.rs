@@ -32,7 +32,10 @@ impl Plan {
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let clients = 1 + manylogs_block::to_usize(rng.below(3));
-        Self { seed, clients, steps: 20 + rng.below(120), fork_every: 10 + rng.below(40) }
+        // Long ones fill the log.
+        let longer = if rng.one_in(4) { 8 } else { 1 };
+        let steps = longer * (20 + rng.below(100));
+        Self { seed, clients, steps, fork_every: longer * (10 + rng.below(40)) }
     }
 }
 
@@ -105,6 +108,7 @@ impl Start {
                 model: Rc::clone(model),
                 rng: RefCell::new(Rng::new(self.plan.seed + 1000 * number as u64)),
                 next: Cell::new(number as u64 * 1_000_000),
+                open: Cell::new(None),
             };
             let (problem, running) = (Rc::clone(&self.problem), Rc::clone(&self.running));
             let steps = self.plan.steps;

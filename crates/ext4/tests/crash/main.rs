@@ -55,7 +55,8 @@ fn what_was_synced_is_there_after_every_crash() {
     println!("{states} crash states, {nested} nested, {seed} histories");
 }
 
-/// Prints how many histories each took.
+/// Prints how many histories each took. Without a bug the same histories hold: that is the other
+/// test, which begins with them.
 #[cfg(feature = "plant")]
 #[test]
 fn every_planted_bug_is_noticed() {
