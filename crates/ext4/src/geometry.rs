@@ -56,7 +56,7 @@ impl Geometry {
         let inode_bytes = if superblock.revision() == 0 { 128 } else { superblock.inode_bytes() };
         let descriptor_bytes = superblock.descriptor_bytes();
         check(superblock.first_data_block() == 0, "first data block")?;
-        check((8..=BITS).contains(&per_group) && per_group % 8 == 0, "blocks per group")?;
+        check((8..=BITS).contains(&per_group) && per_group.is_multiple_of(8), "blocks per group")?;
         let inode_size = usize::from(inode_bytes);
         let sizes = SHORT..=BLOCK_BYTES;
         check(sizes.contains(&inode_size) && inode_size.is_power_of_two(), "inode size")?;
@@ -71,7 +71,7 @@ impl Geometry {
         check(superblock.first_free_inode() >= 11, "first inode")?;
         let extra = superblock.extra_inode_bytes();
         let most = inode_size - SHORT;
-        check(extra % 4 == 0 && usize::from(extra) <= most.max(32), "extra inode size")?;
+        check(extra.is_multiple_of(4) && usize::from(extra) <= most.max(32), "extra inode size")?;
         Ok(Self {
             blocks,
             groups,

@@ -143,7 +143,8 @@ fn large_directories_get_an_index_that_others_believe() {
         let done = world.run(async |fs| {
             let dir = fs.create(Ino::ROOT, b"many", New::plain(FileKind::Directory, 0o755)).await;
             let (dir, long) = (dir.unwrap().ino, "n".repeat(150));
-            let first = fs.create(dir, b"first", New::plain(FileKind::File, 0o600)).await.unwrap().ino;
+            let first =
+                fs.create(dir, b"first", New::plain(FileKind::File, 0o600)).await.unwrap().ino;
             let name = |number: u32| format!("{number} {long}").into_bytes();
             for number in 0..14_000 {
                 fs.link(first, dir, &name(number)).await.unwrap();

@@ -112,9 +112,7 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
     let (mut left, mut right, mut sum) = (state[0], state[1], 0_u32);
     let mix = |from: u32, sum: u32, first: u32, second: u32| {
-        (from << 4).wrapping_add(first)
-            ^ from.wrapping_add(sum)
-            ^ (from >> 5).wrapping_add(second)
+        (from << 4).wrapping_add(first) ^ from.wrapping_add(sum) ^ (from >> 5).wrapping_add(second)
     };
     for _ in 0..16 {
         sum = sum.wrapping_add(0x9e37_79b9);

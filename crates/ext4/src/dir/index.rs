@@ -32,7 +32,12 @@ struct Moved {
 
 impl Core {
     /// The blocks that may have a name, in the order in which they are to be searched.
-    pub(super) async fn leaves_of(&self, dir: Ino, raw: &RawInode, name: &[u8]) -> Result<Vec<u32>> {
+    pub(super) async fn leaves_of(
+        &self,
+        dir: Ino,
+        raw: &RawInode,
+        name: &[u8],
+    ) -> Result<Vec<u32>> {
         let (path, hash) = self.way(dir, raw, name).await?;
         let Some(last) = path.last() else { return Ok(Vec::new()) };
         let mut leaves = vec![last.children[last.at].block];

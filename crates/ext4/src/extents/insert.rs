@@ -43,7 +43,7 @@ impl Core {
         handle: &mut Handle<'_>,
         ino: Ino,
         raw: &mut RawInode,
-        path: &mut Vec<Level>,
+        path: &mut [Level],
         mut at: usize,
     ) -> Result<()> {
         self.put_keys(handle, ino, raw, path);

@@ -90,7 +90,7 @@ impl Core {
         for part in parts {
             match part {
                 Part::Zeroes(blocks) => {
-                    bytes.resize(bytes.len() + blocks as usize * BLOCK_BYTES, 0)
+                    bytes.resize(bytes.len() + blocks as usize * BLOCK_BYTES, 0);
                 }
                 Part::OnDevice(_, read) => {
                     let content = read.await?.to_bytes();

@@ -41,8 +41,8 @@ impl Core {
         let (first, last) = (low32(offset / BLOCK), low32((end - 1) / BLOCK));
         // The edges are read before anything is promised.
         let edges = [
-            (first, offset % BLOCK != 0 || end < (u64::from(first) + 1) * BLOCK),
-            (last, end % BLOCK != 0),
+            (first, !offset.is_multiple_of(BLOCK) || end < (u64::from(first) + 1) * BLOCK),
+            (last, !end.is_multiple_of(BLOCK)),
         ];
         let mut old = Vec::new();
         for (page, partial) in edges {
@@ -83,7 +83,7 @@ impl Core {
     pub(crate) async fn fill_end(&self, node: &Rc<Node>, end: u64) -> Result<()> {
         let size = node.size.get().unwrap_or(0);
         let page = low32(size / BLOCK);
-        if end <= size || size % BLOCK == 0 || node.pages.borrow().contains_key(&page) {
+        if end <= size || size.is_multiple_of(BLOCK) || node.pages.borrow().contains_key(&page) {
             return Ok(());
         }
         let bytes = self.page(node, size, page).await?;

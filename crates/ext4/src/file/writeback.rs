@@ -68,9 +68,7 @@ impl Core {
     /// # Errors
     /// The first; others are tried all the same.
     pub(crate) async fn write_back_all(&self) -> Result<()> {
-        let nodes = self.nodes.borrow();
-        let dirty: Vec<_> = nodes.values().filter(|node| node.is_dirty()).cloned().collect();
-        drop(nodes);
+        let dirty = self.dirty_nodes();
         let mut result = Ok(());
         for node in dirty {
             let written = self.write_back(&node).await;
@@ -78,6 +76,10 @@ impl Core {
         }
         self.forget_idle_nodes();
         result
+    }
+
+    fn dirty_nodes(&self) -> Vec<Rc<Node>> {
+        self.nodes.borrow().values().filter(|node| node.is_dirty()).cloned().collect()
     }
 
     /// Where pages go.

@@ -48,7 +48,7 @@ impl Core {
         let older = at.checked_sub(1).map_or(0, |older| orphans[older].0);
         match orphans.get(at) {
             None => {
-                self.change_superblock(handle, |superblock| superblock.set_last_orphan(older))?
+                self.change_superblock(handle, |superblock| superblock.set_last_orphan(older))?;
             }
             Some(newer) => {
                 let newer = *newer;

@@ -160,6 +160,10 @@ impl Core {
             state.committing = None;
         }
         self.journal.settled.notify();
+        let is_filling = !self.journal.sink.has_room(2 * self.journal.sink.largest());
+        if is_filling && !self.journal.making_room.replace(true) {
+            self.make_room_meanwhile();
+        }
         if !closed.freed.is_empty() {
             let core = Rc::clone(self);
             self.runtime.spawn(async move {
@@ -170,5 +174,16 @@ impl Core {
             });
         }
         Ok(())
+    }
+
+    /// Brings home what is in the log, so that nobody has to wait for room.
+    fn make_room_meanwhile(self: &Rc<Self>) {
+        let core = Rc::clone(self);
+        self.runtime.spawn(async move {
+            if let Err(error) = core.journal.sink.make_room().await {
+                core.journal.abort(error);
+            }
+            core.journal.making_room.set(false);
+        });
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Journal {
     wanted: Signal,
     /// A transaction became durable, or never will.
     settled: Signal,
+    /// What is in the log is brought home although nobody waits for room.
+    making_room: Cell<bool>,
     closing: Cell<bool>,
     /// Tasks of the file system that have not ended.
     tasks: Cell<u32>,
@@ -86,6 +88,7 @@ impl Journal {
             state: RefCell::new(state),
             wanted: Signal::default(),
             settled: Signal::default(),
+            making_room: Cell::new(false),
             closing: Cell::new(false),
             tasks: Cell::new(0),
         }

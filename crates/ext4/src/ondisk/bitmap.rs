@@ -44,7 +44,7 @@ pub(crate) fn free_runs(bits: &[u8], range: Range<u32>) -> impl Iterator<Item = 
 fn next(bits: &[u8], mut at: u32, end: u32, used: bool) -> Option<u32> {
     let skip = if used { 0 } else { 0xFF };
     while at < end {
-        if at % 8 == 0 && bits[at as usize / 8] == skip {
+        if at.is_multiple_of(8) && bits[at as usize / 8] == skip {
             at += 8;
         } else if is_set(bits, at) == used {
             return Some(at);

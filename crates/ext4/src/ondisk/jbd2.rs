@@ -414,7 +414,8 @@ mod tests {
                 Checksums::V3 { .. } => 0xfeed_beef,
                 _ => 0xbeef,
             };
-            let tag = |n: u64| Tag { home: BlockNo(n | high), escaped: n % 3 == 0, checksum };
+            let tag =
+                |n: u64| Tag { home: BlockNo(n | high), escaped: n.is_multiple_of(3), checksum };
             let tags: Vec<Tag> = (1..=format.tags() as u64).map(tag).collect();
             let block = format.descriptor(Tid(9), &tags);
             assert_eq!(header(&block), Some((Kind::Descriptor, Tid(9))));

@@ -9,6 +9,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::extents::MAP_CREDITS;
 use crate::file::SIZE_MOST;
 use crate::inode::ORPHAN_CREDITS;
+use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 
@@ -276,8 +277,11 @@ impl Core {
         let _writing = node.writing.take().await;
         let _alone = node.content.write().await;
         self.check_writable()?;
-        let edge = crate::ondisk::bytes::low32(size / BLOCK);
-        let page = if size % BLOCK == 0 { None } else { Some(self.page(node, size, edge).await?) };
+        let edge = low32(size / BLOCK);
+        let page = match size.is_multiple_of(BLOCK) {
+            true => None,
+            false => Some(self.page(node, size, edge).await?),
+        };
         let mut handle = self.begin(4 * MAP_CREDITS + ORPHAN_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         let on_device = raw.size();
@@ -289,7 +293,7 @@ impl Core {
         }
         self.put_inode(&mut handle, ino, &mut raw).await?;
         node.tid.set(Some(handle.finish()));
-        self.drop_pages(node, crate::ondisk::bytes::low32(size.div_ceil(BLOCK)));
+        self.drop_pages(node, low32(size.div_ceil(BLOCK)));
         node.size.set(Some(size));
         node.size_is_new.set(size > on_device);
         node.written_at.set(None);

@@ -34,12 +34,7 @@ impl Ext4 {
     /// [`Error::NotFound`], [`Error::Exists`] as `taken` says, [`Error::NotEmpty`],
     /// [`Error::IsADirectory`] and [`Error::NotADirectory`] if one is a directory and the other is
     /// not, [`Error::Invalid`] if a directory would be in itself.
-    pub async fn rename(
-        &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        taken: Taken,
-    ) -> Result<()> {
+    pub async fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), taken: Taken) -> Result<()> {
         check_new_name(from.1)?;
         check_new_name(to.1)?;
         let from = Spot { dir: from.0, name: from.1 };

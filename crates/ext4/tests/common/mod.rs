@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Lba, Nanos, Sector, Sectors, to_usize};
+use manylogs_block::{BlockDevice, Extent, Handle, Lba, Nanos, Sector, Sectors};
 use manylogs_ext4::{Error, Ext4, Ino, Options, Timestamp};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim};
 
 /// Small groups, so that small images have many.
-pub const SMALL: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
-pub const SMALL_MIB: u64 = 24;
+pub(crate) const SMALL: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
+pub(crate) const SMALL_MIB: u64 = 24;
 
 /// An image that mkfs.ext4 made; `None` if there is no mkfs.ext4, which is said.
-pub fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
+pub(crate) fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
     if !has("mkfs.ext4") || !has("e2fsck") {
         eprintln!("skipped: needs mkfs.ext4 and e2fsck");
         return None;
@@ -34,13 +34,13 @@ pub fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
     Some(load(&path))
 }
 
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let dirs = std::env::var("PATH").unwrap_or_default() + ":/sbin:/usr/sbin";
     dirs.split(':').any(|dir| Path::new(dir).join(program).exists())
 }
 
 /// What a file holds, as a disk.
-pub fn load(path: &Path) -> DiskImage {
+pub(crate) fn load(path: &Path) -> DiskImage {
     let bytes = std::fs::read(path).unwrap();
     let mut image = DiskImage::default();
     for (lba, sector) in (0..).zip(bytes.chunks_exact(512)) {
@@ -52,7 +52,7 @@ pub fn load(path: &Path) -> DiskImage {
 }
 
 /// Writes what a disk holds into a file. Torn sectors hold anything.
-pub fn save(image: &DiskImage, mib: u64, path: &Path) {
+pub(crate) fn save(image: &DiskImage, mib: u64, path: &Path) {
     let file = File::create(path).unwrap();
     file.set_len(mib << 20).unwrap();
     // Chunks that nobody wrote cost nothing.
@@ -74,41 +74,41 @@ pub fn save(image: &DiskImage, mib: u64, path: &Path) {
 }
 
 /// What e2fsck says, and its exit code.
-pub fn e2fsck(options: &[&str], path: &Path) -> (i32, String) {
+pub(crate) fn e2fsck(options: &[&str], path: &Path) -> (i32, String) {
     let said = Command::new("e2fsck").args(options).arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
     (said.status.code().unwrap_or(-1), text.into_owned())
 }
 
 /// A disk in virtual time, and a node that uses it.
-pub struct World {
-    pub sim: Sim,
-    pub disk: CrashDisk,
-    pub user: NodeId,
-    pub mib: u64,
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) disk: CrashDisk,
+    pub(crate) user: NodeId,
+    pub(crate) mib: u64,
 }
 
 impl World {
-    pub fn new(seed: u64, mib: u64, image: DiskImage) -> Self {
+    pub(crate) fn new(seed: u64, mib: u64, image: DiskImage) -> Self {
         let sim = Sim::new(seed, Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
             capacity: Sectors(mib << 11),
             physical_sector: Sectors(8),
             volatile_cache: true,
-            native_fua: seed % 2 == 0,
+            native_fua: seed.is_multiple_of(2),
             latency_max: Nanos::from_millis(2),
         };
         let disk = CrashDisk::new(sim.handle(drive), config, image);
         Self { sim, disk, user, mib }
     }
 
-    pub fn runtime(&self) -> Handle {
+    pub(crate) fn runtime(&self) -> Handle {
         self.sim.handle(self.user)
     }
 
     /// Mounts the file system and calls `work` with it.
-    pub fn run<T: 'static, F: Future<Output = T> + 'static>(
+    pub(crate) fn run<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         work: impl FnOnce(Ext4) -> F + 'static,
     ) -> Result<T, Error> {
@@ -117,13 +117,13 @@ impl World {
     }
 
     /// What the disk holds when all of its cache is written.
-    pub fn settled(&self) -> DiskImage {
+    pub(crate) fn settled(&self) -> DiskImage {
         let mut rng = manylogs_block::Rng::new(1);
         self.disk.after_power_cut(manylogs_sim::Survival::Everything, &mut rng)
     }
 
     /// Saves what the disk holds.
-    pub fn saved(&self) -> (tempfile::TempDir, PathBuf) {
+    pub(crate) fn saved(&self) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
         save(&self.settled(), self.mib, &path);
@@ -131,7 +131,7 @@ impl World {
     }
 
     /// e2fsck finds nothing.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let (_dir, path) = self.saved();
         let (code, said) = e2fsck(&["-fn"], &path);
         assert_eq!(code, 0, "{said}");
@@ -139,7 +139,7 @@ impl World {
 }
 
 /// Mounts with a clock that goes on by itself.
-pub async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4, Error> {
+pub(crate) async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4, Error> {
     let (clock, ticks) = (runtime.clone(), Cell::new(0));
     let clock = move || {
         ticks.set(ticks.get() + 1);
@@ -151,7 +151,7 @@ pub async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4,
 }
 
 /// Bytes that tell files and places in them apart.
-pub fn content(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = manylogs_block::Rng::new(seed);
     let mut bytes: Vec<u8> =
         (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
@@ -160,7 +160,7 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// All names of a directory but its own.
-pub async fn names(fs: &Ext4, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
+pub(crate) async fn names(fs: &Ext4, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let listed = fs.list(dir, cookie).await.unwrap();
@@ -172,8 +172,4 @@ pub async fn names(fs: &Ext4, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     }
     names.sort();
     names
-}
-
-pub const fn mib_sectors(mib: u64) -> usize {
-    to_usize(mib << 11)
 }

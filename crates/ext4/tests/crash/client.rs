@@ -12,21 +12,21 @@ use crate::model::{FileId, History, Model};
 /// No file becomes larger.
 const SIZE_MOST: u64 = 400_000;
 
-pub struct Client {
-    pub fs: Ext4,
-    pub runtime: Handle,
-    pub name: Vec<u8>,
-    pub model: Rc<RefCell<Model>>,
-    pub rng: RefCell<Rng>,
+pub(crate) struct Client {
+    pub(crate) fs: Ext4,
+    pub(crate) runtime: Handle,
+    pub(crate) name: Vec<u8>,
+    pub(crate) model: Rc<RefCell<Model>>,
+    pub(crate) rng: RefCell<Rng>,
     /// Numbers names and contents.
-    pub next: Cell<u64>,
+    pub(crate) next: Cell<u64>,
     /// A file that is open, and has lost a name.
-    pub open: Cell<Option<Ino>>,
+    pub(crate) open: Cell<Option<Ino>>,
 }
 
 impl Client {
     /// Makes the directory, durably, and works in it.
-    pub async fn run(&self, steps: u64) -> Result<(), Error> {
+    pub(crate) async fn run(&self, steps: u64) -> Result<(), Error> {
         let new = New::plain(FileKind::Directory, 0o755);
         let dir = self.fs.create(Ino::ROOT, &self.name, new).await?.ino;
         self.fs.sync(Ino::ROOT).await?;
@@ -94,7 +94,7 @@ impl Client {
         let mut model = self.model.borrow_mut();
         model.coming = None;
         let ino = made?.ino;
-        model.rename(ino, |names| drop(names.insert(name, ino)));
+        model.rename(ino, |names| names.insert(name, ino));
         Ok(ino)
     }
 
@@ -143,7 +143,7 @@ impl Client {
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         // From now on both are possible.
-        self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+        self.model.borrow_mut().rename(ino, |names| names.remove(&name));
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -156,7 +156,7 @@ impl Client {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         self.fs.open(ino);
         self.open.set(Some(ino));
-        self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+        self.model.borrow_mut().rename(ino, |names| names.remove(&name));
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -170,7 +170,7 @@ impl Client {
                 .map(|(name, ino)| (name.clone(), *ino))
         };
         if let Some((name, ino)) = doomed {
-            self.model.borrow_mut().rename(ino, |names| drop(names.remove(&name)));
+            self.model.borrow_mut().rename(ino, |names| names.remove(&name));
             let done = self.fs.remove_directory(dir, &name).await;
             return self.undo_if(done);
         }
@@ -189,7 +189,7 @@ impl Client {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let name = format!("link {}", self.number()).into_bytes();
         self.model.borrow_mut().ids.insert(name.clone(), id);
-        self.model.borrow_mut().rename(ino, |names| drop(names.insert(name.clone(), ino)));
+        self.model.borrow_mut().rename(ino, |names| names.insert(name.clone(), ino));
         let done = self.fs.link(ino, dir, &name).await;
         self.undo_if(done)
     }

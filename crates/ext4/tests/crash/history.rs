@@ -13,23 +13,23 @@ use crate::model::Model;
 
 /// What a history does.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    pub seed: u64,
-    pub clients: usize,
-    pub steps: u64,
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) clients: usize,
+    pub(crate) steps: u64,
     /// One event in so many is a crash.
-    pub fork_every: u64,
+    pub(crate) fork_every: u64,
 }
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Report {
-    pub states: u64,
-    pub nested: u64,
+pub(crate) struct Report {
+    pub(crate) states: u64,
+    pub(crate) nested: u64,
 }
 
 impl Plan {
-    pub fn of_seed(seed: u64) -> Self {
+    pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let clients = 1 + manylogs_block::to_usize(rng.below(3));
         // Long ones fill the log.
@@ -43,7 +43,7 @@ impl Plan {
 ///
 /// # Errors
 /// What did not hold.
-pub fn run(plan: &Plan, image: &DiskImage) -> Result<Report, String> {
+pub(crate) fn run(plan: &Plan, image: &DiskImage) -> Result<Report, String> {
     let world = World::new(plan.seed, SMALL_MIB, image.clone());
     let models: Vec<_> = (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect();
     let mut rng = Rng::new(plan.seed ^ 0x5eed);

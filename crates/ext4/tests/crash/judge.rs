@@ -15,7 +15,7 @@ type Found = (Names, BTreeMap<Ino, Vec<u8>>);
 
 /// Mounts what a crash left, replays it by our own code, and compares; then e2fsck looks for what
 /// is left to be repaired.
-pub fn by_ourselves(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+pub(crate) fn by_ourselves(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
     let found = world.run(async move |fs: Ext4| {
@@ -32,7 +32,7 @@ pub fn by_ourselves(image: &DiskImage, models: &[Model], seed: u64) -> Result<()
 
 /// e2fsck replays what a crash left, and may clear orphans; then it finds nothing, and we find what
 /// was promised.
-pub fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+pub(crate) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path);
@@ -55,7 +55,7 @@ pub fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), S
 }
 
 /// Crashes somewhere in the replay of what a crash left, or in what follows.
-pub fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
+pub(crate) fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
     let world = World::new(rng.next_u64(), SMALL_MIB, image.clone());
     let mounting = mount(Rc::new(world.disk.clone()), world.runtime());
     world.sim.handle(world.user).spawn(async move { drop(mounting.await) });
@@ -64,7 +64,7 @@ pub fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
     world.disk.after_power_cut(survival(rng), rng)
 }
 
-pub fn survival(rng: &mut Rng) -> Survival {
+pub(crate) fn survival(rng: &mut Rng) -> Survival {
     match rng.below(4) {
         0 => Survival::Nothing,
         1 => Survival::Everything,

@@ -6,44 +6,44 @@ use std::collections::BTreeMap;
 use manylogs_ext4::Ino;
 
 /// Names, each with its inode.
-pub type Names = BTreeMap<Vec<u8>, Ino>;
+pub(crate) type Names = BTreeMap<Vec<u8>, Ino>;
 
 /// Tells files apart whose inodes have the same number, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FileId(pub u64);
+pub(crate) struct FileId(pub(crate) u64);
 
 /// A file's contents since it was last synced, oldest first; the first is what is promised.
 #[derive(Clone, Debug, Default)]
-pub struct History {
-    pub contents: Vec<Vec<u8>>,
+pub(crate) struct History {
+    pub(crate) contents: Vec<Vec<u8>>,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub(crate) struct Model {
     /// The client's directory, once that is durable.
-    pub dir: Option<Ino>,
+    pub(crate) dir: Option<Ino>,
     /// Names after each operation since the last that is durable.
-    pub states: Vec<Names>,
+    pub(crate) states: Vec<Names>,
     /// How many older states are forgotten.
-    pub forgotten: usize,
+    pub(crate) forgotten: usize,
     /// A name that is being given to a new inode.
-    pub coming: Option<Vec<u8>>,
+    pub(crate) coming: Option<Vec<u8>>,
     /// The state in which an inode last got or lost a name, forgotten ones counted.
-    pub named: BTreeMap<Ino, usize>,
+    pub(crate) named: BTreeMap<Ino, usize>,
     /// Whose name each is, now or earlier: names are given once.
-    pub ids: BTreeMap<Vec<u8>, FileId>,
-    pub files: BTreeMap<FileId, History>,
+    pub(crate) ids: BTreeMap<Vec<u8>, FileId>,
+    pub(crate) files: BTreeMap<FileId, History>,
 }
 
 impl History {
-    pub fn now(&self) -> &[u8] {
+    pub(crate) fn now(&self) -> &[u8] {
         self.contents.last().map_or(&[], Vec::as_slice)
     }
 
     /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
     /// had, or lies between two.
-    pub fn check(&self, found: &[u8]) -> Result<(), String> {
+    pub(crate) fn check(&self, found: &[u8]) -> Result<(), String> {
         let least = self.contents.iter().map(Vec::len).min().unwrap_or(0);
         let most = self.contents.iter().map(Vec::len).max().unwrap_or(0);
         if !(least..=most).contains(&found.len()) {
@@ -64,7 +64,7 @@ impl History {
 }
 
 impl Model {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             dir: None,
             states: vec![Names::new()],
@@ -76,12 +76,12 @@ impl Model {
         }
     }
 
-    pub fn now(&self) -> &Names {
+    pub(crate) fn now(&self) -> &Names {
         &self.states[self.states.len() - 1]
     }
 
     /// An inode gets or loses a name.
-    pub fn rename(&mut self, ino: Ino, change: impl FnOnce(&mut Names)) {
+    pub(crate) fn rename(&mut self, ino: Ino, change: impl FnOnce(&mut Names) -> Option<Ino>) {
         let mut names = self.now().clone();
         change(&mut names);
         self.states.push(names);
@@ -89,31 +89,35 @@ impl Model {
     }
 
     /// The number of the newest state, forgotten ones counted.
-    pub fn last(&self) -> usize {
+    pub(crate) fn last(&self) -> usize {
         self.forgotten + self.states.len() - 1
     }
 
     /// What was tried last did not happen.
-    pub fn undo(&mut self) {
+    pub(crate) fn undo(&mut self) {
         self.states.pop();
     }
 
     /// The names of state `number` are durable.
-    pub fn names_durable(&mut self, number: usize) {
+    pub(crate) fn names_durable(&mut self, number: usize) {
         let old = number.saturating_sub(self.forgotten).min(self.states.len() - 1);
         self.states.drain(..old);
         self.forgotten += old;
     }
 
     /// A file's content at `point` is durable.
-    pub fn content_durable(&mut self, file: FileId, point: usize) {
+    pub(crate) fn content_durable(&mut self, file: FileId, point: usize) {
         if let Some(history) = self.files.get_mut(&file) {
             history.contents.drain(..point.min(history.contents.len().saturating_sub(1)));
         }
     }
 
     /// What was found is what was promised, or something newer.
-    pub fn check(&self, names: &Names, contents: &BTreeMap<Ino, Vec<u8>>) -> Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        names: &Names,
+        contents: &BTreeMap<Ino, Vec<u8>>,
+    ) -> Result<(), String> {
         let mut known = names.clone();
         if let Some(coming) = &self.coming {
             known.remove(coming);
