@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod nbd;
 pub(crate) mod serve;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     Grow(volume::CheckpointArgs),
     /// Say whether a device holds a volume, and which, as udev reads it. Changes nothing.
     Probe(volume::ProbeArgs),
+    /// File systems of our own.
+    Fs(fs::FsArgs),
     /// Crash simulated volumes in every way, and check what they hold then.
     Torture(torture::TortureArgs),
     /// Write man pages, one for each command.

@@ -3,6 +3,7 @@
 mod beside;
 pub(crate) mod drive;
 mod front_end;
+pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod live;
 pub(crate) mod manual;

@@ -100,7 +100,7 @@ fn an_open_file_without_a_name_lives_until_it_is_closed() {
         fs.unlink(Ino::ROOT, b"open").await.unwrap();
         assert_eq!(fs.read(ino, 0, 200_000).await.unwrap(), content(2, 100_000));
         fs.write(ino, 100_000, vec![1; 50_000]).await.unwrap();
-        fs.close(ino).await.unwrap();
+        fs.close(ino, 1).await.unwrap();
         fs.sync_all().await.unwrap();
         assert_eq!(fs.usage().free_blocks, before);
         fs.unmount().await.unwrap();

@@ -15,6 +15,9 @@ use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 /// Links that an inode can have.
 const LINKS_MOST: u16 = 65_000;
 
+/// Inodes that stay in memory although nobody uses them.
+const NODES_MOST: usize = 4096;
+
 /// What is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
@@ -149,20 +152,26 @@ impl Ext4 {
         core.end_if_unused(entry.ino).await
     }
 
-    /// An inode is in use until [`Ext4::close`], whether or not it has a name.
+    /// An inode has one user more until [`Ext4::close`], whether or not it has a name.
     pub fn open(&self, ino: Ino) {
         let node = self.core.node(ino);
         node.opens.set(node.opens.get() + 1);
     }
 
-    /// Ends what [`Ext4::open`] began.
+    /// An inode has so many users less. Without any, and without a name, it ends.
     ///
     /// # Errors
     /// Those of deleting the inode, if it has no name any more.
-    pub async fn close(&self, ino: Ino) -> Result<()> {
-        let node = self.core.node(ino);
-        node.opens.set(node.opens.get().saturating_sub(1));
-        self.core.end_if_unused(ino).await
+    pub async fn close(&self, ino: Ino, users: u32) -> Result<()> {
+        {
+            let node = self.core.node(ino);
+            node.opens.set(node.opens.get().saturating_sub(users));
+        }
+        self.core.end_if_unused(ino).await?;
+        if self.core.nodes.borrow().len() > NODES_MOST {
+            self.core.forget_idle_nodes();
+        }
+        Ok(())
     }
 }
 

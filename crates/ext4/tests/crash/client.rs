@@ -151,7 +151,7 @@ impl Client {
     /// Unlinks a file that is open, or closes the one that is.
     async fn unlink_open(&self, dir: Ino) -> Result<(), Error> {
         if let Some(ino) = self.open.take() {
-            return self.fs.close(ino).await;
+            return self.fs.close(ino, 1).await;
         }
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         self.fs.open(ino);
