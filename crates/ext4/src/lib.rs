@@ -52,9 +52,9 @@
 //!
 //! # What does not work yet
 //!
-//! Names in directories with an index (htree) can be read but not changed. Files that are mapped
-//! by blocks rather than extents, extended attributes, `fallocate`, renaming, and journalled data
-//! are not there. One update of metadata goes on at a time, and waits for the blocks that it reads.
+//! Files that are mapped by blocks rather than extents, extended attributes, `fallocate`, and
+//! journalled data are not there. One update of metadata goes on at a time, and waits for the blocks
+//! that it reads.
 
 mod alloc;
 mod cache;

@@ -134,7 +134,11 @@ fn fill(root: &Path, seed: u64) {
         match rng.below(8) {
             0 => fs::remove_file(&path).unwrap(),
             1 => fs::hard_link(&path, root.join(format!("link {number}"))).unwrap(),
-            2 => symlink("t".repeat(1 + number as usize % 300), path.with_extension("s")).unwrap(),
+            2 => symlink(
+                "t".repeat(1 + usize::try_from(number % 300).unwrap()),
+                path.with_extension("s"),
+            )
+            .unwrap(),
             3 => file.set_len(rng.below(100_000)).unwrap(),
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::{Poll, Waker};
@@ -105,7 +105,7 @@ impl Engine {
     }
 }
 
-fn run(source: &PathBuf, queue: &Arc<Queue>, tell: &mpsc::Sender<()>) -> Result<(), MountError> {
+fn run(source: &Path, queue: &Arc<Queue>, tell: &mpsc::Sender<()>) -> Result<(), MountError> {
     let reactor = Reactor::new()?;
     let device = FileDevice::open(&reactor, source, &OpenOptions::new(OpenMode::Exclusive))?;
     let runtime = reactor.handle();

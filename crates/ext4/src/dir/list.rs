@@ -20,8 +20,8 @@ pub struct Listed {
 }
 
 impl Core {
-    /// The names of one block of a directory from `cookie` on, which is 0 or [`Listed::next`]; empty
-    /// at the end. A name that stays is listed once.
+    /// The names of one block of a directory from `cookie` on, which is 0 or [`Listed::next`];
+    /// empty at the end. A name that stays is listed once.
     pub(crate) async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         let _tree = self.journal.tree.read().await;
         let raw = self.directory(dir).await?;
