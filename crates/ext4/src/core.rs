@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) nodes: RefCell<HashMap<Ino, Rc<Node>>>,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
+    /// Something of some file waits to be written, or did so a moment ago.
+    pub(crate) may_be_dirty: Cell<bool>,
     pub(crate) read_only: bool,
 }
 

@@ -74,7 +74,7 @@ impl Core {
             node.set_new_size(end);
         }
         node.written_at.set(Some(self.now()));
-        self.journal.note_work();
+        self.note_dirty();
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl Core {
             held.bytes = bytes;
             held.version = 1;
         }
-        self.journal.note_work();
+        self.note_dirty();
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Core {
             held.bytes = bytes;
             held.version += 1;
         }
-        self.journal.note_work();
+        self.note_dirty();
         Ok(())
     }
 

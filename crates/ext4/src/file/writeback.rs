@@ -68,10 +68,14 @@ impl Core {
     /// # Errors
     /// The first; others are tried all the same.
     pub(crate) async fn write_back_all(&self) -> Result<()> {
+        self.may_be_dirty.set(false);
         let dirty = self.dirty_nodes();
         let mut result = Ok(());
         for node in dirty {
             let written = self.write_back(&node).await;
+            if node.is_dirty() {
+                self.may_be_dirty.set(true);
+            }
             result = result.and(written);
         }
         self.forget_idle_nodes();

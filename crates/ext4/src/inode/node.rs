@@ -122,8 +122,10 @@ impl Core {
         });
     }
 
-    pub(crate) fn has_dirty_data(&self) -> bool {
-        self.dirty_pages.get() > 0 || self.nodes.borrow().values().any(|node| node.is_dirty())
+    /// Data waits to be written: the interval to when that is done may begin.
+    pub(crate) fn note_dirty(&self) {
+        self.may_be_dirty.set(true);
+        self.journal.note_work();
     }
 
     /// Drops the pages from `first` on, with what is reserved for them.

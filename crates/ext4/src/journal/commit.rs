@@ -115,7 +115,7 @@ impl Core {
     /// Writes data back in intervals. What cannot be written is reported to whoever syncs it.
     async fn write_back_forever(self: Rc<Self>) {
         while !self.journal.closing.get() {
-            self.pause(|| false, || !self.has_dirty_data() || !self.journal.is_sound()).await;
+            self.pause(|| false, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
             let _ = self.write_back_all().await;
         }
         self.journal.end_task();

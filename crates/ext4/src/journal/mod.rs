@@ -105,7 +105,7 @@ impl Journal {
         self.state.borrow().failed.clone().map_or(Ok(()), |error| Err(Error::Aborted(error)))
     }
 
-    /// There is data to be written: the interval to the next commit may begin.
+    /// Whoever waits for work looks for it.
     pub(crate) fn note_work(&self) {
         self.wanted.notify();
     }

@@ -262,7 +262,7 @@ impl Core {
                 self.fill_end(&node, size).await?;
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
-                self.journal.note_work();
+                self.note_dirty();
             }
             if size >= old {
                 return Ok(());

@@ -122,6 +122,7 @@ impl Ext4 {
             orphans: RefCell::default(),
             nodes: RefCell::new(HashMap::new()),
             dirty_pages: Cell::default(),
+            may_be_dirty: Cell::default(),
             read_only: options.read_only,
         };
         Ok(Self { core: Rc::new(core) })

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Taken};
 
 use crate::common::content;
 use crate::model::{FileId, History, Model};
@@ -54,11 +54,10 @@ impl Client {
 
     fn any_file(&self) -> Option<(Vec<u8>, Ino, FileId)> {
         let model = self.model.borrow();
-        let file = |name: &Vec<u8>| model.ids.get(name).copied();
-        let files: Vec<_> =
-            model.now().iter().filter_map(|(n, i)| Some((n, i, file(n)?))).collect();
+        let names = model.now().iter();
+        let files: Vec<_> = names.filter_map(|(n, (ino, id))| Some((n, *ino, (*id)?))).collect();
         let (name, ino, id) = *files.get(to_usize(self.below(files.len() as u64)))?;
-        Some((name.clone(), *ino, id))
+        Some((name.clone(), ino, id))
     }
 
     async fn step(&self, dir: Ino) -> Result<(), Error> {
@@ -69,7 +68,8 @@ impl Client {
             11 => self.unlink(dir).await,
             12 => self.unlink_open(dir).await,
             13 => self.directories(dir).await,
-            14 => self.link(dir).await,
+            14 if self.below(2) == 0 => self.link(dir).await,
+            14 => self.rename(dir).await,
             15 => self.sync_names(dir).await,
             16 if self.below(4) == 0 => self.sync_all().await,
             _ => self.sync().await,
@@ -80,22 +80,25 @@ impl Client {
         let pad = "x".repeat(to_usize(self.below(60)));
         let name = format!("file {} {pad}", self.number()).into_bytes();
         let id = FileId(self.next.get());
-        {
-            let mut model = self.model.borrow_mut();
-            model.ids.insert(name.clone(), id);
-            model.files.insert(id, History { contents: vec![Vec::new()] });
-        }
-        self.make(dir, name, FileKind::File).await.map(drop)
+        let new = History { contents: vec![Vec::new()] };
+        self.model.borrow_mut().files.insert(id, new);
+        self.make(dir, name, FileKind::File, Some(id)).await
     }
 
-    async fn make(&self, dir: Ino, name: Vec<u8>, kind: FileKind) -> Result<Ino, Error> {
+    async fn make(
+        &self,
+        dir: Ino,
+        name: Vec<u8>,
+        kind: FileKind,
+        id: Option<FileId>,
+    ) -> Result<(), Error> {
         self.model.borrow_mut().coming = Some(name.clone());
         let made = self.fs.create(dir, &name, New::plain(kind, 0o755)).await;
         let mut model = self.model.borrow_mut();
         model.coming = None;
         let ino = made?.ino;
-        model.rename(ino, |names| names.insert(name, ino));
-        Ok(ino)
+        model.rename(&[ino], |names| drop(names.insert(name, (ino, id))));
+        Ok(())
     }
 
     async fn write(&self) -> Result<(), Error> {
@@ -143,7 +146,7 @@ impl Client {
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         // From now on both are possible.
-        self.model.borrow_mut().rename(ino, |names| names.remove(&name));
+        self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -156,7 +159,7 @@ impl Client {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         self.fs.open(ino);
         self.open.set(Some(ino));
-        self.model.borrow_mut().rename(ino, |names| names.remove(&name));
+        self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -165,17 +168,15 @@ impl Client {
         let doomed = {
             let model = self.model.borrow();
             let mut names = model.now().iter();
-            names
-                .find(|(name, _)| !model.ids.contains_key(*name))
-                .map(|(name, ino)| (name.clone(), *ino))
+            names.find(|(_, (_, id))| id.is_none()).map(|(name, (ino, _))| (name.clone(), *ino))
         };
         if let Some((name, ino)) = doomed {
-            self.model.borrow_mut().rename(ino, |names| names.remove(&name));
+            self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
             let done = self.fs.remove_directory(dir, &name).await;
             return self.undo_if(done);
         }
         let name = format!("dir {}", self.number()).into_bytes();
-        self.make(dir, name, FileKind::Directory).await.map(drop)
+        self.make(dir, name, FileKind::Directory, None).await
     }
 
     fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
@@ -185,11 +186,28 @@ impl Client {
         done.map(drop)
     }
 
+    /// Gives a file a new name, or the name of another.
+    async fn rename(&self, dir: Ino) -> Result<(), Error> {
+        let Some((old, ino, id)) = self.any_file() else { return Ok(()) };
+        let other = self.any_file().filter(|(_, other, _)| *other != ino && self.below(2) == 0);
+        let (new, inos) = match other {
+            Some((name, other, _)) => (name, vec![ino, other]),
+            None => (format!("renamed {}", self.number()).into_bytes(), vec![ino]),
+        };
+        self.model.borrow_mut().rename(&inos, |names| {
+            names.remove(&old);
+            names.insert(new.clone(), (ino, Some(id)));
+        });
+        let done = self.fs.rename((dir, &old), (dir, &new), Taken::Replaced).await;
+        self.undo_if(done)
+    }
+
     async fn link(&self, dir: Ino) -> Result<(), Error> {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let name = format!("link {}", self.number()).into_bytes();
-        self.model.borrow_mut().ids.insert(name.clone(), id);
-        self.model.borrow_mut().rename(ino, |names| names.insert(name.clone(), ino));
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.insert(name.clone(), (ino, Some(id)));
+        });
         let done = self.fs.link(ino, dir, &name).await;
         self.undo_if(done)
     }

@@ -8,10 +8,10 @@ use manylogs_ext4::{Ext4, FileKind, Ino};
 use manylogs_sim::{DiskImage, Survival};
 
 use crate::common::{SMALL_MIB, World, e2fsck, load, mount, names, save};
-use crate::model::{Model, Names};
+use crate::model::{Found, Model};
 
 /// What a client's directory holds.
-type Found = (Names, BTreeMap<Ino, Vec<u8>>);
+type Held = (Found, BTreeMap<Ino, Vec<u8>>);
 
 /// Mounts what a crash left, replays it by our own code, and compares; then e2fsck looks for what
 /// is left to be repaired.
@@ -72,7 +72,7 @@ pub(crate) fn survival(rng: &mut Rng) -> Survival {
     }
 }
 
-async fn read_all(fs: &Ext4, dirs: &[Option<Ino>]) -> Result<Vec<Option<Found>>, String> {
+async fn read_all(fs: &Ext4, dirs: &[Option<Ino>]) -> Result<Vec<Option<Held>>, String> {
     let mut found = Vec::new();
     for dir in dirs {
         found.push(match dir {
@@ -83,8 +83,8 @@ async fn read_all(fs: &Ext4, dirs: &[Option<Ino>]) -> Result<Vec<Option<Found>>,
     Ok(found)
 }
 
-async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Found, String> {
-    let (mut all, mut contents) = (Names::new(), BTreeMap::new());
+async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Held, String> {
+    let (mut all, mut contents) = (Found::new(), BTreeMap::new());
     for (name, ino) in names(fs, dir).await {
         let attributes = fs.attributes(ino).await.map_err(|error| error.to_string())?;
         if attributes.kind == FileKind::File {
@@ -96,7 +96,7 @@ async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Found, String> {
     Ok((all, contents))
 }
 
-fn compare(models: &[Model], found: &[Option<Found>]) -> Result<(), String> {
+fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
     for (number, (model, found)) in models.iter().zip(found).enumerate() {
         let Some((names, contents)) = found else { continue };
         model.check(names, contents).map_err(|wrong| format!("client {number}: {wrong}"))?;

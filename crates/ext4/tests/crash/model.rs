@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use manylogs_ext4::Ino;
 
-/// Names, each with its inode.
-pub(crate) type Names = BTreeMap<Vec<u8>, Ino>;
+/// Names that were found, each with its inode.
+pub(crate) type Found = BTreeMap<Vec<u8>, Ino>;
+/// Names that were given, each with its inode, and which file that is.
+pub(crate) type Names = BTreeMap<Vec<u8>, (Ino, Option<FileId>)>;
 
 /// Tells files apart whose inodes have the same number, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +33,6 @@ pub(crate) struct Model {
     pub(crate) coming: Option<Vec<u8>>,
     /// The state in which an inode last got or lost a name, forgotten ones counted.
     pub(crate) named: BTreeMap<Ino, usize>,
-    /// Whose name each is, now or earlier: names are given once.
-    pub(crate) ids: BTreeMap<Vec<u8>, FileId>,
     pub(crate) files: BTreeMap<FileId, History>,
 }
 
@@ -43,7 +43,7 @@ impl History {
 
     /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
     /// had, or lies between two.
-    pub(crate) fn check(&self, found: &[u8]) -> Result<(), String> {
+    fn check(&self, found: &[u8]) -> Result<(), String> {
         let least = self.contents.iter().map(Vec::len).min().unwrap_or(0);
         let most = self.contents.iter().map(Vec::len).max().unwrap_or(0);
         if !(least..=most).contains(&found.len()) {
@@ -71,7 +71,6 @@ impl Model {
             forgotten: 0,
             coming: None,
             named: BTreeMap::new(),
-            ids: BTreeMap::new(),
             files: BTreeMap::new(),
         }
     }
@@ -80,12 +79,13 @@ impl Model {
         &self.states[self.states.len() - 1]
     }
 
-    /// An inode gets or loses a name.
-    pub(crate) fn rename(&mut self, ino: Ino, change: impl FnOnce(&mut Names) -> Option<Ino>) {
+    /// Inodes get or lose names.
+    pub(crate) fn rename(&mut self, inos: &[Ino], change: impl FnOnce(&mut Names)) {
         let mut names = self.now().clone();
         change(&mut names);
         self.states.push(names);
-        self.named.insert(ino, self.last());
+        let last = self.last();
+        self.named.extend(inos.iter().map(|ino| (*ino, last)));
     }
 
     /// The number of the newest state, forgotten ones counted.
@@ -115,26 +115,41 @@ impl Model {
     /// What was found is what was promised, or something newer.
     pub(crate) fn check(
         &self,
-        names: &Names,
+        names: &Found,
         contents: &BTreeMap<Ino, Vec<u8>>,
     ) -> Result<(), String> {
         let mut known = names.clone();
         if let Some(coming) = &self.coming {
             known.remove(coming);
         }
-        if !self.states.contains(&known) {
-            let (first, last) = (&self.states[0], self.now());
-            return Err(format!(
-                "names that never were there together: {} found, {} promised, {} now",
-                names.len(),
-                first.len(),
-                last.len()
-            ));
+        let mut wrong = format!(
+            "names that never were there together: {} found, {} promised, {} now",
+            names.len(),
+            self.states[0].len(),
+            self.now().len()
+        );
+        for state in &self.states {
+            if state.len() != known.len()
+                || !state.iter().all(|(n, (i, _))| known.get(n) == Some(i))
+            {
+                continue;
+            }
+            match self.check_contents(state, contents) {
+                Ok(()) => return Ok(()),
+                Err(problem) => wrong = problem,
+            }
         }
-        for (name, ino) in &known {
+        Err(wrong)
+    }
+
+    fn check_contents(
+        &self,
+        state: &Names,
+        contents: &BTreeMap<Ino, Vec<u8>>,
+    ) -> Result<(), String> {
+        for (name, (ino, id)) in state {
             let Some(content) = contents.get(ino) else { continue };
-            let file = self.ids.get(name).and_then(|id| self.files.get(id));
-            let history = file.ok_or("a file of nobody")?;
+            let history = id.and_then(|id| self.files.get(&id)).ok_or("a file of nobody")?;
             let name = String::from_utf8_lossy(name);
             history.check(content).map_err(|wrong| format!("{name}, {ino}: {wrong}"))?;
         }
