@@ -50,6 +50,23 @@ impl Core {
         if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
+    /// Whether an inode may be changed.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`].
+    pub(crate) fn check_mutable(raw: &RawInode) -> Result<()> {
+        if raw.has_flag(flags::IMMUTABLE) { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
+    /// Whether an inode may lose content, or names.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`].
+    pub(crate) fn check_losable(raw: &RawInode) -> Result<()> {
+        let kept = raw.has_flag(flags::IMMUTABLE | flags::APPEND);
+        if kept { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
     /// A block of metadata. The caller has the tree.
     pub(crate) async fn read(&self, block: BlockNo) -> Result<Rc<Buffer>> {
         if let Some(buffer) = self.cache.get(block) {

@@ -48,6 +48,9 @@ pub enum Error {
     /// The inode has as many links as its field can hold.
     #[error("too many links")]
     TooManyLinks,
+    /// The inode may not be changed, or only grow (`chattr +i`, `+a`).
+    #[error("the inode is immutable or append-only")]
+    NotPermitted,
     /// The file system was mounted read-only.
     #[error("the file system is mounted read-only")]
     ReadOnly,
@@ -155,6 +158,7 @@ impl Error {
             Self::Aborted(_) | Self::ReadOnly => 30,
             Self::Corrupt(_) => 117,
             Self::Refused(_) | Self::Invalid(_) => 22,
+            Self::NotPermitted => 1,
             Self::NotFound => 2,
             Self::Exists => 17,
             Self::NotADirectory => 20,

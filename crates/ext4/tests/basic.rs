@@ -208,3 +208,48 @@ fn renames_replace_exchange_and_refuse() {
     done.unwrap();
     world.check();
 }
+
+#[test]
+fn immutable_inodes_stay_and_append_only_ones_grow() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(7, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        for name in ["immutable", "append"] {
+            file(&fs, Ino::ROOT, name, b"content").await;
+        }
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    let (_dir, path) = world.saved();
+    for (name, flags) in [("immutable", "0x80010"), ("append", "0x80020")] {
+        let set = format!("set_inode_field {name} flags {flags}");
+        let mut debugfs = std::process::Command::new("debugfs");
+        assert!(
+            debugfs
+                .args(["-w", "-R", &set])
+                .arg(&path)
+                .output()
+                .is_ok_and(|said| said.status.success())
+        );
+    }
+    let world = World::new(8, SMALL_MIB, common::load(&path));
+    let done = world.run(async |fs| {
+        let root = Ino::ROOT;
+        let no = Some(Error::NotPermitted);
+        let mode = Change { permissions: Some(0), ..Change::default() };
+        let cut = Change { size: Some(1), ..Change::default() };
+        for name in [&b"immutable"[..], b"append"] {
+            let ino = fs.lookup(root, name).await.unwrap().ino;
+            assert_eq!(fs.unlink(root, name).await.err(), no);
+            assert_eq!(fs.rename((root, name), (root, b"new"), Taken::Kept).await.err(), no);
+            assert_eq!(fs.link(ino, root, b"new").await.err(), no);
+            assert_eq!(fs.change(ino, mode).await.err(), no);
+            assert_eq!(fs.change(ino, cut).await.err(), no);
+            let grown = fs.write(ino, 7, vec![1]).await.err();
+            assert_eq!(grown, no.clone().filter(|_| name == b"immutable"));
+        }
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}

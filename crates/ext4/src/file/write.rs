@@ -125,6 +125,7 @@ impl Core {
         {
             let _tree = self.journal.tree.read().await;
             let raw = self.inode(node.ino).await?;
+            Self::check_mutable(&raw)?;
             let mut at = range.start;
             while at < range.end {
                 let mapping = self.map(node.ino, &raw, FileBlock(at)).await?;

@@ -16,6 +16,8 @@ const EXTRA: usize = 0x80;
 
 /// Flags of an inode.
 pub(crate) mod flags {
+    pub(crate) const IMMUTABLE: u32 = 0x10;
+    pub(crate) const APPEND: u32 = 0x20;
     pub(crate) const INDEX: u32 = 0x1000;
     pub(crate) const HUGE_FILE: u32 = 0x40000;
     pub(crate) const EXTENTS: u32 = 0x80000;

@@ -229,6 +229,7 @@ impl Core {
         let node = self.node(ino);
         let mut handle = self.begin(4).await?;
         let mut raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
         if let Some(permissions) = change.permissions {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
         }
@@ -284,6 +285,7 @@ impl Core {
         };
         let mut handle = self.begin(4 * MAP_CREDITS + ORPHAN_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
         let on_device = raw.size();
         raw.set_size(size.min(on_device));
         touch_both(&mut raw, self.now());

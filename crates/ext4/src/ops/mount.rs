@@ -148,9 +148,10 @@ impl Ext4 {
         sink.begin().await?;
         let core = Rc::new(core);
         core.start_tasks();
-        let orphans = core.read_orphans().await?;
-        *core.orphans.borrow_mut() = orphans;
-        core.finish_orphans().await?;
+        if let Err(error) = core.end_found_orphans().await {
+            core.journal.end().await;
+            return Err(error);
+        }
         Ok(Self { core })
     }
 
@@ -180,6 +181,12 @@ impl Ext4 {
 }
 
 impl Core {
+    async fn end_found_orphans(&self) -> Result<()> {
+        let orphans = self.read_orphans().await?;
+        *self.orphans.borrow_mut() = orphans;
+        self.finish_orphans().await
+    }
+
     /// Writes the superblock at home, durably, past the journal: nothing of it is in the log.
     async fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let mut superblock = Superblock::decode(&self.superblock.bytes())?;

@@ -53,6 +53,7 @@ impl Ext4 {
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS).await?;
         let mut above = core.directory(dir).await?;
+        Core::check_mutable(&above)?;
         if core.find(dir, &above, name).await?.is_some() {
             return Err(Error::Exists);
         }
@@ -85,6 +86,8 @@ impl Ext4 {
         let mut handle = core.begin(NAME_CREDITS + 4).await?;
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
+        Core::check_mutable(&above)?;
+        Core::check_losable(&raw)?;
         let kind = raw.kind().filter(|kind| *kind != FileKind::Directory);
         let kind = kind.ok_or(Error::Invalid("a directory has one name"))?;
         if raw.links() == 0 {
@@ -132,6 +135,8 @@ impl Ext4 {
         let mut above = core.directory(dir).await?;
         let entry = core.find(dir, &above, name).await?.ok_or(Error::NotFound)?;
         let mut raw = core.inode(entry.ino).await?;
+        Core::check_losable(&above)?;
+        Core::check_losable(&raw)?;
         match (raw.kind() == Some(FileKind::Directory), directory) {
             (true, false) => return Err(Error::IsADirectory),
             (false, true) => return Err(Error::NotADirectory),

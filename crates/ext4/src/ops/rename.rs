@@ -41,9 +41,15 @@ impl Ext4 {
         let to = Spot { dir: to.0, name: to.1 };
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS).await?;
-        let (_, moved) = core.spot(from).await?;
+        let (above, moved) = core.spot(from).await?;
         let moved = moved.ok_or(Error::NotFound)?;
-        let (_, other) = core.spot(to).await?;
+        Core::check_losable(&above)?;
+        Core::check_losable(&core.inode(moved.ino).await?)?;
+        let (above, other) = core.spot(to).await?;
+        Core::check_mutable(&above)?;
+        if let Some(other) = &other {
+            Core::check_losable(&core.inode(other.ino).await?)?;
+        }
         let unused = match (other, taken) {
             (Some(_), Taken::Kept) => return Err(Error::Exists),
             (None, Taken::Exchanged) => return Err(Error::NotFound),

@@ -97,7 +97,9 @@ impl Client {
         let mut model = self.model.borrow_mut();
         model.coming = None;
         let ino = made?.ino;
-        model.rename(&[ino], |names| drop(names.insert(name, (ino, id))));
+        model.rename(&[ino], |names| {
+            names.insert(name, (ino, id));
+        });
         Ok(())
     }
 
@@ -146,7 +148,9 @@ impl Client {
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         // From now on both are possible.
-        self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.remove(&name);
+        });
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -159,7 +163,9 @@ impl Client {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         self.fs.open(ino);
         self.open.set(Some(ino));
-        self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.remove(&name);
+        });
         let done = self.fs.unlink(dir, &name).await;
         self.undo_if(done)
     }
@@ -171,7 +177,9 @@ impl Client {
             names.find(|(_, (_, id))| id.is_none()).map(|(name, (ino, _))| (name.clone(), *ino))
         };
         if let Some((name, ino)) = doomed {
-            self.model.borrow_mut().rename(&[ino], |names| drop(names.remove(&name)));
+            self.model.borrow_mut().rename(&[ino], |names| {
+                names.remove(&name);
+            });
             let done = self.fs.remove_directory(dir, &name).await;
             return self.undo_if(done);
         }
