@@ -51,6 +51,9 @@ pub enum Error {
     /// The inode may not be changed, or only grow (`chattr +i`, `+a`).
     #[error("the inode is immutable or append-only")]
     NotPermitted,
+    /// There is no such place in the file.
+    #[error("beyond the end")]
+    BeyondEnd,
     /// The file system was mounted read-only.
     #[error("the file system is mounted read-only")]
     ReadOnly,
@@ -159,6 +162,7 @@ impl Error {
             Self::Corrupt(_) => 117,
             Self::Refused(_) | Self::Invalid(_) => 22,
             Self::NotPermitted => 1,
+            Self::BeyondEnd => 6,
             Self::NotFound => 2,
             Self::Exists => 17,
             Self::NotADirectory => 20,

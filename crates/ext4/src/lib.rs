@@ -74,6 +74,7 @@ mod units;
 
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
+pub use file::Seek;
 pub use ondisk::inode::FileKind;
 pub use ops::{Attributes, Change, Ext4, New, Options, Taken, Usage};
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

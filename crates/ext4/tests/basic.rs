@@ -5,7 +5,7 @@
 mod common;
 
 use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Taken};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -41,7 +41,19 @@ fn files_and_directories_come_and_go() {
         assert_eq!(fs.read(ino, 5, 2_000_000).await.unwrap(), long[5..2_000_005]);
         fs.write(ino, 4_000_000, vec![7; 10]).await.unwrap();
         fs.write(ino, 100, vec![8; 5000]).await.unwrap();
-        fs.sync(ino).await.unwrap();
+        for synced in [false, true] {
+            if synced {
+                fs.sync(ino).await.unwrap();
+            }
+            let seek = async |offset, what| fs.seek(ino, offset, what).await;
+            assert_eq!(seek(5, Seek::Data).await, Ok(5));
+            // The block that 3,000,000 bytes end in is data.
+            assert_eq!(seek(5, Seek::Hole).await, Ok(3_002_368));
+            assert_eq!(seek(3_100_000, Seek::Hole).await, Ok(3_100_000));
+            assert_eq!(seek(3_100_000, Seek::Data).await, Ok(3_997_696));
+            assert_eq!(seek(3_999_000, Seek::Hole).await, Ok(4_000_010));
+            assert_eq!(seek(4_000_010, Seek::Data).await, Err(Error::BeyondEnd));
+        }
         let read = fs.read(ino, 0, 5_000_000).await.unwrap();
         assert_eq!(read.len(), 4_000_010);
         assert_eq!(read[..100], long[..100]);

@@ -56,7 +56,7 @@ fn a_failing_device_leaves_a_file_system() {
         world.disk.fail_requests(Box::new(move |request| {
             let extent = request.extent().unwrap_or(Extent::new(0, 1));
             let fails = is_armed.get() && rng.one_in(one_in);
-            fails.then(|| match request {
+            fails.then_some(match request {
                 Request::Flush => IoError::FlushFailed,
                 _ => IoError::Transient { extent },
             })

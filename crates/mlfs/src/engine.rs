@@ -29,6 +29,23 @@ struct Waiting {
     thread: Option<Waker>,
     /// No more jobs come.
     closed: bool,
+    /// Nobody takes jobs any more.
+    gone: bool,
+}
+
+/// Whoever asks a thread that has ended, however it ended, gets an answer.
+struct Gone<'a>(&'a Queue);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let jobs = {
+            let mut waiting = self.0.waiting();
+            waiting.gone = true;
+            std::mem::take(&mut waiting.jobs)
+        };
+        // Outside of the lock: dropping them answers them.
+        drop(jobs);
+    }
 }
 
 /// The thread that has the file system.
@@ -43,9 +60,13 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a job over. Who is answered by it hears nothing if the thread is gone.
+    /// Hands a job over. If the thread is gone the job is dropped, which answers it with EIO.
     pub(crate) fn push(&self, job: Job) {
         let mut waiting = self.waiting();
+        if waiting.gone {
+            drop(waiting);
+            return;
+        }
         waiting.jobs.push_back(job);
         let thread = waiting.thread.take();
         drop(waiting);
@@ -106,6 +127,7 @@ impl Engine {
 }
 
 fn run(source: &Path, queue: &Arc<Queue>, tell: &mpsc::Sender<()>) -> Result<(), MountError> {
+    let _gone = Gone(queue);
     let reactor = Reactor::new()?;
     let device = FileDevice::open(&reactor, source, &OpenOptions::new(OpenMode::Exclusive))?;
     let runtime = reactor.handle();

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    Request, TimeOrNow, WriteFlags,
 };
-use manylogs_ext4::{Attributes, Change, Error, Ext4, FileKind, New, Taken};
+use manylogs_ext4::{Attributes, Change, Error, Ext4, FileKind, New, Seek, Taken};
 
 use crate::convert::{to_attr, to_device, to_errno, to_ino, to_node, to_timestamp, to_type};
 use crate::engine::Queue;
@@ -24,6 +24,12 @@ const NAMES_TTL: Duration = Duration::from_secs(3600);
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 /// Longest request that the kernel may send: 256 pages.
 const REQUEST_MAX: u32 = 1 << 20;
+
+/// What `lseek` calls what it looks for.
+mod libc_seek {
+    pub(super) const DATA: i32 = 3;
+    pub(super) const HOLE: i32 = 4;
+}
 
 /// Translates.
 pub(crate) struct Front {
@@ -335,6 +341,28 @@ impl Filesystem for Front {
                 }
                 reply.ok();
             }
+            Err(error) => reply.error(to_errno(&error)),
+        });
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let what = match whence {
+            libc_seek::DATA => Seek::Data,
+            libc_seek::HOLE => Seek::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        let ino = to_ino(node);
+        self.run(async move |fs| match fs.seek(ino, offset, what).await {
+            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
             Err(error) => reply.error(to_errno(&error)),
         });
     }

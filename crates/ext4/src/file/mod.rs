@@ -1,8 +1,10 @@
 //! Content of files: reading, writing into memory, and bringing that to the device.
 
 mod read;
+mod seek;
 mod sync;
 mod write;
 mod writeback;
 
+pub use seek::Seek;
 pub(crate) use write::SIZE_MOST;

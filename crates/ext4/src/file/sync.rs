@@ -10,8 +10,7 @@ impl Core {
     /// Makes durable what was done with an inode: its content, its size, its names.
     ///
     /// # Errors
-    /// Those of the device, and [`crate::Error::Aborted`]. What was written before may be lost
-    /// then.
+    /// Those of the device. What was written before may be lost then.
     pub(crate) async fn sync_file(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
         self.write_back(&node).await?;

@@ -19,7 +19,7 @@ impl Journal {
     /// Waits until transaction `tid` is durable. All who wait for it share one commit.
     ///
     /// # Errors
-    /// [`Error::Aborted`] if it could not be committed.
+    /// That of the device if it could not be committed, to all who wait and who come later.
     pub(crate) async fn commit(&self, tid: Tid) -> Result<()> {
         loop {
             let settled = self.settled.wait();
@@ -29,7 +29,7 @@ impl Journal {
                     return Ok(());
                 }
                 if let Some(error) = &state.failed {
-                    return Err(Error::Aborted(error.clone()));
+                    return Err(Error::Io(error.clone()));
                 }
                 if state.running.tid == tid
                     && state.running.is_empty()

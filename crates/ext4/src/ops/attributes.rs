@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
 use crate::extents::MAP_CREDITS;
-use crate::file::SIZE_MOST;
+use crate::file::{SIZE_MOST, Seek};
 use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
@@ -166,10 +166,18 @@ impl Ext4 {
         self.core.write_file(ino, offset, data.into()).await
     }
 
+    /// The first place of a file from `offset` on that is data, or a hole.
+    ///
+    /// # Errors
+    /// [`Error::BeyondEnd`] if there is none, or `offset` is not before the end.
+    pub async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        self.core.seek(ino, offset, what).await
+    }
+
     /// Makes durable what was done with an inode, and for a directory with its names.
     ///
     /// # Errors
-    /// Those of the device, and [`Error::Aborted`]: then it may be lost.
+    /// Those of the device: then it may be lost.
     pub async fn sync(&self, ino: Ino) -> Result<()> {
         self.core.sync_file(ino).await
     }
