@@ -52,8 +52,8 @@
 //!
 //! # What does not work yet
 //!
-//! Files that are mapped by blocks rather than extents, extended attributes, `fallocate`, and
-//! journalled data are not there. One update of metadata goes on at a time, and waits for the blocks
+//! Files that are mapped by blocks rather than extents, extended attributes, and journalled
+//! data are not there. One update of metadata goes on at a time, and waits for the blocks
 //! that it reads.
 
 mod alloc;
@@ -74,7 +74,7 @@ mod units;
 
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
-pub use file::Seek;
+pub use file::{Allocate, Seek};
 pub use ondisk::inode::FileKind;
 pub use ops::{Attributes, Change, Ext4, New, Options, Taken, Usage};
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

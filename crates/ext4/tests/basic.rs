@@ -5,7 +5,7 @@
 mod common;
 
 use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -260,6 +260,56 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
             let grown = fs.write(ino, 7, vec![1]).await.err();
             assert_eq!(grown, no.clone().filter(|_| name == b"immutable"));
         }
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn ranges_get_blocks_lose_them_and_read_as_zeroes() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(9, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let free = fs.usage().free_blocks;
+        let ino = file(&fs, Ino::ROOT, "ranges", b"").await;
+        let (mut model, mut rng) = (Vec::new(), manylogs_block::Rng::new(3));
+        for step in 0..400 {
+            let (from, len) = (rng.below(300_000), 1 + rng.below(60_000));
+            let (at, end) = (usize::try_from(from).unwrap(), usize::try_from(from + len).unwrap());
+            let keep = rng.one_in(2);
+            let what = [Allocate::Blocks, Allocate::Hole, Allocate::Zeroes];
+            match rng.below(5) {
+                0 => fs.sync(ino).await.unwrap(),
+                1 => {
+                    let bytes = content(step, end - at);
+                    model.resize(model.len().max(end), 0);
+                    model[at..end].copy_from_slice(&bytes);
+                    fs.write(ino, from, bytes).await.unwrap();
+                }
+                picked => {
+                    let what = what[usize::try_from(picked).unwrap() - 2];
+                    if what != Allocate::Hole && !keep {
+                        model.resize(model.len().max(end), 0);
+                    }
+                    let end = end.min(model.len());
+                    if what != Allocate::Blocks && at < end {
+                        model[at..end].fill(0);
+                    }
+                    fs.allocate(ino, from..from + len, what, keep).await.unwrap();
+                }
+            }
+            let read = fs.read(ino, 0, 1 << 20).await.unwrap();
+            assert!(read == model, "step {step}: {} {}", read.len(), model.len());
+        }
+        fs.sync_all().await.unwrap();
+        assert!(fs.attributes(ino).await.unwrap().sectors > 0);
+        fs.unlink(Ino::ROOT, b"ranges").await.unwrap();
+        fs.sync_all().await.unwrap();
+        assert_eq!(fs.usage().free_blocks, free);
+        let ino = file(&fs, Ino::ROOT, "kept", b"abc").await;
+        fs.allocate(ino, 0..10_000_000, Allocate::Blocks, true).await.unwrap();
+        fs.write(ino, 500_000, content(1, 5000)).await.unwrap();
         fs.unmount().await.unwrap();
     });
     done.unwrap();

@@ -52,7 +52,7 @@ impl Core {
     pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
         let _alone = node.content.write().await;
-        self.drop_pages(&node, 0);
+        self.drop_pages(&node, 0..u32::MAX);
         node.size_is_new.set(false);
         node.written_at.set(None);
         loop {

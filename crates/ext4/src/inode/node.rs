@@ -128,9 +128,14 @@ impl Core {
         self.journal.note_work();
     }
 
-    /// Drops the pages from `first` on, with what is reserved for them.
-    pub(crate) fn drop_pages(&self, node: &Node, first: u32) {
-        let dropped = node.pages.borrow_mut().split_off(&first);
+    /// Drops pages, with what is reserved for them.
+    pub(crate) fn drop_pages(&self, node: &Node, range: std::ops::Range<u32>) {
+        let dropped = {
+            let mut pages = node.pages.borrow_mut();
+            let mut dropped = pages.split_off(&range.start);
+            pages.append(&mut dropped.split_off(&range.end));
+            dropped
+        };
         self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
         let reserved = dropped.values().filter(|page| page.reserved).count();
         self.space.unreserve(reserved as u64);

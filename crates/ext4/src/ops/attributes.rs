@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
 use crate::extents::MAP_CREDITS;
-use crate::file::{SIZE_MOST, Seek};
+use crate::file::{Allocate, SIZE_MOST, Seek};
 use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
@@ -166,6 +166,22 @@ impl Ext4 {
         self.core.write_file(ino, offset, data.into()).await
     }
 
+    /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the
+    /// range reaches, unless `keep_size`, or for a hole.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: a part of the range may have blocks then. [`Error::TooLarge`],
+    /// [`Error::Invalid`] if the range is empty.
+    pub async fn allocate(
+        &self,
+        ino: Ino,
+        range: std::ops::Range<u64>,
+        what: Allocate,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.core.allocate(ino, range, what, keep_size).await
+    }
+
     /// The first place of a file from `offset` on that is data, or a hole.
     ///
     /// # Errors
@@ -303,7 +319,7 @@ impl Core {
         }
         self.put_inode(&mut handle, ino, &mut raw).await?;
         node.tid.set(Some(handle.finish()));
-        self.drop_pages(node, low32(size.div_ceil(BLOCK)));
+        self.drop_pages(node, low32(size.div_ceil(BLOCK))..u32::MAX);
         node.size.set(Some(size));
         node.size_is_new.set(size > on_device);
         node.written_at.set(None);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Taken};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Taken};
 
 use crate::common::content;
 use crate::model::{FileId, History, Model};
@@ -64,7 +64,8 @@ impl Client {
         match self.below(20) {
             0..4 => self.create(dir).await,
             4..9 => self.write().await,
-            9..11 => self.cut().await,
+            9 => self.cut().await,
+            10 => self.allocate().await,
             11 => self.unlink(dir).await,
             12 => self.unlink_open(dir).await,
             13 => self.directories(dir).await,
@@ -143,6 +144,24 @@ impl Client {
         self.push(id, after);
         self.fs.change(ino, Change { size: Some(size), ..Change::default() }).await?;
         Ok(())
+    }
+
+    /// Takes blocks, or gives them back.
+    async fn allocate(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        let from = self.below(after.len() as u64 + 10_000);
+        let end = from + 1 + self.below(40_000);
+        let hole = self.below(2) == 0;
+        if hole {
+            let (from, end) = (to_usize(from).min(after.len()), to_usize(end).min(after.len()));
+            after[from..end].fill(0);
+        } else {
+            after.resize(after.len().max(to_usize(end)), 0);
+        }
+        self.push(id, after);
+        let what = if hole { Allocate::Hole } else { Allocate::Blocks };
+        self.fs.allocate(ino, from..end, what, false).await
     }
 
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
