@@ -21,11 +21,11 @@ measure() {
 	"$program" interfere --drive $drives --at outer,inner --seed $seeds --json "$out/$name.json" "$@" \
 		>/dev/null
 }
-common="--policy mlb-paper:latency=10ms --age-limit $ages"
+common="--policy mlb --age-limit $ages"
 measure read $common --stream-depth $depths --stream-size 128K,256K,512K,1M
 measure write $common --stream write --stream-depth $depths --stream-size 512K,1M
 measure journal $common --sync-mode journal --stream-depth $depths
-measure hold --policy mlb-paper:latency=10ms,hold=60ms --age-limit $ages --sync-clients 16 \
+measure hold --policy mlb:hold=60ms --age-limit $ages --sync-clients 16 \
 	--stream-depth $depths
 measure random $common --stream random --stream-depth 32
 measure priority $common --stream random --stream-depth 32 --priority on

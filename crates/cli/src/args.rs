@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod lab;
 pub(crate) mod nbd;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Grow(volume::CheckpointArgs),
     /// Print which volume a device holds, in the format of udev. Changes nothing.
     Probe(volume::ProbeArgs),
+    /// File systems of our own.
+    Fs(fs::FsArgs),
     /// Crash simulated volumes at many moments, and check what they hold afterwards.
     Torture(torture::TortureArgs),
     /// Write man pages, one for each command.

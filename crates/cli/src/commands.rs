@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod drive;
+pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod live;
 mod load;

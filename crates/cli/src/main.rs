@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Scrub(args) => volume::maintain::scrub(&args),
         Command::Grow(args) => volume::maintain::grow(&args),
         Command::Probe(args) => volume::probe::run(&args),
+        Command::Fs(args) => commands::fs::run(&args),
         Command::Torture(args) => commands::torture::run(&args),
         Command::Man(args) => commands::manual::man(&args),
         Command::Completions(args) => commands::manual::completions(&args),

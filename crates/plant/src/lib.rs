@@ -332,6 +332,25 @@ bugs! {
         /// A flush is taken for a read.
         UblkFlushIsRead,
     }
+    /// Bugs of the file system ext4 that its crash histories show.
+    EXT4 {
+        /// A commit block is written before the blocks that it commits.
+        Ext4CommitBeforeBody,
+        /// A commit block is written before the device was flushed.
+        Ext4CommitWithoutFlush,
+        /// Data is written after the transaction that refers to it.
+        Ext4DataAfterMetadata,
+        /// Blocks that the log has copies of are freed without being revoked.
+        Ext4RevokeForgotten,
+        /// Freed blocks are used again before that they are free is durable.
+        Ext4ReuseBeforeDurable,
+        /// The log's room is given back before what was in it is durable at home.
+        Ext4TailBeforeHome,
+        /// An inode without a name is not in the list of orphans.
+        Ext4OrphanAfterFree,
+        /// A bitmap's checksum is wrong.
+        Ext4BitmapChecksumWrong,
+    }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {
         /// The thread of the engine panics when it is asked to take a snapshot.
@@ -342,39 +361,7 @@ bugs! {
 }
 
 #[cfg(feature = "plant")]
-mod planted {
-    use std::cell::Cell;
-    use std::sync::LazyLock;
-
-    use super::Bug;
-
-    thread_local! {
-        static IN_THREAD: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    static IN_PROCESS: LazyLock<Option<String>> =
-        LazyLock::new(|| std::env::var("MANYLOGS_PLANT").ok());
-
-    /// Plants a bug in this thread, or none.
-    pub fn plant(bug: Option<Bug>) {
-        IN_THREAD.set(bug);
-    }
-
-    /// What is planted in this thread, for another thread of the same test.
-    #[must_use]
-    pub fn planted() -> Option<Bug> {
-        IN_THREAD.get()
-    }
-
-    /// Whether the bug is planted here.
-    #[must_use]
-    pub fn is(bug: Bug) -> bool {
-        let is_it = |name: &str| name == format!("{bug:?}");
-        IN_THREAD.get() == Some(bug)
-            || IN_PROCESS.as_ref().is_some_and(|names| names.split(',').any(is_it))
-    }
-}
-
+mod planted;
 #[cfg(feature = "plant")]
 pub use planted::{is, plant, planted};
 

@@ -1,0 +1,111 @@
+//! Picking blocks, and giving them back.
+
+use std::ops::Range;
+
+use super::Claim;
+use crate::core::Core;
+use crate::error::{Corruption, Error, Result};
+use crate::journal::Handle;
+use crate::ondisk::bitmap;
+use crate::ondisk::bytes::low32;
+use crate::ondisk::group::BitmapKind;
+use crate::units::{BlockNo, GroupNo, Ino, Run};
+
+/// Blocks that a search takes at once rather than look for a longer run elsewhere.
+const GOOD_ENOUGH: u32 = 256;
+
+impl Core {
+    /// Claims at most `most` consecutive blocks, behind `goal` if they are free. The caller has
+    /// the tree.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if no block is free; if some are held back, a commit helps.
+    pub(crate) async fn claim(&self, goal: BlockNo, most: u32) -> Result<Claim> {
+        let run = self.pick(goal, most).await?;
+        Ok(self.space.claim(run))
+    }
+
+    /// Takes one block for metadata into use.
+    ///
+    /// # Errors
+    /// As [`Core::claim`].
+    pub(crate) async fn take_block(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNo,
+    ) -> Result<BlockNo> {
+        let run = self.pick(goal, 1).await?;
+        self.mark(handle, run, true).await?;
+        handle.note_used(1);
+        Ok(run.start)
+    }
+
+    /// What was claimed is in use from now on.
+    pub(crate) async fn use_claim(&self, handle: &mut Handle<'_>, claim: Claim) -> Result<()> {
+        self.mark(handle, claim.run(), true).await?;
+        handle.note_claimed(claim);
+        Ok(())
+    }
+
+    /// Gives blocks of `owner` back; `metadata` says that they were in the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are not the owner's to give.
+    pub(crate) async fn free(
+        &self,
+        handle: &mut Handle<'_>,
+        owner: Ino,
+        run: Run,
+        metadata: bool,
+    ) -> Result<()> {
+        if !self.geometry.is_data(run) {
+            return Err(Corruption::inode(owner, "its blocks lie where no file can be").into());
+        }
+        self.mark(handle, run, false).await?;
+        handle.note_freed(run, metadata);
+        Ok(())
+    }
+
+    async fn pick(&self, goal: BlockNo, most: u32) -> Result<Run> {
+        let goal = if goal.0 < self.geometry.blocks { goal } else { BlockNo(0) };
+        let (first, offset) = self.geometry.group_of(goal);
+        let wanted = most.min(GOOD_ENOUGH);
+        let mut best: Option<Run> = None;
+        for step in 0..=self.geometry.groups {
+            let group = GroupNo((first.0 + step) % self.geometry.groups);
+            if self.group(group, |group| group.free_blocks()) == 0 {
+                continue;
+            }
+            let bits = self.bits(group, BitmapKind::Blocks).await?;
+            let blocks = self.geometry.blocks_in(group);
+            // The part before the goal comes last.
+            let range = match step {
+                0 => offset..blocks,
+                _ if step == self.geometry.groups => 0..offset,
+                _ => 0..blocks,
+            };
+            for run in self.allowed(group, &bits, range) {
+                if run.blocks >= wanted {
+                    return Ok(Run { blocks: run.blocks.min(most), ..run });
+                }
+                best = best.filter(|best| best.blocks >= run.blocks).or(Some(run));
+            }
+        }
+        best.map(|run| Run { blocks: run.blocks.min(most), ..run }).ok_or(Error::NoSpace)
+    }
+
+    /// The runs of a group that may be picked, in order.
+    fn allowed(&self, group: GroupNo, bits: &[u8], range: Range<u32>) -> impl Iterator<Item = Run> {
+        let base = self.geometry.first_block(group).0;
+        let free = bitmap::free_runs(bits, range);
+        free.flat_map(move |run| {
+            let mut rest = base + u64::from(run.start)..base + u64::from(run.end);
+            std::iter::from_fn(move || {
+                let allowed = self.space.first_allowed(rest.clone())?;
+                rest.start = allowed.end;
+                let blocks = low32(allowed.end - allowed.start);
+                Some(Run { start: BlockNo(allowed.start), blocks })
+            })
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Picking inodes, and giving them back.
+
+use crate::core::Core;
+use crate::error::{Corruption, Error, Result};
+use crate::journal::Handle;
+use crate::ondisk::bitmap;
+use crate::ondisk::group::{BitmapKind, GroupMut};
+use crate::units::{BlockNo, GroupNo, Ino};
+
+impl Core {
+    /// Takes an inode into use: near `parent`, a directory's in a group with room for its files.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if none is free.
+    pub(crate) async fn take_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: Ino,
+        directory: bool,
+    ) -> Result<Ino> {
+        let near = self.geometry.group_of_inode(parent).map_or(GroupNo(0), |(group, _)| group);
+        let first = if directory { self.roomy_group(near) } else { near };
+        for step in 0..self.geometry.groups {
+            let group = GroupNo((first.0 + step) % self.geometry.groups);
+            if self.group(group, |group| group.free_inodes()) == 0 {
+                continue;
+            }
+            let bits = self.bits(group, BitmapKind::Inodes).await?;
+            let reserved = if group.0 == 0 { self.geometry.first_free_inode - 1 } else { 0 };
+            let range = reserved..self.geometry.inodes_per_group;
+            let Some(index) = bitmap::first_free(&bits, range) else { continue };
+            self.mark_inode(handle, group, index, directory, true).await?;
+            return Ok(Ino(group.0 * self.geometry.inodes_per_group + index + 1));
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Gives an inode back.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not in use.
+    pub(crate) async fn free_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        directory: bool,
+    ) -> Result<()> {
+        let none = || Corruption::inode(ino, "there is no such inode");
+        let (group, index) = self.geometry.group_of_inode(ino).ok_or_else(none)?;
+        let bits = self.bits(group, BitmapKind::Inodes).await?;
+        if !bitmap::is_set(&bits, index) {
+            return Err(Corruption::inode(ino, "it is freed twice").into());
+        }
+        self.mark_inode(handle, group, index, directory, false).await
+    }
+
+    /// Where blocks of a new file are looked for.
+    pub(crate) fn goal(&self, ino: Ino) -> BlockNo {
+        let group = self.geometry.group_of_inode(ino).map_or(GroupNo(0), |(group, _)| group);
+        self.geometry.first_block(group)
+    }
+
+    /// The nearest group with more free inodes and blocks than others, and few directories.
+    fn roomy_group(&self, near: GroupNo) -> GroupNo {
+        let groups = u64::from(self.geometry.groups);
+        let (inodes, blocks) =
+            (self.space.free_inodes() / groups, self.space.free_blocks() / groups);
+        let is_roomy = |group: &GroupNo| {
+            self.group(*group, |group| {
+                u64::from(group.free_inodes()) >= inodes.max(1)
+                    && u64::from(group.free_blocks()) >= blocks
+            })
+        };
+        let behind = (0..self.geometry.groups).map(|step| (near.0 + step) % self.geometry.groups);
+        behind.map(GroupNo).find(is_roomy).unwrap_or(near)
+    }
+
+    async fn mark_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNo,
+        index: u32,
+        directory: bool,
+        used: bool,
+    ) -> Result<()> {
+        let step = |count: u32, up: bool| {
+            if up { count.checked_add(1) } else { count.checked_sub(1) }
+        };
+        let (free, directories, unused) = self.group(group, |group| {
+            (group.free_inodes(), group.directories(), group.unused_inodes())
+        });
+        let bad = || Corruption::group(group, "the count of free inodes is wrong");
+        let free = step(free, !used).ok_or_else(bad)?;
+        let directories = if directory { step(directories, used) } else { Some(directories) };
+        let directories = directories.ok_or_else(bad)?;
+        let unused = unused.min(self.geometry.inodes_per_group - index - 1);
+        let fill = |bits: &mut [u8]| bitmap::fill(bits, index..index + 1, used);
+        let count = |group: &mut GroupMut<'_>| {
+            group.set_free_inodes(free);
+            group.set_directories(directories);
+            if used {
+                group.set_unused_inodes(unused);
+            }
+        };
+        self.change_bits(handle, group, BitmapKind::Inodes, fill, count).await?;
+        handle.note_free_inodes(if used { -1 } else { 1 });
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! What the bitmaps do not say: totals, reservations, claims, and blocks that are held back.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use manylogs_block::Signal;
+use rangemap::RangeSet;
+
+use crate::error::{Error, Result};
+use crate::units::Run;
+
+/// Blocks that data cannot reserve, for the trees that will map it: 16 MiB, or a fiftieth.
+const POOL_MOST: u64 = 4096;
+
+/// See the module. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    state: Rc<State>,
+    /// Blocks that were held back may be picked.
+    pub(crate) changed: Signal,
+}
+
+#[derive(Debug)]
+struct State {
+    free_blocks: Cell<u64>,
+    free_inodes: Cell<u64>,
+    /// Blocks that dirty data will need.
+    reserved: Cell<u64>,
+    pool: u64,
+    claims: RefCell<RangeSet<u64>>,
+    claimed: Cell<u64>,
+    held_back: RefCell<RangeSet<u64>>,
+}
+
+/// Blocks that nobody else picks, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    run: Run,
+    state: Rc<State>,
+}
+
+impl Claim {
+    pub(crate) fn run(&self) -> Run {
+        self.run
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.state.claims.borrow_mut().remove(self.run.range());
+        self.state.claimed.set(self.state.claimed.get() - u64::from(self.run.blocks));
+    }
+}
+
+impl Space {
+    pub(crate) fn new(blocks: u64, free_blocks: u64, free_inodes: u64) -> Self {
+        let state = State {
+            free_blocks: Cell::new(free_blocks),
+            free_inodes: Cell::new(free_inodes),
+            reserved: Cell::default(),
+            pool: (blocks / 50).min(POOL_MOST),
+            claims: RefCell::default(),
+            claimed: Cell::default(),
+            held_back: RefCell::default(),
+        };
+        Self { state: Rc::new(state), changed: Signal::default() }
+    }
+
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.state.free_blocks.get()
+    }
+
+    pub(crate) fn free_inodes(&self) -> u64 {
+        self.state.free_inodes.get()
+    }
+
+    /// Free blocks that are not promised to anybody.
+    pub(crate) fn unpromised(&self) -> u64 {
+        let state = &self.state;
+        let promised = state.claimed.get() + state.reserved.get() + state.pool;
+        state.free_blocks.get().saturating_sub(promised)
+    }
+
+    /// Promises blocks to dirty data.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if they are not there, or promised to others.
+    pub(crate) fn reserve(&self, blocks: u64) -> Result<()> {
+        if blocks > self.unpromised() {
+            return Err(Error::NoSpace);
+        }
+        self.state.reserved.set(self.state.reserved.get() + blocks);
+        Ok(())
+    }
+
+    /// Blocks are not needed any more, or have been claimed.
+    pub(crate) fn unreserve(&self, blocks: u64) {
+        self.state.reserved.set(self.state.reserved.get() - blocks);
+    }
+
+    /// Nobody else picks these blocks.
+    pub(crate) fn claim(&self, run: Run) -> Claim {
+        self.state.claims.borrow_mut().insert(run.range());
+        self.state.claimed.set(self.state.claimed.get() + u64::from(run.blocks));
+        Claim { run, state: Rc::clone(&self.state) }
+    }
+
+    /// Nobody picks these blocks before [`Space::give_back`].
+    pub(crate) fn hold_back(&self, run: Run) {
+        self.state.held_back.borrow_mut().insert(run.range());
+    }
+
+    /// See [`Space::hold_back`].
+    pub(crate) fn give_back(&self, run: Run) {
+        self.state.held_back.borrow_mut().remove(run.range());
+    }
+
+    /// Whether any block is held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.state.held_back.borrow().is_empty()
+    }
+
+    /// The first part of `run` that may be picked, as far as this knows.
+    pub(crate) fn first_allowed(&self, run: Range<u64>) -> Option<Range<u64>> {
+        let (claims, held_back) = (self.state.claims.borrow(), self.state.held_back.borrow());
+        let mut start = run.start;
+        while start < run.end {
+            let taken = claims.get(&start).or_else(|| held_back.get(&start));
+            let Some(taken) = taken else { break };
+            start = taken.end;
+        }
+        let rest = start..run.end;
+        if rest.is_empty() {
+            return None;
+        }
+        let next = |set: &RangeSet<u64>| set.overlapping(&rest).next().map(|taken| taken.start);
+        let end = [next(&claims), next(&held_back)].into_iter().flatten().fold(rest.end, u64::min);
+        Some(start..end)
+    }
+
+    /// An update changed the bitmaps.
+    pub(crate) fn settle(&self, blocks: i64, inodes: i64) {
+        let (state, add) = (&self.state, u64::saturating_add_signed);
+        state.free_blocks.set(add(state.free_blocks.get(), blocks));
+        state.free_inodes.set(add(state.free_inodes.get(), inodes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::BlockNo;
+
+    fn run(start: u64, blocks: u32) -> Run {
+        Run { start: BlockNo(start), blocks }
+    }
+
+    #[test]
+    fn claimed_and_held_back_blocks_are_passed() {
+        let space = Space::new(1000, 500, 9);
+        let claim = space.claim(run(10, 5));
+        space.hold_back(run(15, 2));
+        space.hold_back(run(20, 1));
+        assert_eq!(space.first_allowed(8..30), Some(8..10));
+        assert_eq!(space.first_allowed(10..30), Some(17..20));
+        assert_eq!(space.first_allowed(10..17), None);
+        drop(claim);
+        space.give_back(run(15, 2));
+        assert_eq!(space.first_allowed(10..30), Some(10..20));
+    }
+
+    #[test]
+    fn promises_are_kept() {
+        let space = Space::new(1000, 500, 9);
+        assert_eq!(space.unpromised(), 480);
+        space.reserve(400).unwrap();
+        let claim = space.claim(run(10, 60));
+        assert_eq!(space.reserve(21), Err(Error::NoSpace));
+        space.reserve(20).unwrap();
+        space.unreserve(100);
+        drop(claim);
+        assert_eq!(space.unpromised(), 160);
+    }
+}

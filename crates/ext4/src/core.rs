@@ -1,0 +1,165 @@
+//! What all parts of a mounted file system share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle as Executor};
+
+use crate::alloc::Space;
+use crate::cache::{Buffer, Cache, read_block};
+use crate::error::{Corruption, Error, Result};
+use crate::geometry::Geometry;
+use crate::inode::Node;
+use crate::journal::{Handle, Journal};
+use crate::ondisk::inode::{RawInode, flags};
+use crate::ondisk::superblock::Superblock;
+use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) runtime: Executor,
+    pub(crate) clock: Rc<dyn Fn() -> Timestamp>,
+    pub(crate) geometry: Geometry,
+    pub(crate) cache: Cache,
+    /// The table of group descriptors, which is always in memory.
+    pub(crate) tables: Vec<Rc<Buffer>>,
+    /// Block 0, with the superblock.
+    pub(crate) superblock: Rc<Buffer>,
+    pub(crate) journal: Journal,
+    pub(crate) space: Space,
+    /// Inodes that have no name, or end elsewhere than their blocks, oldest first.
+    pub(crate) orphans: RefCell<Vec<Ino>>,
+    pub(crate) nodes: RefCell<HashMap<Ino, Rc<Node>>>,
+    /// Pages of all files that are not on the device.
+    pub(crate) dirty_pages: Cell<usize>,
+    /// Something of some file waits to be written, or did so a moment ago.
+    pub(crate) may_be_dirty: Cell<bool>,
+    pub(crate) read_only: bool,
+}
+
+impl Core {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Whether an inode may be changed.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`].
+    pub(crate) fn check_mutable(raw: &RawInode) -> Result<()> {
+        if raw.has_flag(flags::IMMUTABLE) { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
+    /// Whether an inode may lose content, or names.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`].
+    pub(crate) fn check_losable(raw: &RawInode) -> Result<()> {
+        let kept = raw.has_flag(flags::IMMUTABLE | flags::APPEND);
+        if kept { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
+    /// A block of metadata. The caller has the tree.
+    pub(crate) async fn read(&self, block: BlockNo) -> Result<Rc<Buffer>> {
+        if let Some(buffer) = self.cache.get(block) {
+            return Ok(buffer);
+        }
+        let bytes = match self.journal.newest(block) {
+            Some(bytes) => bytes,
+            None => read_block(&*self.device, block).await?,
+        };
+        Ok(self.cache.insert(block, bytes))
+    }
+
+    /// Where an inode is.
+    async fn inode_place(&self, ino: Ino) -> Result<(Rc<Buffer>, usize)> {
+        let none = || Corruption::inode(ino, "there is no such inode");
+        let (group, index) = self.geometry.group_of_inode(ino).ok_or_else(none)?;
+        let at = index as usize * self.geometry.inode_bytes;
+        let table = self.group(group, |group| group.inode_table());
+        let block = BlockNo(table.0 + (at / BLOCK_BYTES) as u64);
+        Ok((self.read(block).await?, at % BLOCK_BYTES))
+    }
+
+    /// An inode that is in use. The caller has the tree.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not, and [`Error::Unsupported`] if it has flags that this crate
+    /// cannot keep intact.
+    pub(crate) async fn inode(&self, ino: Ino) -> Result<RawInode> {
+        let (buffer, at) = self.inode_place(ino).await?;
+        let bytes = buffer.bytes();
+        let bad = |what| Error::from(Corruption::inode(ino, what));
+        let raw = RawInode::decode(&bytes[at..at + self.geometry.inode_bytes]);
+        let raw = raw.ok_or_else(|| bad("its second part is too long"))?;
+        if self.geometry.seed.is_some_and(|seed| !raw.is_whole(seed, ino)) {
+            return Err(bad("wrong checksum"));
+        }
+        if raw.kind().is_none() {
+            return Err(bad("it is of no kind"));
+        }
+        if raw.has_flag(flags::FOREIGN) {
+            return Err(Error::Unsupported("an inode with flags that are not known"));
+        }
+        Ok(raw)
+    }
+
+    /// What an inode number that is taken into use held before.
+    pub(crate) async fn last_generation(&self, ino: Ino) -> Result<u32> {
+        let (buffer, at) = self.inode_place(ino).await?;
+        let bytes = buffer.bytes();
+        let raw = RawInode::decode(&bytes[at..at + self.geometry.inode_bytes]);
+        Ok(raw.map_or(0, |raw| raw.generation()))
+    }
+
+    /// Writes an inode.
+    pub(crate) async fn put_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+    ) -> Result<()> {
+        if let Some(seed) = self.geometry.seed {
+            raw.seal(seed, ino);
+        }
+        let (buffer, at) = self.inode_place(ino).await?;
+        let end = at + self.geometry.inode_bytes;
+        handle.change(&buffer, |block| block[at..end].copy_from_slice(raw.bytes()));
+        Ok(())
+    }
+
+    /// What checksums of the inode's blocks begin with; `None` if there are none.
+    pub(crate) fn inode_seed(&self, ino: Ino, raw: &RawInode) -> Option<u32> {
+        self.geometry.seed.map(|seed| raw.seed(seed, ino))
+    }
+
+    /// Changes the superblock.
+    pub(crate) fn change_superblock(
+        &self,
+        handle: &mut Handle<'_>,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
+        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
+        change(&mut superblock);
+        handle.change(&self.superblock, |block| superblock.encode(block));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("journal", &self.journal)
+            .field("free_blocks", &self.space.free_blocks())
+            .field("dirty_pages", &self.dirty_pages.get())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,149 @@
+//! Hashes of names, by which an index finds them.
+
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+
+/// What hashes begin with where the file system gives nothing.
+const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+/// A hash that marks the end of a directory, and is not given to names.
+const END: u32 = 0xffff_fffe;
+
+/// How names of a directory are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hash {
+    function: Function,
+    seed: [u32; 4],
+    /// Bytes of names count as numbers with a sign.
+    signed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Function {
+    HalfMd4,
+    Tea,
+}
+
+impl Hash {
+    /// The hash of a directory whose index has `version`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for the oldest hash, and for those of other features.
+    pub(super) fn new(version: u8, geometry: &Geometry) -> Result<Self> {
+        let function = match version {
+            1 => Function::HalfMd4,
+            2 => Function::Tea,
+            _ => return Err(Error::Unsupported("an index with another hash of names")),
+        };
+        let is_given = geometry.hash_seed.iter().any(|word| *word != 0);
+        let seed = if is_given { geometry.hash_seed } else { INITIAL };
+        Ok(Self { function, seed, signed: !geometry.hashes_unsigned })
+    }
+
+    /// The hash of a name; its lowest bit is clear.
+    pub(super) fn of(self, name: &[u8]) -> u32 {
+        let mut state = self.seed;
+        let step = match self.function {
+            Function::HalfMd4 => 32,
+            Function::Tea => 16,
+        };
+        let mut rest = name;
+        while !rest.is_empty() {
+            match self.function {
+                Function::HalfMd4 => half_md4(&mut state, &self.words(rest)),
+                Function::Tea => tea(&mut state, &self.words(rest)),
+            }
+            rest = rest.get(step..).unwrap_or(&[]);
+        }
+        let hash = match self.function {
+            Function::HalfMd4 => state[1],
+            Function::Tea => state[0],
+        } & !1;
+        if hash == END { END - 2 } else { hash }
+    }
+
+    /// The first bytes of `rest` as big-endian words, filled up with its length.
+    fn words<const N: usize>(self, rest: &[u8]) -> [u32; N] {
+        let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+        let pad = (len | len << 8) | (len | len << 8) << 16;
+        let mut words = [pad; N];
+        for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
+            for byte in bytes {
+                let number = if self.signed {
+                    i32::from(byte.cast_signed()).cast_unsigned()
+                } else {
+                    u32::from(*byte)
+                };
+                *word = (*word << 8).wrapping_add(number);
+            }
+        }
+        words
+    }
+}
+
+/// The compression function of MD4 with eight words and half of the steps.
+fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
+    type Mix = fn(u32, u32, u32) -> u32;
+    let rounds: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [
+        (|x, y, z| z ^ (x & (y ^ z)), 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
+        (
+            |x, y, z| (x & y).wrapping_add((x ^ y) & z),
+            0x5a82_7999,
+            [1, 3, 5, 7, 0, 2, 4, 6],
+            [3, 5, 9, 13],
+        ),
+        (|x, y, z| x ^ y ^ z, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
+    ];
+    let mut now = *state;
+    for (mix, constant, order, shifts) in rounds {
+        for (number, word) in order.into_iter().enumerate() {
+            // The four parts take turns: the last comes first next time.
+            let [a, b, c, d] = now;
+            let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(words[word]);
+            let turned = sum.wrapping_add(constant).rotate_left(shifts[number % 4]);
+            now = [d, turned, b, c];
+        }
+    }
+    for (part, more) in state.iter_mut().zip(now) {
+        *part = part.wrapping_add(more);
+    }
+}
+
+/// The Tiny Encryption Algorithm of Wheeler and Needham, sixteen cycles.
+fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
+    let (mut left, mut right, mut sum) = (state[0], state[1], 0_u32);
+    let mix = |from: u32, sum: u32, first: u32, second: u32| {
+        (from << 4).wrapping_add(first) ^ from.wrapping_add(sum) ^ (from >> 5).wrapping_add(second)
+    };
+    for _ in 0..16 {
+        sum = sum.wrapping_add(0x9e37_79b9);
+        left = left.wrapping_add(mix(right, sum, key[0], key[1]));
+        right = right.wrapping_add(mix(left, sum, key[2], key[3]));
+    }
+    state[0] = state[0].wrapping_add(left);
+    state[1] = state[1].wrapping_add(right);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `dx_hash -h half_md4` and `-h tea` of debugfs say, without a seed.
+    #[test]
+    fn hashes_are_those_of_debugfs() {
+        let hash = |function, name: &str| {
+            Hash { function, seed: INITIAL, signed: true }.of(name.as_bytes())
+        };
+        let long = "a name that is so long that it takes more than one step";
+        for (function, name, expected) in [
+            (Function::HalfMd4, "hello", HELLO[0]),
+            (Function::HalfMd4, long, LONG[0]),
+            (Function::Tea, "hello", HELLO[1]),
+            (Function::Tea, long, LONG[1]),
+        ] {
+            assert_eq!(hash(function, name), expected, "{function:?} {name}");
+        }
+    }
+
+    const HELLO: [u32; 2] = [0x1746_da32, 0x6f5b_b1a8];
+    const LONG: [u32; 2] = [0xca72_f794, 0x084a_f554];
+}

@@ -1,0 +1,247 @@
+//! The index of a large directory: a tree by the hashes of names.
+
+use std::rc::Rc;
+
+use super::hash::Hash;
+use crate::cache::{Buffer, Checked};
+use crate::core::Core;
+use crate::error::{Corruption, Error, Place, Result};
+use crate::journal::Handle;
+use crate::ondisk::bytes::low32;
+use crate::ondisk::dirent::{Layout, needed};
+use crate::ondisk::htree::{Child, IndexLayout, format_node, format_root, root_info, set_levels};
+use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::units::{BLOCK, Ino};
+
+/// A node on the way to a leaf.
+struct Step {
+    buffer: Rc<Buffer>,
+    layout: IndexLayout,
+    children: Vec<Child>,
+    /// Which child the way goes on in.
+    at: usize,
+}
+
+/// A name on its way to another block.
+struct Moved {
+    hash: u32,
+    ino: Ino,
+    kind: Option<FileKind>,
+    name: Vec<u8>,
+}
+
+impl Core {
+    /// The blocks that may have a name, in the order in which they are to be searched.
+    pub(super) async fn leaves_of(
+        &self,
+        dir: Ino,
+        raw: &RawInode,
+        name: &[u8],
+    ) -> Result<Vec<u32>> {
+        let (path, hash) = self.way(dir, raw, name).await?;
+        let Some(last) = path.last() else { return Ok(Vec::new()) };
+        let mut leaves = vec![last.children[last.at].block];
+        // Names of one hash may go on in the next blocks; those of the next node are rare.
+        let next = last.children[last.at + 1..].iter();
+        leaves.extend(next.take_while(|child| child.hash == hash | 1).map(|child| child.block));
+        let goes_on = leaves.len() == last.children.len() - last.at;
+        if let ([root, _], true) = (path.as_slice(), goes_on)
+            && let Some(next) = root.children.get(root.at + 1)
+            && next.hash == hash | 1
+        {
+            let node = self.index_node(dir, raw, next.block).await?;
+            leaves.extend(node.children.first().map(|child| child.block));
+        }
+        Ok(leaves)
+    }
+
+    /// The nodes on the way to a name's leaf, and its hash.
+    async fn way(&self, dir: Ino, raw: &RawInode, name: &[u8]) -> Result<(Vec<Step>, u32)> {
+        let buffer = self.directory_block(dir, raw, 0).await?;
+        let bytes = buffer.bytes();
+        let bad = || Corruption::of(Place::Block(dir, buffer.block()), "the root of its index");
+        let (version, levels) = root_info(&bytes).ok_or_else(bad)?;
+        let hash = Hash::new(version, &self.geometry)?.of(name);
+        let layout = IndexLayout { root: true, seed: self.inode_seed(dir, raw) };
+        let children = layout.decode(&bytes).ok_or_else(bad)?;
+        let mut path = vec![Step { at: child_for(&children, hash), buffer, layout, children }];
+        if levels == 1 {
+            let block = path[0].children[path[0].at].block;
+            let mut node = self.index_node(dir, raw, block).await?;
+            node.at = child_for(&node.children, hash);
+            path.push(node);
+        }
+        Ok((path, hash))
+    }
+
+    async fn index_node(&self, dir: Ino, raw: &RawInode, number: u32) -> Result<Step> {
+        let buffer = self.directory_block(dir, raw, number).await?;
+        let layout = IndexLayout { root: false, seed: self.inode_seed(dir, raw) };
+        let children = layout.decode(&buffer.bytes());
+        let bad = || Corruption::of(Place::Block(dir, buffer.block()), "a node of its index");
+        Ok(Step { children: children.ok_or_else(bad)?, buffer, layout, at: 0 })
+    }
+
+    /// Adds a name to a directory with an index.
+    pub(super) async fn insert_indexed(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: Ino,
+        raw: &mut RawInode,
+        name: &[u8],
+        target: (Ino, FileKind),
+    ) -> Result<()> {
+        let layout = self.layout(dir, raw);
+        let (mut path, hash) = self.way(dir, raw, name).await?;
+        let last = path.len() - 1;
+        let number = path[last].children[path[last].at].block;
+        let leaf = self.directory_block(dir, raw, number).await?;
+        let leaf = self.sound_leaf(dir, raw, leaf)?;
+        if handle.change(&leaf, |block| layout.insert(block, target.0, target.1, name)) {
+            return Ok(());
+        }
+        self.make_way(handle, dir, raw, &mut path, hash).await?;
+        let version = root_info(&path[0].buffer.bytes()).map_or(0, |(version, _)| version);
+        let hashes = Hash::new(version, &self.geometry)?;
+        let moved = upper_half(layout, &leaf.bytes(), hashes);
+        let bad = || Corruption::inode(dir, "a full block of names that has few");
+        let (lower, upper, middle) = moved.ok_or_else(bad)?;
+        let new = low32(raw.size() / BLOCK);
+        let right = self.append_block(handle, dir, raw).await?;
+        for (buffer, half) in [(&leaf, lower), (&right, upper)] {
+            handle.change(buffer, |block| fill(layout, block, &half));
+            buffer.set_checked(Checked::DirectoryLeaf);
+        }
+        let step = path.last_mut().ok_or_else(bad)?;
+        step.children.insert(step.at + 1, Child { hash: middle, block: new });
+        handle.change(&step.buffer, |block| step.layout.encode(block, &step.children));
+        let home = if hash >= middle & !1 { &right } else { &leaf };
+        if handle.change(home, |block| layout.insert(block, target.0, target.1, name)) {
+            return Ok(());
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Makes room for a child in the last node of `path`.
+    async fn make_way(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: Ino,
+        raw: &mut RawInode,
+        path: &mut Vec<Step>,
+        hash: u32,
+    ) -> Result<()> {
+        let last = path.len() - 1;
+        if path[last].children.len() < path[last].layout.capacity() {
+            return Ok(());
+        }
+        if last == 1 && path[0].children.len() >= path[0].layout.capacity() {
+            return Err(Error::NoSpace);
+        }
+        let layout = IndexLayout { root: false, seed: self.inode_seed(dir, raw) };
+        let number = low32(raw.size() / BLOCK);
+        let buffer = self.append_block(handle, dir, raw).await?;
+        // A full root hands all its children down; a full node half of them.
+        let keep = if last == 0 { 0 } else { path[1].children.len() / 2 };
+        let children = path[last].children.split_off(keep);
+        handle.change(&buffer, |block| {
+            format_node(block);
+            layout.encode(block, &children);
+        });
+        let first = Child { hash: children.first().map_or(0, |child| child.hash), block: number };
+        let new = Step { at: child_for(&children, hash), buffer, layout, children };
+        if last == 0 {
+            path[0].children = vec![first];
+            path[0].at = 0;
+            handle.change(&path[0].buffer, |block| set_levels(block, 1));
+        } else {
+            handle.change(&path[1].buffer, |block| path[1].layout.encode(block, &path[1].children));
+            let at = path[0].at + 1;
+            path[0].children.insert(at, first);
+        }
+        handle.change(&path[0].buffer, |block| path[0].layout.encode(block, &path[0].children));
+        let is_right = last == 0 || hash >= first.hash & !1;
+        path.truncate(1);
+        if is_right {
+            path[0].at += usize::from(last == 1);
+            path.push(new);
+        } else {
+            let left = self.index_node(dir, raw, path[0].children[path[0].at].block).await?;
+            path.push(Step { at: child_for(&left.children, hash), ..left });
+        }
+        Ok(())
+    }
+
+    /// Whether new indices can be searched.
+    pub(super) fn has_known_hash(&self) -> bool {
+        Hash::new(self.geometry.hash_version, &self.geometry).is_ok()
+    }
+
+    /// Gives a directory of one full block an index: its names move to a block of their own.
+    pub(super) async fn make_index(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: Ino,
+        raw: &mut RawInode,
+        first: &Rc<Buffer>,
+    ) -> Result<()> {
+        let version = self.geometry.hash_version;
+        let hashes = Hash::new(version, &self.geometry)?;
+        let layout = self.layout(dir, raw);
+        let names = collect(layout, &first.bytes(), hashes);
+        let number = low32(raw.size() / BLOCK);
+        let leaf = self.append_block(handle, dir, raw).await?;
+        handle.change(&leaf, |block| fill(layout, block, &names));
+        leaf.set_checked(Checked::DirectoryLeaf);
+        let root = IndexLayout { root: true, seed: self.inode_seed(dir, raw) };
+        handle.change(first, |block| {
+            format_root(block, version);
+            root.encode(block, &[Child { hash: 0, block: number }]);
+        });
+        first.set_checked(Checked::DirectoryIndex);
+        raw.set_flag(flags::INDEX, true);
+        Ok(())
+    }
+}
+
+/// The last child whose hash is not behind `hash`. A child that goes on with the hash of the one
+/// before begins there.
+fn child_for(children: &[Child], hash: u32) -> usize {
+    children.partition_point(|child| child.hash <= hash).saturating_sub(1)
+}
+
+/// The names of a block, but for the directory's own.
+fn collect(layout: Layout, block: &[u8], hashes: Hash) -> Vec<Moved> {
+    let records = layout.records(block).flatten();
+    let names = records.filter(|record| record.name != b"." && record.name != b"..");
+    let moved = names.filter_map(|record| {
+        let hash = hashes.of(record.name);
+        Some(Moved { hash, ino: record.ino?, kind: record.kind, name: record.name.to_vec() })
+    });
+    moved.collect()
+}
+
+/// A block's names in two halves by hash, and what the upper half's child is called; `None` if
+/// there are too few names.
+fn upper_half(layout: Layout, block: &[u8], hashes: Hash) -> Option<(Vec<Moved>, Vec<Moved>, u32)> {
+    let mut names = collect(layout, block, hashes);
+    names.sort_by_key(|name| name.hash);
+    let all: usize = names.iter().map(|name| needed(name.name.len())).sum();
+    let mut bytes = 0;
+    let half = names.iter().position(|name| {
+        bytes += needed(name.name.len());
+        bytes > all / 2
+    });
+    let upper = names.split_off(half?.max(1).min(names.len() - 1));
+    let (last, first) = (names.last()?.hash, upper.first()?.hash);
+    Some((names, upper, first | u32::from(first == last)))
+}
+
+/// A block of these names and no others.
+fn fill(layout: Layout, block: &mut [u8], names: &[Moved]) {
+    layout.format(block);
+    for name in names {
+        let placed = layout.insert_as(block, name.ino, name.kind, &name.name);
+        debug_assert!(placed, "they came from a block");
+    }
+}

@@ -1,0 +1,52 @@
+//! Reading directories.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::ondisk::dirent::records;
+use crate::ondisk::inode::FileKind;
+use crate::units::{BLOCK, BLOCK_BYTES, Ino};
+
+/// A name that was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Whose name it is.
+    pub ino: Ino,
+    /// What that is, if the directory says so.
+    pub kind: Option<FileKind>,
+    /// The name.
+    pub name: Vec<u8>,
+    /// Where the listing goes on behind it.
+    pub next: u64,
+}
+
+impl Core {
+    /// The names of one block of a directory from `cookie` on, which is 0 or [`Listed::next`];
+    /// empty at the end. A name that stays is listed once.
+    pub(crate) async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.directory(dir).await?;
+        let blocks = Self::directory_blocks(dir, &raw)?;
+        let mut listed = Vec::new();
+        let first = u32::try_from(cookie / BLOCK).unwrap_or(u32::MAX);
+        for number in first..blocks {
+            let from = if number == first { cookie % BLOCK } else { 0 };
+            let (bytes, names) = match self.leaf(dir, &raw, number).await? {
+                Some(leaf) => (leaf.bytes(), usize::MAX),
+                None if number == 0 => (self.directory_block(dir, &raw, 0).await?.bytes(), 2),
+                None => continue,
+            };
+            let end = if names == 2 { BLOCK_BYTES } else { self.layout(dir, &raw).end() };
+            for record in records(&bytes, 0..end).flatten().take(names) {
+                let (Some(ino), true) = (record.ino, record.at as u64 >= from) else { continue };
+                let last = record.at + record.len >= end || names == 2 && record.name == b"..";
+                let behind = u64::from(number) * BLOCK + (record.at + record.len) as u64;
+                let next = if last { (u64::from(number) + 1) * BLOCK } else { behind };
+                listed.push(Listed { ino, kind: record.kind, name: record.name.to_vec(), next });
+            }
+            if !listed.is_empty() {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+}

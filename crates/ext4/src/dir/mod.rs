@@ -1,0 +1,38 @@
+//! Directories: names and their inodes.
+//!
+//! A directory is a file of blocks, each a chain of records. Small ones are searched from the
+//! first block; larger ones may have an index by hash in blocks that look empty to whoever does
+//! not know it, so that reading works without it.
+
+mod blocks;
+mod change;
+mod hash;
+mod index;
+mod list;
+
+pub(crate) use blocks::Entry;
+pub(crate) use change::{NAME_CREDITS, touch};
+pub use list::Listed;
+
+use crate::error::{Error, Result};
+use crate::ondisk::dirent::NAME_MOST;
+
+/// Whether a name may be looked up.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MOST {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name that is empty, or has a slash or a zero in it"));
+    }
+    Ok(())
+}
+
+/// Whether a name may be given, or taken away.
+pub(crate) fn check_new_name(name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    if name == b"." || name == b".." {
+        return Err(Error::Invalid("the names . and .. are the directory's own"));
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! What can go wrong, and which error number a program sees.
+
+use manylogs_block::IoError;
+use thiserror::Error;
+
+use crate::{BlockNo, GroupNo, Ino};
+
+/// Why an operation failed. Nothing of an operation that failed is in effect.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The journal could not be written: nothing is changed any more until the next mount.
+    #[error("the file system is read-only since its journal could not be written: {0}")]
+    Aborted(IoError),
+    /// Metadata says something impossible.
+    #[error("corrupted: {0}")]
+    Corrupt(#[from] Corruption),
+    /// The image cannot be mounted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No such name or inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name exists")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotADirectory,
+    /// Anything but a directory was needed.
+    #[error("is a directory")]
+    IsADirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// A name of more than 255 bytes, or a symbolic link that fills more than a block.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// No block or inode is free, or will be when earlier promises are kept.
+    #[error("no space left")]
+    NoSpace,
+    /// The file would be larger than extents can say.
+    #[error("the file would be too large")]
+    TooLarge,
+    /// The inode has as many links as its field can hold.
+    #[error("too many links")]
+    TooManyLinks,
+    /// The inode may not be changed, or only grow (`chattr +i`, `+a`).
+    #[error("the inode is immutable or append-only")]
+    NotPermitted,
+    /// There is no such place in the file.
+    #[error("beyond the end")]
+    BeyondEnd,
+    /// The file system was mounted read-only.
+    #[error("the file system is mounted read-only")]
+    ReadOnly,
+    /// The request makes no sense: a name with a slash, a rename of a directory into itself.
+    #[error("invalid request: {0}")]
+    Invalid(&'static str),
+    /// What ext4 can do and this crate cannot.
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+}
+
+/// Where metadata is corrupted, and how.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{place}: {what}")]
+pub struct Corruption {
+    /// The structure that says something impossible.
+    pub place: Place,
+    /// What it says.
+    pub what: &'static str,
+}
+
+/// A structure of the file system.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// The superblock.
+    #[error("superblock")]
+    Superblock,
+    /// A group or its bitmaps.
+    #[error("{0}")]
+    Group(GroupNo),
+    /// An inode or what it points to.
+    #[error("{0}")]
+    Inode(Ino),
+    /// A block of an inode: of its tree, or of a directory.
+    #[error("{0}, {1}")]
+    Block(Ino, BlockNo),
+    /// A block of the journal, counted from the journal's beginning.
+    #[error("journal block {0}")]
+    Journal(u32),
+}
+
+/// Why an image cannot be mounted, and what helps.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no superblock of ext4.
+    #[error("no ext4 here: the magic number is {0:#06x}")]
+    NotExt4(u16),
+    /// Another block size.
+    #[error("blocks have {0} bytes: make the file system with mkfs.ext4 -b 4096")]
+    BlockSize(u64),
+    /// A feature that this crate does not know how to keep intact.
+    #[error("feature {name} is not supported: {advice}")]
+    Feature {
+        /// As in `tune2fs -O`.
+        name: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// Bits that no known feature has.
+    #[error("unknown {set} features {bits:#x}: use newer software")]
+    UnknownFeatures {
+        /// Which of the three sets.
+        set: &'static str,
+        /// The bits.
+        bits: u32,
+    },
+    /// Something must be repaired before.
+    #[error("{0}: run e2fsck -p first")]
+    NeedsCheck(&'static str),
+    /// The device is shorter than the file system.
+    #[error("the file system has {blocks} blocks, the device only {device}")]
+    DeviceTooSmall {
+        /// Of the file system.
+        blocks: u64,
+        /// Of the device.
+        device: u64,
+    },
+}
+
+/// What operations answer.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Corruption {
+    pub(crate) const fn of(place: Place, what: &'static str) -> Self {
+        Self { place, what }
+    }
+
+    pub(crate) const fn inode(ino: Ino, what: &'static str) -> Self {
+        Self::of(Place::Inode(ino), what)
+    }
+
+    pub(crate) const fn group(group: GroupNo, what: &'static str) -> Self {
+        Self::of(Place::Group(group), what)
+    }
+}
+
+impl Error {
+    /// The error number that Linux gives for it.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        match self {
+            Self::Io(_) => 5,
+            Self::Aborted(_) | Self::ReadOnly => 30,
+            Self::Corrupt(_) => 117,
+            Self::Refused(_) | Self::Invalid(_) => 22,
+            Self::NotPermitted => 1,
+            Self::BeyondEnd => 6,
+            Self::NotFound => 2,
+            Self::Exists => 17,
+            Self::NotADirectory => 20,
+            Self::IsADirectory => 21,
+            Self::NotEmpty => 39,
+            Self::NameTooLong => 36,
+            Self::NoSpace => 28,
+            Self::TooLarge => 27,
+            Self::TooManyLinks => 31,
+            Self::Unsupported(_) => 95,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Taking blocks before they are written, and giving them back within a file.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
+use crate::file::SIZE_MOST;
+use crate::inode::Node;
+use crate::ondisk::bytes::low32;
+use crate::ondisk::extent::{Extent, UNWRITTEN_MOST};
+use crate::ondisk::inode::TimeField;
+use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Run};
+
+/// What becomes of a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// It has blocks. What was not written reads as zeroes.
+    Blocks,
+    /// It reads as zeroes and has no whole blocks.
+    Hole,
+    /// It reads as zeroes and has blocks.
+    Zeroes,
+}
+
+impl Core {
+    pub(crate) async fn allocate(
+        &self,
+        ino: Ino,
+        range: Range<u64>,
+        what: Allocate,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if range.is_empty() {
+            return Err(Error::Invalid("an empty range"));
+        }
+        if range.end > SIZE_MOST {
+            return Err(Error::TooLarge);
+        }
+        let node = self.node(ino);
+        let _writer = node.writers.take().await;
+        let _writing = node.writing.take().await;
+        if what != Allocate::Blocks {
+            self.punch(&node, range.clone()).await?;
+        }
+        if what == Allocate::Hole {
+            return Ok(());
+        }
+        let _content = node.content.read().await;
+        let size = self.file(&node).await?;
+        let blocks = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
+        self.take_holes(&node, blocks).await?;
+        if range.end > size && !keep_size {
+            self.fill_end(&node, range.end).await?;
+            node.set_new_size(range.end);
+            node.written_at.set(Some(self.now()));
+            self.note_dirty();
+        }
+        Ok(())
+    }
+
+    /// Maps blocks that read as zeroes where there are none.
+    async fn take_holes(&self, node: &Node, blocks: Range<u32>) -> Result<()> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let mut handle = self.begin(2 * MAP_CREDITS).await?;
+            let mut raw = self.inode(node.ino).await?;
+            Self::check_losable(&raw)?;
+            let left = blocks.end - at;
+            let hole = match self.map(node.ino, &raw, FileBlock(at)).await? {
+                Mapping::Mapped(extent) => {
+                    at += extent.blocks.min(left);
+                    continue;
+                }
+                Mapping::Hole(hole) => hole.min(left).min(UNWRITTEN_MOST),
+            };
+            if u64::from(hole) > self.space.unpromised() {
+                return Err(Error::NoSpace);
+            }
+            let claim = self.claim(self.goal(node.ino), hole).await?;
+            let Run { start: block, blocks: taken } = claim.run();
+            self.use_claim(&mut handle, claim).await?;
+            let new = Extent { file: FileBlock(at), block, blocks: taken, written: false };
+            self.insert_extent(&mut handle, node.ino, &mut raw, new).await?;
+            raw.set_sectors(raw.sectors() + u64::from(taken) * BLOCK_SECTORS);
+            raw.set_time(TimeField::Change, self.now());
+            self.put_inode(&mut handle, node.ino, &mut raw).await?;
+            node.tid.set(Some(handle.finish()));
+            at += taken;
+        }
+        Ok(())
+    }
+
+    /// Gives the whole blocks of a range back, and zeroes the rest of it.
+    async fn punch(&self, node: &Rc<Node>, range: Range<u64>) -> Result<()> {
+        let _alone = node.content.write().await;
+        let size = self.file(node).await?;
+        let (first, end) = (low32(range.start.div_ceil(BLOCK)), low32(range.end / BLOCK));
+        let edges = [low32(range.start / BLOCK), low32(range.end / BLOCK)];
+        let is_edge = |page: &u32| !(first..end).contains(page) && u64::from(*page) * BLOCK < size;
+        for page in edges.into_iter().filter(is_edge) {
+            let start = u64::from(page) * BLOCK;
+            let mut bytes = self.page(node, size, page).await?.to_vec();
+            let from = range.start.clamp(start, start + BLOCK) - start;
+            let to = range.end.clamp(start, start + BLOCK) - start;
+            bytes[manylogs_block::to_usize(from)..manylogs_block::to_usize(to)].fill(0);
+            self.keep_edge(node, page, bytes.into()).await?;
+        }
+        let mut done = first >= end;
+        while !done {
+            let mut handle = self.begin(4 * MAP_CREDITS).await?;
+            let mut raw = self.inode(node.ino).await?;
+            Self::check_losable(&raw)?;
+            let blocks = u64::from(first)..u64::from(end);
+            let freed = Unmapped::Freed { metadata: false };
+            done = self.remove_extents(&mut handle, node.ino, &mut raw, blocks, freed).await?;
+            raw.set_time(TimeField::Modify, self.now());
+            raw.set_time(TimeField::Change, self.now());
+            self.put_inode(&mut handle, node.ino, &mut raw).await?;
+            node.tid.set(Some(handle.finish()));
+            self.drop_pages(node, first..end);
+        }
+        Ok(())
+    }
+}

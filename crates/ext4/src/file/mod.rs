@@ -1,0 +1,12 @@
+//! Content of files: reading, writing into memory, and bringing that to the device.
+
+mod allocate;
+mod read;
+mod seek;
+mod sync;
+mod write;
+mod writeback;
+
+pub use allocate::Allocate;
+pub use seek::Seek;
+pub(crate) use write::SIZE_MOST;

@@ -1,0 +1,39 @@
+//! Making files durable.
+
+use manylogs_block::Request;
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::units::Ino;
+
+impl Core {
+    /// Makes durable what was done with an inode: its content, its size, its names.
+    ///
+    /// # Errors
+    /// Those of the device. What was written before may be lost then.
+    pub(crate) async fn sync_file(&self, ino: Ino) -> Result<()> {
+        let node = self.node(ino);
+        self.write_back(&node).await?;
+        let sent = node.sent.get();
+        match node.tid.get().filter(|tid| !self.journal.is_durable(*tid)) {
+            // Its flush covers the data, which was written before.
+            Some(tid) => self.journal.commit(tid).await?,
+            None if node.is_unflushed() => drop(self.device.submit(Request::Flush).await?),
+            None => {}
+        }
+        node.flushed.set(node.flushed.get().max(sent));
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As [`Core::sync_file`].
+    pub(crate) async fn sync_all(&self) -> Result<()> {
+        self.write_back_all().await?;
+        self.journal.commit(self.journal.running()).await?;
+        self.device.submit(Request::Flush).await?;
+        self.forget_idle_nodes();
+        Ok(())
+    }
+}

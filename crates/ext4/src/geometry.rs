@@ -1,0 +1,276 @@
+//! What never changes while a file system is mounted: where its structures are, checked once.
+
+use std::ops::Range;
+
+use rangemap::RangeSet;
+
+use crate::checksum::crc16;
+use crate::error::{Corruption, Place, Refusal, Result};
+use crate::ondisk::bytes::{high16, low32};
+use crate::ondisk::features::{Features, compat, incompat, ro_compat};
+use crate::ondisk::group::{DescriptorChecksum, Group};
+use crate::ondisk::inode::SHORT;
+use crate::ondisk::superblock::Superblock;
+use crate::units::{BLOCK, BLOCK_BYTES, BlockNo, GroupNo, Ino, Run};
+
+/// Bits of a bitmap's block.
+const BITS: u32 = 8 * 4096;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) blocks: u64,
+    pub(crate) groups: u32,
+    pub(crate) blocks_per_group: u32,
+    pub(crate) inodes: u32,
+    pub(crate) inodes_per_group: u32,
+    pub(crate) inode_bytes: usize,
+    pub(crate) extra_inode_bytes: u16,
+    pub(crate) first_free_inode: u32,
+    pub(crate) journal: Ino,
+    /// What checksums of metadata begin with; `None` if there are none.
+    pub(crate) seed: Option<u32>,
+    pub(crate) descriptor_checksum: DescriptorChecksum,
+    pub(crate) features: Features,
+    pub(crate) hash_seed: [u32; 4],
+    /// Version of the hash of names that new indices have.
+    pub(crate) hash_version: u8,
+    pub(crate) hashes_unsigned: bool,
+    pub(crate) reserved_blocks: u64,
+    descriptor_bytes: usize,
+    first_meta_group: u32,
+    backup_groups: [u32; 2],
+    reserved_descriptor_blocks: u32,
+    /// Blocks of superblocks, descriptors, bitmaps, tables of inodes, and the journal.
+    system: RangeSet<u64>,
+}
+
+impl Geometry {
+    /// What `superblock` says, if it can be.
+    pub(crate) fn of(superblock: &Superblock) -> Result<Self> {
+        let features = superblock.features();
+        features.check()?;
+        let bad = |what| Corruption::of(Place::Superblock, what);
+        let per_group = superblock.blocks_per_group();
+        let (inodes, inodes_per_group) = (superblock.inodes(), superblock.inodes_per_group());
+        let inode_bytes = if superblock.revision() == 0 { 128 } else { superblock.inode_bytes() };
+        let descriptor_bytes = superblock.descriptor_bytes();
+        check(superblock.first_data_block() == 0, "first data block")?;
+        check((8..=BITS).contains(&per_group) && per_group.is_multiple_of(8), "blocks per group")?;
+        let inode_size = usize::from(inode_bytes);
+        let sizes = SHORT..=BLOCK_BYTES;
+        check(sizes.contains(&inode_size) && inode_size.is_power_of_two(), "inode size")?;
+        let descriptors = [32, 64, 128, 256, 512, 1024];
+        check(descriptors.contains(&descriptor_bytes), "descriptor size")?;
+        let whole = (inodes_per_group as usize * inode_size).is_multiple_of(BLOCK_BYTES);
+        check((8..=BITS).contains(&inodes_per_group) && whole, "inodes per group")?;
+        let blocks = superblock.blocks();
+        let groups = u32::try_from(blocks.div_ceil(per_group.into()));
+        let groups = groups.map_err(|_| bad("block count"))?;
+        check(groups > 0 && groups.checked_mul(inodes_per_group) == Some(inodes), "inode count")?;
+        check(superblock.first_free_inode() >= 11, "first inode")?;
+        let extra = superblock.extra_inode_bytes();
+        let most = inode_size - SHORT;
+        check(extra.is_multiple_of(4) && usize::from(extra) <= most.max(32), "extra inode size")?;
+        Ok(Self {
+            blocks,
+            groups,
+            blocks_per_group: per_group,
+            inodes,
+            inodes_per_group,
+            inode_bytes: inode_size,
+            extra_inode_bytes: if inode_size > SHORT { extra } else { 0 },
+            first_free_inode: superblock.first_free_inode(),
+            journal: superblock.journal(),
+            seed: has(features.ro_compat, ro_compat::METADATA_CSUM).then(|| superblock.seed()),
+            descriptor_checksum: descriptor_checksum(superblock),
+            features,
+            hash_seed: superblock.hash_seed(),
+            hash_version: superblock.hash_version(),
+            hashes_unsigned: superblock.hashes_unsigned(),
+            reserved_blocks: superblock.reserved_blocks(),
+            descriptor_bytes: descriptor_bytes.into(),
+            first_meta_group: if has(features.incompat, incompat::META_BG) {
+                superblock.first_meta_group()
+            } else {
+                u32::MAX
+            },
+            backup_groups: superblock.backup_groups(),
+            reserved_descriptor_blocks: superblock.reserved_descriptor_blocks().into(),
+            system: RangeSet::new(),
+        })
+    }
+
+    /// Whether directories of more links than fit count none.
+    pub(crate) fn dir_nlink(&self) -> bool {
+        has(self.features.ro_compat, ro_compat::DIR_NLINK)
+    }
+
+    fn descriptors_per_block(&self) -> u32 {
+        BITS / 8 / manylogs_block::narrow::<_, u32>(self.descriptor_bytes as u64)
+    }
+
+    /// The blocks of the table of descriptors, in order of groups.
+    pub(crate) fn descriptor_blocks(&self) -> Vec<BlockNo> {
+        let per_block = self.descriptors_per_block();
+        let block = |number: u32| {
+            if number < self.first_meta_group {
+                return BlockNo(1 + u64::from(number));
+            }
+            let group = GroupNo(number * per_block);
+            BlockNo(self.first_block(group).0 + u64::from(self.has_superblock(group)))
+        };
+        (0..self.groups.div_ceil(per_block)).map(block).collect()
+    }
+
+    /// Which of [`Geometry::descriptor_blocks`] holds the group's descriptor, and where in it.
+    pub(crate) fn descriptor_at(&self, group: GroupNo) -> (usize, Range<usize>) {
+        let per_block = self.descriptors_per_block();
+        let start = (group.0 % per_block) as usize * self.descriptor_bytes;
+        ((group.0 / per_block) as usize, start..start + self.descriptor_bytes)
+    }
+
+    pub(crate) fn first_block(&self, group: GroupNo) -> BlockNo {
+        BlockNo(u64::from(group.0) * u64::from(self.blocks_per_group))
+    }
+
+    /// How many blocks the group has: the last may have fewer.
+    pub(crate) fn blocks_in(&self, group: GroupNo) -> u32 {
+        let rest = self.blocks - self.first_block(group).0;
+        low32(rest.min(self.blocks_per_group.into()))
+    }
+
+    /// The group of a block, and its number there. The block is one of the file system.
+    pub(crate) fn group_of(&self, block: BlockNo) -> (GroupNo, u32) {
+        let per_group = u64::from(self.blocks_per_group);
+        (GroupNo(low32(block.0 / per_group)), low32(block.0 % per_group))
+    }
+
+    /// The group of an inode, and its number there; `None` if there is no such inode.
+    pub(crate) fn group_of_inode(&self, ino: Ino) -> Option<(GroupNo, u32)> {
+        let index = ino.0.checked_sub(1).filter(|_| ino.0 <= self.inodes)?;
+        Some((GroupNo(index / self.inodes_per_group), index % self.inodes_per_group))
+    }
+
+    /// Blocks of a group's table of inodes.
+    pub(crate) fn table_blocks(&self) -> u32 {
+        manylogs_block::narrow(self.inodes_per_group as u64 * self.inode_bytes as u64 / BLOCK)
+    }
+
+    fn has_superblock(&self, group: GroupNo) -> bool {
+        let is_power = |base: u32| {
+            let mut power = base;
+            while power < group.0 {
+                power = power.saturating_mul(base);
+            }
+            power == group.0
+        };
+        if group.0 == 0 {
+            true
+        } else if has(self.features.compat, compat::SPARSE_SUPER2) {
+            self.backup_groups.contains(&group.0)
+        } else if has(self.features.ro_compat, ro_compat::SPARSE_SUPER) {
+            group.0 == 1 || [3, 5, 7].into_iter().any(is_power)
+        } else {
+            true
+        }
+    }
+
+    /// How many blocks at the group's beginning hold a superblock and descriptors.
+    fn head_blocks(&self, group: GroupNo) -> u64 {
+        let superblock = u64::from(self.has_superblock(group));
+        let per_block = self.descriptors_per_block();
+        if group.0 / per_block < self.first_meta_group {
+            let table = self.groups.div_ceil(per_block).min(self.first_meta_group);
+            superblock * (1 + u64::from(table) + u64::from(self.reserved_descriptor_blocks))
+        } else {
+            superblock + u64::from([0, 1, per_block - 1].contains(&(group.0 % per_block)))
+        }
+    }
+
+    /// Learns where a group's structures are.
+    pub(crate) fn add_group(&mut self, number: GroupNo, group: &Group<'_>) -> Result<()> {
+        let bad = |what| Corruption::group(number, what);
+        if !group.is_whole(number, self.descriptor_checksum) {
+            return Err(bad("wrong checksum of the descriptor").into());
+        }
+        let head =
+            self.first_block(number).0..self.first_block(number).0 + self.head_blocks(number);
+        if !head.is_empty() {
+            self.system.insert(head);
+        }
+        let table = u64::from(self.table_blocks());
+        let places = [group.block_bitmap(), group.inode_bitmap(), group.inode_table()];
+        for (place, blocks) in places.into_iter().zip([1, 1, table]) {
+            let end = place.0.checked_add(blocks).filter(|end| *end <= self.blocks);
+            let end = end.ok_or_else(|| bad("a structure lies beyond the end"))?;
+            if self.system.overlaps(&(place.0..end)) {
+                return Err(bad("two structures overlap").into());
+            }
+            self.system.insert(place.0..end);
+        }
+        if group.free_blocks() > self.blocks_in(number) {
+            return Err(bad("more free blocks than blocks").into());
+        }
+        let inodes = self.inodes_per_group;
+        if group.free_inodes() > inodes || group.unused_inodes() > inodes {
+            return Err(bad("more free inodes than inodes").into());
+        }
+        Ok(())
+    }
+
+    /// Learns where the journal is: no file may have its blocks.
+    pub(crate) fn add_journal(&mut self, runs: &[Run]) {
+        for run in runs {
+            self.system.insert(run.range());
+        }
+    }
+
+    /// Blocks of a group that hold its structures, or another group's, as numbers in the group.
+    pub(crate) fn system_in(&self, group: GroupNo) -> impl Iterator<Item = Range<u32>> + '_ {
+        let first = self.first_block(group).0;
+        let end = first + u64::from(self.blocks_in(group));
+        let inside = move |range: &Range<u64>| {
+            low32(range.start.max(first) - first)..low32(range.end.min(end) - first)
+        };
+        self.system.overlapping(first..end).map(inside)
+    }
+
+    /// Whether a file may have these blocks: they are there, and not the file system's own.
+    pub(crate) fn is_data(&self, run: Run) -> bool {
+        self.is_inside(run) && !self.system.overlaps(&run.range())
+    }
+
+    /// Whether these blocks are there.
+    pub(crate) fn is_inside(&self, run: Run) -> bool {
+        let end = run.start.0.checked_add(run.blocks.into());
+        run.blocks > 0 && run.start.0 > 0 && end.is_some_and(|end| end <= self.blocks)
+    }
+}
+
+const fn has(bits: u32, bit: u32) -> bool {
+    bits & bit != 0
+}
+
+fn check(sound: bool, what: &'static str) -> Result<(), Corruption> {
+    if sound { Ok(()) } else { Err(Corruption::of(Place::Superblock, what)) }
+}
+
+fn descriptor_checksum(superblock: &Superblock) -> DescriptorChecksum {
+    let bits = superblock.features().ro_compat;
+    if has(bits, ro_compat::METADATA_CSUM) {
+        DescriptorChecksum::Crc32c { seed: superblock.seed() }
+    } else if has(bits, ro_compat::GDT_CSUM) {
+        DescriptorChecksum::Crc16 { seed: crc16(high16(u32::MAX), &superblock.uuid()) }
+    } else {
+        DescriptorChecksum::None
+    }
+}
+
+/// What stops a mount although the superblock is sound.
+pub(crate) fn check_state(superblock: &Superblock) -> Result<(), Refusal> {
+    if superblock.has_errors() {
+        return Err(Refusal::NeedsCheck("errors were found earlier"));
+    }
+    Ok(())
+}

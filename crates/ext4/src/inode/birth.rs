@@ -1,0 +1,55 @@
+//! New inodes.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::extents::MAP_CREDITS;
+use crate::journal::Handle;
+use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
+use crate::units::{Ino, Timestamp};
+
+/// Blocks that a new inode changes at most, its first block included.
+pub(crate) const BIRTH_CREDITS: usize = 4 + MAP_CREDITS;
+
+/// Set-group-id: in directories, what files in them inherit.
+const SET_GROUP: u16 = 0o2000;
+
+/// What a new inode is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newborn {
+    pub(crate) kind: FileKind,
+    /// The lower twelve bits of the mode.
+    pub(crate) permissions: u16,
+    pub(crate) owner: (u32, u32),
+}
+
+impl Core {
+    /// Takes an inode into use. The caller writes it, once it has a name or is an orphan.
+    pub(crate) async fn bear(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: Ino,
+        above: &RawInode,
+        new: Newborn,
+        now: Timestamp,
+    ) -> Result<(Ino, RawInode)> {
+        let directory = new.kind == FileKind::Directory;
+        let ino = self.take_inode(handle, parent, directory).await?;
+        let generation = self.last_generation(ino).await?.wrapping_add(1);
+        let mut raw = RawInode::blank(self.geometry.inode_bytes, self.geometry.extra_inode_bytes);
+        let inherits = above.mode() & SET_GROUP != 0;
+        let group = if inherits { above.owner().1 } else { new.owner.1 };
+        let inherited = if inherits && directory { SET_GROUP } else { 0 };
+        raw.set_mode(new.kind.mode_bits() | new.permissions & 0o7777 | inherited);
+        raw.set_owner(new.owner.0, group);
+        raw.set_generation(generation);
+        raw.set_flag(above.flags() & flags::INHERITED, true);
+        raw.set_links(if directory { 2 } else { 1 });
+        for field in [TimeField::Access, TimeField::Change, TimeField::Modify, TimeField::Birth] {
+            raw.set_time(field, now);
+        }
+        if matches!(new.kind, FileKind::File | FileKind::Directory) {
+            Self::put_empty_tree(&mut raw);
+        }
+        Ok((ino, raw))
+    }
+}

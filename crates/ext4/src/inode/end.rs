@@ -1,0 +1,90 @@
+//! Taking blocks away from inodes, and inodes away.
+
+use super::birth::BIRTH_CREDITS;
+use super::orphans::ORPHAN_CREDITS;
+use crate::core::Core;
+use crate::error::Result;
+use crate::extents::{MAP_CREDITS, Unmapped};
+use crate::ondisk::bytes::low32;
+use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::units::{BLOCK, FileBlock, Ino};
+
+/// Blocks that one step of a long operation changes at most.
+const STEP_CREDITS: usize = 4 * MAP_CREDITS;
+
+impl Core {
+    /// Takes the blocks behind `size` away from an inode whose size is `size` already, step by
+    /// step. The inode is an orphan until the last step.
+    pub(crate) async fn cut(&self, ino: Ino, size: u64) -> Result<()> {
+        loop {
+            let mut handle = self.begin(STEP_CREDITS + ORPHAN_CREDITS).await?;
+            let mut raw = self.inode(ino).await?;
+            let done = self.cut_step(&mut handle, ino, &mut raw, size).await?;
+            if done {
+                self.leave_orphans(&mut handle, ino, &mut raw).await?;
+            }
+            self.put_inode(&mut handle, ino, &mut raw).await?;
+            let tid = handle.finish();
+            self.note_change(ino, tid);
+            if done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes blocks behind `size` away as far as the handle's credits go; true if all are gone.
+    pub(crate) async fn cut_step(
+        &self,
+        handle: &mut crate::journal::Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        size: u64,
+    ) -> Result<bool> {
+        if !has_tree(raw) {
+            return Ok(true);
+        }
+        let metadata = raw.kind() != Some(FileKind::File);
+        let range = size.div_ceil(BLOCK)..FileBlock::MAX;
+        self.remove_extents(handle, ino, raw, range, Unmapped::Freed { metadata }).await
+    }
+
+    /// Ends an inode that is an orphan without a name, and gives it back.
+    pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
+        let node = self.node(ino);
+        let _alone = node.content.write().await;
+        self.drop_pages(&node, 0..u32::MAX);
+        node.size_is_new.set(false);
+        node.written_at.set(None);
+        loop {
+            let credits = STEP_CREDITS + ORPHAN_CREDITS + BIRTH_CREDITS;
+            let mut handle = self.begin(credits).await?;
+            let mut raw = self.inode(ino).await?;
+            let done = self.cut_step(&mut handle, ino, &mut raw, 0).await?;
+            if !done {
+                self.put_inode(&mut handle, ino, &mut raw).await?;
+                handle.finish();
+                continue;
+            }
+            self.leave_orphans(&mut handle, ino, &mut raw).await?;
+            self.drop_attributes(&mut handle, ino, &mut raw).await?;
+            let directory = raw.kind() == Some(FileKind::Directory);
+            raw.set_size(0);
+            raw.set_deleted_or_next(low32(self.now().seconds.cast_unsigned()).max(1));
+            self.put_inode(&mut handle, ino, &mut raw).await?;
+            self.free_inode(&mut handle, ino, directory).await?;
+            handle.finish();
+            break;
+        }
+        self.nodes.borrow_mut().remove(&ino);
+        Ok(())
+    }
+}
+
+/// Whether the inode has blocks of its own: short symbolic links and special files have none.
+pub(crate) fn has_tree(raw: &RawInode) -> bool {
+    match raw.kind() {
+        Some(FileKind::File | FileKind::Directory) => true,
+        Some(FileKind::Symlink) => raw.has_flag(flags::EXTENTS),
+        _ => false,
+    }
+}

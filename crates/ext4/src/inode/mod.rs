@@ -1,0 +1,11 @@
+//! Inodes: what is in memory of those in use, their birth, their end, and the orphans in between.
+
+mod attributes;
+mod birth;
+mod end;
+mod node;
+mod orphans;
+
+pub(crate) use birth::{BIRTH_CREDITS, Newborn};
+pub(crate) use node::{Node, Page};
+pub(crate) use orphans::ORPHAN_CREDITS;

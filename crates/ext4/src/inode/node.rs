@@ -1,0 +1,143 @@
+//! What is in memory of an inode that is in use.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::TaskLock;
+
+use crate::core::Core;
+use crate::lock::SharedLock;
+use crate::ondisk::inode::RawInode;
+use crate::ondisk::jbd2::Tid;
+use crate::units::{Ino, Timestamp};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) ino: Ino,
+    /// How often it was opened and not closed.
+    pub(crate) opens: Cell<u32>,
+    /// Its size, once somebody needed it: that of the inode, or data waits to be written.
+    pub(crate) size: Cell<Option<u64>>,
+    /// The inode says another size.
+    pub(crate) size_is_new: Cell<bool>,
+    /// One writes into memory at a time.
+    pub(crate) writers: TaskLock,
+    /// When it was last written, where that is not in the inode yet.
+    pub(crate) written_at: Cell<Option<Timestamp>>,
+    /// Pages that are not on the device, by number.
+    pub(crate) pages: RefCell<BTreeMap<u32, Page>>,
+    /// Shared by whoever reads or writes, alone for whoever takes blocks away.
+    pub(crate) content: SharedLock,
+    /// One at a time brings pages to the device.
+    pub(crate) writing: TaskLock,
+    /// The newest transaction that changed it.
+    pub(crate) tid: Cell<Option<Tid>>,
+    /// How often data was sent to the device.
+    pub(crate) sent: Cell<u64>,
+    /// How much of that a flush has covered.
+    pub(crate) flushed: Cell<u64>,
+}
+
+/// A page that is not on the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) bytes: Bytes,
+    /// A block is reserved for it.
+    pub(crate) reserved: bool,
+    /// Grows with each change.
+    pub(crate) version: u64,
+}
+
+impl Node {
+    fn new(ino: Ino) -> Self {
+        Self {
+            ino,
+            opens: Cell::default(),
+            size: Cell::default(),
+            size_is_new: Cell::default(),
+            writers: TaskLock::default(),
+            written_at: Cell::default(),
+            pages: RefCell::default(),
+            content: SharedLock::default(),
+            writing: TaskLock::default(),
+            tid: Cell::default(),
+            sent: Cell::default(),
+            flushed: Cell::default(),
+        }
+    }
+
+    /// The size that programs see. What `raw` says may be old, if it was known before.
+    pub(crate) fn size_of(&self, raw: &RawInode) -> u64 {
+        self.size.get().unwrap_or_else(|| raw.size())
+    }
+
+    /// As [`Node::size_of`]; from now on the node knows. Nobody has waited since `raw` was read.
+    pub(crate) fn load_size(&self, raw: &RawInode) -> u64 {
+        let size = self.size_of(raw);
+        self.size.set(Some(size));
+        size
+    }
+
+    /// The file has another size, which the inode learns when the data is on the device.
+    pub(crate) fn set_new_size(&self, size: u64) {
+        self.size.set(Some(size));
+        self.size_is_new.set(true);
+    }
+
+    /// Whether data was written to the device that no flush has covered.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.sent.get() > self.flushed.get()
+    }
+
+    /// Whether something waits to be written.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.pages.borrow().is_empty() || self.size_is_new.get() || self.written_at.get().is_some()
+    }
+}
+
+impl Core {
+    /// What is in memory of an inode, from now on.
+    pub(crate) fn node(&self, ino: Ino) -> Rc<Node> {
+        let mut nodes = self.nodes.borrow_mut();
+        Rc::clone(nodes.entry(ino).or_insert_with(|| Rc::new(Node::new(ino))))
+    }
+
+    /// An inode was changed by transaction `tid`.
+    pub(crate) fn note_change(&self, ino: Ino, tid: Tid) {
+        self.node(ino).tid.set(Some(tid));
+    }
+
+    /// Forgets what nobody needs to know.
+    pub(crate) fn forget_idle_nodes(&self) {
+        let is_durable = |tid: Tid| self.journal.is_durable(tid);
+        self.nodes.borrow_mut().retain(|_, node| {
+            Rc::strong_count(node) > 1
+                || node.opens.get() > 0
+                || node.is_dirty()
+                || node.is_unflushed()
+                || node.tid.get().is_some_and(|tid| !is_durable(tid))
+        });
+    }
+
+    /// Data waits to be written: the interval to when that is done may begin.
+    pub(crate) fn note_dirty(&self) {
+        self.may_be_dirty.set(true);
+        self.journal.note_work();
+    }
+
+    /// Drops pages, with what is reserved for them.
+    pub(crate) fn drop_pages(&self, node: &Node, range: std::ops::Range<u32>) {
+        let dropped = {
+            let mut pages = node.pages.borrow_mut();
+            let mut dropped = pages.split_off(&range.start);
+            pages.append(&mut dropped.split_off(&range.end));
+            dropped
+        };
+        self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
+        let reserved = dropped.values().filter(|page| page.reserved).count();
+        self.space.unreserve(reserved as u64);
+    }
+}

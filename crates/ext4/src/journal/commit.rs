@@ -1,0 +1,189 @@
+//! Who commits, and who waits for it.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use manylogs_block::Nanos;
+
+use super::{Closed, Journal, Running};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::ondisk::jbd2::Tid;
+use crate::units::Timestamp;
+
+/// A transaction is committed so long after its first handle at the latest.
+const INTERVAL: Nanos = Nanos::from_secs(5);
+
+impl Journal {
+    /// Waits until transaction `tid` is durable. All who wait for it share one commit.
+    ///
+    /// # Errors
+    /// That of the device if it could not be committed, to all who wait and who come later.
+    pub(crate) async fn commit(&self, tid: Tid) -> Result<()> {
+        loop {
+            let settled = self.settled.wait();
+            {
+                let mut state = self.state.borrow_mut();
+                if state.durable.is_at_least(tid) {
+                    return Ok(());
+                }
+                if let Some(error) = &state.failed {
+                    return Err(Error::Io(error.clone()));
+                }
+                if state.running.tid == tid
+                    && state.running.is_empty()
+                    && state.committing.is_none()
+                {
+                    return Ok(());
+                }
+                if tid.is_at_least(state.requested) {
+                    state.requested = tid;
+                }
+            }
+            self.wanted.notify();
+            settled.await;
+        }
+    }
+
+    /// Takes the running transaction, if there is anything in it. The caller has the tree alone.
+    fn close(&self, now: Timestamp) -> Option<Rc<Closed>> {
+        let mut state = self.state.borrow_mut();
+        if state.running.is_empty() {
+            return None;
+        }
+        let next = Running::new(state.running.tid.next());
+        let running = std::mem::replace(&mut state.running, next);
+        let contents = running.blocks.iter().map(|(block, buffer)| (*block, buffer.bytes()));
+        let closed = Rc::new(Closed {
+            tid: running.tid,
+            blocks: contents.collect(),
+            revoked: running.revoked,
+            freed: running.freed,
+            closed_at: now,
+        });
+        state.committing = Some(Rc::clone(&closed));
+        Some(closed)
+    }
+
+    fn is_wanted(&self) -> bool {
+        let state = self.state.borrow();
+        let asked = state.requested.is_at_least(state.running.tid);
+        state.failed.is_none() && asked && !state.running.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.borrow();
+        state.running.is_empty() || state.failed.is_some()
+    }
+
+    fn end_task(&self) {
+        self.tasks.set(self.tasks.get() - 1);
+        self.settled.notify();
+    }
+
+    /// Ends the tasks of the file system. Nothing more is committed.
+    pub(crate) async fn end(&self) {
+        self.closing.set(true);
+        while self.tasks.get() > 0 {
+            let settled = self.settled.wait();
+            self.wanted.notify();
+            settled.await;
+        }
+    }
+}
+
+impl Core {
+    /// Starts the task that commits transactions, and the one that writes data back.
+    pub(crate) fn start_tasks(self: &Rc<Self>) {
+        self.journal.tasks.set(2);
+        self.runtime.spawn(Rc::clone(self).commit_forever());
+        self.runtime.spawn(Rc::clone(self).write_back_forever());
+    }
+
+    /// Commits when somebody waits for it, and else in intervals.
+    async fn commit_forever(self: Rc<Self>) {
+        while !self.journal.closing.get() {
+            self.pause(|| self.journal.is_wanted(), || self.journal.is_idle()).await;
+            if let Err(error) = self.commit_running().await {
+                self.journal.abort(error);
+            }
+        }
+        self.journal.end_task();
+    }
+
+    /// Writes data back in intervals. What cannot be written is reported to whoever syncs it.
+    async fn write_back_forever(self: Rc<Self>) {
+        while !self.journal.closing.get() {
+            self.pause(|| false, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
+            let _ = self.write_back_all().await;
+        }
+        self.journal.end_task();
+    }
+
+    /// Resolves when `wanted` holds, the file system closes, or there was work for an interval.
+    async fn pause(&self, wanted: impl Fn() -> bool, idle: impl Fn() -> bool) {
+        let mut timer = None;
+        loop {
+            let change = self.journal.wanted.wait();
+            if wanted() || self.journal.closing.get() {
+                return;
+            }
+            if idle() {
+                timer = None;
+                change.await;
+                continue;
+            }
+            let timer = timer.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
+            let mut change = std::pin::pin!(change);
+            let expired = std::future::poll_fn(|cx| {
+                if change.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                Pin::new(&mut *timer).poll(cx).map(|()| true)
+            });
+            if expired.await {
+                return;
+            }
+        }
+    }
+
+    async fn commit_running(self: &Rc<Self>) -> Result<(), manylogs_block::IoError> {
+        let alone = self.journal.tree.write().await;
+        let closed = self.journal.close((self.clock)());
+        drop(alone);
+        let Some(closed) = closed else { return Ok(()) };
+        self.journal.sink.commit(&closed).await?;
+        {
+            let mut state = self.journal.state.borrow_mut();
+            state.durable = closed.tid;
+            state.committing = None;
+        }
+        self.journal.settled.notify();
+        let is_filling = !self.journal.sink.has_room(2 * self.journal.sink.largest());
+        if is_filling && !self.journal.making_room.replace(true) {
+            self.make_room_meanwhile();
+        }
+        if !closed.freed.is_empty() {
+            let core = Rc::clone(self);
+            self.runtime.spawn(async move {
+                if core.journal.sink.quiet().await.is_ok() {
+                    closed.freed.iter().for_each(|run| core.space.give_back(*run));
+                    core.space.changed.notify();
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Brings home what is in the log, so that nobody has to wait for room.
+    fn make_room_meanwhile(self: &Rc<Self>) {
+        let core = Rc::clone(self);
+        self.runtime.spawn(async move {
+            if let Err(error) = core.journal.sink.make_room().await {
+                core.journal.abort(error);
+            }
+            core.journal.making_room.set(false);
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! An update of metadata: all of it takes effect, or nothing.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_plant::{Bug, is};
+
+use crate::alloc::Claim;
+use crate::cache::Buffer;
+use crate::core::Core;
+use crate::error::Result;
+use crate::lock::WriteGuard;
+use crate::ondisk::jbd2::Tid;
+use crate::units::{BlockNo, Ino, Run};
+
+/// The right to change metadata. See [`super`].
+pub(crate) struct Handle<'c> {
+    core: &'c Core,
+    _alone: WriteGuard,
+    credits: usize,
+    undo: BTreeMap<BlockNo, Undo>,
+    effects: Effects,
+    finished: bool,
+}
+
+/// A buffer that was changed, and what it was; `None` if the handle created it.
+struct Undo {
+    buffer: Rc<Buffer>,
+    before: Option<Bytes>,
+}
+
+/// What becomes true when the handle is finished.
+#[derive(Default)]
+struct Effects {
+    free_blocks: i64,
+    free_inodes: i64,
+    claims: Vec<Claim>,
+    freed: Vec<Run>,
+    forgotten: Vec<BlockNo>,
+    orphans: Option<Vec<Ino>>,
+}
+
+impl Core {
+    /// Waits until it is the caller's turn and the journal has room for `credits` blocks.
+    ///
+    /// # Errors
+    /// [`crate::Error::Aborted`] if the journal cannot be written any more, and
+    /// [`crate::Error::ReadOnly`].
+    pub(crate) async fn begin(&self, credits: usize) -> Result<Handle<'_>> {
+        self.check_writable()?;
+        debug_assert!(credits <= self.journal.sink.largest(), "no transaction takes as many");
+        loop {
+            let alone = self.journal.tree.write().await;
+            self.journal.check()?;
+            match self.journal.room_for(credits) {
+                Room::Enough => {
+                    let (undo, effects) = (BTreeMap::new(), Effects::default());
+                    let finished = false;
+                    return Ok(Handle {
+                        core: self,
+                        _alone: alone,
+                        credits,
+                        undo,
+                        effects,
+                        finished,
+                    });
+                }
+                Room::AfterCommit(tid) => {
+                    drop(alone);
+                    self.journal.commit(tid).await?;
+                }
+                Room::AfterCheckpoint => {
+                    drop(alone);
+                    let made = self.journal.sink.make_room().await;
+                    made.inspect_err(|error| self.journal.abort(error.clone()))?;
+                }
+            }
+        }
+    }
+}
+
+/// What a handle waits for.
+pub(super) enum Room {
+    Enough,
+    AfterCommit(Tid),
+    AfterCheckpoint,
+}
+
+impl super::Journal {
+    fn room_for(&self, credits: usize) -> Room {
+        let state = self.state.borrow();
+        let running = state.running.blocks.len();
+        let committing = state.committing.as_ref();
+        if running > 0 && running + credits > self.sink.largest() {
+            return Room::AfterCommit(state.running.tid);
+        }
+        let ahead = committing.map_or(0, |closed| closed.blocks.len());
+        match committing {
+            _ if self.sink.has_room(ahead + running + credits) => Room::Enough,
+            Some(closed) => Room::AfterCommit(closed.tid),
+            None if self.sink.is_empty() => Room::AfterCommit(state.running.tid),
+            None => Room::AfterCheckpoint,
+        }
+    }
+}
+
+impl Handle<'_> {
+    /// Changes a block of metadata.
+    pub(crate) fn change<R>(
+        &mut self,
+        buffer: &Rc<Buffer>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let undo = || Undo { buffer: Rc::clone(buffer), before: Some(buffer.bytes()) };
+        self.undo.entry(buffer.block()).or_insert_with(undo);
+        debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
+        buffer.change(change)
+    }
+
+    /// A block of zeroes that becomes metadata.
+    pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
+        let buffer = self.core.cache.create(block);
+        self.undo.insert(block, Undo { buffer: Rc::clone(&buffer), before: None });
+        debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
+        buffer
+    }
+
+    /// How many blocks may still be changed.
+    pub(crate) fn credits_left(&self) -> usize {
+        self.credits - self.undo.len()
+    }
+
+    /// Blocks are in use from now on.
+    pub(crate) fn note_used(&mut self, blocks: u32) {
+        self.effects.free_blocks -= i64::from(blocks);
+    }
+
+    /// What was claimed is in use from now on.
+    pub(crate) fn note_claimed(&mut self, claim: Claim) {
+        self.note_used(claim.run().blocks);
+        self.effects.claims.push(claim);
+    }
+
+    /// Blocks are free when the transaction is durable. `metadata` says that they were in the
+    /// cache.
+    pub(crate) fn note_freed(&mut self, run: Run, metadata: bool) {
+        self.effects.free_blocks += i64::from(run.blocks);
+        if !is(Bug::Ext4ReuseBeforeDurable) {
+            self.core.space.hold_back(run);
+        }
+        self.effects.freed.push(run);
+        if metadata {
+            self.effects.forgotten.extend(run.range().map(BlockNo));
+        }
+    }
+
+    /// So many inodes more are free.
+    pub(crate) fn note_free_inodes(&mut self, more: i64) {
+        self.effects.free_inodes += more;
+    }
+
+    /// The list of orphans, oldest first, as this update leaves it.
+    pub(crate) fn orphans(&self) -> Vec<Ino> {
+        self.effects.orphans.clone().unwrap_or_else(|| self.core.orphans.borrow().clone())
+    }
+
+    /// The list of orphans is another from now on.
+    pub(crate) fn set_orphans(&mut self, orphans: Vec<Ino>) {
+        self.effects.orphans = Some(orphans);
+    }
+
+    /// Makes the update part of the running transaction, whose number it returns.
+    pub(crate) fn finish(mut self) -> Tid {
+        self.finished = true;
+        let effects = std::mem::take(&mut self.effects);
+        let core = self.core;
+        let mut revoked: Vec<BlockNo> = Vec::new();
+        if !is(Bug::Ext4RevokeForgotten) {
+            revoked.extend(effects.freed.iter().flat_map(|run| core.journal.logged(*run)));
+        }
+        core.space.settle(effects.free_blocks, effects.free_inodes);
+        // What was claimed is in the bitmaps now.
+        drop(effects.claims);
+        if let Some(orphans) = effects.orphans {
+            *core.orphans.borrow_mut() = orphans;
+        }
+        let mut state = core.journal.state.borrow_mut();
+        let running = &mut state.running;
+        let undo = std::mem::take(&mut self.undo);
+        running.blocks.extend(undo.into_iter().map(|(block, undo)| (block, undo.buffer)));
+        for block in effects.forgotten {
+            running.blocks.remove(&block);
+            core.cache.forget(block);
+        }
+        running.revoked.extend(revoked);
+        running.freed.extend(effects.freed);
+        core.journal.wanted.notify();
+        running.tid
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        for (block, undo) in std::mem::take(&mut self.undo) {
+            match undo.before {
+                Some(bytes) => undo.buffer.restore(bytes),
+                None => self.core.cache.forget(block),
+            }
+        }
+        for run in &self.effects.freed {
+            self.core.space.give_back(*run);
+        }
+    }
+}
+
+impl std::fmt::Debug for Handle<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle")
+            .field("credits", &self.credits)
+            .field("changed", &self.undo.len())
+            .finish_non_exhaustive()
+    }
+}

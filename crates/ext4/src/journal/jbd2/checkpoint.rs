@@ -1,0 +1,57 @@
+//! Bringing blocks home.
+
+use manylogs_block::{IoResult, Payload, Request, all_done};
+use manylogs_plant::{Bug, is};
+
+use super::Jbd2Sink;
+use super::place::write_blocks;
+use crate::ondisk::jbd2::Tid;
+use crate::units::BLOCK_BYTES;
+
+impl Jbd2Sink {
+    /// Brings home all that is durable in the log, and gives the log's room back.
+    ///
+    /// What is written is what was committed: a buffer may have changed since.
+    pub(super) async fn checkpoint(&self) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        let (newest, pending) = {
+            let state = self.state.borrow();
+            let Some(newest) = state.durable else { return Ok(()) };
+            (newest, state.pending.clone())
+        };
+        let blocks = pending.iter().map(|(block, (_, bytes))| (*block, bytes.clone()));
+        all_done(write_blocks(&self.device, blocks)).await?;
+        if !is(Bug::Ext4TailBeforeHome) {
+            self.device.submit(Request::Flush).await?;
+        }
+        let (tid, start) = self.tail_behind(newest);
+        self.write_superblock(tid, Some(start)).await?;
+        // Only now nobody looks for them any more.
+        let mut state = self.state.borrow_mut();
+        state.transactions.retain(|transaction| !newest.is_at_least(transaction.tid));
+        state.logged.retain(|_, tid| !newest.is_at_least(*tid));
+        state
+            .pending
+            .retain(|block, (tid, _)| pending.get(block).is_none_or(|(written, _)| written != tid));
+        Ok(())
+    }
+
+    /// Where a replay begins that needs nothing up to `newest`.
+    fn tail_behind(&self, newest: Tid) -> (Tid, u32) {
+        let state = self.state.borrow();
+        let rest = state.transactions.iter().find(|t| !newest.is_at_least(t.tid));
+        rest.map_or((state.next, state.head), |oldest| (oldest.tid, oldest.start))
+    }
+
+    /// Writes the journal's superblock: a replay begins with `tid` at block `start`, or nowhere.
+    pub(super) async fn write_superblock(&self, tid: Tid, start: Option<u32>) -> IoResult<()> {
+        let mut block = vec![0; BLOCK_BYTES];
+        {
+            let mut state = self.state.borrow_mut();
+            state.superblock.set_tail(tid, start);
+            state.superblock.encode(&mut block);
+        }
+        let request = Request::write_fua(self.place.home(0).sectors(), Payload::bytes(block));
+        self.device.submit(request).await.map(drop)
+    }
+}

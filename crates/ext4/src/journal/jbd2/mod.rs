@@ -1,0 +1,159 @@
+//! ext4's own journal as a [`CommitSink`]: a ring of blocks in a file.
+//!
+//! A transaction in the log is its revoke blocks, then descriptors with the blocks that they
+//! announce, then a commit block, which is written when all before it and the transaction's data
+//! are durable. Blocks go home later, all that are durable at once (a checkpoint), and the
+//! journal's superblock then names the next transaction as the first to replay.
+
+mod checkpoint;
+mod log;
+mod place;
+mod replay;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{BlockDevice, IoResult, TaskLock};
+
+use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
+use crate::units::{BlockNo, Run};
+
+use super::sink::{Closed, CommitSink, Step};
+pub(crate) use place::LogPlace;
+pub(crate) use replay::{Journalled, read_superblock, replay, reset};
+
+/// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
+pub(crate) const BLOCKS_LEAST: u32 = 1024;
+
+/// See the module.
+pub(crate) struct Jbd2Sink {
+    device: Rc<dyn BlockDevice>,
+    place: LogPlace,
+    format: Format,
+    state: RefCell<State>,
+    /// One checkpoint at a time.
+    checkpointing: TaskLock,
+}
+
+struct State {
+    superblock: JournalSuperblock,
+    /// The next block of the log to be written.
+    head: u32,
+    /// Transactions that a replay would find, oldest first.
+    transactions: VecDeque<InLog>,
+    /// The number of the next transaction.
+    next: Tid,
+    /// The newest transaction that is durable, of those since the mount.
+    durable: Option<Tid>,
+    /// Durable blocks that are not at home yet, each with the newest transaction that has it.
+    pending: BTreeMap<BlockNo, (Tid, Bytes)>,
+    /// Blocks that transactions in the log have, each with the newest.
+    logged: BTreeMap<BlockNo, Tid>,
+}
+
+/// A transaction in the log.
+struct InLog {
+    tid: Tid,
+    start: u32,
+    blocks: u32,
+}
+
+impl Jbd2Sink {
+    /// A sink that writes to an empty log, from its beginning: nothing is left to replay.
+    pub(crate) fn new(
+        device: Rc<dyn BlockDevice>,
+        place: LogPlace,
+        superblock: JournalSuperblock,
+    ) -> Self {
+        let state = State {
+            head: place.first(),
+            transactions: VecDeque::new(),
+            next: superblock.sequence(),
+            durable: None,
+            pending: BTreeMap::new(),
+            logged: BTreeMap::new(),
+            superblock,
+        };
+        let format = state.superblock.format();
+        let (state, checkpointing) = (RefCell::new(state), TaskLock::default());
+        Self { device, place, format, state, checkpointing }
+    }
+
+    /// Marks the log as in use: from now on a replay looks for transactions in it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn begin(&self) -> IoResult<()> {
+        let (next, head) = (self.state.borrow().next, self.state.borrow().head);
+        self.write_superblock(next, Some(head)).await
+    }
+
+    /// Blocks of the log that transactions take.
+    fn used(&self) -> u32 {
+        self.state.borrow().transactions.iter().map(|transaction| transaction.blocks).sum()
+    }
+
+    /// Blocks of the log that a transaction of so many blocks may take at most. Revoke blocks name
+    /// blocks of the log only, and a commit block has a place of its own.
+    fn needed(&self, blocks: usize) -> u64 {
+        let revokes = (self.place.blocks() as usize).div_ceil(self.format.revokes()) + 1;
+        (blocks + blocks.div_ceil(self.format.tags()) + 2 * revokes + 4) as u64
+    }
+}
+
+impl CommitSink for Jbd2Sink {
+    fn largest(&self) -> usize {
+        self.place.blocks() as usize / 4
+    }
+
+    fn has_room(&self, blocks: usize) -> bool {
+        u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state.borrow().transactions.is_empty()
+    }
+
+    fn make_room(&self) -> Step<'_> {
+        Box::pin(self.checkpoint())
+    }
+
+    fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
+        Box::pin(self.write(transaction))
+    }
+
+    fn quiet(&self) -> Step<'_> {
+        Box::pin(async {
+            drop(self.checkpointing.take().await);
+            Ok(())
+        })
+    }
+
+    fn newest(&self, block: BlockNo) -> Option<Bytes> {
+        self.state.borrow().pending.get(&block).map(|(_, bytes)| bytes.clone())
+    }
+
+    fn logged(&self, run: Run) -> Vec<BlockNo> {
+        let range = BlockNo(run.range().start)..BlockNo(run.range().end);
+        self.state.borrow().logged.range(range).map(|(block, _)| *block).collect()
+    }
+
+    fn drain(&self) -> Step<'_> {
+        Box::pin(async {
+            self.checkpoint().await?;
+            let next = self.state.borrow().next;
+            self.write_superblock(next, None).await
+        })
+    }
+}
+
+impl std::fmt::Debug for Jbd2Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Jbd2Sink")
+            .field("format", &self.format)
+            .field("used", &self.used())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Transactions: one that runs, one that is being committed, and who waits for what.
+//!
+//! An update of metadata has a [`Handle`], which reserves credits: the blocks that it may change.
+//! Updates exclude one another and everybody who reads metadata, so that whoever has a handle sees
+//! the metadata whole, and so does the commit: a transaction is closed when no handle is open. A
+//! handle that is dropped unfinished leaves no trace: what it changed is put back.
+
+mod commit;
+mod handle;
+pub(crate) mod jbd2;
+mod sink;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{IoError, Signal};
+
+pub(crate) use handle::Handle;
+pub(crate) use sink::{Closed, CommitSink, NoSink};
+
+use crate::cache::Buffer;
+use crate::error::{Error, Result};
+use crate::lock::SharedLock;
+use crate::ondisk::jbd2::Tid;
+use crate::units::{BlockNo, Run};
+
+/// See the module.
+pub(crate) struct Journal {
+    pub(crate) sink: Rc<dyn CommitSink>,
+    /// Whoever reads metadata has it shared, whoever changes it alone.
+    pub(crate) tree: SharedLock,
+    state: RefCell<State>,
+    /// A transaction is to be committed, or the file system to be closed.
+    wanted: Signal,
+    /// A transaction became durable, or never will.
+    settled: Signal,
+    /// What is in the log is brought home although nobody waits for room.
+    making_room: Cell<bool>,
+    closing: Cell<bool>,
+    /// Tasks of the file system that have not ended.
+    tasks: Cell<u32>,
+}
+
+struct State {
+    running: Running,
+    committing: Option<Rc<Closed>>,
+    /// The newest transaction that is durable.
+    durable: Tid,
+    /// The newest transaction that somebody waits for.
+    requested: Tid,
+    failed: Option<IoError>,
+}
+
+/// The transaction that handles add to.
+struct Running {
+    tid: Tid,
+    blocks: BTreeMap<BlockNo, Rc<Buffer>>,
+    revoked: Vec<BlockNo>,
+    freed: Vec<Run>,
+}
+
+impl Running {
+    fn new(tid: Tid) -> Self {
+        Self { tid, blocks: BTreeMap::new(), revoked: Vec::new(), freed: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
+    }
+}
+
+impl Journal {
+    /// A journal whose first transaction is `first`.
+    pub(crate) fn new(sink: Rc<dyn CommitSink>, first: Tid) -> Self {
+        let durable = Tid(first.0.wrapping_sub(1));
+        let state = State {
+            running: Running::new(first),
+            committing: None,
+            durable,
+            requested: durable,
+            failed: None,
+        };
+        Self {
+            sink,
+            tree: SharedLock::default(),
+            state: RefCell::new(state),
+            wanted: Signal::default(),
+            settled: Signal::default(),
+            making_room: Cell::new(false),
+            closing: Cell::new(false),
+            tasks: Cell::new(0),
+        }
+    }
+
+    /// The transaction that the next handle adds to.
+    pub(crate) fn running(&self) -> Tid {
+        self.state.borrow().running.tid
+    }
+
+    /// # Errors
+    /// [`Error::Aborted`] if a transaction could not be committed.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state.borrow().failed.clone().map_or(Ok(()), |error| Err(Error::Aborted(error)))
+    }
+
+    /// Whoever waits for work looks for it.
+    pub(crate) fn note_work(&self) {
+        self.wanted.notify();
+    }
+
+    /// Whether a transaction is durable.
+    pub(crate) fn is_durable(&self, tid: Tid) -> bool {
+        self.state.borrow().durable.is_at_least(tid)
+    }
+
+    /// Whether transactions can still be committed.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.state.borrow().failed.is_none()
+    }
+
+    /// Nothing is changed any more: what is in memory is not what is on the device.
+    pub(crate) fn abort(&self, error: IoError) {
+        self.state.borrow_mut().failed.get_or_insert(error);
+        self.settled.notify();
+        self.wanted.notify();
+    }
+
+    /// Whether a replay could bring back an older content of the block.
+    pub(crate) fn logged(&self, run: Run) -> Vec<BlockNo> {
+        let mut found = self.sink.logged(run);
+        if let Some(closed) = &self.state.borrow().committing {
+            let range = BlockNo(run.range().start)..BlockNo(run.range().end);
+            found.extend(closed.blocks.range(range).map(|(block, _)| *block));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The content of a block that is not in the cache, if it is newer than the device's.
+    pub(crate) fn newest(&self, block: BlockNo) -> Option<Bytes> {
+        let committing = self.state.borrow().committing.clone();
+        let bytes = committing.and_then(|closed| closed.blocks.get(&block).cloned());
+        bytes.or_else(|| self.sink.newest(block))
+    }
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state.borrow();
+        f.debug_struct("Journal")
+            .field("running", &state.running.tid)
+            .field("blocks", &state.running.blocks.len())
+            .field("durable", &state.durable)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! The seam between transactions and what makes them durable.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use manylogs_block::{IoError, IoResult};
+
+use crate::ondisk::jbd2::Tid;
+use crate::units::{BlockNo, Run, Timestamp};
+
+/// Work of a sink.
+pub(crate) type Step<'a> = Pin<Box<dyn Future<Output = IoResult<()>> + 'a>>;
+
+/// A transaction that changes no more.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) tid: Tid,
+    /// The content of each block when the transaction was closed.
+    pub(crate) blocks: BTreeMap<BlockNo, Bytes>,
+    /// Blocks whose older contents must not come back, as the transaction frees them.
+    pub(crate) revoked: Vec<BlockNo>,
+    /// Blocks that the transaction frees: they are used again when it is durable.
+    pub(crate) freed: Vec<Run>,
+    pub(crate) closed_at: Timestamp,
+}
+
+/// Makes transactions durable, brings their blocks home, and finds them again after a crash.
+///
+/// [`super::jbd2::Jbd2Sink`] is ext4's own journal. A store of log records is another: a
+/// transaction is one atomic record there, and a revoke an entry that supersedes older ones.
+///
+/// Data that a transaction refers to was written, and the device answered, before the transaction
+/// is given to [`CommitSink::commit`].
+pub(crate) trait CommitSink {
+    /// The largest transaction, in blocks.
+    fn largest(&self) -> usize;
+
+    /// Whether transactions of `blocks` together can be committed without waiting for room.
+    fn has_room(&self, blocks: usize) -> bool;
+
+    /// Whether the log holds nothing that [`CommitSink::make_room`] could bring home.
+    fn is_empty(&self) -> bool;
+
+    /// Brings home what is durable in the log, so that there is more room.
+    ///
+    /// # Errors
+    /// Those of the device; the log is as it was then.
+    fn make_room(&self) -> Step<'_>;
+
+    /// Makes a transaction durable: after a crash all of it is found, or nothing. Its data is
+    /// durable before it. One transaction is committed at a time, in the order of their numbers,
+    /// and room for it is there.
+    ///
+    /// # Errors
+    /// Those of the device. What is found after a crash is open then; nothing more is committed.
+    fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a>;
+
+    /// Resolves when nothing is under way that writes to blocks which durable transactions freed.
+    fn quiet(&self) -> Step<'_>;
+
+    /// The content of a block that is durable in the log and not at home yet.
+    fn newest(&self, block: BlockNo) -> Option<Bytes>;
+
+    /// Those blocks of `run` whose content a recovery may take from the log.
+    fn logged(&self, run: Run) -> Vec<BlockNo>;
+
+    /// Brings everything home and leaves a log that needs no recovery.
+    ///
+    /// # Errors
+    /// Those of the device; a recovery is needed then.
+    fn drain(&self) -> Step<'_>;
+}
+
+/// The sink of what is not written: there are no transactions.
+#[derive(Debug)]
+pub(crate) struct NoSink;
+
+impl CommitSink for NoSink {
+    fn largest(&self) -> usize {
+        0
+    }
+
+    fn has_room(&self, _: usize) -> bool {
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn make_room(&self) -> Step<'_> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn commit<'a>(&'a self, _: &'a Closed) -> Step<'a> {
+        Box::pin(async { Err(IoError::ReadOnly { reason: "nothing is written here" }) })
+    }
+
+    fn quiet(&self) -> Step<'_> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn newest(&self, _: BlockNo) -> Option<Bytes> {
+        None
+    }
+
+    fn logged(&self, _: Run) -> Vec<BlockNo> {
+        Vec::new()
+    }
+
+    fn drain(&self) -> Step<'_> {
+        Box::pin(async { Ok(()) })
+    }
+}

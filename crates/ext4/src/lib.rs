@@ -1,0 +1,80 @@
+//! ext4 on a [`manylogs_block::BlockDevice`]: asynchronous, in whatever time its executor keeps,
+//! with no I/O of its own. The format is that of Linux, so that e2fsck and the kernel are judges.
+//!
+//! ```text
+//!   ops        what programs ask for: mount, names, attributes, content
+//!    |
+//!   dir  file  inode        directories; pages and writing back; births, ends, orphans
+//!    |    |     |
+//!   extents   alloc         which blocks are where; which are free
+//!    |         |
+//!   journal    cache        handles, transactions, commits; blocks of metadata in memory
+//!    |
+//!   CommitSink              jbd2: ext4's own journal (a log of records is another)
+//!    |
+//!   ondisk                  bytes, offsets, checksums; does no I/O
+//! ```
+//!
+//! # What always holds
+//!
+//! **Updates are whole.** Metadata changes through a handle only, under a lock that nobody else
+//! has. A handle is finished, and its changes are in the running transaction, or it is dropped,
+//! and they are undone. A transaction is closed when no handle is open.
+//!
+//! **Transactions are durable in order.** One runs and one is committed at a time. The commit
+//! block is written when the transaction's other blocks, and all data that was written before,
+//! are durable. What goes home is what was committed, never what a buffer holds now. The log's
+//! room is given back when what was in it is durable at home.
+//!
+//! **Data is before what refers to it.** A page without a block gets one that is *claimed*: nobody
+//! else picks it, and its bit is clear. When the device has answered that the data is written, a
+//! handle sets the bit, maps the block and moves the file's end. So no crash shows what a block
+//! held before, and none leaves a block that nobody has.
+//!
+//! **Freed blocks rest.** Blocks that a transaction frees are *held back* until it is durable and
+//! no older content of theirs is on its way home. So a crash never finds a file's blocks
+//! overwritten that it still has.
+//!
+//! **Old contents do not come back.** A handle that frees a block of which the log may hold a copy
+//! revokes it. As freed blocks rest, no transaction both revokes a block and has it.
+//!
+//! **Nothing is lost between two transactions.** An inode that loses its last name, or is cut in
+//! several steps, is in the list of orphans from the first transaction to the last. A mount ends
+//! the orphans that it finds.
+//!
+//! **Promises are kept.** A write into memory reserves its blocks, or fails. Blocks of metadata
+//! come out of a pool that data cannot reserve.
+//!
+//! **Corruption is an error.** Each number that is decoded is checked where it is decoded. Blocks
+//! that files name lie within the file system and outside its own structures, or the operation
+//! fails with [`Error::Corrupt`], which names the place. A failed commit makes all further changes
+//! fail until the next mount.
+//!
+//! # What does not work yet
+//!
+//! Files that are mapped by blocks rather than extents, extended attributes, and journalled
+//! data are not there. One update of metadata goes on at a time, and waits for the blocks
+//! that it reads.
+
+mod alloc;
+mod cache;
+mod checksum;
+mod core;
+mod dir;
+mod error;
+mod extents;
+mod file;
+mod geometry;
+mod inode;
+mod journal;
+mod lock;
+mod ondisk;
+mod ops;
+mod units;
+
+pub use dir::Listed;
+pub use error::{Corruption, Error, Place, Refusal, Result};
+pub use file::{Allocate, Seek};
+pub use ondisk::inode::FileKind;
+pub use ops::{Attributes, Change, Ext4, New, Options, Taken, Usage};
+pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -1,0 +1,104 @@
+//! A lock that many readers or one writer have, in the order in which they asked.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::Signal;
+
+/// See the module. Clones are the same lock. A task that asked must see it through.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedLock(Rc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    asked: Cell<u64>,
+    /// The ticket whose turn it is to enter.
+    turn: Cell<u64>,
+    readers: Cell<u64>,
+    writer: Cell<bool>,
+    changed: Signal,
+}
+
+/// Lets writers in when dropped, if it is the last.
+#[derive(Debug)]
+pub(crate) struct ReadGuard(SharedLock);
+
+/// Lets others in when dropped.
+#[derive(Debug)]
+pub(crate) struct WriteGuard(SharedLock);
+
+impl SharedLock {
+    /// Resolves when no writer is in, nor waits in front.
+    pub(crate) async fn read(&self) -> ReadGuard {
+        self.enter(|state| !state.writer.get()).await;
+        self.0.readers.set(self.0.readers.get() + 1);
+        ReadGuard(self.clone())
+    }
+
+    /// Resolves when nobody else is in.
+    pub(crate) async fn write(&self) -> WriteGuard {
+        self.enter(|state| !state.writer.get() && state.readers.get() == 0).await;
+        self.0.writer.set(true);
+        WriteGuard(self.clone())
+    }
+
+    async fn enter(&self, may: impl Fn(&State) -> bool) {
+        let ticket = self.0.asked.get();
+        self.0.asked.set(ticket + 1);
+        while self.0.turn.get() != ticket || !may(&self.0) {
+            self.0.changed.wait().await;
+        }
+        self.0.turn.set(ticket + 1);
+        if self.0.asked.get() > ticket + 1 {
+            self.0.changed.notify();
+        }
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        let state = &self.0.0;
+        state.readers.set(state.readers.get() - 1);
+        state.changed.notify();
+    }
+}
+
+impl Drop for WriteGuard {
+    fn drop(&mut self) {
+        self.0.0.writer.set(false);
+        self.0.0.changed.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use manylogs_block::Nanos;
+    use manylogs_sim::{Order, Sim};
+
+    use super::*;
+
+    #[test]
+    fn readers_share_writers_do_not_and_nobody_is_passed() {
+        let sim = Sim::new(1, Order::Fifo);
+        let (node, lock) = (sim.node(), SharedLock::default());
+        let trail = Rc::new(RefCell::new(Vec::new()));
+        for (number, writes) in [false, false, true, false, true, true].into_iter().enumerate() {
+            let (runtime, lock, trail) = (sim.handle(node), lock.clone(), Rc::clone(&trail));
+            sim.handle(node).spawn(async move {
+                let guards = if writes {
+                    (None, Some(lock.write().await))
+                } else {
+                    (Some(lock.read().await), None)
+                };
+                runtime.sleep(Nanos(10)).await;
+                trail.borrow_mut().push((number, runtime.now().0));
+                drop(guards);
+            });
+        }
+        sim.run_until(|| trail.borrow().len() == 6);
+        let expected = [(0, 10), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50)];
+        assert_eq!(*trail.borrow(), expected);
+    }
+}

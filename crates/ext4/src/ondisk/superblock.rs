@@ -1,0 +1,231 @@
+//! The superblock: bytes 1024 to 2047 of the device, which are part of block 0.
+
+use manylogs_block::{SECTOR_BYTES, Sectors};
+
+use crate::checksum::{NO_SEED, crc};
+use crate::error::{Corruption, Place, Refusal, Result};
+use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32};
+use crate::ondisk::features::{Features, incompat, ro_compat};
+use crate::units::{BLOCK, Ino};
+
+/// Where the superblock begins in block 0.
+pub(crate) const OFFSET: usize = 1024;
+/// Its length.
+pub(crate) const BYTES: usize = 1024;
+
+const MAGIC: u16 = 0xEF53;
+const CHECKSUM: usize = 0x3FC;
+const LAST_ORPHAN: usize = 0xE8;
+const STATE: usize = 0x3A;
+/// The file system was unmounted cleanly.
+const STATE_VALID: u16 = 1;
+/// Errors were found.
+const STATE_ERROR: u16 = 2;
+
+/// What is in a superblock, with all that is not known here.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Superblock(Box<[u8; BYTES]>);
+
+impl Superblock {
+    /// The superblock in `block`, which is block 0. It is whole; what it says may be impossible.
+    pub(crate) fn decode(block: &[u8]) -> Result<Self> {
+        let mut bytes = Box::new([0; BYTES]);
+        bytes.copy_from_slice(&block[OFFSET..OFFSET + BYTES]);
+        let found = Self(bytes);
+        let magic = found.u16(0x38);
+        if magic != MAGIC {
+            return Err(Refusal::NotExt4(magic).into());
+        }
+        if found.has_checksum() && le32(&*found.0, CHECKSUM) != found.checksum() {
+            return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
+        }
+        Ok(found)
+    }
+
+    /// Puts it into `block`, which is block 0.
+    pub(crate) fn encode(&mut self, block: &mut [u8]) {
+        if self.has_checksum() {
+            let checksum = self.checksum();
+            put_le32(&mut *self.0, CHECKSUM, checksum);
+        }
+        block[OFFSET..OFFSET + BYTES].copy_from_slice(&*self.0);
+    }
+
+    fn has_checksum(&self) -> bool {
+        self.features().ro_compat & ro_compat::METADATA_CSUM != 0
+    }
+
+    fn checksum(&self) -> u32 {
+        crc(NO_SEED, &self.0[..CHECKSUM])
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        le16(&*self.0, at)
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        le32(&*self.0, at)
+    }
+
+    /// A number in two halves; the upper one counts on file systems with 64 bits only.
+    fn wide(&self, low: usize, high: usize) -> u64 {
+        let is_wide = self.features().incompat & incompat::BITS64 != 0;
+        join32(self.u32(low), if is_wide { self.u32(high) } else { 0 })
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        Features { compat: self.u32(0x5C), incompat: self.u32(0x60), ro_compat: self.u32(0x64) }
+    }
+
+    pub(crate) fn inodes(&self) -> u32 {
+        self.u32(0)
+    }
+
+    pub(crate) fn blocks(&self) -> u64 {
+        self.wide(0x4, 0x150)
+    }
+
+    pub(crate) fn reserved_blocks(&self) -> u64 {
+        self.wide(0x8, 0x154)
+    }
+
+    pub(crate) fn first_data_block(&self) -> u32 {
+        self.u32(0x14)
+    }
+
+    /// Bytes of a block, if the field makes sense.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        1024_u64.checked_shl(self.u32(0x18)).unwrap_or(0)
+    }
+
+    pub(crate) fn blocks_per_group(&self) -> u32 {
+        self.u32(0x20)
+    }
+
+    pub(crate) fn inodes_per_group(&self) -> u32 {
+        self.u32(0x28)
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.u16(STATE) & STATE_ERROR != 0
+    }
+
+    pub(crate) fn revision(&self) -> u32 {
+        self.u32(0x4C)
+    }
+
+    pub(crate) fn first_free_inode(&self) -> u32 {
+        self.u32(0x54)
+    }
+
+    pub(crate) fn inode_bytes(&self) -> u16 {
+        self.u16(0x58)
+    }
+
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&self.0[0x68..0x78]);
+        uuid
+    }
+
+    pub(crate) fn reserved_descriptor_blocks(&self) -> u16 {
+        self.u16(0xCE)
+    }
+
+    pub(crate) fn journal(&self) -> Ino {
+        Ino(self.u32(0xE0))
+    }
+
+    /// The first inode of the list of orphans; zero if it is empty.
+    pub(crate) fn last_orphan(&self) -> u32 {
+        self.u32(LAST_ORPHAN)
+    }
+
+    pub(crate) fn set_last_orphan(&mut self, first: u32) {
+        put_le32(&mut *self.0, LAST_ORPHAN, first);
+    }
+
+    pub(crate) fn hash_seed(&self) -> [u32; 4] {
+        [0xEC, 0xF0, 0xF4, 0xF8].map(|at| self.u32(at))
+    }
+
+    pub(crate) fn hash_version(&self) -> u8 {
+        self.0[0xFC]
+    }
+
+    /// Whether hashes take the bytes of names for unsigned.
+    pub(crate) fn hashes_unsigned(&self) -> bool {
+        self.u32(0x160) & 2 != 0
+    }
+
+    pub(crate) fn descriptor_bytes(&self) -> u16 {
+        if self.features().incompat & incompat::BITS64 == 0 { 32 } else { self.u16(0xFE) }
+    }
+
+    pub(crate) fn first_meta_group(&self) -> u32 {
+        self.u32(0x104)
+    }
+
+    pub(crate) fn extra_inode_bytes(&self) -> u16 {
+        self.u16(0x15E)
+    }
+
+    pub(crate) fn backup_groups(&self) -> [u32; 2] {
+        [0x24C, 0x250].map(|at| self.u32(at))
+    }
+
+    /// What checksums of metadata begin with.
+    pub(crate) fn seed(&self) -> u32 {
+        if self.features().incompat & incompat::CSUM_SEED == 0 {
+            crc(NO_SEED, &self.uuid())
+        } else {
+            self.u32(0x270)
+        }
+    }
+
+    pub(crate) fn needs_recovery(&self) -> bool {
+        self.features().incompat & incompat::RECOVER != 0
+    }
+
+    /// Marks whether the journal must be replayed before anybody may look at the file system.
+    pub(crate) fn set_needs_recovery(&mut self, needs: bool) {
+        let bits = self.u32(0x60) & !incompat::RECOVER;
+        put_le32(&mut *self.0, 0x60, bits | if needs { incompat::RECOVER } else { 0 });
+    }
+
+    pub(crate) fn set_clean(&mut self) {
+        let state = self.u16(STATE) | STATE_VALID;
+        put_le16(&mut *self.0, STATE, state);
+    }
+
+    /// The totals, which programs like `dumpe2fs` show.
+    pub(crate) fn set_free(&mut self, blocks: u64, inodes: u32) {
+        put_le32(&mut *self.0, 0xC, low32(blocks));
+        if self.features().incompat & incompat::BITS64 != 0 {
+            put_le32(&mut *self.0, 0x158, high32(blocks));
+        }
+        put_le32(&mut *self.0, 0x10, inodes);
+    }
+
+    /// Whether the device is large enough, and the block size the only one.
+    pub(crate) fn check_size(&self, device: Sectors) -> Result<(), Refusal> {
+        if self.block_bytes() != BLOCK {
+            return Err(Refusal::BlockSize(self.block_bytes()));
+        }
+        let (blocks, device) = (self.blocks(), device.0 / (BLOCK / SECTOR_BYTES));
+        if blocks > device {
+            return Err(Refusal::DeviceTooSmall { blocks, device });
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Superblock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Superblock")
+            .field("blocks", &self.blocks())
+            .field("inodes", &self.inodes())
+            .field("features", &self.features())
+            .finish_non_exhaustive()
+    }
+}

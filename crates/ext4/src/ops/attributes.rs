@@ -1,0 +1,336 @@
+//! What is known of a file, and changing it.
+
+use bytes::Bytes;
+
+use super::Ext4;
+use crate::core::Core;
+use crate::dir::{Listed, check_name};
+use crate::error::{Corruption, Error, Result};
+use crate::extents::MAP_CREDITS;
+use crate::file::{Allocate, SIZE_MOST, Seek};
+use crate::inode::ORPHAN_CREDITS;
+use crate::ondisk::bytes::low32;
+use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
+use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
+
+/// What is known of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its number.
+    pub ino: Ino,
+    /// Tells the lives of the number apart.
+    pub generation: u32,
+    /// What it is.
+    pub kind: FileKind,
+    /// The lower twelve bits of its mode.
+    pub permissions: u16,
+    /// Names that lead to it; a directory whose names do not fit the field has 1.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Owning group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks of 512 bytes in use, or promised.
+    pub sectors: u64,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last change of content.
+    pub modified: Timestamp,
+    /// Last change of content or attributes.
+    pub changed: Timestamp,
+    /// Birth; zero where inodes have no room for it.
+    pub born: Timestamp,
+}
+
+/// What is to change; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The lower twelve bits of the mode.
+    pub permissions: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Owning group.
+    pub gid: Option<u32>,
+    /// Bytes: the rest of the file is cut off, or zeroes are added.
+    pub size: Option<u64>,
+    /// Last access.
+    pub accessed: Option<Timestamp>,
+    /// Last change of content.
+    pub modified: Option<Timestamp>,
+}
+
+/// What of the file system is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks of 4096 bytes.
+    pub blocks: u64,
+    /// Of those, free.
+    pub free_blocks: u64,
+    /// Of those, what anybody may use.
+    pub available_blocks: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Of those, free.
+    pub free_inodes: u64,
+}
+
+impl Ext4 {
+    /// Finds `name` in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
+    pub async fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attributes> {
+        check_name(name)?;
+        let _tree = self.core.journal.tree.read().await;
+        let raw = self.core.directory(dir).await?;
+        let entry = self.core.find(dir, &raw, name).await?.ok_or(Error::NotFound)?;
+        self.core.attributes_of(entry.ino).await
+    }
+
+    /// What is known of an inode.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not in use.
+    pub async fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        let _tree = self.core.journal.tree.read().await;
+        self.core.attributes_of(ino).await
+    }
+
+    /// Changes attributes, and the size.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::Invalid`] if the size of something else
+    /// than a file is to change.
+    pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
+        if let Some(size) = change.size {
+            self.core.resize(ino, size).await?;
+        }
+        let rest = Change { size: None, ..change };
+        if rest != Change::default() {
+            self.core.change_attributes(ino, rest).await?;
+        }
+        self.attributes(ino).await
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is none.
+    pub async fn read_link(&self, ino: Ino) -> Result<Bytes> {
+        let _tree = self.core.journal.tree.read().await;
+        let raw = self.core.inode(ino).await?;
+        if raw.kind() != Some(FileKind::Symlink) {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        let bad = || Corruption::inode(ino, "the length of the symbolic link");
+        let len = usize::try_from(raw.size()).ok().filter(|len| (1..4096).contains(len));
+        let len = len.ok_or_else(bad)?;
+        if !raw.has_flag(flags::EXTENTS) {
+            let target = raw.map().get(..len).filter(|_| len < MAP_BYTES).ok_or_else(bad)?;
+            return Ok(Bytes::copy_from_slice(target));
+        }
+        match self.core.map(ino, &raw, FileBlock(0)).await? {
+            crate::extents::Mapping::Mapped(extent) => {
+                Ok(self.core.read(extent.block).await?.bytes().slice(..len))
+            }
+            crate::extents::Mapping::Hole(_) => Err(bad().into()),
+        }
+    }
+
+    /// The names of a directory from `cookie` on, which is 0 or what [`Listed::next`] said; none at
+    /// the end. A name that is there all the time is listed once.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`].
+    pub async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
+        self.core.list(dir, cookie).await
+    }
+
+    /// Bytes of a file from `offset`, `len` or as many as there are.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] for what is no file, and those of the device.
+    pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes> {
+        self.core.read_file(ino, offset, len).await
+    }
+
+    /// Writes into a file. What was written is read at once and durable after [`Ext4::sync`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there are no blocks for all of it, [`Error::TooLarge`].
+    pub async fn write(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
+        self.core.write_file(ino, offset, data.into()).await
+    }
+
+    /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the
+    /// range reaches, unless `keep_size`, or for a hole.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: a part of the range may have blocks then. [`Error::TooLarge`],
+    /// [`Error::Invalid`] if the range is empty.
+    pub async fn allocate(
+        &self,
+        ino: Ino,
+        range: std::ops::Range<u64>,
+        what: Allocate,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.core.allocate(ino, range, what, keep_size).await
+    }
+
+    /// The first place of a file from `offset` on that is data, or a hole.
+    ///
+    /// # Errors
+    /// [`Error::BeyondEnd`] if there is none, or `offset` is not before the end.
+    pub async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        self.core.seek(ino, offset, what).await
+    }
+
+    /// Makes durable what was done with an inode, and for a directory with its names.
+    ///
+    /// # Errors
+    /// Those of the device: then it may be lost.
+    pub async fn sync(&self, ino: Ino) -> Result<()> {
+        self.core.sync_file(ino).await
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As [`Ext4::sync`].
+    pub async fn sync_all(&self) -> Result<()> {
+        self.core.sync_all().await
+    }
+
+    /// What is in use.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (core, space) = (&self.core, &self.core.space);
+        Usage {
+            blocks: core.geometry.blocks,
+            free_blocks: space.free_blocks(),
+            available_blocks: space.unpromised().saturating_sub(core.geometry.reserved_blocks),
+            inodes: core.geometry.inodes.into(),
+            free_inodes: space.free_inodes(),
+        }
+    }
+}
+
+impl Core {
+    /// The caller has the tree.
+    pub(crate) async fn attributes_of(&self, ino: Ino) -> Result<Attributes> {
+        let raw = self.inode(ino).await?;
+        let node = self.nodes.borrow().get(&ino).cloned();
+        let node = node.as_deref();
+        let reserved = node
+            .map_or(0, |node| node.pages.borrow().values().filter(|page| page.reserved).count());
+        let is_device = matches!(raw.kind(), Some(FileKind::CharDevice | FileKind::BlockDevice));
+        let (uid, gid) = raw.owner();
+        let written_at = node.and_then(|node| node.written_at.get());
+        Ok(Attributes {
+            ino,
+            generation: raw.generation(),
+            kind: raw.kind().unwrap_or(FileKind::File),
+            permissions: raw.mode() & 0o7777,
+            links: raw.links().into(),
+            uid,
+            gid,
+            size: node.map_or(raw.size(), |node| node.size_of(&raw)),
+            sectors: raw.sectors() + reserved as u64 * BLOCK_SECTORS,
+            device: if is_device { raw.device() } else { (0, 0) },
+            accessed: raw.time(TimeField::Access),
+            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
+            changed: written_at.unwrap_or_else(|| raw.time(TimeField::Change)),
+            born: raw.time(TimeField::Birth),
+        })
+    }
+
+    async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
+        let node = self.node(ino);
+        let mut handle = self.begin(4).await?;
+        let mut raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
+        if let Some(permissions) = change.permissions {
+            raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
+        }
+        let (uid, gid) = raw.owner();
+        raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
+        if let Some(at) = change.accessed {
+            raw.set_time(TimeField::Access, at);
+        }
+        if let Some(at) = change.modified.or_else(|| node.written_at.take()) {
+            raw.set_time(TimeField::Modify, at);
+            node.written_at.set(None);
+        }
+        raw.set_time(TimeField::Change, self.now());
+        self.put_inode(&mut handle, ino, &mut raw).await?;
+        node.tid.set(Some(handle.finish()));
+        Ok(())
+    }
+
+    /// Gives a file another size.
+    async fn resize(&self, ino: Ino, size: u64) -> Result<()> {
+        if size > SIZE_MOST {
+            return Err(Error::TooLarge);
+        }
+        let node = self.node(ino);
+        let _alone = node.writers.take().await;
+        {
+            let _content = node.content.read().await;
+            let old = self.file(&node).await?;
+            if size > old {
+                self.check_writable()?;
+                self.fill_end(&node, size).await?;
+                node.set_new_size(size);
+                node.written_at.set(Some(self.now()));
+                self.note_dirty();
+            }
+            if size >= old {
+                return Ok(());
+            }
+        }
+        self.shorten(&node, size).await
+    }
+
+    /// Cuts a file. The caller is the only writer.
+    async fn shorten(&self, node: &std::rc::Rc<crate::inode::Node>, size: u64) -> Result<()> {
+        let ino = node.ino;
+        let _writing = node.writing.take().await;
+        let _alone = node.content.write().await;
+        self.check_writable()?;
+        let edge = low32(size / BLOCK);
+        let page = match size.is_multiple_of(BLOCK) {
+            true => None,
+            false => Some(self.page(node, size, edge).await?),
+        };
+        let mut handle = self.begin(4 * MAP_CREDITS + ORPHAN_CREDITS).await?;
+        let mut raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
+        let on_device = raw.size();
+        raw.set_size(size.min(on_device));
+        touch_both(&mut raw, self.now());
+        let done = self.cut_step(&mut handle, ino, &mut raw, size).await?;
+        if !done {
+            self.join_orphans(&mut handle, ino, &mut raw)?;
+        }
+        self.put_inode(&mut handle, ino, &mut raw).await?;
+        node.tid.set(Some(handle.finish()));
+        self.drop_pages(node, low32(size.div_ceil(BLOCK))..u32::MAX);
+        node.size.set(Some(size));
+        node.size_is_new.set(size > on_device);
+        node.written_at.set(None);
+        if let Some(bytes) = page {
+            self.keep_edge(node, edge, bytes).await?;
+        }
+        if done { Ok(()) } else { self.cut(ino, size).await }
+    }
+}
+
+fn touch_both(raw: &mut RawInode, now: Timestamp) {
+    raw.set_time(TimeField::Modify, now);
+    raw.set_time(TimeField::Change, now);
+}

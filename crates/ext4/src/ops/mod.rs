@@ -1,0 +1,11 @@
+//! What programs ask for.
+
+mod attributes;
+mod mount;
+mod names;
+mod rename;
+
+pub use attributes::{Attributes, Change, Usage};
+pub use mount::{Ext4, Options};
+pub use names::New;
+pub use rename::Taken;

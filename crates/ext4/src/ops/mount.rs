@@ -1,0 +1,225 @@
+//! Mounting and unmounting.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
+
+use crate::alloc::Space;
+use crate::cache::{Buffer, Cache, read_block};
+use crate::core::Core;
+use crate::error::{Corruption, Error, Place, Refusal, Result};
+use crate::extents::Mapping;
+use crate::geometry::{Geometry, check_state};
+use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
+use crate::journal::{Journal, NoSink};
+use crate::ondisk::bytes::low32;
+use crate::ondisk::features::incompat;
+use crate::ondisk::group::Group;
+use crate::ondisk::jbd2::Tid;
+use crate::ondisk::superblock::Superblock;
+use crate::units::{BLOCK, BlockNo, FileBlock, GroupNo, Run, Timestamp};
+
+/// How a file system is mounted.
+#[derive(Clone)]
+pub struct Options {
+    /// What clocks on the wall show, for the times of files.
+    pub clock: Rc<dyn Fn() -> Timestamp>,
+    /// Nothing is written, not even a replay: what needs one is refused.
+    pub read_only: bool,
+}
+
+/// A mounted file system. Clones are the same one.
+///
+/// Operations are methods in the modules of [`crate`] that they belong to. An operation that was
+/// begun must be seen through: who drops it half-way leaves others waiting.
+#[derive(Clone, Debug)]
+pub struct Ext4 {
+    pub(crate) core: Rc<Core>,
+}
+
+impl Ext4 {
+    /// Mounts the file system on `device`: replays its journal, ends its orphans, and starts the
+    /// task that commits.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
+    pub async fn mount(
+        device: Rc<dyn BlockDevice>,
+        runtime: Executor,
+        options: Options,
+    ) -> Result<Self> {
+        let block = read_block(&*device, BlockNo(0)).await?;
+        let superblock = Superblock::decode(&block)?;
+        superblock.check_size(device.capabilities().capacity)?;
+        if options.read_only && superblock.needs_recovery() {
+            return Err(Refusal::NeedsCheck("the journal must be replayed").into());
+        }
+        // What is durable must not depend on what the last user left in the device's cache.
+        device.submit(Request::Flush).await?;
+        let early = Self::load(&device, &runtime, &options).await?;
+        let runs = early.core.journal_runs().await?;
+        let journal = jbd2::read_superblock(&device, runs.clone()).await?;
+        let geometry = &early.core.geometry;
+        let replayed = if superblock.needs_recovery() {
+            jbd2::replay(&device, &journal.place, &journal.superblock, geometry).await?
+        } else if journal.superblock.start().is_some() {
+            return Err(Refusal::NeedsCheck("the journal holds what no mount announced").into());
+        } else {
+            journal.superblock.sequence()
+        };
+        // The replay may have changed everything that was read so far.
+        let loaded = Self::load(&device, &runtime, &options).await?;
+        if loaded.core.journal_runs().await? != runs {
+            return Err(Refusal::NeedsCheck("the journal's own inode changed").into());
+        }
+        loaded.begin(journal, &runs, replayed).await
+    }
+
+    /// What is mounted before the journal is known: nothing may be written.
+    async fn load(
+        device: &Rc<dyn BlockDevice>,
+        runtime: &Executor,
+        options: &Options,
+    ) -> Result<Self> {
+        let block = read_block(&**device, BlockNo(0)).await?;
+        let superblock = Superblock::decode(&block)?;
+        superblock.check_size(device.capabilities().capacity)?;
+        check_state(&superblock)?;
+        let mut geometry = Geometry::of(&superblock)?;
+        let mut tables = Vec::new();
+        for block in geometry.descriptor_blocks() {
+            if block.0 >= geometry.blocks {
+                return Err(Corruption::of(Place::Superblock, "descriptors beyond the end").into());
+            }
+            tables.push(Buffer::new(block, read_block(&**device, block).await?));
+        }
+        let (mut free_blocks, mut free_inodes) = (0, 0);
+        for group in (0..geometry.groups).map(GroupNo) {
+            let (table, range) = geometry.descriptor_at(group);
+            let bytes = tables[table].bytes();
+            let descriptor = Group(&bytes[range]);
+            geometry.add_group(group, &descriptor)?;
+            free_blocks += u64::from(descriptor.free_blocks());
+            free_inodes += u64::from(descriptor.free_inodes());
+        }
+        let cache = Cache::default();
+        for table in &tables {
+            cache.insert(table.block(), table.bytes());
+        }
+        let tables = tables.iter().filter_map(|table| cache.get(table.block())).collect();
+        let core = Core {
+            device: Rc::clone(device),
+            runtime: runtime.clone(),
+            clock: Rc::clone(&options.clock),
+            space: Space::new(geometry.blocks, free_blocks, free_inodes),
+            superblock: cache.insert(BlockNo(0), block),
+            journal: Journal::new(Rc::new(NoSink), Tid::default()),
+            geometry,
+            cache,
+            tables,
+            orphans: RefCell::default(),
+            nodes: RefCell::new(HashMap::new()),
+            dirty_pages: Cell::default(),
+            may_be_dirty: Cell::default(),
+            read_only: options.read_only,
+        };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// From now on it may be written.
+    async fn begin(self, mut journal: Journalled, runs: &[Run], next: Tid) -> Result<Self> {
+        let Ok(mut core) = Rc::try_unwrap(self.core) else {
+            unreachable!("nobody else knows of it yet");
+        };
+        core.geometry.add_journal(runs);
+        if core.read_only {
+            return Ok(Self { core: Rc::new(core) });
+        }
+        let features = core.geometry.features;
+        let format = (features.incompat & incompat::BITS64 != 0, core.geometry.seed.is_some());
+        // First the journal needs no replay, then the file system says that it may need one.
+        jbd2::reset(&core.device, &mut journal, next, format).await?;
+        let device = Rc::clone(&core.device);
+        let sink = Rc::new(Jbd2Sink::new(device, journal.place, journal.superblock));
+        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next);
+        core.write_superblock(|superblock| superblock.set_needs_recovery(true)).await?;
+        sink.begin().await?;
+        let core = Rc::new(core);
+        core.start_tasks();
+        if let Err(error) = core.end_found_orphans().await {
+            core.journal.end().await;
+            return Err(error);
+        }
+        Ok(Self { core })
+    }
+
+    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then.
+    pub async fn unmount(self) -> Result<()> {
+        let core = self.core;
+        if core.read_only {
+            return Ok(());
+        }
+        let deleted = core.finish_orphans().await;
+        let synced = core.sync_all().await;
+        core.journal.end().await;
+        deleted.and(synced)?;
+        core.journal.check()?;
+        core.journal.sink.drain().await?;
+        let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());
+        core.write_superblock(|superblock| {
+            superblock.set_needs_recovery(false);
+            superblock.set_clean();
+            superblock.set_free(blocks, low32(inodes));
+        })
+        .await
+    }
+}
+
+impl Core {
+    async fn end_found_orphans(&self) -> Result<()> {
+        let orphans = self.read_orphans().await?;
+        *self.orphans.borrow_mut() = orphans;
+        self.finish_orphans().await
+    }
+
+    /// Writes the superblock at home, durably, past the journal: nothing of it is in the log.
+    async fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
+        change(&mut superblock);
+        self.superblock.change(|block| superblock.encode(block));
+        let payload = Payload::bytes(self.superblock.bytes());
+        let request = Request::write_fua(BlockNo(0).sectors(), payload);
+        self.device.submit(request).await?;
+        Ok(())
+    }
+
+    /// Where the journal is.
+    async fn journal_runs(&self) -> Result<Vec<Run>> {
+        let ino = self.geometry.journal;
+        let raw = self.inode(ino).await?;
+        let (mut runs, mut at) = (Vec::new(), 0);
+        let blocks = u32::try_from(raw.size() / BLOCK).unwrap_or(u32::MAX);
+        while at < blocks {
+            match self.map(ino, &raw, FileBlock(at)).await? {
+                Mapping::Mapped(extent) if extent.written => {
+                    let blocks = extent.blocks.min(blocks - at);
+                    runs.push(Run { start: extent.block, blocks });
+                    at += blocks;
+                }
+                _ => return Err(Error::from(Corruption::inode(ino, "the journal has a hole"))),
+            }
+        }
+        Ok(runs)
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("read_only", &self.read_only).finish_non_exhaustive()
+    }
+}

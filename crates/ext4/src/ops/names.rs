@@ -1,0 +1,280 @@
+//! Names: giving them, and taking them away.
+
+use bytes::Bytes;
+
+use super::{Attributes, Ext4};
+use crate::core::Core;
+use crate::dir::{NAME_CREDITS, check_new_name, touch};
+use crate::error::{Error, Result};
+use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::journal::Handle;
+use crate::ondisk::extent::Extent;
+use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
+use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
+
+/// Links that an inode can have.
+const LINKS_MOST: u16 = 65_000;
+
+/// Inodes that stay in memory although nobody uses them.
+const NODES_MOST: usize = 4096;
+
+/// What is to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct New {
+    /// What it is; [`New::target`] and [`New::device`] belong to some kinds.
+    pub kind: FileKind,
+    /// The lower twelve bits of the mode.
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Owning group, unless the directory hands its own down.
+    pub gid: u32,
+    /// Where a symbolic link leads.
+    pub target: Bytes,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+}
+
+impl New {
+    /// A file, a directory, a pipe or a socket.
+    #[must_use]
+    pub const fn plain(kind: FileKind, permissions: u16) -> Self {
+        Self { kind, permissions, uid: 0, gid: 0, target: Bytes::new(), device: (0, 0) }
+    }
+}
+
+impl Ext4 {
+    /// Creates something under a name that is not taken.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::TooManyLinks`], [`Error::NameTooLong`].
+    pub async fn create(&self, dir: Ino, name: &[u8], new: New) -> Result<Attributes> {
+        check_new_name(name)?;
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS).await?;
+        let mut above = core.directory(dir).await?;
+        Core::check_mutable(&above)?;
+        if core.find(dir, &above, name).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        let now = core.now();
+        let born =
+            Newborn { kind: new.kind, permissions: new.permissions, owner: (new.uid, new.gid) };
+        let (ino, mut raw) = core.bear(&mut handle, dir, &above, born, now).await?;
+        core.furnish(&mut handle, dir, ino, &mut raw, &new).await?;
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.insert_name(&mut handle, dir, &mut above, name, (ino, new.kind)).await?;
+        if new.kind == FileKind::Directory {
+            core.add_link(&mut above)?;
+        }
+        touch(&mut above, now);
+        core.put_inode(&mut handle, dir, &mut above).await?;
+        let tid = handle.finish();
+        core.note_change(dir, tid);
+        core.note_change(ino, tid);
+        self.attributes(ino).await
+    }
+
+    /// Gives an inode another name.
+    ///
+    /// # Errors
+    /// As [`Ext4::create`]; [`Error::Invalid`] for a directory, [`Error::NotFound`] if it has no
+    /// name.
+    pub async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attributes> {
+        check_new_name(name)?;
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + 4).await?;
+        let mut above = core.directory(dir).await?;
+        let mut raw = core.inode(ino).await?;
+        Core::check_mutable(&above)?;
+        Core::check_losable(&raw)?;
+        let kind = raw.kind().filter(|kind| *kind != FileKind::Directory);
+        let kind = kind.ok_or(Error::Invalid("a directory has one name"))?;
+        if raw.links() == 0 {
+            return Err(Error::NotFound);
+        }
+        if raw.links() >= LINKS_MOST {
+            return Err(Error::TooManyLinks);
+        }
+        if core.find(dir, &above, name).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        let now = core.now();
+        core.insert_name(&mut handle, dir, &mut above, name, (ino, kind)).await?;
+        touch(&mut above, now);
+        core.put_inode(&mut handle, dir, &mut above).await?;
+        raw.set_links(raw.links() + 1);
+        raw.set_time(TimeField::Change, now);
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        let tid = handle.finish();
+        core.note_change(dir, tid);
+        core.note_change(ino, tid);
+        self.attributes(ino).await
+    }
+
+    /// Takes a name away from anything but a directory. What has no name and is not open ends.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`].
+    pub async fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.remove(dir, name, false).await
+    }
+
+    /// Takes away an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
+    pub async fn remove_directory(&self, dir: Ino, name: &[u8]) -> Result<()> {
+        self.remove(dir, name, true).await
+    }
+
+    async fn remove(&self, dir: Ino, name: &[u8], directory: bool) -> Result<()> {
+        check_new_name(name)?;
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
+        let mut above = core.directory(dir).await?;
+        let entry = core.find(dir, &above, name).await?.ok_or(Error::NotFound)?;
+        let mut raw = core.inode(entry.ino).await?;
+        Core::check_losable(&above)?;
+        Core::check_losable(&raw)?;
+        match (raw.kind() == Some(FileKind::Directory), directory) {
+            (true, false) => return Err(Error::IsADirectory),
+            (false, true) => return Err(Error::NotADirectory),
+            (true, true) if !core.is_empty(entry.ino, &raw).await? => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        core.remove_name(&mut handle, dir, &above, &entry);
+        let now = core.now();
+        if directory {
+            Core::remove_link(&mut above);
+        }
+        touch(&mut above, now);
+        core.put_inode(&mut handle, dir, &mut above).await?;
+        core.lose_name(&mut handle, entry.ino, &mut raw, now).await?;
+        let tid = handle.finish();
+        core.note_change(dir, tid);
+        core.note_change(entry.ino, tid);
+        core.end_if_unused(entry.ino).await
+    }
+
+    /// An inode has one user more until [`Ext4::close`], whether or not it has a name.
+    pub fn open(&self, ino: Ino) {
+        let node = self.core.node(ino);
+        node.opens.set(node.opens.get() + 1);
+    }
+
+    /// An inode has so many users less. Without any, and without a name, it ends.
+    ///
+    /// # Errors
+    /// Those of deleting the inode, if it has no name any more.
+    pub async fn close(&self, ino: Ino, users: u32) -> Result<()> {
+        {
+            let node = self.core.node(ino);
+            node.opens.set(node.opens.get().saturating_sub(users));
+        }
+        self.core.end_if_unused(ino).await?;
+        if self.core.nodes.borrow().len() > NODES_MOST {
+            self.core.forget_idle_nodes();
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// What kinds of inodes have besides their attributes.
+    async fn furnish(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: Ino,
+        ino: Ino,
+        raw: &mut RawInode,
+        new: &New,
+    ) -> Result<()> {
+        match new.kind {
+            FileKind::Directory => self.format_directory(handle, ino, raw, parent).await,
+            FileKind::Symlink => self.put_target(handle, ino, raw, &new.target).await,
+            FileKind::CharDevice | FileKind::BlockDevice => {
+                raw.set_device(new.device.0, new.device.1);
+                Ok(())
+            }
+            FileKind::File | FileKind::Fifo | FileKind::Socket => Ok(()),
+        }
+    }
+
+    /// Where a symbolic link leads lies in its inode, or in a block that is metadata.
+    async fn put_target(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        target: &[u8],
+    ) -> Result<()> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() >= BLOCK_BYTES {
+            return Err(Error::NameTooLong);
+        }
+        raw.set_size(target.len() as u64);
+        if target.len() < MAP_BYTES {
+            raw.map_mut()[..target.len()].copy_from_slice(target);
+            return Ok(());
+        }
+        Self::put_empty_tree(raw);
+        let block = self.take_block(handle, self.goal(ino)).await?;
+        let extent = Extent { file: FileBlock(0), block, blocks: 1, written: true };
+        self.insert_extent(handle, ino, raw, extent).await?;
+        raw.set_sectors(raw.sectors() + BLOCK_SECTORS);
+        let buffer = handle.create(block);
+        handle.change(&buffer, |bytes| bytes[..target.len()].copy_from_slice(target));
+        Ok(())
+    }
+
+    /// A directory has one directory more in it. Where the count does not fit, it is 1.
+    pub(crate) fn add_link(&self, raw: &mut RawInode) -> Result<()> {
+        raw.set_links(match raw.links() {
+            1 => 1,
+            links if links < LINKS_MOST => links + 1,
+            _ if self.geometry.dir_nlink() && raw.has_flag(flags::INDEX) => 1,
+            _ => return Err(Error::TooManyLinks),
+        });
+        Ok(())
+    }
+
+    /// A directory has one directory less in it.
+    pub(crate) fn remove_link(raw: &mut RawInode) {
+        if raw.links() > 2 {
+            raw.set_links(raw.links() - 1);
+        }
+    }
+
+    /// An inode has a name less; without any it is an orphan. A directory loses its own name, too.
+    pub(crate) async fn lose_name(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        now: Timestamp,
+    ) -> Result<()> {
+        let directory = raw.kind() == Some(FileKind::Directory);
+        raw.set_links(if directory { 0 } else { raw.links().saturating_sub(1) });
+        raw.set_time(TimeField::Change, now);
+        if raw.links() == 0 && !manylogs_plant::is(manylogs_plant::Bug::Ext4OrphanAfterFree) {
+            self.join_orphans(handle, ino, raw)?;
+        }
+        self.put_inode(handle, ino, raw).await
+    }
+
+    /// Deletes an inode that has no name and is not open.
+    pub(crate) async fn end_if_unused(&self, ino: Ino) -> Result<()> {
+        let is_open = self.node(ino).opens.get() > 0;
+        let links = {
+            let _tree = self.journal.tree.read().await;
+            self.inode(ino).await?.links()
+        };
+        if is_open || links > 0 {
+            return Ok(());
+        }
+        self.delete(ino).await
+    }
+}

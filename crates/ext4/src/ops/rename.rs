@@ -1,0 +1,221 @@
+//! Renaming.
+
+use super::Ext4;
+use crate::core::Core;
+use crate::dir::{Entry, NAME_CREDITS, check_new_name, touch};
+use crate::error::{Corruption, Error, Result};
+use crate::inode::ORPHAN_CREDITS;
+use crate::journal::Handle;
+use crate::ondisk::inode::{FileKind, RawInode, TimeField};
+use crate::units::{Ino, Timestamp};
+
+/// What becomes of a name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// What had it loses it.
+    Replaced,
+    /// The renaming fails.
+    Kept,
+    /// Both names change their inodes.
+    Exchanged,
+}
+
+/// A name, and the directory that it is in.
+#[derive(Clone, Copy, Debug)]
+struct Spot<'a> {
+    dir: Ino,
+    name: &'a [u8],
+}
+
+impl Ext4 {
+    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] as `taken` says, [`Error::NotEmpty`],
+    /// [`Error::IsADirectory`] and [`Error::NotADirectory`] if one is a directory and the other is
+    /// not, [`Error::Invalid`] if a directory would be in itself.
+    pub async fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), taken: Taken) -> Result<()> {
+        check_new_name(from.1)?;
+        check_new_name(to.1)?;
+        let from = Spot { dir: from.0, name: from.1 };
+        let to = Spot { dir: to.0, name: to.1 };
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS).await?;
+        let (above, moved) = core.spot(from).await?;
+        let moved = moved.ok_or(Error::NotFound)?;
+        Core::check_losable(&above)?;
+        Core::check_losable(&core.inode(moved.ino).await?)?;
+        let (above, other) = core.spot(to).await?;
+        Core::check_mutable(&above)?;
+        if let Some(other) = &other {
+            Core::check_losable(&core.inode(other.ino).await?)?;
+        }
+        let unused = match (other, taken) {
+            (Some(_), Taken::Kept) => return Err(Error::Exists),
+            (None, Taken::Exchanged) => return Err(Error::NotFound),
+            (Some(other), _) if other.ino == moved.ino => return Ok(()),
+            (Some(other), Taken::Exchanged) => {
+                core.check_tree(moved.ino, to.dir).await?;
+                core.check_tree(other.ino, from.dir).await?;
+                core.exchange(&mut handle, from, moved.ino, to, other.ino).await?;
+                None
+            }
+            (other, _) => {
+                core.check_tree(moved.ino, to.dir).await?;
+                let other = other.map(|other| other.ino);
+                core.move_name(&mut handle, from, moved.ino, to, other).await?;
+                other
+            }
+        };
+        let tid = handle.finish();
+        for ino in [from.dir, to.dir, moved.ino].into_iter().chain(unused) {
+            core.note_change(ino, tid);
+        }
+        match unused {
+            Some(ino) => core.end_if_unused(ino).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// A directory, and what has a name in it.
+    async fn spot(&self, spot: Spot<'_>) -> Result<(RawInode, Option<Entry>)> {
+        let raw = self.directory(spot.dir).await?;
+        let entry = self.find(spot.dir, &raw, spot.name).await?;
+        Ok((raw, entry))
+    }
+
+    /// A directory does not become a part of itself.
+    async fn check_tree(&self, moved: Ino, dir: Ino) -> Result<()> {
+        if self.inode(moved).await?.kind() != Some(FileKind::Directory) {
+            return Ok(());
+        }
+        let (mut at, mut steps) = (dir, 0_u32);
+        while at != Ino::ROOT {
+            if at == moved {
+                return Err(Error::Invalid("a directory cannot be in itself"));
+            }
+            let (_, above) = self.spot(Spot { dir: at, name: b".." }).await?;
+            let bad = || Corruption::inode(at, "the directory has no way to the root");
+            steps += 1;
+            at = above.filter(|_| steps <= self.geometry.inodes).ok_or_else(bad)?.ino;
+        }
+        Ok(())
+    }
+
+    /// Takes `from` away from an inode and gives it `to`, which `other` loses.
+    async fn move_name(
+        &self,
+        handle: &mut Handle<'_>,
+        from: Spot<'_>,
+        ino: Ino,
+        to: Spot<'_>,
+        other: Option<Ino>,
+    ) -> Result<()> {
+        let now = self.now();
+        let mut moved = self.inode(ino).await?;
+        let kind = moved.kind().unwrap_or(FileKind::File);
+        let is_dir = kind == FileKind::Directory;
+        if let Some(other) = other {
+            self.check_replaced(other, is_dir).await?;
+            self.redirect(handle, to, (ino, kind), now).await?;
+        } else {
+            let mut above = self.directory(to.dir).await?;
+            self.insert_name(handle, to.dir, &mut above, to.name, (ino, kind)).await?;
+            touch(&mut above, now);
+            if is_dir {
+                self.add_link(&mut above)?;
+            }
+            self.put_inode(handle, to.dir, &mut above).await?;
+        }
+        // The other name may have moved within its directory.
+        let (mut above, entry) = self.spot(from).await?;
+        self.remove_name(handle, from.dir, &above, &entry.ok_or(Error::NotFound)?);
+        touch(&mut above, now);
+        if is_dir {
+            Self::remove_link(&mut above);
+        }
+        self.put_inode(handle, from.dir, &mut above).await?;
+        if is_dir && from.dir != to.dir {
+            self.put_above(handle, ino, &moved, to.dir).await?;
+        }
+        moved.set_time(TimeField::Change, now);
+        self.put_inode(handle, ino, &mut moved).await?;
+        if let Some(other) = other {
+            let mut lost = self.inode(other).await?;
+            self.lose_name(handle, other, &mut lost, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether what has a name may lose it to a directory, or to something else.
+    async fn check_replaced(&self, other: Ino, by_directory: bool) -> Result<()> {
+        let raw = self.inode(other).await?;
+        match (raw.kind() == Some(FileKind::Directory), by_directory) {
+            (true, false) => Err(Error::IsADirectory),
+            (false, true) => Err(Error::NotADirectory),
+            (true, true) if !self.is_empty(other, &raw).await? => Err(Error::NotEmpty),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a name lead to another inode.
+    async fn redirect(
+        &self,
+        handle: &mut Handle<'_>,
+        spot: Spot<'_>,
+        target: (Ino, FileKind),
+        now: Timestamp,
+    ) -> Result<()> {
+        let (mut above, entry) = self.spot(spot).await?;
+        let entry = entry.ok_or(Error::NotFound)?;
+        self.redirect_name(handle, spot.dir, &above, &entry, target);
+        touch(&mut above, now);
+        self.put_inode(handle, spot.dir, &mut above).await
+    }
+
+    async fn exchange(
+        &self,
+        handle: &mut Handle<'_>,
+        from: Spot<'_>,
+        one: Ino,
+        to: Spot<'_>,
+        other: Ino,
+    ) -> Result<()> {
+        let now = self.now();
+        for (ino, old, new) in [(one, from, to), (other, to, from)] {
+            let mut raw = self.inode(ino).await?;
+            let kind = raw.kind().unwrap_or(FileKind::File);
+            self.redirect(handle, new, (ino, kind), now).await?;
+            raw.set_time(TimeField::Change, now);
+            self.put_inode(handle, ino, &mut raw).await?;
+            if kind != FileKind::Directory || from.dir == to.dir {
+                continue;
+            }
+            self.put_above(handle, ino, &raw, new.dir).await?;
+            let mut above = self.directory(old.dir).await?;
+            Self::remove_link(&mut above);
+            self.put_inode(handle, old.dir, &mut above).await?;
+            let mut above = self.directory(new.dir).await?;
+            self.add_link(&mut above)?;
+            self.put_inode(handle, new.dir, &mut above).await?;
+        }
+        Ok(())
+    }
+
+    /// The name `..` of a directory leads to `above`.
+    async fn put_above(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: Ino,
+        raw: &RawInode,
+        above: Ino,
+    ) -> Result<()> {
+        let entry = self.find(dir, raw, b"..").await?;
+        let bad = || Corruption::inode(dir, "the directory has no name ..");
+        let entry = entry.ok_or_else(bad)?;
+        self.redirect_name(handle, dir, raw, &entry, (above, FileKind::Directory));
+        Ok(())
+    }
+}

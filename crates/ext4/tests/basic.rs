@@ -1,0 +1,317 @@
+//! What is written by us is read by us, and judged by others.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
+
+async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
+    let new = New::plain(FileKind::File, 0o644);
+    let ino = fs.create(dir, name.as_bytes(), new).await.unwrap().ino;
+    fs.write(ino, 0, bytes.to_vec()).await.unwrap();
+    ino
+}
+
+#[test]
+fn a_new_image_mounts_and_unmounts_clean() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    let listed = world.run(async |fs| {
+        let listed = names(&fs, Ino::ROOT).await;
+        fs.unmount().await.unwrap();
+        listed
+    });
+    assert_eq!(listed.unwrap(), [(b"lost+found".to_vec(), Ino(11))]);
+    world.check();
+}
+
+#[test]
+fn files_and_directories_come_and_go() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(2, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let dir = fs.create(Ino::ROOT, b"dir", New::plain(FileKind::Directory, 0o755)).await;
+        let dir = dir.unwrap().ino;
+        let long = content(1, 3_000_000);
+        let ino = file(&fs, dir, "long", &long).await;
+        assert_eq!(fs.read(ino, 0, 4_000_000).await.unwrap(), long);
+        fs.sync(ino).await.unwrap();
+        assert_eq!(fs.read(ino, 5, 2_000_000).await.unwrap(), long[5..2_000_005]);
+        fs.write(ino, 4_000_000, vec![7; 10]).await.unwrap();
+        fs.write(ino, 100, vec![8; 5000]).await.unwrap();
+        for synced in [false, true] {
+            if synced {
+                fs.sync(ino).await.unwrap();
+            }
+            let seek = async |offset, what| fs.seek(ino, offset, what).await;
+            assert_eq!(seek(5, Seek::Data).await, Ok(5));
+            // The block that 3,000,000 bytes end in is data.
+            assert_eq!(seek(5, Seek::Hole).await, Ok(3_002_368));
+            assert_eq!(seek(3_100_000, Seek::Hole).await, Ok(3_100_000));
+            assert_eq!(seek(3_100_000, Seek::Data).await, Ok(3_997_696));
+            assert_eq!(seek(3_999_000, Seek::Hole).await, Ok(4_000_010));
+            assert_eq!(seek(4_000_010, Seek::Data).await, Err(Error::BeyondEnd));
+        }
+        let read = fs.read(ino, 0, 5_000_000).await.unwrap();
+        assert_eq!(read.len(), 4_000_010);
+        assert_eq!(read[..100], long[..100]);
+        assert_eq!(read[100..5100], [8; 5000]);
+        assert_eq!(read[5100..3_000_000], long[5100..]);
+        assert!(read[3_000_000..4_000_000].iter().all(|byte| *byte == 0));
+        fs.change(ino, Change { size: Some(5000), ..Change::default() }).await.unwrap();
+        fs.change(ino, Change { size: Some(9000), ..Change::default() }).await.unwrap();
+        let read = fs.read(ino, 4990, 5000).await.unwrap();
+        assert_eq!(read[..10], [8; 10]);
+        assert!(read[10..].iter().all(|byte| *byte == 0) && read.len() == 4010);
+        for number in 0..300 {
+            file(&fs, dir, &format!("a file with quite a long name {number}"), b"short").await;
+        }
+        fs.sync_all().await.unwrap();
+        for number in (0..300).step_by(2) {
+            let name = format!("a file with quite a long name {number}");
+            fs.unlink(dir, name.as_bytes()).await.unwrap();
+        }
+        assert_eq!(names(&fs, dir).await.len(), 151);
+        assert_eq!(fs.remove_directory(Ino::ROOT, b"dir").await, Err(Error::NotEmpty));
+        assert_eq!(fs.unlink(Ino::ROOT, b"dir").await, Err(Error::IsADirectory));
+        assert_eq!(fs.lookup(dir, b"none").await.err(), Some(Error::NotFound));
+        let target = vec![b'x'; 200];
+        for (name, target) in [(&b"fast"[..], &b"dir/long"[..]), (b"slow", &target)] {
+            let new =
+                New { target: target.to_vec().into(), ..New::plain(FileKind::Symlink, 0o777) };
+            let link = fs.create(Ino::ROOT, name, new).await.unwrap().ino;
+            assert_eq!(fs.read_link(link).await.unwrap(), target);
+        }
+        assert_eq!(fs.link(ino, Ino::ROOT, b"other").await.unwrap().links, 2);
+        fs.unlink(dir, b"long").await.unwrap();
+        assert_eq!(fs.attributes(ino).await.unwrap().links, 1);
+        let gone = fs.create(Ino::ROOT, b"gone", New::plain(FileKind::Directory, 0o755)).await;
+        fs.remove_directory(Ino::ROOT, b"gone").await.unwrap();
+        assert!(gone.is_ok());
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+    let (_dir, path) = world.saved();
+    let view = ext4_view::Ext4::load_from_path(&path).unwrap();
+    assert_eq!(view.read("/other").unwrap().len(), 9000);
+    assert_eq!(view.read_dir("/dir").unwrap().count(), 152);
+}
+
+#[test]
+fn an_open_file_without_a_name_lives_until_it_is_closed() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(3, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let before = fs.usage().free_blocks;
+        let ino = file(&fs, Ino::ROOT, "open", &content(2, 100_000)).await;
+        fs.open(ino);
+        fs.sync(ino).await.unwrap();
+        fs.unlink(Ino::ROOT, b"open").await.unwrap();
+        assert_eq!(fs.read(ino, 0, 200_000).await.unwrap(), content(2, 100_000));
+        fs.write(ino, 100_000, vec![1; 50_000]).await.unwrap();
+        fs.close(ino, 1).await.unwrap();
+        fs.sync_all().await.unwrap();
+        assert_eq!(fs.usage().free_blocks, before);
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn what_does_not_fit_is_refused_when_it_is_written() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(4, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let ino = file(&fs, Ino::ROOT, "full", b"").await;
+        let mut size = 0;
+        let refused = loop {
+            if let Err(error) = fs.write(ino, size, vec![5; 100_000]).await {
+                break error;
+            }
+            size += 100_000;
+        };
+        assert_eq!(refused, Error::NoSpace);
+        fs.sync(ino).await.unwrap();
+        assert_eq!(fs.attributes(ino).await.unwrap().size, size);
+        fs.unlink(Ino::ROOT, b"full").await.unwrap();
+        let ino = file(&fs, Ino::ROOT, "again", &vec![6; 10_000_000]).await;
+        fs.sync(ino).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+/// Enough names for an index of two levels, in directories of several histories.
+#[test]
+fn large_directories_get_an_index_that_others_believe() {
+    for options in [&[][..], &["-O", "^metadata_csum,^64bit"]] {
+        let Some(image) = mkfs(48, &[&["-N", "40000"], options].concat()) else { return };
+        let world = World::new(5, 48, image);
+        let done = world.run(async |fs| {
+            let dir = fs.create(Ino::ROOT, b"many", New::plain(FileKind::Directory, 0o755)).await;
+            let (dir, long) = (dir.unwrap().ino, "n".repeat(150));
+            let first =
+                fs.create(dir, b"first", New::plain(FileKind::File, 0o600)).await.unwrap().ino;
+            let name = |number: u32| format!("{number} {long}").into_bytes();
+            for number in 0..14_000 {
+                fs.link(first, dir, &name(number)).await.unwrap();
+            }
+            assert_eq!(names(&fs, dir).await.len(), 14_001);
+            for number in (0..14_000).step_by(3) {
+                fs.unlink(dir, &name(number)).await.unwrap();
+            }
+            for number in 0..14_000 {
+                let found = fs.lookup(dir, &name(number)).await;
+                assert_eq!(found.is_ok(), number % 3 != 0, "{number}");
+            }
+            for number in (1..3000).step_by(3) {
+                let (old, new) = (name(number), format!("new {number}").into_bytes());
+                fs.rename((dir, &old), (dir, &new), Taken::Replaced).await.unwrap();
+            }
+            fs.unmount().await.unwrap();
+        });
+        done.unwrap();
+        world.check();
+        let (_dir, path) = world.saved();
+        let view = ext4_view::Ext4::load_from_path(&path).unwrap();
+        assert!(view.exists("/many/new 4").unwrap());
+        assert_eq!(view.read_dir("/many").unwrap().count(), 14_001 - 4667 + 2);
+    }
+}
+
+#[test]
+fn renames_replace_exchange_and_refuse() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(6, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let root = Ino::ROOT;
+        let dir = async |above, name: &[u8]| {
+            let new = New::plain(FileKind::Directory, 0o755);
+            fs.create(above, name, new).await.unwrap().ino
+        };
+        let (a, b) = (dir(root, b"a").await, dir(root, b"b").await);
+        let sub = dir(a, b"sub").await;
+        let one = file(&fs, a, "one", b"one").await;
+        let two = file(&fs, b, "two", b"two").await;
+        let rename = async |from, to, taken| fs.rename(from, to, taken).await;
+        assert_eq!(rename((a, b"one"), (b, b"two"), Taken::Kept).await, Err(Error::Exists));
+        rename((a, b"one"), (b, b"two"), Taken::Exchanged).await.unwrap();
+        assert_eq!(fs.lookup(b, b"two").await.unwrap().ino, one);
+        assert_eq!(fs.lookup(a, b"one").await.unwrap().ino, two);
+        rename((a, b"one"), (b, b"two"), Taken::Replaced).await.unwrap();
+        assert_eq!(fs.lookup(b, b"two").await.unwrap().ino, two);
+        assert_eq!(fs.lookup(a, b"one").await.err(), Some(Error::NotFound));
+        let inside = rename((root, b"a"), (sub, b"a"), Taken::Replaced).await;
+        assert!(matches!(inside, Err(Error::Invalid(_))));
+        let over = rename((a, b"sub"), (b, b"two"), Taken::Replaced).await;
+        assert_eq!(over, Err(Error::NotADirectory));
+        rename((a, b"sub"), (b, b"moved"), Taken::Replaced).await.unwrap();
+        assert_eq!(fs.lookup(sub, b"..").await.unwrap().ino, b);
+        assert_eq!(fs.attributes(b).await.unwrap().links, 3);
+        rename((b, b"moved"), (root, b"a"), Taken::Exchanged).await.unwrap();
+        rename((root, b"a"), (b, b"moved"), Taken::Replaced).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn immutable_inodes_stay_and_append_only_ones_grow() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(7, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        for name in ["immutable", "append"] {
+            file(&fs, Ino::ROOT, name, b"content").await;
+        }
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    let (_dir, path) = world.saved();
+    for (name, flags) in [("immutable", "0x80010"), ("append", "0x80020")] {
+        let set = format!("set_inode_field {name} flags {flags}");
+        let mut debugfs = std::process::Command::new("debugfs");
+        assert!(
+            debugfs
+                .args(["-w", "-R", &set])
+                .arg(&path)
+                .output()
+                .is_ok_and(|said| said.status.success())
+        );
+    }
+    let world = World::new(8, SMALL_MIB, common::load(&path));
+    let done = world.run(async |fs| {
+        let root = Ino::ROOT;
+        let no = Some(Error::NotPermitted);
+        let mode = Change { permissions: Some(0), ..Change::default() };
+        let cut = Change { size: Some(1), ..Change::default() };
+        for name in [&b"immutable"[..], b"append"] {
+            let ino = fs.lookup(root, name).await.unwrap().ino;
+            assert_eq!(fs.unlink(root, name).await.err(), no);
+            assert_eq!(fs.rename((root, name), (root, b"new"), Taken::Kept).await.err(), no);
+            assert_eq!(fs.link(ino, root, b"new").await.err(), no);
+            assert_eq!(fs.change(ino, mode).await.err(), no);
+            assert_eq!(fs.change(ino, cut).await.err(), no);
+            let grown = fs.write(ino, 7, vec![1]).await.err();
+            assert_eq!(grown, no.clone().filter(|_| name == b"immutable"));
+        }
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn ranges_get_blocks_lose_them_and_read_as_zeroes() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(9, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let free = fs.usage().free_blocks;
+        let ino = file(&fs, Ino::ROOT, "ranges", b"").await;
+        let (mut model, mut rng) = (Vec::new(), manylogs_block::Rng::new(3));
+        for step in 0..400 {
+            let (from, len) = (rng.below(300_000), 1 + rng.below(60_000));
+            let (at, end) = (usize::try_from(from).unwrap(), usize::try_from(from + len).unwrap());
+            let keep = rng.one_in(2);
+            let what = [Allocate::Blocks, Allocate::Hole, Allocate::Zeroes];
+            match rng.below(5) {
+                0 => fs.sync(ino).await.unwrap(),
+                1 => {
+                    let bytes = content(step, end - at);
+                    model.resize(model.len().max(end), 0);
+                    model[at..end].copy_from_slice(&bytes);
+                    fs.write(ino, from, bytes).await.unwrap();
+                }
+                picked => {
+                    let what = what[usize::try_from(picked).unwrap() - 2];
+                    if what != Allocate::Hole && !keep {
+                        model.resize(model.len().max(end), 0);
+                    }
+                    let end = end.min(model.len());
+                    if what != Allocate::Blocks && at < end {
+                        model[at..end].fill(0);
+                    }
+                    fs.allocate(ino, from..from + len, what, keep).await.unwrap();
+                }
+            }
+            let read = fs.read(ino, 0, 1 << 20).await.unwrap();
+            assert!(read == model, "step {step}: {} {}", read.len(), model.len());
+        }
+        fs.sync_all().await.unwrap();
+        assert!(fs.attributes(ino).await.unwrap().sectors > 0);
+        fs.unlink(Ino::ROOT, b"ranges").await.unwrap();
+        fs.sync_all().await.unwrap();
+        assert_eq!(fs.usage().free_blocks, free);
+        let ino = file(&fs, Ino::ROOT, "kept", b"abc").await;
+        fs.allocate(ino, 0..10_000_000, Allocate::Blocks, true).await.unwrap();
+        fs.write(ino, 500_000, content(1, 5000)).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}

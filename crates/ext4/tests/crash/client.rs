@@ -1,0 +1,283 @@
+//! A client that does one thing after another in a directory of its own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use manylogs_block::{Handle, Nanos, Rng, to_usize};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Taken};
+
+use crate::common::content;
+use crate::model::{FileId, History, Model};
+
+/// No file becomes larger.
+const SIZE_MOST: u64 = 400_000;
+
+pub(crate) struct Client {
+    pub(crate) fs: Ext4,
+    pub(crate) runtime: Handle,
+    pub(crate) name: Vec<u8>,
+    pub(crate) model: Rc<RefCell<Model>>,
+    pub(crate) rng: RefCell<Rng>,
+    /// Numbers names and contents.
+    pub(crate) next: Cell<u64>,
+    /// A file that is open, and has lost a name.
+    pub(crate) open: Cell<Option<Ino>>,
+}
+
+impl Client {
+    /// Makes the directory, durably, and works in it.
+    pub(crate) async fn run(&self, steps: u64) -> Result<(), Error> {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let dir = self.fs.create(Ino::ROOT, &self.name, new).await?.ino;
+        self.fs.sync(Ino::ROOT).await?;
+        self.model.borrow_mut().dir = Some(dir);
+        for _ in 0..steps {
+            match self.step(dir).await {
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+            if self.below(10) == 0 {
+                self.runtime.sleep(Nanos::from_millis(1 << self.below(13))).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.rng.borrow_mut().below(bound)
+    }
+
+    fn number(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    fn any_file(&self) -> Option<(Vec<u8>, Ino, FileId)> {
+        let model = self.model.borrow();
+        let names = model.now().iter();
+        let files: Vec<_> = names.filter_map(|(n, (ino, id))| Some((n, *ino, (*id)?))).collect();
+        let (name, ino, id) = *files.get(to_usize(self.below(files.len() as u64)))?;
+        Some((name.clone(), ino, id))
+    }
+
+    async fn step(&self, dir: Ino) -> Result<(), Error> {
+        match self.below(20) {
+            0..4 => self.create(dir).await,
+            4..9 => self.write().await,
+            9 => self.cut().await,
+            10 => self.allocate().await,
+            11 => self.unlink(dir).await,
+            12 => self.unlink_open(dir).await,
+            13 => self.directories(dir).await,
+            14 if self.below(2) == 0 => self.link(dir).await,
+            14 => self.rename(dir).await,
+            15 => self.sync_names(dir).await,
+            16 if self.below(4) == 0 => self.sync_all().await,
+            _ => self.sync().await,
+        }
+    }
+
+    async fn create(&self, dir: Ino) -> Result<(), Error> {
+        let pad = "x".repeat(to_usize(self.below(60)));
+        let name = format!("file {} {pad}", self.number()).into_bytes();
+        let id = FileId(self.next.get());
+        let new = History { contents: vec![Vec::new()] };
+        self.model.borrow_mut().files.insert(id, new);
+        self.make(dir, name, FileKind::File, Some(id)).await
+    }
+
+    async fn make(
+        &self,
+        dir: Ino,
+        name: Vec<u8>,
+        kind: FileKind,
+        id: Option<FileId>,
+    ) -> Result<(), Error> {
+        self.model.borrow_mut().coming = Some(name.clone());
+        let made = self.fs.create(dir, &name, New::plain(kind, 0o755)).await;
+        let mut model = self.model.borrow_mut();
+        model.coming = None;
+        let ino = made?.ino;
+        model.rename(&[ino], |names| {
+            names.insert(name, (ino, id));
+        });
+        Ok(())
+    }
+
+    async fn write(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let size = self.model.borrow().files[&id].now().len() as u64;
+        let offset = if self.below(2) == 0 { size } else { self.below(size + 20_000) };
+        let len = 1 + self.below(1 << (4 + self.below(13)));
+        let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
+        let bytes = content(self.number(), len);
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        after.resize(after.len().max(to_usize(offset) + len), 0);
+        after[to_usize(offset)..to_usize(offset) + len].copy_from_slice(&bytes);
+        // A write under way may be in part on the device; others see all of it only after.
+        self.push(id, after);
+        let written = self.fs.write(ino, offset, bytes).await;
+        if written.is_err() {
+            self.model.borrow_mut().files.get_mut(&id).unwrap().contents.pop();
+            return written;
+        }
+        if self.below(4) == 0 {
+            let read = self.fs.read(ino, 0, 1 << 20).await?;
+            let model = self.model.borrow();
+            assert!(read == model.files[&id].now(), "{ino}: what was written is not read");
+        }
+        Ok(())
+    }
+
+    fn push(&self, id: FileId, content: Vec<u8>) {
+        let mut model = self.model.borrow_mut();
+        if let Some(history) = model.files.get_mut(&id) {
+            history.contents.push(content);
+        }
+    }
+
+    async fn cut(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        let size = self.below(after.len() as u64 * 5 / 4 + 1);
+        after.resize(to_usize(size), 0);
+        self.push(id, after);
+        self.fs.change(ino, Change { size: Some(size), ..Change::default() }).await?;
+        Ok(())
+    }
+
+    /// Takes blocks, or gives them back.
+    async fn allocate(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let mut after = self.model.borrow().files[&id].now().to_vec();
+        let from = self.below(after.len() as u64 + 10_000);
+        let end = from + 1 + self.below(40_000);
+        let hole = self.below(2) == 0;
+        if hole {
+            let (from, end) = (to_usize(from).min(after.len()), to_usize(end).min(after.len()));
+            after[from..end].fill(0);
+        } else {
+            after.resize(after.len().max(to_usize(end)), 0);
+        }
+        self.push(id, after);
+        let what = if hole { Allocate::Hole } else { Allocate::Blocks };
+        self.fs.allocate(ino, from..end, what, false).await
+    }
+
+    async fn unlink(&self, dir: Ino) -> Result<(), Error> {
+        let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
+        // From now on both are possible.
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.remove(&name);
+        });
+        let done = self.fs.unlink(dir, &name).await;
+        self.undo_if(done)
+    }
+
+    /// Unlinks a file that is open, or closes the one that is.
+    async fn unlink_open(&self, dir: Ino) -> Result<(), Error> {
+        if let Some(ino) = self.open.take() {
+            return self.fs.close(ino, 1).await;
+        }
+        let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
+        self.fs.open(ino);
+        self.open.set(Some(ino));
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.remove(&name);
+        });
+        let done = self.fs.unlink(dir, &name).await;
+        self.undo_if(done)
+    }
+
+    async fn directories(&self, dir: Ino) -> Result<(), Error> {
+        let doomed = {
+            let model = self.model.borrow();
+            let mut names = model.now().iter();
+            names.find(|(_, (_, id))| id.is_none()).map(|(name, (ino, _))| (name.clone(), *ino))
+        };
+        if let Some((name, ino)) = doomed {
+            self.model.borrow_mut().rename(&[ino], |names| {
+                names.remove(&name);
+            });
+            let done = self.fs.remove_directory(dir, &name).await;
+            return self.undo_if(done);
+        }
+        let name = format!("dir {}", self.number()).into_bytes();
+        self.make(dir, name, FileKind::Directory, None).await
+    }
+
+    fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
+        if done.is_err() {
+            self.model.borrow_mut().undo();
+        }
+        done.map(drop)
+    }
+
+    /// Gives a file a new name, or the name of another.
+    async fn rename(&self, dir: Ino) -> Result<(), Error> {
+        let Some((old, ino, id)) = self.any_file() else { return Ok(()) };
+        let other = self.any_file().filter(|(_, other, _)| *other != ino && self.below(2) == 0);
+        let (new, inos) = match other {
+            Some((name, other, _)) => (name, vec![ino, other]),
+            None => (format!("renamed {}", self.number()).into_bytes(), vec![ino]),
+        };
+        self.model.borrow_mut().rename(&inos, |names| {
+            names.remove(&old);
+            names.insert(new.clone(), (ino, Some(id)));
+        });
+        let done = self.fs.rename((dir, &old), (dir, &new), Taken::Replaced).await;
+        self.undo_if(done)
+    }
+
+    async fn link(&self, dir: Ino) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let name = format!("link {}", self.number()).into_bytes();
+        self.model.borrow_mut().rename(&[ino], |names| {
+            names.insert(name.clone(), (ino, Some(id)));
+        });
+        let done = self.fs.link(ino, dir, &name).await;
+        self.undo_if(done)
+    }
+
+    /// Points up to which all is durable after a sync: names, and versions of each file.
+    fn points(&self) -> (usize, Vec<(FileId, usize)>) {
+        let model = self.model.borrow();
+        let versions = model.files.iter().map(|(id, history)| (*id, history.contents.len() - 1));
+        (model.last(), versions.collect())
+    }
+
+    async fn sync(&self) -> Result<(), Error> {
+        let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
+        let (_, versions) = self.points();
+        self.fs.sync(ino).await?;
+        let mut model = self.model.borrow_mut();
+        // With a file its own names are durable, and so is all that was done before those.
+        if let Some(named) = model.named.get(&ino).copied() {
+            model.names_durable(named);
+        }
+        for (file, version) in versions {
+            if file == id {
+                model.content_durable(file, version);
+            }
+        }
+        Ok(())
+    }
+
+    async fn sync_names(&self, dir: Ino) -> Result<(), Error> {
+        let (names, _) = self.points();
+        self.fs.sync(dir).await?;
+        self.model.borrow_mut().names_durable(names);
+        Ok(())
+    }
+
+    async fn sync_all(&self) -> Result<(), Error> {
+        let (names, versions) = self.points();
+        self.fs.sync_all().await?;
+        let mut model = self.model.borrow_mut();
+        model.names_durable(names);
+        for (file, version) in versions {
+            model.content_durable(file, version);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What one client was promised: its names at every point since the last that is durable, and the
+//! contents that each file may have.
+
+use std::collections::BTreeMap;
+
+use manylogs_ext4::Ino;
+
+/// Names that were found, each with its inode.
+pub(crate) type Found = BTreeMap<Vec<u8>, Ino>;
+/// Names that were given, each with its inode, and which file that is.
+pub(crate) type Names = BTreeMap<Vec<u8>, (Ino, Option<FileId>)>;
+
+/// Tells files apart whose inodes have the same number, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) u64);
+
+/// A file's contents since it was last synced, oldest first; the first is what is promised.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) contents: Vec<Vec<u8>>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    /// The client's directory, once that is durable.
+    pub(crate) dir: Option<Ino>,
+    /// Names after each operation since the last that is durable.
+    pub(crate) states: Vec<Names>,
+    /// How many older states are forgotten.
+    pub(crate) forgotten: usize,
+    /// A name that is being given to a new inode.
+    pub(crate) coming: Option<Vec<u8>>,
+    /// The state in which an inode last got or lost a name, forgotten ones counted.
+    pub(crate) named: BTreeMap<Ino, usize>,
+    pub(crate) files: BTreeMap<FileId, History>,
+}
+
+impl History {
+    pub(crate) fn now(&self) -> &[u8] {
+        self.contents.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
+    /// had, or lies between two.
+    fn check(&self, found: &[u8]) -> Result<(), String> {
+        let least = self.contents.iter().map(Vec::len).min().unwrap_or(0);
+        let most = self.contents.iter().map(Vec::len).max().unwrap_or(0);
+        if !(least..=most).contains(&found.len()) {
+            return Err(format!("{} bytes, not {least} to {most}", found.len()));
+        }
+        for (number, page) in found.chunks(4096).enumerate() {
+            let is_version = |content: &Vec<u8>| {
+                let known = content.get(number * 4096..).unwrap_or(&[]);
+                let (same, rest) = page.split_at(known.len().min(page.len()));
+                known.starts_with(same) && rest.iter().all(|byte| *byte == 0)
+            };
+            if !self.contents.iter().any(is_version) {
+                return Err(format!("page {number} holds what was never there"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    pub(crate) fn new() -> Self {
+        Self {
+            dir: None,
+            states: vec![Names::new()],
+            forgotten: 0,
+            coming: None,
+            named: BTreeMap::new(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> &Names {
+        &self.states[self.states.len() - 1]
+    }
+
+    /// Inodes get or lose names.
+    pub(crate) fn rename(&mut self, inos: &[Ino], change: impl FnOnce(&mut Names)) {
+        let mut names = self.now().clone();
+        change(&mut names);
+        self.states.push(names);
+        let last = self.last();
+        self.named.extend(inos.iter().map(|ino| (*ino, last)));
+    }
+
+    /// The number of the newest state, forgotten ones counted.
+    pub(crate) fn last(&self) -> usize {
+        self.forgotten + self.states.len() - 1
+    }
+
+    /// What was tried last did not happen.
+    pub(crate) fn undo(&mut self) {
+        self.states.pop();
+    }
+
+    /// The names of state `number` are durable.
+    pub(crate) fn names_durable(&mut self, number: usize) {
+        let old = number.saturating_sub(self.forgotten).min(self.states.len() - 1);
+        self.states.drain(..old);
+        self.forgotten += old;
+    }
+
+    /// A file's content at `point` is durable.
+    pub(crate) fn content_durable(&mut self, file: FileId, point: usize) {
+        if let Some(history) = self.files.get_mut(&file) {
+            history.contents.drain(..point.min(history.contents.len().saturating_sub(1)));
+        }
+    }
+
+    /// What was found is what was promised, or something newer.
+    pub(crate) fn check(
+        &self,
+        names: &Found,
+        contents: &BTreeMap<Ino, Vec<u8>>,
+    ) -> Result<(), String> {
+        let mut known = names.clone();
+        if let Some(coming) = &self.coming {
+            known.remove(coming);
+        }
+        let mut wrong = format!(
+            "names that never were there together: {} found, {} promised, {} now",
+            names.len(),
+            self.states[0].len(),
+            self.now().len()
+        );
+        for state in &self.states {
+            if state.len() != known.len()
+                || !state.iter().all(|(n, (i, _))| known.get(n) == Some(i))
+            {
+                continue;
+            }
+            match self.check_contents(state, contents) {
+                Ok(()) => return Ok(()),
+                Err(problem) => wrong = problem,
+            }
+        }
+        Err(wrong)
+    }
+
+    fn check_contents(
+        &self,
+        state: &Names,
+        contents: &BTreeMap<Ino, Vec<u8>>,
+    ) -> Result<(), String> {
+        for (name, (ino, id)) in state {
+            let Some(content) = contents.get(ino) else { continue };
+            let history = id.and_then(|id| self.files.get(&id)).ok_or("a file of nobody")?;
+            let name = String::from_utf8_lossy(name);
+            history.check(content).map_err(|wrong| format!("{name}, {ino}: {wrong}"))?;
+        }
+        Ok(())
+    }
+}

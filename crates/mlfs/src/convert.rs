@@ -1,0 +1,115 @@
+//! What FUSE calls things.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use manylogs_ext4::{Attributes, Error, FileKind, Ino, Timestamp};
+
+/// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
+pub(crate) fn to_node(ino: Ino) -> INodeNo {
+    INodeNo(match ino {
+        Ino::ROOT => 1,
+        Ino(1) => 2,
+        Ino(number) => number.into(),
+    })
+}
+
+/// See [`to_node`]; the kernel only knows numbers that it was given.
+pub(crate) fn to_ino(node: INodeNo) -> Ino {
+    match node.0 {
+        1 => Ino::ROOT,
+        2 => Ino(1),
+        number => Ino(u32::try_from(number).unwrap_or(u32::MAX)),
+    }
+}
+
+pub(crate) fn to_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+    }
+}
+
+pub(crate) fn to_attr(known: &Attributes) -> FileAttr {
+    let (major, minor) = known.device;
+    FileAttr {
+        ino: to_node(known.ino),
+        size: known.size,
+        blocks: known.sectors,
+        atime: to_time(known.accessed),
+        mtime: to_time(known.modified),
+        ctime: to_time(known.changed),
+        crtime: to_time(known.born),
+        kind: to_type(known.kind),
+        perm: known.permissions,
+        nlink: known.links,
+        uid: known.uid,
+        gid: known.gid,
+        rdev: minor & 0xff | major << 8 | (minor & !0xff) << 12,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// Major and minor number as the kernel packs them.
+pub(crate) const fn to_device(packed: u32) -> (u32, u32) {
+    (packed >> 8 & 0xfff, packed & 0xff | packed >> 12 & 0xf_ff00)
+}
+
+fn to_time(time: Timestamp) -> SystemTime {
+    let nanos = Duration::from_nanos(time.nanos.into());
+    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+    if time.seconds < 0 { UNIX_EPOCH - seconds + nanos } else { UNIX_EPOCH + seconds + nanos }
+}
+
+pub(crate) fn to_timestamp(time: TimeOrNow) -> Timestamp {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    let whole = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp { seconds: whole(since.as_secs()), nanos: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            let borrowed = before.subsec_nanos() > 0;
+            let seconds = -whole(before.as_secs()) - i64::from(borrowed);
+            let nanos = if borrowed { 1_000_000_000 - before.subsec_nanos() } else { 0 };
+            Timestamp { seconds, nanos }
+        }
+    }
+}
+
+pub(crate) fn to_errno(error: &Error) -> Errno {
+    Errno::from_i32(error.errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_and_the_inode_of_its_number_change_places() {
+        for ino in [Ino::ROOT, Ino(1), Ino(11), Ino(u32::MAX)] {
+            assert_eq!(to_ino(to_node(ino)), ino);
+        }
+        assert_eq!(to_node(Ino::ROOT), INodeNo::ROOT);
+    }
+
+    #[test]
+    fn times_before_1970_and_devices_survive() {
+        for time in [
+            Timestamp { seconds: -2, nanos: 250_000_000 },
+            Timestamp { seconds: 0, nanos: 0 },
+            Timestamp { seconds: 5_000_000_000, nanos: 1 },
+        ] {
+            assert_eq!(to_timestamp(TimeOrNow::SpecificTime(to_time(time))), time);
+        }
+        assert_eq!(to_device(0x12_3456 & 0xfff00 | 0x56), (0x234, 0x56));
+    }
+}

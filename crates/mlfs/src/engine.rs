@@ -1,0 +1,173 @@
+//! The thread that has the file system.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use manylogs_block::{Handle, LocalTask, Signal};
+use manylogs_ext4::{Ext4, Options, Timestamp};
+use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
+
+use crate::MountError;
+
+/// What the file system is asked for: becomes a task of its thread.
+pub(crate) type Job = Box<dyn FnOnce(Ext4) -> LocalTask + Send>;
+
+/// Jobs on their way to the thread.
+#[derive(Default)]
+pub(crate) struct Queue(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// The thread, while it waits for a job.
+    thread: Option<Waker>,
+    /// No more jobs come.
+    closed: bool,
+    /// Nobody takes jobs any more.
+    gone: bool,
+}
+
+/// Whoever asks a thread that has ended, however it ended, gets an answer.
+struct Gone<'a>(&'a Queue);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let jobs = {
+            let mut waiting = self.0.waiting();
+            waiting.gone = true;
+            std::mem::take(&mut waiting.jobs)
+        };
+        // Outside of the lock: dropping them answers them.
+        drop(jobs);
+    }
+}
+
+/// The thread that has the file system.
+pub(crate) struct Engine {
+    queue: Arc<Queue>,
+    thread: JoinHandle<Result<(), MountError>>,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // No code that may panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a job over. If the thread is gone the job is dropped, which answers it with EIO.
+    pub(crate) fn push(&self, job: Job) {
+        let mut waiting = self.waiting();
+        if waiting.gone {
+            drop(waiting);
+            return;
+        }
+        waiting.jobs.push_back(job);
+        let thread = waiting.thread.take();
+        drop(waiting);
+        if let Some(thread) = thread {
+            thread.wake();
+        }
+    }
+
+    fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.closed = true;
+        let thread = waiting.thread.take();
+        drop(waiting);
+        if let Some(thread) = thread {
+            thread.wake();
+        }
+    }
+
+    /// The jobs that have come; none at the end.
+    async fn take(&self) -> VecDeque<Job> {
+        poll_fn(|cx| {
+            let mut waiting = self.waiting();
+            if waiting.jobs.is_empty() && !waiting.closed {
+                waiting.thread = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut waiting.jobs))
+        })
+        .await
+    }
+}
+
+impl Engine {
+    /// Mounts the file system on `source` in a thread of its own.
+    pub(crate) fn start(source: &Path) -> Result<Self, MountError> {
+        let queue = Arc::new(Queue::default());
+        let (tell, told) = mpsc::channel();
+        let (source, jobs) = (source.to_owned(), Arc::clone(&queue));
+        let named = thread::Builder::new().name("mlfs".to_owned());
+        let thread = named.spawn(move || run(&source, &jobs, &tell))?;
+        let engine = Self { queue, thread };
+        match told.recv() {
+            Ok(()) => Ok(engine),
+            // It did not come so far, and says why.
+            Err(_) => engine.stop().and(Err(MountError::Lost)).map(|()| unreachable!("an error")),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
+    pub(crate) fn stop(self) -> Result<(), MountError> {
+        self.queue.close();
+        self.thread.join().unwrap_or(Err(MountError::Lost))
+    }
+}
+
+fn run(source: &Path, queue: &Arc<Queue>, tell: &mpsc::Sender<()>) -> Result<(), MountError> {
+    let _gone = Gone(queue);
+    let reactor = Reactor::new()?;
+    let device = FileDevice::open(&reactor, source, &OpenOptions::new(OpenMode::Exclusive))?;
+    let runtime = reactor.handle();
+    let options = Options { clock: Rc::new(now), read_only: false };
+    let mounting = Ext4::mount(Rc::new(device), runtime.clone(), options);
+    let fs = reactor.block_on(mounting)?;
+    // Nobody listens any more only if the program is ending.
+    let _ = tell.send(());
+    let queue = Arc::clone(queue);
+    let result = reactor.block_on(async move {
+        work(&fs, &queue, &runtime).await;
+        fs.unmount().await
+    });
+    Ok(result?)
+}
+
+/// Carries jobs out until the last has ended.
+async fn work(fs: &Ext4, queue: &Queue, runtime: &Handle) {
+    let (under_way, ended) = (Rc::new(()), Signal::default());
+    loop {
+        let jobs = queue.take().await;
+        if jobs.is_empty() {
+            break;
+        }
+        for job in jobs {
+            let (task, token, ended) = (job(fs.clone()), Rc::clone(&under_way), ended.clone());
+            runtime.spawn(async move {
+                task.await;
+                drop(token);
+                ended.notify();
+            });
+        }
+    }
+    while Rc::strong_count(&under_way) > 1 {
+        ended.wait().await;
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Timestamp { seconds, nanos: since.subsec_nanos() }
+}
