@@ -8,11 +8,12 @@ use manylogs_block::{Nanos, Time};
 /// A pause up to this long is none: a client needs time to go on.
 const NO_PAUSE: Nanos = Nanos::from_millis(1);
 /// Up to so many requests at a time are no burst, however their number changes.
-const FEW: usize = 8;
-/// The number of requests stays the same if it changes by no more than one part in this many.
-/// Clients that wait for answers always have as many under way (some count twice where a log lies
-/// between their parts), and bursts grow and shrink.
+const FEW: usize = 16;
+/// The number of requests stays the same if it changes by no more than one part in this many:
+/// clients that wait for answers always have as many under way, and bursts grow and shrink ...
 const STEADY: usize = 8;
+/// ... or by so many: a request counts twice where a log lies between its parts.
+const IN_PARTS: usize = 4;
 
 /// What clients did lately, in spans of the time that contention takes to be believed.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,7 @@ impl Contention {
             before => (last.min(before), last.max(before)),
         };
         let most = most.max(current);
-        most <= FEW || most <= least + least / STEADY
+        most <= FEW || most <= least + (least / STEADY).max(IN_PARTS)
     }
 
     fn pauses(&self, now: Time) -> bool {
