@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use manylogs_ext4::{Attributes, Error, FileKind, Ino, Timestamp};
+use manylogs_ext4::{Allocate, Attributes, Error, FileKind, Ino, Seek, Timestamp};
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
 pub(crate) fn to_node(ino: Ino) -> INodeNo {
@@ -87,6 +87,31 @@ pub(crate) fn to_timestamp(time: TimeOrNow) -> Timestamp {
 
 pub(crate) fn to_errno(error: &Error) -> Errno {
     Errno::from_i32(error.errno())
+}
+
+/// What `fallocate` asks for in `mode`, and whether the size stays.
+pub(crate) const fn to_allocation(mode: i32) -> Option<(Allocate, bool)> {
+    const KEEP_SIZE: i32 = 1;
+    const PUNCH_HOLE: i32 = 2 | KEEP_SIZE;
+    const ZERO_RANGE: i32 = 16;
+    const ZERO_AND_KEEP: i32 = ZERO_RANGE | KEEP_SIZE;
+    match mode {
+        0 => Some((Allocate::Blocks, false)),
+        KEEP_SIZE => Some((Allocate::Blocks, true)),
+        PUNCH_HOLE => Some((Allocate::Hole, true)),
+        ZERO_RANGE => Some((Allocate::Zeroes, false)),
+        ZERO_AND_KEEP => Some((Allocate::Zeroes, true)),
+        _ => None,
+    }
+}
+
+/// What `lseek` looks for.
+pub(crate) const fn to_seek(whence: i32) -> Option<Seek> {
+    match whence {
+        3 => Some(Seek::Data),
+        4 => Some(Seek::Hole),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

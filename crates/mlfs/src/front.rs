@@ -13,9 +13,11 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     Request, TimeOrNow, WriteFlags,
 };
-use manylogs_ext4::{Allocate, Attributes, Change, Error, Ext4, FileKind, New, Seek, Taken};
+use manylogs_ext4::{Attributes, Change, Error, Ext4, FileKind, New, Taken};
 
-use crate::convert::{to_attr, to_device, to_errno, to_ino, to_node, to_timestamp, to_type};
+use crate::convert::{
+    to_allocation, to_attr, to_device, to_errno, to_ino, to_node, to_seek, to_timestamp, to_type,
+};
 use crate::engine::Queue;
 
 /// Nobody else changes names.
@@ -24,20 +26,6 @@ const NAMES_TTL: Duration = Duration::from_secs(3600);
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 /// Longest request that the kernel may send: 256 pages.
 const REQUEST_MAX: u32 = 1 << 20;
-
-/// What `lseek` calls what it looks for.
-mod lseek {
-    pub(super) const DATA: i32 = 3;
-    pub(super) const HOLE: i32 = 4;
-}
-
-/// Modes of `fallocate`; a hole never changes the size.
-mod fallocate {
-    pub(super) const KEEP_SIZE: i32 = 1;
-    pub(super) const PUNCH_HOLE: i32 = 1 | 2;
-    pub(super) const ZERO_RANGE: i32 = 16;
-    pub(super) const ZERO_AND_KEEP: i32 = 1 | 16;
-}
 
 /// Translates.
 pub(crate) struct Front {
@@ -363,13 +351,8 @@ impl Filesystem for Front {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let (what, keep_size) = match mode {
-            0 => (Allocate::Blocks, false),
-            fallocate::KEEP_SIZE => (Allocate::Blocks, true),
-            fallocate::PUNCH_HOLE => (Allocate::Hole, true),
-            fallocate::ZERO_RANGE => (Allocate::Zeroes, false),
-            fallocate::ZERO_AND_KEEP => (Allocate::Zeroes, true),
-            _ => return reply.error(Errno::EOPNOTSUPP),
+        let Some((what, keep_size)) = to_allocation(mode) else {
+            return reply.error(Errno::EOPNOTSUPP);
         };
         let (ino, range) = (to_ino(node), offset..offset.saturating_add(length));
         self.empty(reply, async move |fs| fs.allocate(ino, range, what, keep_size).await);
@@ -384,11 +367,7 @@ impl Filesystem for Front {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let what = match whence {
-            lseek::DATA => Seek::Data,
-            lseek::HOLE => Seek::Hole,
-            _ => return reply.error(Errno::EINVAL),
-        };
+        let Some(what) = to_seek(whence) else { return reply.error(Errno::EINVAL) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let ino = to_ino(node);
         self.run(async move |fs| match fs.seek(ino, offset, what).await {
