@@ -14,6 +14,9 @@ const FEW: usize = 16;
 const STEADY: usize = 8;
 /// ... or by so many: a request counts twice where a log lies between its parts.
 const IN_PARTS: usize = 4;
+/// Clients that wait for answers have no more under way: what goes beyond is a backlog, which the
+/// device gets through soonest if it has all of it to order.
+const BACKLOG: usize = 512;
 
 /// What clients did lately, in spans of the time that contention takes to be believed.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +77,8 @@ impl Contention {
             before => (last.min(before), last.max(before)),
         };
         let most = most.max(current);
-        most <= FEW || most <= least + (least / STEADY).max(IN_PARTS)
+        let tolerated = (least / STEADY).max(IN_PARTS);
+        most <= FEW || (most <= least + tolerated && most <= BACKLOG)
     }
 
     fn pauses(&self, now: Time) -> bool {
