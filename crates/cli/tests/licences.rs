@@ -21,10 +21,10 @@ const ALLOWED: [&str; 10] = [
     "CC0-1.0",
 ];
 /// Packages of others. Cold builds take minutes as it is. FUSE and NBD took eleven, ublk two,
-/// Parquet twenty.
-const PACKAGES_MAX: usize = 132;
+/// Parquet twenty, ext4 one.
+const PACKAGES_MAX: usize = 133;
 /// With ublk: its library brings an executor that is not used, and makers of bindings.
-const PACKAGES_WITH_UBLK_MAX: usize = 190;
+const PACKAGES_WITH_UBLK_MAX: usize = 191;
 
 #[test]
 fn dependencies_are_few_and_free() {

@@ -181,6 +181,7 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     // The table holds what one hour leaves, not what the day left.
     let table = |rest: &AtRest| rest.stats.mapping_table_bytes;
     let first_hours = seen[..4].iter().map(table).max().unwrap();
-    let last_hours = seen[20..].iter().map(table).max().unwrap();
-    assert!(last_hours <= 3 * first_hours, "{first_hours} bytes at first, then {last_hours}");
+    // What grows from hour to hour is never small again.
+    let last_hours = seen[18..].iter().map(table).min().unwrap();
+    assert!(last_hours <= first_hours, "{first_hours} bytes at first, then {last_hours}");
 }
