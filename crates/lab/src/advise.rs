@@ -180,8 +180,7 @@ impl Advice {
 fn rank(result: &PolicyResult) -> f64 {
     let gain = result.gain.unwrap_or_default();
     let durable = gain.durable_mean.map_or(1.0, |interval| interval.estimate);
-    let kept = kept(&gain);
-    if kept >= KEPT_MIN { 1e6 + durable } else { kept }
+    search::rank(&result.name, durable, kept(&gain))
 }
 
 /// The share of the plain drive's that reads and streams keep, of whichever keeps less.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
-use super::KEPT_MIN;
+use super::{KEPT_MIN, settings};
 use crate::replay::{
     Class, Control, NamedPolicy, Outcome, Plan, ReplayError, on_threads, pooled, run,
 };
@@ -17,7 +17,7 @@ const TRIED: [(&str, &[&str]); 6] = [
     ("threshold", &["16K", "32K", "64K", "128K", "512K"]),
     ("cache", &["off"]),
     ("group", &["100M", "300M", "1G"]),
-    ("latency", &["none", "10ms", "30ms"]),
+    ("latency", &["none", "3ms", "30ms"]),
     ("hold", &["5ms", "20ms"]),
     ("checkpoint", &["idle"]),
 ];
@@ -56,11 +56,20 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// What is chosen by: the gain of those that keep reads and streams, before any other.
     fn rank(&self) -> f64 {
         let kept = self.reads_mean.min(self.stream_mb_s);
-        if kept >= KEPT_MIN { 1e6 + self.durable_mean } else { kept }
+        rank(&self.policy, self.durable_mean, kept)
     }
+}
+
+/// What policies are chosen by: those that keep reads and streams go before all others, and among
+/// them the one that gains most, where each setting that is not the default must be worth it.
+pub(super) fn rank(policy: &str, durable_mean: f64, kept: f64) -> f64 {
+    if kept < KEPT_MIN {
+        return kept;
+    }
+    let changed: f64 = settings(policy).iter().map(|_| WORTHWHILE).product();
+    1e6 + durable_mean / changed
 }
 
 type Options = BTreeMap<&'static str, String>;
@@ -133,7 +142,7 @@ impl Tries<'_> {
         self.measure(candidates.clone())?;
         let mut best = current;
         for candidate in candidates {
-            if self.rank(&candidate) > worthwhile(self.rank(&best)) {
+            if self.rank(&candidate) > self.rank(&best) {
                 best = candidate;
             }
         }
@@ -183,11 +192,6 @@ impl Tries<'_> {
             interrupted: self.control.stop.load(Ordering::Relaxed),
         }
     }
-}
-
-/// The rank that is better than `rank` by enough.
-fn worthwhile(rank: f64) -> f64 {
-    if rank > 1e6 { 1e6 + (rank - 1e6) * WORTHWHILE } else { rank * WORTHWHILE }
 }
 
 /// Replays each policy from the search's seeds.
