@@ -109,11 +109,8 @@ mod tests {
     #[test]
     fn a_record_that_enough_syncs_share_goes_at_once() {
         let mut hold = Hold::default();
-        for sync in 0..3 {
-            assert_eq!(
-                hold.until(at(100 + 5 * sync), HOLD, 20 * (1 + sync as usize)),
-                Some(at(160))
-            );
+        for (ms, waiters) in [(100, 20), (105, 40), (110, 60)] {
+            assert_eq!(hold.until(at(ms), HOLD, waiters), Some(at(160)));
         }
         assert_eq!(hold.until(at(115), HOLD, 70), Some(at(116)), "the rest of the fourth");
         assert_eq!(hold.until(at(116), HOLD, 80), None);
