@@ -26,9 +26,10 @@ for how in drop_writes error_writes drop_writes error_writes; do
     seen "$how: a write and fsync afterwards ended with $?"
     kill -9 $server
     wait $server 2>/dev/null
+    # A ublk device keeps its requests for the next server: unmounting waits until it is removed.
+    [ "$front" = ublk ] && manylogs stop --force $below >/dev/null 2>&1
     umount /data 2>/dev/null || umount -l /data || failed "umount"
     [ "$front" = loop ] && /real/losetup --detach "$device" 2>/dev/null
-    [ "$front" = ublk ] && manylogs stop --force $below >/dev/null 2>&1
     turn "$linear"
     serve
     /real/e2fsck -y -E journal_only "$device" >/keep/journal 2>&1
