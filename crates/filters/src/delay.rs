@@ -1,4 +1,4 @@
-//! Answers that come later.
+//! Delays answers.
 
 use std::cell::Cell;
 
@@ -6,8 +6,8 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Nanos, Request, completion,
 };
 
-/// A device whose answers come a time after the request, and not before those of the device below.
-/// The device below gets each request at once.
+/// A device that answers each request after a minimum time. The device below gets each request at
+/// once, and an answer never comes before that of the device below.
 #[derive(Debug)]
 pub struct Delay<B> {
     below: B,
@@ -16,12 +16,12 @@ pub struct Delay<B> {
 }
 
 impl<B> Delay<B> {
-    /// Every answer takes at least `span`.
+    /// Delays each answer to at least `span` after its request.
     pub const fn new(runtime: Handle, below: B, span: Nanos) -> Self {
         Self { below, runtime, span: Cell::new(span) }
     }
 
-    /// Requests from now on take at least `span`.
+    /// Sets the minimum time for requests from now on.
     pub fn set(&self, span: Nanos) {
         self.span.set(span);
     }

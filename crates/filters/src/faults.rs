@@ -1,4 +1,4 @@
-//! Requests that fail by rule.
+//! Injects faults by rules.
 
 use std::cell::{Cell, RefCell};
 
@@ -29,14 +29,15 @@ impl Rule {
         Self { within: Some(extent), ..self }
     }
 
-    /// Only so many requests. [`u32::MAX`] means all, which is the default.
+    /// Limits the rule to this number of requests. [`u32::MAX`] means all requests and is the
+    /// default.
     #[must_use]
     pub const fn times(self, times: u32) -> Self {
         Self { times, ..self }
     }
 
-    /// A sector that a write, zeroing or discard has changed is sound again, as a drive replaces
-    /// bad sectors when they are written. Needs an extent.
+    /// A sector is sound again after a write, zeroing or discard, as a drive replaces bad sectors
+    /// when they are written. Needs an extent.
     #[must_use]
     pub const fn until_changed(self) -> Self {
         Self { until_changed: true, ..self }
@@ -47,7 +48,7 @@ impl Rule {
         self.times > 0 && self.on.contains(&request.kind()) && self.within.is_none_or(touches)
     }
 
-    /// What is left of the rule when `changed` is sound again: before it, and behind it.
+    /// The parts of the rule's extent before and after `changed`, which is sound again.
     fn without(self, changed: Extent) -> impl Iterator<Item = Self> {
         let parts = match self.within {
             Some(extent) if self.until_changed && extent.overlaps(changed) => [
@@ -72,17 +73,17 @@ pub struct Faults<B> {
 }
 
 impl<B> Faults<B> {
-    /// No rule yet: everything passes.
+    /// A device without rules: all requests pass.
     pub const fn new(below: B) -> Self {
         Self { below, rules: RefCell::new(Vec::new()), failed: Cell::new(0) }
     }
 
-    /// Adds a rule. Of several that concern a request the newest decides.
+    /// Adds a rule. If several rules match a request, the newest decides.
     pub fn add(&self, rule: Rule) {
         self.rules.borrow_mut().push(rule);
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.rules.borrow_mut().clear();
     }
@@ -92,7 +93,7 @@ impl<B> Faults<B> {
         !self.rules.borrow().is_empty()
     }
 
-    /// Requests that have failed by a rule.
+    /// Number of requests that failed by a rule.
     pub const fn failed(&self) -> u64 {
         self.failed.get()
     }

@@ -1,4 +1,4 @@
-//! Requests that are held back, and a device that is gone.
+//! Holds requests back, or takes the device away.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub struct Stop<B> {
 }
 
 impl<B> Stop<B> {
-    /// Everything passes.
+    /// A device that is neither held nor cut: all requests pass.
     pub const fn new(below: B) -> Self {
         Self {
             below,
@@ -29,18 +29,19 @@ impl<B> Stop<B> {
         }
     }
 
-    /// From now on requests of these kinds are held, and no others. Those that are held already
-    /// stay so.
+    /// Holds requests of these kinds from now on, and no others. Requests that are held already
+    /// stay held.
     pub fn hold(&self, kinds: &'static [RequestKind]) {
         self.holds.set(kinds);
     }
 
-    /// Requests that are held.
+    /// Number of held requests.
     pub fn held(&self) -> usize {
         self.held.borrow().len()
     }
 
-    /// So many writes, zeroings and discards more, then each fails. [`u64::MAX`] means all pass.
+    /// Lets this number of writes, zeroings and discards pass, then fails each further one.
+    /// [`u64::MAX`] means that all pass.
     pub fn cut_after(&self, changes: u64) {
         self.changes_left.set(changes);
     }
@@ -61,11 +62,10 @@ impl<B> Stop<B> {
 }
 
 impl<B: BlockDevice> Stop<B> {
-    /// Hands the requests that are held to the device below, in their order, and passes its
-    /// answers on.
+    /// Hands the held requests to the device below in their order, and passes its answers on.
     pub async fn release(&self) {
         let started = self.held.take().into_iter().map(|(request, completer)| {
-            // All of them start before the first answer is waited for.
+            // All requests start before the first answer is awaited.
             (self.submit_now(request), completer)
         });
         for (answer, completer) in started.collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Requests that are counted and kept.
+//! Counts requests and keeps the last ones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,19 +7,19 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Request, RequestKind, Sectors,
 };
 
-/// Requests that a [`Trace`] keeps unless it is told otherwise.
+/// Number of requests that a [`Trace`] keeps by default.
 const KEPT: usize = 1 << 16;
 
-/// What passed of one kind.
+/// Counters of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Requests.
     pub requests: u64,
-    /// Their lengths together.
+    /// Total length of these requests.
     pub sectors: Sectors,
 }
 
-/// A device that counts what it is asked for and keeps the last requests, with their content.
+/// A device that counts requests and keeps the last ones with their content.
 #[derive(Debug)]
 pub struct Trace<B> {
     below: B,
@@ -34,34 +34,34 @@ impl<B> Trace<B> {
         Self::keeping(below, KEPT)
     }
 
-    /// Keeps the last `most` requests; none is enough to count.
+    /// Keeps the last `most` requests. With zero it only counts.
     pub fn keeping(below: B, most: usize) -> Self {
         Self { below, counts: Cell::default(), kept: RefCell::default(), most }
     }
 
-    /// What passed of `kind` since the beginning.
+    /// Counters of `kind` since the beginning.
     pub fn count(&self, kind: RequestKind) -> Count {
         self.counts.get()[kind as usize]
     }
 
-    /// The requests that are kept, the oldest first.
+    /// The kept requests, oldest first.
     pub fn requests(&self) -> Vec<Request> {
         self.kept.borrow().iter().cloned().collect()
     }
 
-    /// Where those of `kinds` were, of the requests that are kept.
+    /// Extents of the kept requests of these kinds.
     pub fn extents_of(&self, kinds: &[RequestKind]) -> Vec<Extent> {
         let kept = self.kept.borrow();
         let of_kind = kept.iter().filter(|request| kinds.contains(&request.kind()));
         of_kind.filter_map(Request::extent).collect()
     }
 
-    /// Where writes were, of the requests that are kept. Zeroing and discards are no writes.
+    /// Extents of the kept writes. Zeroing and discards do not count as writes.
     pub fn writes(&self) -> Vec<Extent> {
         self.extents_of(&[RequestKind::Write])
     }
 
-    /// Keeps none of the requests so far; counts go on.
+    /// Drops the kept requests. The counters stay.
     pub fn forget(&self) {
         self.kept.borrow_mut().clear();
     }

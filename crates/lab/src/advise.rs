@@ -1,4 +1,5 @@
-//! Whether a volume helps a load on a drive, with which settings, and how sure that is.
+//! Advice on whether a volume helps a load on a drive, with which settings, and how certain that
+//! is.
 //!
 //! [`search`] tries settings from seeds of its own. What it found best is then replayed from fresh
 //! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
@@ -21,15 +22,15 @@ use crate::verdict::{Decision, Verdict, decide};
 
 /// The version of [`Advice`]'s structure.
 pub const FORMAT: u32 = 1;
-/// Reads and streams may lose so much of the plain drive's at most.
+/// Reads and streams must keep this share of the plain drive's speed.
 pub const KEPT_MIN: f64 = 0.99;
 
-/// What to do, and why.
+/// The advice with its reasons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     /// The version of this structure.
     pub format: u32,
-    /// What the reader of any figure must know.
+    /// Warnings that concern all figures.
     pub warnings: Vec<String>,
     /// Whether to use a volume.
     pub decision: Decision,
@@ -37,9 +38,9 @@ pub struct Advice {
     pub policy: String,
     /// Its settings where they are not the defaults of `format`, as `format` and `set` take them.
     pub settings: Map<String, Value>,
-    /// What it gains on the plain drive.
+    /// Gain over the plain drive.
     pub gain: AdvisedGain,
-    /// The plain drive that gains are counted from.
+    /// The plain drive that is the baseline of all gains.
     pub baseline: Option<String>,
     /// When writes had to be durable.
     pub durability: String,
@@ -47,21 +48,21 @@ pub struct Advice {
     pub drive: String,
     /// The trace files.
     pub traces: Vec<String>,
-    /// From so many seeds each of the final replays was made.
+    /// Number of seeds of each final replay.
     pub seeds: u32,
-    /// What the logs come to in a day.
+    /// Outlook: how full the logs get in a day.
     pub logs: Option<LogsOutlook>,
     /// How to mount file systems on the volume.
     pub mount_options: MountOptions,
-    /// Why.
+    /// Reasons in words.
     pub reasons: Vec<String>,
-    /// Commands that do it; none unless the decision is to use it.
+    /// Commands that set the volume up. Empty unless the decision is to use it.
     pub commands: Vec<String>,
-    /// What the search tried.
+    /// Policies that the search tried.
     pub tried: Vec<Tried>,
 }
 
-/// What a policy gains: see [`Gain`].
+/// Gain of a policy: see [`Gain`].
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct AdvisedGain {
     /// By the mean time until data is durable.
@@ -131,7 +132,7 @@ impl Advice {
         }
     }
 
-    /// The same as the report shows it.
+    /// The advice as the report's verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let mut points = self.reasons.clone();
@@ -144,7 +145,7 @@ impl Advice {
         }
     }
 
-    /// What keeps less than it is to keep.
+    /// Measures that fall below the share that must be kept.
     fn lost(&self) -> Vec<&'static str> {
         let AdvisedGain { durable_mean, reads_mean, stream_mb_s, .. } = self.gain;
         let all = [("writes", durable_mean), ("reads", reads_mean), ("streams", stream_mb_s)];
@@ -176,14 +177,14 @@ impl Advice {
     }
 }
 
-/// What policies are chosen by: the gain of those that keep reads and streams, before any other.
+/// Sort key of policies: those that keep reads and streams come first, then the gain decides.
 fn rank(result: &PolicyResult) -> f64 {
     let gain = result.gain.unwrap_or_default();
     let durable = gain.durable_mean.map_or(1.0, |interval| interval.estimate);
     search::rank(&result.name, durable, kept(&gain))
 }
 
-/// The share of the plain drive's that reads and streams keep, of whichever keeps less.
+/// The smaller of the two shares of the plain drive's speed that reads and streams keep.
 fn kept(gain: &Gain) -> f64 {
     let shares = [gain.reads_mean, gain.stream_mb_s].into_iter().flatten();
     shares.map(|interval| interval.estimate).fold(f64::INFINITY, f64::min)

@@ -1,4 +1,5 @@
-//! From trace files and the wishes about them to a stream that a replay can open.
+//! Prepares trace files for a replay: selects windows, mixes traces and fits addresses to the
+//! drive.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use crate::replay::OpenTrace;
 use crate::synthetic::Synthetic;
 
-/// Stands for a generated trace where a file is expected.
+/// Name of the generated trace, given in place of a file.
 pub const SYNTHETIC: &str = "synthetic";
 const SYNTHETIC_REQUESTS: u64 = 60_000;
 /// Tenants' slices begin at whole mebibytes.
@@ -22,41 +23,41 @@ const SLICE_ALIGN_SECTORS: u64 = 2048;
 /// A part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowChoice {
-    /// From a given time on.
+    /// The part that begins at a given time.
     At(Window),
-    /// The one of this length with the most reads.
+    /// The part of this length with the most reads.
     BusiestReads(Nanos),
-    /// The one of this length with the most writes.
+    /// The part of this length with the most writes.
     BusiestWrites(Nanos),
-    /// One of this length, drawn by the seed.
+    /// A part of this length, drawn at random from the seed.
     Random(Nanos),
 }
 
-/// Which requests of which files.
+/// Trace files and the selection of their requests.
 #[derive(Clone, Debug)]
 pub struct TraceSpec {
-    /// The files; several are tenants of a mix. [`SYNTHETIC`] is a generated one.
+    /// The files. Several files are tenants of a mix. [`SYNTHETIC`] stands for the generated trace.
     pub files: Vec<PathBuf>,
-    /// How to read them.
+    /// Options of the reader.
     pub open: OpenOptions,
-    /// The part of each to use.
+    /// The part of each trace to use.
     pub window: Option<WindowChoice>,
-    /// The most requests to use of each.
+    /// Largest number of requests to use of each trace.
     pub limit: Option<u64>,
-    /// Of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// A stream of requests, with what was done to get it.
+/// A stream of requests with a description of its preparation.
 #[derive(Clone)]
 pub struct Prepared {
     /// Opens the stream from its start.
     pub open: OpenTrace,
-    /// What was done to the traces, in words.
+    /// Preparation of the traces, in words.
     pub transforms: Vec<String>,
 }
 
-/// Why traces cannot be prepared.
+/// The reason why traces cannot be prepared.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PrepareError {
@@ -68,7 +69,7 @@ pub enum PrepareError {
     TooManyTenants {
         /// Size of the drive.
         capacity: Sectors,
-        /// How many traces were given.
+        /// Number of traces.
         tenants: usize,
     },
     /// A trace reaches beyond its place.
@@ -80,9 +81,9 @@ pub enum PrepareError {
     BeyondDrive {
         /// The trace.
         file: PathBuf,
-        /// The first sector it does not reach.
+        /// The first sector after the trace's last one.
         end: Sectors,
-        /// Drive, or a tenant's slice of it.
+        /// The place: the drive, or a tenant's slice of it.
         what: &'static str,
         /// Its size.
         capacity: Sectors,

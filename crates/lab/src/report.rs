@@ -1,4 +1,4 @@
-//! The report: one HTML file that needs nothing else, for a reader who never saw the paper.
+//! The report: one self-contained HTML file for a reader who has not read the paper.
 
 mod html;
 

@@ -1,4 +1,4 @@
-//! What a replay found, in the form in which it is written as JSON and shown in the report.
+//! Results of a replay, in the form in which the JSON holds them and the report shows them.
 //!
 //! Two runs with the same command line and input give the same bytes: how long the computer took
 //! is not in here.
@@ -17,25 +17,25 @@ pub const FORMAT: u32 = 2;
 pub struct Replay {
     /// The version of this structure.
     pub format: u32,
-    /// What the reader of any figure must know.
+    /// Warnings that concern all figures.
     pub warnings: Vec<String>,
-    /// What follows from the figures.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Of all randomness.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Each policy was replayed from so many seeds: latencies and gains are from all, what else
-    /// there is from the first.
+    /// Number of seeds from which each policy was replayed. Latencies and gains are from all seeds,
+    /// all other figures from the first.
     pub seeds: u32,
     /// The drive profile's name.
     pub drive: String,
-    /// What the drive is.
+    /// The drive.
     pub drive_details: DriveDetails,
-    /// What was replayed.
+    /// The trace.
     pub trace: TraceDetails,
-    /// How requests were let in.
+    /// When requests were handed to the device.
     #[serde(rename = "loop")]
     pub loop_mode: LoopDetails,
-    /// By how much arrivals were sped up.
+    /// Rate of arrivals.
     pub rate: RateDetails,
     /// When writes had to be durable.
     pub durability: DurabilityDetails,
@@ -43,12 +43,12 @@ pub struct Replay {
     pub small_write_max_bytes: u64,
     /// The command line that repeats this replay.
     pub command: String,
-    /// The plain drive that gains are counted from: that one of those replayed which makes data
-    /// durable sooner on average. `None` if none was replayed.
+    /// The baseline of all gains: the replayed plain drive with the lower mean time until data is
+    /// durable. `None` if no plain drive was replayed.
     pub baseline: Option<String>,
-    /// Whether some policies were not replayed to the end.
+    /// Whether a replay was interrupted.
     pub interrupted: bool,
-    /// What each policy did ([`PolicyResult`]), by its name, in the order given.
+    /// The result of each policy ([`PolicyResult`]) by name, in the order given.
     pub policies: Policies,
 }
 
@@ -61,7 +61,7 @@ pub struct Policies(pub Vec<PolicyResult>);
 pub struct DriveDetails {
     /// Vendor and model.
     pub model: String,
-    /// Size.
+    /// Capacity.
     pub capacity_bytes: u64,
 }
 
@@ -70,141 +70,141 @@ pub struct DriveDetails {
 pub struct DurabilityDetails {
     /// `all`, `recorded` or `sync-every=TIME`, as the command line takes it.
     pub mode: String,
-    /// Whether that was given, or follows from the trace.
+    /// Whether the user gave the durability. Otherwise it follows from the trace.
     pub given: bool,
-    /// In words.
+    /// The durability in words.
     pub text: String,
 }
 
 /// The trace of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceDetails {
-    /// The files, as given.
+    /// The files as the user gave them.
     pub files: Vec<String>,
     /// Requests of all passes.
     pub requests: u64,
-    /// How often the trace was replayed.
+    /// Number of passes over the trace.
     pub passes: u64,
-    /// How long one pass took when it was recorded.
+    /// Recorded duration of one pass.
     pub span_seconds: f64,
-    /// Requests arriving in a second of the replay.
+    /// Arriving requests per second of the replay.
     pub offered_requests_per_second: f64,
-    /// Data asked for in a second of the replay, in units of 10^6 bytes.
+    /// Requested data per second of the replay, in units of 10^6 bytes.
     pub offered_mb_per_second: f64,
-    /// What was done to the trace, in words.
+    /// Preparation of the trace, in words.
     pub transforms: Vec<String>,
-    /// One pass in figures.
+    /// Counters of one pass.
     pub one_pass: TraceSummary,
 }
 
-/// How requests were let in.
+/// When requests were handed to the device.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoopDetails {
     /// `open` (by arrival times) or `closed` (a fixed number in flight).
     pub mode: &'static str,
-    /// Requests handed to the device at a time, at most.
+    /// Largest number of requests inside the device.
     pub depth: u32,
 }
 
 /// How the recorded arrival times were changed.
 #[derive(Clone, Debug, Serialize)]
 pub struct RateDetails {
-    /// Arrivals come this many times as fast as recorded.
+    /// Factor by which arrivals are faster than recorded.
     pub factor: f64,
     /// `as recorded`, `given`, or `auto`.
     pub chosen: &'static str,
-    /// With `auto`: how busy the drive should be without logging.
+    /// With `auto`: wanted utilisation of the drive without logging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_utilisation: Option<f64>,
-    /// With `auto`: how busy it was when the rate was chosen.
+    /// With `auto`: utilisation that was measured when the rate was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
 }
 
-/// What one policy did.
+/// Result of one policy.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PolicyResult {
-    /// The name under which it was asked for.
+    /// The policy as the user wrote it.
     #[serde(skip)]
     pub name: String,
     /// The policy with all its parameters.
     pub parameters: String,
-    /// Whether the drive's write cache was on under it.
+    /// Whether the drive's write cache was on.
     pub drive_write_cache: bool,
     /// Requests replayed from the first seed.
     pub requests: u64,
-    /// Latencies by what was waited for.
+    /// Latencies by class of request.
     pub latency_us: LatencyByKind,
-    /// Megabytes (10^6) a second of streams, of the time in which they had requests under way.
-    /// `None` if the trace has no stream.
+    /// Throughput of streams in units of 10^6 bytes per second, counted over the time during which
+    /// their requests were in flight. `None` if the trace has no stream.
     pub stream_mb_s: Option<f64>,
-    /// How many times as fast as `baseline`; `None` if no plain drive was replayed.
+    /// Speed-up over `baseline`; `None` if no plain drive was replayed.
     pub gain: Option<Gain>,
-    /// Small writes sent to a log.
+    /// Number of writes that went to a log.
     pub logged_writes: u64,
-    /// Their size.
+    /// Size of these writes.
     pub logged_bytes: u64,
     /// Size of the records that hold them, headers and padding included.
     pub record_bytes: u64,
     /// `record_bytes` over `logged_bytes`; `None` if nothing was logged.
     pub write_amplification: Option<f64>,
-    /// Writes sent home.
+    /// Number of writes that went home.
     pub bypassed_writes: u64,
-    /// Appends, each of one or more writes.
+    /// Number of records, each of one or more writes.
     pub log_records: u64,
     /// Exchanges of a full log near the head for an empty one elsewhere.
     pub log_swaps: u64,
     /// Largest size of the mapping table.
     pub mapping_table_bytes_max: u64,
-    /// Share of the time in which the drive worked.
+    /// Share of time during which the drive worked.
     pub drive_busy_percent: f64,
     /// Data moved, in units of 10^6 bytes per simulated second.
     pub carried_mb_per_second: f64,
-    /// Discards left out because the drive knows none.
+    /// Discards left out because the drive does not support them.
     pub discards_skipped: u64,
     /// Whether the trace asked for more than the drive could do.
     pub overload: Overload,
-    /// Emptying the logs after the replay.
+    /// Checkpoint that empties the logs after the replay.
     pub checkpoint: Option<Checkpoint>,
     /// From the first arrival to the last answer.
     pub simulated_seconds: f64,
-    /// Latency of all reads and writes at the percentiles 1 to 99, as the paper compares them;
-    /// writes answered from memory count with that.
+    /// Latency of all reads and writes at the percentiles 1 to 99, as the paper compares them. For
+    /// writes answered from memory, the time of that answer counts.
     pub all_at_percentiles_us: Vec<f64>,
     /// The cumulative distribution of the time until data was durable.
     pub durable_cdf: Cdf,
-    /// ... and of the latency of reads.
+    /// The cumulative distribution of the latency of reads.
     pub reads_cdf: Cdf,
-    /// Latency by time of arrival.
+    /// Latency over the time of arrival.
     pub latency_over_time: OverTime,
-    /// Where the head was: a sample of the commands.
+    /// Positions of the head: a sample of the commands.
     pub head: HeadSample,
-    /// What the logs held at the end, over the disk.
+    /// Occupancy of the logs at the end, over the disk.
     pub log_occupancy: Occupancy,
 }
 
-/// Latencies by what was waited for.
+/// Latencies by class of request.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LatencyByKind {
-    /// Until data was durable: writes with FUA, and each flush together with the writes that it
-    /// covers, for as long as one of them was under way.
+    /// Time until data was durable: FUA writes, and each flush together with the writes that it
+    /// covers, counted while one of them was in flight.
     pub durable: LatencySummary,
-    /// Of these, writes up to `small_write_max_bytes`.
+    /// Durable writes up to `small_write_max_bytes`.
     pub durable_small_writes: LatencySummary,
-    /// Larger writes.
+    /// Larger durable writes.
     pub durable_large_writes: LatencySummary,
     /// Flushes with the writes that they cover.
     pub syncs: LatencySummary,
     /// Reads.
     pub reads: LatencySummary,
-    /// Writes that may be answered from memory: their data is not durable then.
+    /// Writes that may be answered from memory, before their data is durable.
     pub cached_writes: LatencySummary,
 }
 
-/// How far the trace outran the drive.
+/// Signs that the trace outran the drive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Overload {
-    /// Whether latency measures backlog rather than the policy: the drive ran ever further
+    /// Whether latency measures backlog rather than the policy: the drive fell further and further
     /// behind, or most requests waited more than a second.
     pub overloaded: bool,
     /// Whether more arrived for a while than the device may be handed at a time.

@@ -1,8 +1,8 @@
 //! Sweeps: every combination of traces, drives, policies, parameters and seeds, on all cores.
 //!
-//! A [`Sweep`] is read from a file. [`jobs`] says what it comes to, [`Job::run`] does one, and the
-//! [`Journal`] keeps what is done, so that a sweep which was ended goes on where it was.
-//! [`columns`] gives the rows as columns for CSV and Parquet.
+//! A [`Sweep`] is read from a file. [`jobs`] lists its runs, [`Job::run`] does one run, and the
+//! [`Journal`] keeps finished runs, so that an interrupted sweep can continue. [`columns`] turns
+//! the rows into columns for CSV and Parquet.
 
 mod columns;
 mod file;

@@ -21,8 +21,8 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// `requests` requests: 256 KiB sequential reads at 64 MiB/s and 4 KiB random writes at a
-    /// mean of 50 a second.
+    /// Makes `requests` requests: sequential 256 KiB reads at 64 MiB/s, and random 4 KiB writes at
+    /// a mean of 50 a second.
     #[must_use]
     pub const fn reader_and_writers(seed: u64, requests: u64) -> Self {
         let rng = Rng::new(seed);
@@ -73,9 +73,9 @@ pub struct Phone {
     rng: Rng,
     left: u64,
     at: u64,
-    /// Requests of this burst that are still to come.
+    /// Requests left in this burst.
     burst: u64,
-    /// Behind the last write.
+    /// The sector after the last write.
     page: u64,
 }
 

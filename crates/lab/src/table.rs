@@ -89,7 +89,7 @@ pub fn span(interval: &Interval) -> String {
     format!("{estimate} ({low} to {high})")
 }
 
-/// The same in words.
+/// The interval in words.
 #[must_use]
 pub fn factor(interval: &Interval) -> String {
     let Interval { estimate, low, high } = interval;

@@ -1,4 +1,4 @@
-//! The answer in plain words, computed from the figures and nothing else.
+//! The verdict in words, computed from the figures alone.
 
 use serde::Serialize;
 
@@ -7,36 +7,36 @@ use crate::results::{PolicyResult, Replay};
 use crate::stats::{Finding, Gain, Interval};
 use crate::table::{bytes, duration, factor, span};
 
-/// Differences below this matter to nobody, however sure they are.
+/// Smaller differences do not matter, however certain they are.
 const NOTICEABLE: f64 = 0.01;
 
-/// What to do.
+/// Recommendation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// Data becomes durable sooner, and nothing that matters is lost.
+    /// Use it: data becomes durable sooner, and reads and streams keep their speed.
     Use,
-    /// Not enough of a difference, or not enough to judge by.
+    /// The difference is too small, or too few requests were measured.
     #[default]
     NoDifference,
-    /// Something is lost.
+    /// Do not use it: durable writes, reads or streams become slower.
     DoNotUse,
 }
 
-/// What a reader should take away.
+/// The verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What to do with `policy`.
+    /// Recommendation for `policy`.
     pub decision: Decision,
     /// The best of the policies that `format` can make, by the mean time until data is durable.
     pub policy: Option<String>,
-    /// One sentence.
+    /// The verdict in one sentence.
     pub text: String,
-    /// What qualifies it, the good and the bad.
+    /// Further findings, good and bad.
     pub points: Vec<String>,
 }
 
-/// What the gain of a policy comes to.
+/// Summary of a policy's gain.
 #[must_use]
 pub fn decide(gain: &Gain) -> Decision {
     let costs = [gain.reads_mean, gain.stream_mb_s];
@@ -89,7 +89,7 @@ pub fn verdict(replay: &Replay, outcomes: &[Outcome]) -> Verdict {
     Verdict { decision, policy: Some(best.name.clone()), text, points }
 }
 
-/// What policies are chosen by.
+/// Sort key of policies: the best has the largest.
 fn worth(policy: &PolicyResult) -> f64 {
     let gain = policy.gain.unwrap_or_default();
     gain.durable_mean.or(gain.reads_mean).map_or(0.0, |interval| interval.estimate)
@@ -145,7 +145,7 @@ fn sentence(
     }
 }
 
-/// Which measure it was.
+/// The measure in words.
 fn durability(replay: &Replay, base: &PolicyResult) -> String {
     let how = match replay.durability.mode.as_str() {
         "all" => "every write durable".to_owned(),
@@ -199,7 +199,7 @@ fn finding(interval: &Interval) -> String {
     }
 }
 
-/// That another policy loses; gains of others are in the table.
+/// Sentences on the losses of other policies. Their gains are in the table.
 fn loss(policy: &PolicyResult) -> Option<String> {
     let gain = policy.gain.as_ref()?.durable_mean.filter(is_loss)?;
     Some(format!("{} loses: {}.", policy.name, factor(&gain)))

@@ -1,24 +1,24 @@
-//! The disk itself: its cache, and the requests that are under way in it.
+//! The disk: its cache and the requests in flight.
 
 use manylogs_block::{Extent, Payload, Rng, SECTOR_BYTES, Sector, Sectors, to_usize};
 use manylogs_sim::{CrashDiskConfig, DiskImage, PendingFlush, PendingWrite, WriteCache};
 
 /// Bytes in a sector.
 const SECTOR: usize = to_usize(SECTOR_BYTES);
-/// Requests under way at most before some are answered whatever else arrives.
+/// Above this number of requests in flight, the disk answers one even if others arrive.
 const UNDER_WAY_MAX: usize = 12;
 
-/// What a request is answered with: the bytes of a read, nothing of others.
+/// Answer to a request: the bytes of a read, empty for other requests.
 pub(crate) type Reply = Box<dyn FnOnce(Vec<u8>) + Send>;
 
-/// What the disk is asked for.
+/// Requests to the disk.
 pub(crate) enum Asked {
     Read {
         extent: Extent,
     },
     Write {
         extent: Extent,
-        /// Zeroes if there are no bytes.
+        /// Without bytes it writes zeroes.
         bytes: Option<Vec<u8>>,
         /// Durable before it is answered.
         fua: bool,
@@ -32,7 +32,7 @@ enum UnderWay {
     Flush(PendingFlush, Reply),
 }
 
-/// See the module.
+/// A disk with a volatile cache, whose requests may overtake one another.
 pub(crate) struct Disk {
     cache: WriteCache,
     under_way: Vec<UnderWay>,
@@ -49,7 +49,7 @@ impl Disk {
         &self.cache
     }
 
-    /// A request is received.
+    /// Receives a request.
     pub(crate) fn begin(&mut self, asked: Asked, reply: Reply) {
         self.under_way.push(match asked {
             Asked::Read { extent } => UnderWay::Read(extent, reply),
@@ -65,13 +65,13 @@ impl Disk {
         self.under_way.is_empty()
     }
 
-    /// Whether one should be answered although others arrive.
+    /// Whether a request should be answered although others arrive.
     pub(crate) fn is_busy(&mut self) -> bool {
         self.under_way.len() > UNDER_WAY_MAX || (!self.is_idle() && self.rng.one_in(4))
     }
 
-    /// Answers one of the requests under way, whichever it is. What the answer promises is true
-    /// before it is given.
+    /// Answers a random request in flight. The promise of the answer holds before the answer is
+    /// given.
     pub(crate) fn answer_one(&mut self) {
         if self.is_idle() {
             return;
@@ -91,7 +91,7 @@ impl Disk {
     }
 }
 
-/// The image as bytes; a sector that was torn is bytes that nobody wrote.
+/// The image as bytes. A torn sector holds bytes that nobody wrote.
 fn bytes_of(content: &Payload) -> Vec<u8> {
     let mut out = Vec::with_capacity(to_usize(content.len().bytes()));
     for sector in content.sectors() {
@@ -106,7 +106,7 @@ fn bytes_of(content: &Payload) -> Vec<u8> {
     out
 }
 
-/// A disk for a volume so small that its logs fill all the time.
+/// A disk for a small volume, whose logs fill often.
 pub(crate) const fn config(physical_sector: Sectors) -> CrashDiskConfig {
     CrashDiskConfig {
         native_fua: true,

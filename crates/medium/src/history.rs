@@ -15,29 +15,29 @@ use crate::disk;
 use crate::medium::{Judged, Medium};
 use crate::server::{FrontEnd, Server, Stack};
 
-/// Images kept of each opening of the volume.
+/// Images of power cuts that are kept for each opening of the volume.
 const CUTS: usize = 16;
-/// Clients that take longer are held up for ever.
+/// A client that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
-/// Histories of this process.
+/// Number of histories in this process, for unique names.
 static HISTORIES: AtomicU64 = AtomicU64::new(0);
 
-/// A history to be.
+/// Description of a history.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Decides all but the interleaving.
+    /// Seed of all random choices but the interleaving of threads.
     pub seed: u64,
-    /// What lies above and below the program.
+    /// The layers above and below the program.
     pub stack: Stack,
-    /// A bug planted in the program, which must have been built with the feature `plant`.
+    /// A bug to plant in the program, which must have been built with the feature `plant`.
     pub plant: Option<String>,
 }
 
-/// Why a history did not end well.
+/// The reason why a history failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The layers could not be put together: nothing was tested.
+    /// The layers could not be set up, so nothing was tested.
     Setup(String),
     /// A promise was broken, or a request was not answered as it should be.
     Wrong(String),
@@ -61,7 +61,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What came of a history that went well.
+/// Result of a successful history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Crash states that were recovered and checked.
@@ -78,7 +78,7 @@ impl History {
     /// Runs it with `program`.
     ///
     /// # Errors
-    /// What was wrong, with the stack.
+    /// The failure with a description of the layers.
     pub fn run(&self, program: &Path) -> Result<Report, Failure> {
         let described = |problem| format!("seed {}, {:?}: {problem}", self.seed, self.stack);
         let judged = self.live(program).map_err(|failure| match failure {
@@ -97,7 +97,7 @@ impl History {
         let mut medium = medium?;
         let dir = tempfile::tempdir().map_err(|error| Failure::Setup(error.to_string()))?;
         let teller = Teller::new(medium.events(), medium.units());
-        // A loop device or a file outlives its killed server, and has to be cleared away first.
+        // A loop device or a FUSE mount outlives its killed server and has to be removed first.
         let openings = if stack.front_end == FrontEnd::Nbd { 1 + rng.below(3) } else { 1 };
         for left in (0..openings).rev() {
             let path = dir.path().join(format!("disk{left}"));
@@ -115,7 +115,7 @@ impl History {
         medium.judge()
     }
 
-    /// Two volumes of one id cannot be open at once on a machine.
+    /// Two volumes with the same id cannot be open at once on one machine.
     fn volume_id() -> VolumeId {
         let history = HISTORIES.fetch_add(1, Ordering::Relaxed);
         let mut rng = Rng::new(u64::from(std::process::id()) << 32 | history);
@@ -167,7 +167,7 @@ fn use_it(
 ) -> Result<(), String> {
     let used = run(target, teller, rng, count).and_then(|()| read_all(target, teller));
     match used {
-        // What a killed server had not answered stays under way.
+        // Requests that a killed server has not answered stay in flight for the oracle.
         Err(_) if dead.load(Ordering::Acquire) => Ok(()),
         used => used.map_err(|error| format!("a client: {error}")),
     }

@@ -22,24 +22,25 @@ use crate::history::Failure;
 use crate::mount::{DiskFile, Mount};
 use crate::units::Units;
 
-/// How long requests wait for others to overtake them.
+/// Time for which requests wait for others to overtake them.
 const LULL: Duration = Duration::from_micros(60);
-/// Power is cut at one of so many events of disk or clients, and at one of so many answers that
-/// promise durability, when the most is promised and the least need be on its way.
+/// Power is cut at one in this number of events of the disk or its clients ...
 const CUT_EVERY: u64 = 12;
+/// ... and at one in this number of answers that promise durability: such an answer may rely on
+/// data that is still in the cache.
 const CUT_EVERY_PROMISE: u64 = 3;
 
-/// What happens to disk and clients.
+/// Events of the disk and of its clients.
 pub(crate) enum Event {
     /// The disk receives a request.
     Disk { generation: u64, asked: Asked, reply: Reply },
-    /// A client tells what it does.
+    /// A client reports an operation.
     Client { id: u64, told: Told },
-    /// Somebody outside has something to be done.
+    /// A caller's closure to run on the thread.
     Order(Box<dyn FnOnce(&mut State) + Send>),
 }
 
-/// What clients tell, of the request with an id of theirs.
+/// Reports of clients. Each request has an id of its client.
 #[derive(Debug)]
 pub(crate) enum Told {
     Write { extent: Extent, content: Payload },
@@ -50,16 +51,16 @@ pub(crate) enum Told {
     WasRead { content: Payload },
 }
 
-/// What came of the power cuts.
+/// Results of the power cuts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Images that were recovered and checked.
+    /// Number of images that were recovered and checked.
     pub states: u64,
-    /// The first thing that was wrong.
+    /// The first failure.
     pub problem: Option<String>,
 }
 
-/// A disk that the test's process serves; see the crate.
+/// A disk that the test's process serves. See the crate's documentation.
 #[derive(Debug)]
 pub struct Medium {
     events: Sender<Event>,
@@ -76,7 +77,7 @@ struct Cut {
     survival: Survival,
 }
 
-/// What the thread owns.
+/// State of the thread.
 pub(crate) struct State {
     disk: Disk,
     config: CrashDiskConfig,
@@ -94,11 +95,11 @@ pub(crate) struct State {
 }
 
 impl Medium {
-    /// A disk with a new volume, which differs from others of the same seed by `volume` alone.
-    /// The power is cut `cuts` times at most for each opening of the volume.
+    /// Makes a disk with a new volume. The id of the volume comes from `volume`, all else from the
+    /// seed. Power is cut at most `cuts` times for each opening of the volume.
     ///
     /// # Errors
-    /// If no volume can be made, or no thread.
+    /// If the volume or the thread cannot be made.
     pub fn new(
         seed: u64,
         config: CrashDiskConfig,
@@ -123,7 +124,7 @@ impl Medium {
         Ok(Self { events, thread, units, generation: 0, capacity: config.capacity })
     }
 
-    /// What the clients' side of the volume consists of.
+    /// The units of the volume's export.
     #[must_use]
     pub const fn units(&self) -> Units {
         self.units
@@ -136,18 +137,18 @@ impl Medium {
     /// Mounts the disk as the file `path`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// If the kernel refuses the mount.
     pub fn mount(&self, path: &Path) -> io::Result<Mount> {
         let events = self.events.clone();
         let file = DiskFile { events, generation: self.generation, capacity: self.capacity };
         Mount::new(file, path)
     }
 
-    /// Cuts the power. What a recovery finds then is checked, and is the truth from now on. Nobody
-    /// may use the disk; what was mounted stays without it.
+    /// Cuts the power. The recovered content is checked and becomes the truth of the oracle. Nobody
+    /// may use the disk meanwhile. A mounted file stays mounted without a disk.
     ///
     /// # Errors
-    /// What is wrong with what was found.
+    /// If the recovered content breaks a promise.
     pub fn cut_power(&mut self) -> Result<(), Failure> {
         self.generation += 1;
         let generation = self.generation;
@@ -230,7 +231,8 @@ impl State {
     }
 
     fn answer_one(&mut self) {
-        // Before the answer goes out: what it promises is not relied on yet, but must hold.
+        // The cut comes before the answer is sent: no client relies on its promise yet, but the
+        // promise must hold.
         self.disk.answer_one();
         self.happened(CUT_EVERY);
     }
@@ -242,7 +244,7 @@ impl State {
                 self.disk.begin(asked, reply);
                 self.happened(CUT_EVERY);
             }
-            // Its server is dead. A reply that is dropped is an I/O error.
+            // The server is dead. Dropping the reply gives an I/O error.
             Event::Disk { .. } => {}
             Event::Client { id, told } => {
                 let promise = matches!(told, Told::Written { durable: true } | Told::Flushed);

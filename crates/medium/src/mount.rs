@@ -22,7 +22,7 @@ use crate::medium::Event;
 const TTL: Duration = Duration::from_secs(3600);
 const REQUEST_MAX: u32 = 1 << 20;
 const BACKGROUND: u16 = 64;
-/// How long the file may be in use when it is to go.
+/// Time for which the file may still be in use when it is unmounted.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(5);
 
@@ -33,8 +33,8 @@ pub struct Mount {
     session: Option<BackgroundSession>,
 }
 
-/// The file system of one file. Its requests are of one `generation` of the disk: what a killed
-/// server had under way must not reach the disk after the power cut.
+/// A file system with one file. Its requests belong to one `generation` of the disk, so that
+/// requests of a killed server do not reach the disk after the power cut.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     pub(crate) events: Sender<Event>,
@@ -51,7 +51,7 @@ impl Mount {
         Ok(Self { path: path.to_owned(), session: Some(session) })
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -61,7 +61,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        // A loop device over it may take a moment to let go.
+        // A loop device over the file may take a moment to close it.
         let began = Instant::now();
         while unmount(&self.path, UnmountFlags::empty()).is_err() && began.elapsed() < PATIENCE {
             std::thread::sleep(RETRY);
@@ -93,7 +93,7 @@ impl DiskFile {
         }
     }
 
-    /// Whole sectors within the disk, or nothing.
+    /// The extent of a request, if it consists of whole sectors within the disk.
     fn sectors(&self, offset: u64, len: u64) -> Option<Extent> {
         let whole = offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES);
         let fits = len > 0 && offset + len <= self.capacity.bytes();
@@ -204,7 +204,7 @@ impl Filesystem for DiskFile {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         let zeroing = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if offset >= self.capacity.bytes() || !mode.intersects(zeroing) {
-            // Nothing is there, or all of it.
+            // A read is answered in full or not at all.
             return reply.ok();
         }
         let Some(extent) = self.sectors(offset, length) else { return reply.error(Errno::EINVAL) };

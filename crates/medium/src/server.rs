@@ -13,11 +13,11 @@ use crate::client::Target;
 use crate::client::file::FileClient;
 use crate::client::nbd::NbdClient;
 
-/// A server that does not end by then never will.
+/// A server that takes longer to end counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How clients reach the volume.
+/// The front end through which clients reach the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontEnd {
     /// Over NBD, on a socket.
@@ -28,7 +28,7 @@ pub enum FrontEnd {
     Loop,
 }
 
-/// What the program has below it.
+/// The disk below the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
     /// The medium's file, on physical sectors of 512 bytes.
@@ -42,9 +42,9 @@ pub enum Below {
 /// The layers of one history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Above the program.
+    /// The front end above the program.
     pub front_end: FrontEnd,
-    /// Below it.
+    /// The disk below the program.
     pub below: Below,
     /// Requests go through `io_uring`, not through threads.
     pub ring: bool,
@@ -89,7 +89,8 @@ impl LoopBelow {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&said.stderr)));
         }
         let attached = Self(name.into());
-        // The mode outlives detaching: it may be another's, and would drop every flush.
+        // The kernel keeps the cache mode of a detached loop device. The mode of an earlier user
+        // may drop every flush.
         let queue = Path::new("/sys/block").join(attached.name()).join("queue/write_cache");
         fs::write(&queue, "write back").map_err(|error| format!("{}: {error}", queue.display()))?;
         Ok(attached)
@@ -109,7 +110,7 @@ impl Drop for LoopBelow {
 /// A running `manylogs serve`.
 pub(crate) struct Server {
     child: Child,
-    // Declared behind the child: detached when that has ended.
+    // Declared after the child, so that the loop device is detached when the child has ended.
     _below: Option<LoopBelow>,
     front_end: FrontEnd,
     address: PathBuf,
@@ -150,7 +151,7 @@ impl Server {
             let _ = BufReader::new(stdout).read_line(&mut name);
         }
         if name.is_empty() {
-            // It says why before it ends.
+            // The program prints the reason before it ends.
             let _ = server.child.wait();
             return Err(format!("the server did not start: {}", server.said()));
         }
@@ -160,12 +161,12 @@ impl Server {
         Ok(server)
     }
 
-    /// What it has said.
+    /// Output of the program so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }
 
-    /// A client of its own thread.
+    /// Connects a client, which gets its own thread.
     pub(crate) fn connect(&self) -> Result<Box<dyn Target>, String> {
         let failed = |error| format!("{}: {error}", self.address.display());
         Ok(match self.front_end {
@@ -174,12 +175,12 @@ impl Server {
         })
     }
 
-    /// As a crash of the server: nothing is closed. It is waited for when this is dropped.
+    /// Kills the server without closing anything. Dropping the value waits for the process.
     pub(crate) fn kill(&self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
     }
 
-    /// Ends it in order.
+    /// Stops the server in order.
     pub(crate) fn end(mut self) -> Result<(), String> {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let began = Instant::now();
@@ -196,7 +197,7 @@ impl Server {
 }
 
 impl Server {
-    /// What the kernel keeps of a server that was killed.
+    /// Removes the mounts that a killed server left in the kernel.
     fn clear_away(&self) {
         let mut mounted = self.address.clone();
         match self.front_end {

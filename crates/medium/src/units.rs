@@ -1,20 +1,20 @@
-//! What the oracle counts: the export in units whose content names the write that it came from.
+//! Units in which the oracle counts: the content of each unit names the write that it came from.
 //!
 //! The first sectors are written in parts of sectors, so the oracle knows them in cells of a
 //! quarter of a sector; it knows all others as whole sectors, which are atomic.
 
 use manylogs_block::{Extent, Payload, Rng, SECTOR_BYTES, Sector, Sectors, to_usize};
 
-/// Sectors at the start of the export that are known in cells.
+/// Number of sectors at the start of the export that are divided into cells.
 const IN_CELLS: u64 = 32;
 /// Bytes in a cell.
 pub(crate) const CELL_BYTES: u64 = SECTOR_BYTES / CELLS;
 /// Cells in a sector.
 const CELLS: u64 = 4;
-/// Set in the tag of content that no client wrote.
+/// Bit that is set in the tag of content that no client wrote.
 const FOREIGN: u64 = 1 << 63;
 
-/// An export of some length, in units.
+/// An export divided into units.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     capacity: Sectors,
@@ -39,20 +39,20 @@ impl Units {
         to_usize(first_unit(self.capacity.bytes()))
     }
 
-    /// Bytes that are known in cells, from the start.
+    /// Number of bytes at the start of the export that are divided into cells.
     #[must_use]
     pub const fn cell_bytes_end(&self) -> u64 {
         IN_CELLS * SECTOR_BYTES
     }
 
-    /// The units of a byte range, which must consist of whole ones.
+    /// The units of a byte range, which must consist of whole units.
     #[must_use]
     pub fn extent(&self, offset: u64, len: u64) -> Extent {
         let (start, end) = (first_unit(offset), first_unit(offset + len));
         Extent::new(start, end - start)
     }
 
-    /// The bytes of a write whose first unit has the tag `first`, and the others the next ones.
+    /// Content of a write: its first unit has the tag `first`, the others the following tags.
     #[must_use]
     pub fn bytes(&self, offset: u64, len: u64, first: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(to_usize(len));
@@ -67,7 +67,7 @@ impl Units {
         out
     }
 
-    /// What the oracle knows of bytes that were read from `offset`.
+    /// Tags of the units in `bytes`, which were read from `offset`.
     #[must_use]
     pub fn payload(&self, offset: u64, mut bytes: &[u8]) -> Payload {
         let (mut out, mut at) = (Payload::default(), offset);
@@ -80,7 +80,7 @@ impl Units {
         out
     }
 
-    /// What the oracle knows of the content of a whole volume.
+    /// Tags of all units of a volume.
     #[must_use]
     pub fn of_volume(&self, content: &Payload) -> Payload {
         let mut out = Payload::default();
@@ -111,7 +111,7 @@ const fn unit_bytes(offset: u64) -> u64 {
     if offset < IN_CELLS * SECTOR_BYTES { CELL_BYTES } else { SECTOR_BYTES }
 }
 
-/// The words of a unit with this tag; the first is the tag.
+/// The words of a unit with this tag. The first word is the tag.
 fn pattern(tag: u64, bytes: u64) -> impl Iterator<Item = u64> {
     let mut rng = Rng::new(tag);
     (0..bytes / 8).map(move |word| if word == 0 { tag } else { rng.next_u64() })

@@ -1,4 +1,4 @@
-//! A device of the driver: made, taken over, ended.
+//! A ublk device: making it, taking it over, ending it.
 
 use std::fs;
 use std::io;
@@ -17,24 +17,24 @@ use crate::limits::Limits;
 use crate::queue::{self, Context};
 use crate::{Cache, UblkError, UblkOptions, check, identity};
 
-/// What the driver's devices are called, in the program's name.
+/// Name under which the program registers its devices.
 const NAME: &str = "manylogs";
-/// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
+/// Queue depth: enough for the queues of a drive and of the engine.
 const DEPTH: u16 = 128;
 /// Longest request.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Longest discard: a request's length in bytes has 32 bits.
 const DISCARD_SECTORS_MAX: u32 = u32::MAX >> 9;
-/// What discards are best multiples of.
+/// Preferred granularity of discards.
 const DISCARD_BYTES: u32 = 4096;
 
-/// A block device; it stays, without a server, if it is not stopped.
+/// A block device. If it is not stopped, it stays in the kernel without a server.
 pub struct UblkDevice {
     ctrl: UblkCtrl,
     path: PathBuf,
     note: PathBuf,
     recovered: bool,
-    /// It is we who end it.
+    /// Set when this side ends the device.
     stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -66,7 +66,7 @@ impl UblkDevice {
                 thread,
             }),
             Err(error) => {
-                // Users of one that was taken over can still hope for the next server.
+                // Users of a device that was taken over may still get a new server.
                 if !recovered {
                     let _ = ctrl.kill_dev();
                     let _ = ctrl.del_dev_async();
@@ -101,7 +101,7 @@ impl UblkDevice {
                 queue::serve(&dev, &context, move |begun| {
                     let _ = ready.send(begun);
                 });
-                // The character device is closed before anybody hears of the end.
+                // The character device is closed before the end is reported.
                 drop(dev);
                 if !stopping.load(Ordering::SeqCst) {
                     gone();
@@ -122,14 +122,14 @@ impl UblkDevice {
         &self.path
     }
 
-    /// Whether it was taken over from a server that was killed.
+    /// Whether the device was taken over from a server that was killed.
     #[must_use]
     pub fn is_recovered(&self) -> bool {
         self.recovered
     }
 
-    /// Ends the device: what is under way is answered. If it is `in_use` its users see errors from
-    /// then on, and its name is taken until the last has left.
+    /// Ends the device after answering the requests in flight. If it is `in_use`, its users see
+    /// errors from then on, and the device's name is taken until the last user has closed it.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -165,9 +165,10 @@ fn add(options: &UblkOptions) -> Result<UblkCtrl, UblkError> {
         .dev_flags(UblkFlags::UBLK_DEV_F_ADD_DEV)
         .build();
     let ctrl = added.map_err(|error| failed("add a device", &error))?;
-    // Dropped, it would wait for the device's users: it is removed when that can be done.
+    // Dropping the value would wait for the device's users. The device is removed once they have
+    // closed it.
     ctrl.disown();
-    // The kernel drops flags that it does not know.
+    // The kernel clears flags that it does not know.
     let granted = ctrl.dev_info().flags;
     let noted = if granted & wanted == wanted {
         let id = ctrl.dev_info().dev_id.to_string();
@@ -182,8 +183,8 @@ fn add(options: &UblkOptions) -> Result<UblkCtrl, UblkError> {
     Ok(ctrl)
 }
 
-/// Removes the device that a killed server left, whatever its users are doing: they see errors.
-/// What it was called, if there is one.
+/// Removes the device that a killed server left, even if it is in use: its users see errors.
+/// Returns the device's name, if there was one.
 ///
 /// # Errors
 /// If the driver refuses.
@@ -201,7 +202,7 @@ pub fn remove_orphan(note: &Path) -> Result<Option<PathBuf>, UblkError> {
 
 fn remove(ctrl: &UblkCtrl) -> Result<(), UblkError> {
     ctrl.kill_dev().map_err(|error| failed("stop the old device", &error))?;
-    // Its users may take their time to leave.
+    // Its users may close it later.
     ctrl.del_dev_async().map_err(|error| failed("remove the old device", &error))?;
     Ok(())
 }
@@ -244,11 +245,11 @@ fn orphan(options: &UblkOptions) -> Result<Option<UblkCtrl>, UblkError> {
     Ok(Some(ctrl))
 }
 
-/// The device whose number is noted, if there is one of that number: it may be another's by now.
+/// The device of the noted number, if it exists. It may belong to another program by now.
 fn noted(note: &Path) -> Option<UblkCtrl> {
     let id: i32 = fs::read_to_string(note).ok()?.trim().parse().ok()?;
-    // The library complains on standard error that it has no file of its own on the device. It
-    // keeps those where everybody may write, and we make none.
+    // The library reports on standard error that its own file about the device is missing. It keeps
+    // such files in a directory that everybody may write, so none is made here.
     Path::new(&format!("/sys/class/ublk-char/ublkc{id}")).exists().then_some(())?;
     let opened = UblkCtrlBuilder::default()
         .name(NAME)
@@ -265,7 +266,7 @@ fn describe(dev: &mut UblkDev, options: &UblkOptions) {
     let limits = Limits::of(&options.capabilities, options.cache);
     let capacity = options.capabilities.capacity;
     dev.tgt.dev_size = capacity.bytes();
-    // One more than requests: the wait for answers.
+    // One entry more than requests, for the wait for answers.
     dev.tgt.cq_depth = DEPTH * 2;
     dev.tgt.params = sys::ublk_params {
         types: sys::UBLK_PARAM_TYPE_BASIC | sys::UBLK_PARAM_TYPE_DISCARD,

@@ -39,7 +39,7 @@ pub use device::{UblkDevice, remove_orphan};
 #[cfg(not(feature = "driver"))]
 pub use without_driver::{UblkDevice, remove_orphan};
 
-/// Where the driver takes commands.
+/// Path of the driver's control device.
 const CONTROL: &str = "/dev/ublk-control";
 
 /// When a write is acknowledged.
@@ -53,7 +53,7 @@ pub enum Cache {
     WriteBack,
 }
 
-/// What is exported, and how.
+/// Description of an export.
 #[derive(Clone, Debug)]
 pub struct UblkOptions {
     /// The way to the engine.
@@ -68,7 +68,7 @@ pub struct UblkOptions {
     pub identity: u64,
 }
 
-/// Why there is no device.
+/// The reason why a device cannot be made or used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UblkError {
@@ -78,13 +78,13 @@ pub enum UblkError {
          manylogs-cli --features ublk` (Debian: needs libclang-dev), or serve with --loop or --nbd"
     )]
     NotBuilt,
-    /// The kernel has no driver, or it is not loaded.
+    /// The kernel has no ublk driver, or the driver is not loaded.
     #[error(
         "there is no {CONTROL}: load the module (modprobe ublk_drv, of Linux 6.4 or later), or \
          serve with --loop or --nbd"
     )]
     NoDriver,
-    /// The driver may not be used.
+    /// The user may not use the driver.
     #[error("cannot open {CONTROL}: {0}")]
     Control(#[source] io::Error),
     /// The driver is older than what is needed.
@@ -93,9 +93,9 @@ pub enum UblkError {
     /// A command of the driver failed.
     #[error("ublk: cannot {what}: {reason}")]
     Command {
-        /// What was to be done.
+        /// The command in words.
         what: &'static str,
-        /// What the kernel or the library answered.
+        /// The error of the kernel or of the library.
         reason: String,
     },
     /// The device that a killed server left promises more than the new server would keep.
@@ -140,7 +140,7 @@ impl FrontEnd for UblkDevice {
 /// Whether devices can be made, as far as that is known without making one.
 ///
 /// # Errors
-/// Why not.
+/// If devices cannot be made, with the reason.
 pub fn check() -> Result<(), UblkError> {
     if cfg!(not(feature = "driver")) {
         return Err(UblkError::NotBuilt);
@@ -152,7 +152,7 @@ pub fn check() -> Result<(), UblkError> {
     }
 }
 
-/// What tells the device of one volume, at one place, from those of others: a copy of a disk has
+/// Identity of a served device: the volume's id and the place of its disk, as a copy of a disk has
 /// the id of the original.
 #[must_use]
 pub fn identity(note: &Path, volume: Option<[u8; 16]>) -> u64 {

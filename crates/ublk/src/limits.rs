@@ -1,4 +1,4 @@
-//! What the kernel is told of a device.
+//! Attributes and limits of a device as the kernel gets them.
 
 use manylogs_block::Capabilities;
 
@@ -16,7 +16,7 @@ pub(crate) struct Limits {
     /// Powers of two, in bytes.
     pub(crate) logical_shift: u8,
     pub(crate) physical_shift: u8,
-    /// Whether discards are taken. Zeroes always are.
+    /// Whether the device takes discards. It always takes write-zeroes.
     pub(crate) discard: bool,
 }
 

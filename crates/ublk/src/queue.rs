@@ -1,4 +1,4 @@
-//! The thread that takes requests from the driver and brings it the answers.
+//! The thread that takes requests from the driver and returns the answers.
 
 #![expect(unsafe_code, reason = "the library lends a descriptor as a number")]
 
@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use crate::Cache;
 use crate::translate::{Command, refusal};
 
-/// There is one queue: all requests go to one engine anyway.
+/// There is one queue, as all requests go to one engine.
 const QUEUE: u16 = 0;
-/// The tag of what is no request; any does.
+/// Tag of ring entries that are not requests. The value does not matter.
 const NO_TAG: u16 = 0;
 
-/// What the requests need.
+/// State shared by the requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) port: Port,
@@ -59,13 +59,13 @@ impl Answers {
     }
 
     fn take(&self) -> Vec<(u16, IoResult)> {
-        // Before the list: whoever adds to an empty one notifies again.
+        // Cleared before the list is taken: whoever adds to an empty list notifies again.
         self.event.clear();
         std::mem::take(&mut self.list())
     }
 }
 
-/// Serves the device until it is stopped. `ready` hears that requests can come, or why not.
+/// Serves the device until it is stopped. `ready` gets the result of the start.
 pub(crate) fn serve(
     dev: &UblkDev,
     context: &Context,
@@ -80,10 +80,10 @@ pub(crate) fn serve(
     }
 }
 
-/// The queue, on the thread that the driver knows.
+/// The queue, which lives on the thread that is registered with the driver.
 struct Queue<'a> {
     queue: UblkQueue<'a>,
-    /// Where the driver lets data be read and written.
+    /// The character device, through which data is copied.
     data: BorrowedFd<'a>,
     context: &'a Context,
     answers: Arc<Answers>,
@@ -91,7 +91,7 @@ struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     fn begin(dev: &'a UblkDev, context: &'a Context) -> Result<Self, LibraryError> {
-        // No buffers are lent to the driver: the data is copied here.
+        // The driver gets no buffers, as the data is copied here.
         let buffers = BufDescList::Slices(None);
         let queue = UblkQueue::new(QUEUE, dev)?.submit_fetch_commands_unified(buffers)?;
         // SAFETY: the library keeps the character device open, as the first of its descriptors,
@@ -113,19 +113,19 @@ impl<'a> Queue<'a> {
                 // A signal came to this thread.
                 Err(LibraryError::IOError(error)) if error.kind() == io::ErrorKind::Interrupted => {
                 }
-                // The driver has taken back all that was fetched: the device is stopped.
+                // The driver has withdrawn all fetch commands: the device is stopped.
                 Err(_) => return,
             }
         }
     }
 
-    /// A request has come, or answers have.
+    /// A request or answers have arrived.
     fn handle(&self, user_data: u64, result: i32) {
         if user_data & UblkUringData::Target as u64 != 0 {
             for (tag, result) in self.answers.take() {
                 self.pass_on(tag, &result);
             }
-            // If the ring is broken the next wait says so, and ends the device.
+            // If the ring is broken, the next wait fails and ends the device.
             let _ = self.watch_answers();
         } else if result == 0 {
             let Ok(tag) = u16::try_from(UblkIOCtx::user_data_to_tag(user_data)) else { return };
@@ -133,7 +133,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Asks to be woken once there are answers.
+    /// Asks the ring to wake the thread when answers arrive.
     fn watch_answers(&self) -> Result<(), LibraryError> {
         let readable = rustix::event::PollFlags::IN.bits().into();
         let event = types::Fd(self.answers.event.as_raw_fd());
@@ -213,12 +213,12 @@ impl<'a> Queue<'a> {
     /// Answers the request, and asks for the next with the same tag.
     fn complete(&self, tag: u16, answer: i32) {
         let answer = Ok(UblkIORes::Result(answer));
-        // It refuses only buffers of another kind than the device's.
+        // It refuses only a kind of buffer that the device does not use.
         let _ = self.queue.complete_io_cmd_unified(tag, BufDesc::Slice(&[]), answer);
     }
 }
 
-/// Where the driver has byte `offset` of the data of request `tag`.
+/// Position of byte `offset` of the data of request `tag` in the character device.
 fn position(tag: u16, offset: usize) -> u64 {
     UblkIOCtx::ublk_user_copy_pos(QUEUE, tag, u32::try_from(offset).unwrap_or(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! Requests of the block layer as the engine's, and answers as the kernel's.
+//! Translates requests of the block layer for the engine, and answers for the kernel.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::Cache;
 
-/// The driver's numbers of operations.
+/// Operation codes of the driver.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 const FLUSH: u32 = 2;
@@ -33,12 +33,12 @@ impl Command {
         self.op_flags & OPERATION
     }
 
-    /// How many bytes the kernel wants of this request, once read.
+    /// Number of bytes that the kernel expects from a read.
     pub(crate) fn reads(self) -> Option<usize> {
         (self.operation() == READ).then(|| to_usize(self.len.bytes()))
     }
 
-    /// As a request to the engine; `content` gets the bytes that are to be written.
+    /// Translates the request for the engine. `content` returns the bytes to write.
     pub(crate) fn request(
         self,
         capacity: Sectors,
@@ -53,17 +53,17 @@ impl Command {
             WRITE_ZEROES => (Operation::WriteZeroes, Some(Bug::UblkZeroFuaIgnored)),
             _ => return Err(Errno::OPNOTSUPP),
         };
-        // Users of a write-through device send no flushes.
+        // The kernel sends no flushes to a write-through device.
         let through = cache == Cache::WriteThrough && !plant::is(Bug::UblkThroughNotDurable);
         let fua = through || self.op_flags & FUA != 0;
         let fua = fua && !ignores_fua.is_some_and(plant::is);
-        // Where this saturates it is no multiple of a sector.
+        // A saturated value is not a multiple of a sector and is refused.
         let offset = self.start.0.saturating_mul(SECTOR_BYTES);
         let call = Call::new(operation, offset, self.len.bytes()).fua(fua);
         call.request(capacity, content).map_err(|refused| refused.errno())
     }
 
-    /// What the kernel is told: as many bytes as were read or written, or the error.
+    /// Result for the kernel: the number of bytes read or written, or the error.
     pub(crate) fn answer(self, result: &IoResult) -> i32 {
         match result {
             Err(error) => refusal(errno(error)),
@@ -75,7 +75,7 @@ impl Command {
     }
 }
 
-/// An error as the driver takes it.
+/// Error number for the driver.
 pub(crate) fn refusal(error: Errno) -> i32 {
     -error.raw_os_error()
 }

@@ -1,24 +1,24 @@
-//! What stands for a device where none can be made.
+//! Replacement of the device in a program without the driver's library.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use crate::{UblkError, UblkOptions};
 
-/// There is none: the program was built without the driver's library.
+/// A device that cannot exist, as the program was built without the driver's library.
 #[derive(Debug)]
 pub struct UblkDevice(Infallible);
 
-/// Finds none.
+/// Finds no device.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 pub fn remove_orphan(_: &Path) -> Result<Option<PathBuf>, UblkError> {
     Ok(None)
 }
 
 impl UblkDevice {
-    /// Says that it cannot be done.
+    /// Reports that the program was built without the driver's library.
     ///
     /// # Errors
     /// Always.
@@ -26,7 +26,7 @@ impl UblkDevice {
         Err(UblkError::NotBuilt)
     }
 
-    /// Where it would be.
+    /// Path of the device. Never called.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self.0 {}
@@ -38,10 +38,10 @@ impl UblkDevice {
         match self.0 {}
     }
 
-    /// Would end it.
+    /// Ends the device. Never called.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub fn stop(self, _: bool) -> Result<(), UblkError> {
         match self.0 {}
     }

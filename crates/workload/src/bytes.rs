@@ -1,4 +1,4 @@
-//! Little-endian numbers out of binary records.
+//! Reads little-endian numbers from binary records.
 
 /// The 32-bit number at `offset`; the caller has checked the length, else it is 0.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {

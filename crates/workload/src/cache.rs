@@ -1,10 +1,10 @@
-//! Requests of a trace in memory, for those who read it more than once.
+//! Keeps the requests of a short trace in memory, for callers that read it more than once.
 
 use manylogs_block::{Extent, Time, to_usize};
 
 use crate::request::{TraceOp, TraceRequest};
 
-/// Traces of up to so many requests are kept in memory (48 MB) instead of being read again.
+/// Traces of up to this number of requests are kept in memory (48 MB) instead of being read again.
 const REQUESTS_MAX: usize = 2_000_000;
 
 /// The requests of a short trace, in their order.

@@ -13,8 +13,8 @@ const BATCH_RECORDS: usize = 1 << 18;
 
 /// Spreads the n consecutive records of a second evenly: the k-th arrives k/n into it.
 ///
-/// Should a second hold more than 262,144 records, the first so many share the first half of
-/// it, the next so many the first half of what is left, and so on: memory stays bounded.
+/// Memory is bounded: if a second holds more than 262,144 records, the first 262,144 share its
+/// first half, the next 262,144 the first half of the rest, and so on.
 pub(crate) struct SpreadSeconds {
     source: BoxedSource,
     batch: VecDeque<TraceRequest>,

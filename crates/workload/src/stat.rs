@@ -1,4 +1,4 @@
-//! What a trace is like: counts, sizes, footprint, overwrites and busiest windows.
+//! Statistics of a trace: counts, sizes, footprint, overwrites and busiest windows.
 
 mod bitmap;
 mod sizes;

@@ -1,4 +1,4 @@
-//! Fields and extents out of byte slices, without strings or allocation.
+//! Parses fields and extents from byte slices, without strings or allocation.
 
 mod number;
 

@@ -12,7 +12,7 @@ use crate::table::{bytes, duration};
 /// From the end of the default's quiet hours (06:00) to their next beginning (22:00).
 const HOURS: f64 = 16.0;
 
-/// What the logs come to in a day as busy as the trace.
+/// How full the logs get in a day that is as busy as the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LogsOutlook {
     /// Space in all logs.

@@ -1,4 +1,4 @@
-//! Tries settings, one after the other, and keeps what helps.
+//! Searches the settings one after the other and keeps each value that helps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ const ROUNDS: usize = 2;
 /// Seeds of each try; the final replays have others.
 const SEEDS: usize = 3;
 const FIRST_SEED: usize = 1000;
-/// A change must help by this: the default is what most users have tested.
+/// A change must gain at least this share, because the default is the best-tested setting.
 const WORTHWHILE: f64 = 1.01;
-/// What goes into the final replays beside the default.
+/// Number of policies in the final replays beside the default.
 const FINALISTS: usize = 3;
 
-/// What the search found.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What to replay from fresh seeds: plain drives, ours by default, and the best.
+    /// Policies to replay from fresh seeds: the plain drives, the default and the best.
     pub finalists: Vec<NamedPolicy>,
-    /// Everything that was tried, in order.
+    /// All policies that were tried, in order.
     pub tried: Vec<Tried>,
     /// Whether the user ended the search.
     pub interrupted: bool,
 }
 
-/// A policy that was tried, with what it gained on the plain drive.
+/// A policy that was tried, with its gain over the plain drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
-    /// As `replay --policy` takes it.
+    /// The policy as `replay --policy` takes it.
     pub policy: String,
     /// By the mean time until data is durable.
     pub durable_mean: f64,
@@ -62,8 +62,8 @@ impl Tried {
     }
 }
 
-/// What policies are chosen by: those that keep reads and streams go before all others, and among
-/// them the one that gains most, where each setting that is not the default must be worth it.
+/// Sort key of policies. Those that keep reads and streams come first. Among these the gain
+/// decides, less a discount for each setting that is not the default.
 pub(super) fn rank(policy: &str, durable_mean: f64, kept: f64) -> f64 {
     if kept < KEPT_MIN {
         return kept;
@@ -74,15 +74,15 @@ pub(super) fn rank(policy: &str, durable_mean: f64, kept: f64) -> f64 {
 
 type Options = BTreeMap<&'static str, String>;
 
-/// The most replays that [`search`] makes, for a progress bar.
+/// Upper bound of the number of replays of [`search`], for a progress bar.
 #[must_use]
 pub fn replays_at_most() -> u64 {
     let values: usize = TRIED.iter().map(|(_, values)| values.len()).sum();
     ((3 + values * ROUNDS) * SEEDS) as u64
 }
 
-/// Searches the settings of `mlb` for `plan` that make data durable soonest, with reads and
-/// streams at no less than 0.99 of the plain drive.
+/// Searches the settings of `mlb` that make the data of `plan` durable soonest, while reads and
+/// streams keep 0.99 of the plain drive's speed.
 ///
 /// # Errors
 /// As the replays themselves.
@@ -120,7 +120,7 @@ struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// `current`, or with another value of `key` if that helps.
+    /// Returns `current`, or `current` with another value of `key` if that value helps.
     fn best_of(
         &mut self,
         current: Options,
@@ -154,7 +154,8 @@ impl Tries<'_> {
         found.map_or(0.0, |(_, tried)| tried.rank())
     }
 
-    /// Measures those that were not before; what does not go with the drive is left out.
+    /// Measures the policies that were not measured before. Policies that do not fit the drive are
+    /// left out.
     fn measure(&mut self, candidates: Vec<Options>) -> Result<(), ReplayError> {
         let new = candidates.into_iter().filter(|c| !self.tried.iter().any(|(t, _)| t == c));
         let capacity = self.plan.drive.capacity();
@@ -209,7 +210,7 @@ fn replay(
     policies.iter().map(|_| pooled(outcomes.by_ref().take(SEEDS).collect())).collect()
 }
 
-/// Mean time until data is durable; of reads, where nothing is.
+/// Mean time until data is durable, or the mean latency of reads if no write had to be durable.
 fn durable(outcome: &Outcome) -> f64 {
     let durable = outcome.recorder.latencies(&Class::DURABLE);
     if durable.count() > 0 { durable.mean_us() } else { reads(outcome) }

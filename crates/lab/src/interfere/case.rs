@@ -8,43 +8,43 @@ use thiserror::Error;
 
 use crate::replay::{DriveSettings, NamedPolicy};
 
-/// Share of the disk, from where they begin, over which streams spread, and in which random ones
-/// read.
+/// The streams of a case spread over this share of the disk, counted from their first address.
+/// Random reads stay within it.
 const SPREAD_PERCENT: u64 = 7;
 
 /// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// Reads one address after the other.
+    /// Sequential reads.
     Read,
-    /// Writes one address after the other, not durably.
+    /// Sequential writes without FUA.
     Write,
-    /// Reads anywhere in a part of the disk.
+    /// Random reads within a part of the disk.
     Random,
 }
 
 /// Where on the disk a stream begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// At the first address, where tracks are longest.
+    /// At the first address: on the outer tracks, which hold the most sectors.
     Outer,
-    /// Behind 92 % of the addresses.
+    /// After 92 % of the addresses: on the inner tracks.
     Inner,
 }
 
 /// How a client makes its writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncMode {
-    /// Each write is durable when it is answered (FUA).
+    /// Each write has FUA: its data is durable when it is answered.
     Fua,
-    /// The writes, then a flush.
+    /// Writes without FUA, then one flush.
     Flush,
-    /// What a journaling file system sends: the writes, a journal write, a flush, the commit
-    /// block, a flush.
+    /// The requests of a journaling file system: writes, a write to the journal, a flush, the
+    /// commit block, a flush.
     Journal,
 }
 
-/// There is nothing of that name.
+/// A name on the command line that stands for nothing.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("unknown {what} {name:?}; there are: {known}")]
 pub struct UnknownName {
@@ -53,7 +53,7 @@ pub struct UnknownName {
     known: String,
 }
 
-/// A stream that the device has no room for.
+/// The device has no room for the stream.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "{streams} streams with requests of {} bytes do not fit {} bytes from where they begin to the \
@@ -61,62 +61,63 @@ pub struct UnknownName {
     size.bytes(), room.bytes()
 )]
 pub struct UnfitStream {
-    /// As asked.
+    /// Requests that the stream keeps in flight.
     pub streams: u32,
-    /// Of a request.
+    /// Size of one request.
     pub size: Sectors,
-    /// What there is.
+    /// Sectors that the stream may use.
     pub room: Sectors,
 }
 
 /// The streams of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamLoad {
-    /// What they do.
+    /// The access pattern.
     pub kind: StreamKind,
-    /// Requests that each keeps in flight.
+    /// Requests that each stream keeps in flight.
     pub depth: u32,
     /// Size of a request.
     pub size: Sectors,
-    /// How many there are.
+    /// Number of streams.
     pub streams: u32,
-    /// Where they begin.
+    /// Part of the disk.
     pub at: Place,
 }
 
 /// The syncs of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SyncLoad {
-    /// Syncs a second of all clients together; none at zero.
+    /// Syncs per second of all clients together. Zero means no syncs.
     pub per_second: f64,
-    /// Clients that share them. One syncs at even intervals; each of several at a random moment
-    /// of each of its intervals.
+    /// Number of clients. A single client syncs at even intervals. Each of several clients syncs at
+    /// a random moment within each of its intervals.
     pub clients: u32,
-    /// Random writes of 4 KiB before a sync.
+    /// Random 4 KiB writes in one sync.
     pub writes: u32,
-    /// What a sync is.
+    /// Requests that make up a sync.
     pub mode: SyncMode,
 }
 
-/// One measurement.
+/// One measurement: streams and syncs on one drive under one policy.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The drive and how it is used.
     pub drive: DriveSettings,
-    /// What stands between the clients and the drive.
+    /// The policy between the clients and the drive.
     pub policy: NamedPolicy,
     /// The streams.
     pub stream: StreamLoad,
     /// The syncs.
     pub syncs: SyncLoad,
-    /// Of all randomness.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long is measured.
+    /// Length of the measurement, in simulated time.
     pub span: Nanos,
 }
 
 impl StreamLoad {
-    /// The first address of stream `index`, and how many sectors it has until it begins again.
+    /// The first address of stream `index`, and the number of sectors after which the stream starts
+    /// again at that address.
     ///
     /// # Errors
     /// If a stream has no room for the requests that it keeps in flight.
@@ -141,14 +142,14 @@ impl StreamLoad {
     }
 }
 
-/// Names for people, the command line and the figures.
+/// Names as the command line and the JSON show them.
 macro_rules! named {
     ($type:ident, $what:literal, $($name:literal => $variant:ident),+) => {
         impl $type {
-            /// Every one there is.
+            /// All values.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Its name.
+            /// The name on the command line and in the JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

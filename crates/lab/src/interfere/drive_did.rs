@@ -1,22 +1,23 @@
-//! What the mechanism did in a run.
+//! Activity of the drive's mechanism during a run.
 
 use manylogs_disk::Counters;
 use serde::Serialize;
 
 use crate::stats::round3;
 
-/// What the drive did while it was measured.
+/// Activity of the drive during the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DriveDid {
-    /// Reads, writes and flushes that it was sent.
+    /// Number of reads, writes and flushes that the drive received.
     pub commands: u64,
-    /// Accesses for which the arm moved or the head changed.
+    /// Accesses that moved the arm or changed the head.
     pub seeks: u64,
-    /// Time in which the first sector of an access was waited for, in revolutions.
+    /// Rotational latency: time spent waiting for the first sector of an access, in revolutions.
     pub revolutions_waited: f64,
-    /// The same, less what the stream alone would have waited for as many bytes, a sync.
+    /// Revolutions lost for each sync: the rotational latency, less that of the stream alone for as
+    /// many bytes, divided by the number of syncs.
     pub revolutions_lost_per_sync: f64,
-    /// Share of the time in which the mechanism worked for commands.
+    /// Share of time during which the mechanism worked on commands.
     pub busy_percent: f64,
 }
 

@@ -1,4 +1,5 @@
-//! The paper's picture at block level: share kept against sync latency, one curve a policy.
+//! The paper's figure at block level: share of the stream that is kept against the latency of
+//! syncs, one curve for each policy.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use std::fmt::Write as _;
 use super::results::{CaseResult, Interference};
 use super::table;
 
-/// Of one picture, in pixels: its size and the borders of its axes.
+/// Size of one picture and the borders around its axes, in pixels.
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 48.0;
@@ -18,7 +19,7 @@ const COLOURS: [&str; 7] =
 /// Latencies are drawn between these, logarithmically.
 const MS: (f64, f64) = (1.0, 10_000.0);
 
-/// A page that needs nothing else: a picture for each drive, stream and place, and the table.
+/// A self-contained page: one picture for each drive, stream and place, and the table of all cases.
 #[must_use]
 pub fn html(found: &Interference) -> String {
     let mut pictures: BTreeMap<String, Vec<&CaseResult>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What was found, in the form in which it is written as JSON.
+//! Results, in the form in which they are written as JSON.
 
 use serde::Serialize;
 
@@ -7,69 +7,69 @@ use super::drive_did::DriveDid;
 use super::run::Measured;
 use crate::stats::{LatencySummary, round3};
 
-/// Every case of a call.
+/// All cases of one `interfere` command.
 #[derive(Clone, Debug, Serialize)]
 pub struct Interference {
-    /// The version of this structure.
+    /// Version of this structure.
     pub format: u32,
-    /// The command line that repeats it.
+    /// Command line that repeats the measurement.
     pub command: String,
-    /// Whether cases were left out because the user ended the call.
+    /// Whether the user interrupted the command, so that cases are missing.
     pub interrupted: bool,
-    /// The cases.
+    /// Measured cases.
     pub cases: Vec<CaseResult>,
 }
 
-/// What one case came to.
+/// Result of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     /// The drive profile's name.
     pub drive: String,
-    /// The policy, as given.
+    /// Policy as the user wrote it.
     pub policy: String,
-    /// The policy with every parameter spelled out.
+    /// Policy with all its parameters.
     pub parameters: String,
-    /// Whether writes may wait in the drive's cache.
+    /// Whether the drive's write cache is on.
     pub drive_cache: bool,
-    /// Age from which the drive's queue serves a command first.
+    /// Age limit of the drive's queue: an older command is served first.
     pub age_limit_ms: f64,
-    /// The order of the drive's queue.
+    /// Scheduling policy of the drive's queue.
     pub queue: &'static str,
-    /// Whether the drive serves commands with priority first.
+    /// Whether the drive serves commands of high priority first.
     pub priority: bool,
-    /// What the streams do.
+    /// Access pattern of the streams.
     pub stream: &'static str,
-    /// How many there are.
+    /// Number of streams.
     pub streams: u32,
-    /// Requests that each keeps in flight.
+    /// Requests that each stream keeps in flight.
     pub stream_depth: u32,
-    /// Size of a request.
+    /// Size of one request.
     pub stream_size_bytes: u64,
-    /// Where the streams begin.
+    /// Part of the disk in which the streams run.
     pub at: &'static str,
-    /// Syncs a second that the clients ask for.
+    /// Syncs per second that the clients ask for, all clients together.
     pub syncs_asked: f64,
-    /// Clients that share them.
+    /// Number of clients that sync.
     pub sync_clients: u32,
-    /// Random writes of 4 KiB before a sync.
+    /// Random 4 KiB writes in one sync.
     pub writes_per_sync: u32,
-    /// What a sync is.
+    /// Requests that make up a sync.
     pub sync_mode: &'static str,
-    /// Of all randomness.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long was measured.
+    /// Length of the measurement.
     pub seconds: f64,
-    /// All streams together under the same policy, nothing beside them.
+    /// Throughput of all streams together under the same policy, without syncs.
     pub stream_mb_s_alone: f64,
-    /// All streams together beside the syncs.
+    /// Throughput of all streams together beside the syncs.
     pub stream_mb_s: f64,
     /// `stream_mb_s` over what `nologging` gives the streams alone.
     pub kept: f64,
-    /// From the first write of a sync to its last answer.
+    /// Latency of a sync, from its first write to its last answer.
     pub sync_ms: SyncMillis,
-    /// Syncs that began and ended within the measurement, a second.
+    /// Syncs per second that began and ended within the measurement.
     pub syncs_per_second: f64,
-    /// What the drive did.
+    /// Activity of the drive.
     pub drive_did: DriveDid,
 }
 
@@ -138,7 +138,7 @@ pub(super) fn result(
 }
 
 impl Interference {
-    /// As JSON, for people to read.
+    /// The results as indented JSON.
     ///
     /// # Errors
     /// If a figure has no JSON form, which none should.

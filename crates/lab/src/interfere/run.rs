@@ -1,4 +1,4 @@
-//! Runs cases, each in a world of its own.
+//! Runs cases, each in its own simulated world.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::sync::{self, Synced};
 use crate::replay::{NamedPolicy, Stack};
 use crate::stats::Latencies;
 
-/// Streams and syncs run this long before anything counts.
+/// Warm-up: streams and syncs run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(2);
 
 /// Why a case has no result.
@@ -33,9 +33,9 @@ pub enum InterfereError {
     Volume {
         /// The policy's name.
         policy: String,
-        /// The drive's.
+        /// The drive profile's name.
         drive: String,
-        /// Why.
+        /// The reason.
         source: manylogs::VolumeError,
     },
     /// The policy's options do not go with its logs on the drive.
@@ -43,9 +43,9 @@ pub enum InterfereError {
     Policy {
         /// The policy's name.
         policy: String,
-        /// The drive's.
+        /// The drive profile's name.
         drive: String,
-        /// Why.
+        /// The reason.
         source: Box<manylogs::PolicyError>,
     },
     /// A request failed.
@@ -53,10 +53,10 @@ pub enum InterfereError {
     Io {
         /// The policy's name.
         policy: String,
-        /// Why.
+        /// The reason.
         source: IoError,
     },
-    /// Requests are in flight and nothing will ever answer them.
+    /// Deadlock: requests are in flight, and no event is left that could answer them.
     #[error("under {policy} the device stopped answering; this is a defect")]
     Stalled {
         /// The policy's name.
@@ -64,7 +64,7 @@ pub enum InterfereError {
     },
 }
 
-/// What one run measured.
+/// Measurements of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) stream_mb_s: f64,
@@ -73,9 +73,9 @@ pub(super) struct Measured {
     pub(super) drive: DriveDid,
 }
 
-/// Measures each case on up to `threads` threads, and each stream alone, under its policy and
-/// under `nologging`. The results come in the order of `cases`; those not begun when `stop` is set
-/// are left out.
+/// Measures each case on up to `threads` threads. Each stream is also measured alone, under its
+/// policy and under `nologging`. The results keep the order of `cases`. Cases that have not begun
+/// when `stop` is set are left out.
 ///
 /// # Errors
 /// The first failure.
@@ -111,7 +111,7 @@ fn base(case: &Case) -> Case {
     Case { policy: NamedPolicy::nologging(), ..without_syncs(case) }
 }
 
-/// What two cases without syncs have in common if they are the same.
+/// Key of a case without syncs. Cases with equal keys share one run.
 fn key(case: &Case) -> String {
     let Case { drive, policy, stream, seed, span, .. } = case;
     let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
@@ -196,7 +196,7 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
     })
 }
 
-/// Lets time pass until `at`; what the drive has done by then.
+/// Lets time pass until `at` and returns the drive's counters at that time.
 fn run_until(sim: &Sim, stack: &Stack, at: Time) -> manylogs_disk::Counters {
     let clock = stack.runtime();
     sim.block_on(stack.host(), async move { clock.sleep_until(at).await });

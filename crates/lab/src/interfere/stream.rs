@@ -1,4 +1,4 @@
-//! The streams: each keeps its requests in flight.
+//! Streams, each of which keeps a number of requests in flight.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use manylogs_block::{
 
 use super::case::{StreamKind, StreamLoad};
 
-/// What all streams of a run have moved, and when to count and to end.
+/// Counters that the streams of a run share, and the times at which counting begins and ends.
 #[derive(Debug)]
 pub(super) struct Moved {
-    /// Requests answered from here on count ...
+    /// Requests answered before this time do not count.
     pub(super) from: Time,
-    /// ... until here, where the streams end.
+    /// The streams end at this time.
     pub(super) until: Time,
     pub(super) bytes: Cell<u64>,
     pub(super) running: Cell<usize>,
     pub(super) failed: RefCell<Option<IoError>>,
 }
 
-/// One stream's next address.
+/// Position of one stream.
 struct Cursor {
     kind: StreamKind,
     size: Sectors,
@@ -58,7 +58,7 @@ impl Cursor {
 /// Starts the streams of `load` on `device`.
 ///
 /// # Errors
-/// If they do not fit it.
+/// If the streams do not fit the device.
 pub(super) fn start(
     runtime: &Handle,
     device: &Rc<dyn BlockDevice>,

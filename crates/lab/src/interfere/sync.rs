@@ -10,35 +10,35 @@ use manylogs_block::{
 use super::case::{SyncLoad, SyncMode};
 use crate::stats::Latencies;
 
-/// A small write.
+/// Size of a small write.
 const WRITE: Sectors = Sectors(8);
-/// Descriptor and metadata blocks of one transaction of a journal.
+/// Size of the descriptor and metadata blocks of one journal transaction.
 const JOURNAL_WRITE: Sectors = Sectors(32);
 const COMMIT_BLOCK: Sectors = Sectors(8);
-/// A journal's length, in the middle of the device, where mke2fs puts it.
+/// Length of the journal, which lies in the middle of the device, where mke2fs puts it.
 const JOURNAL: Sectors = Sectors(128 << 11);
 
-/// What the syncs of a run took.
+/// Latencies of the syncs of a run.
 #[derive(Debug)]
 pub(super) struct Synced {
-    /// Syncs that begin from here on count ...
+    /// Syncs that begin before this time do not count.
     pub(super) from: Time,
-    /// ... until here, where the clients end.
+    /// The clients end at this time.
     pub(super) until: Time,
     pub(super) latencies: RefCell<Latencies>,
-    /// Counted ones that ended before the end of the measurement.
+    /// Number of counted syncs that ended before the end of the measurement.
     pub(super) in_time: Cell<u64>,
     pub(super) running: Cell<usize>,
     pub(super) failed: RefCell<Option<IoError>>,
 }
 
-/// What the clients share.
+/// State that the clients share.
 struct Syncer {
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
     mode: SyncMode,
     writes: u32,
-    /// Where the journal goes on.
+    /// Next address in the journal.
     journal_at: Cell<u64>,
     rng: RefCell<Rng>,
 }
@@ -72,8 +72,8 @@ pub(super) fn start(
 }
 
 impl Syncer {
-    /// Syncs once in each interval, at once where the last took longer; at a random moment of the
-    /// interval if `anywhere`.
+    /// Syncs once in each interval: at its beginning, or at a random moment of it if `anywhere`. A
+    /// sync that is late begins at once.
     async fn run(&self, interval: Nanos, anywhere: bool, synced: &Synced) {
         let mut slot = self.runtime.now();
         loop {

@@ -19,10 +19,10 @@ const TITLES: [&str; 15] = [
     "p99",
     "syncs/s",
 ];
-/// Columns that hold words.
+/// Number of leading columns that hold words.
 const WORDS: usize = 3;
 
-/// The table.
+/// Formats the cases as a table.
 #[must_use]
 pub fn text(found: &Interference) -> String {
     let mut lines = vec![TITLES.map(str::to_owned)];

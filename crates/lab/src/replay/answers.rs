@@ -1,4 +1,4 @@
-//! Answers to requests in flight, recorded as they come.
+//! Requests in flight and the recording of their answers.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::pump::PumpError;
 use super::recorder::{Answered, Class, Recorder};
 use super::syncs::{SyncId, Syncs};
 
-/// What the feed of a replay and those who wait for its answers have in common.
+/// State shared by the feed of a replay and the tasks that wait for answers.
 pub(super) struct Answers {
     pub(super) runtime: Handle,
     pub(super) device: Rc<dyn BlockDevice>,
@@ -22,7 +22,7 @@ pub(super) struct Answers {
     pub(super) in_flight: Cell<u32>,
     syncs: RefCell<Syncs>,
     watchers: Watchers<(Rc<Answers>, Job)>,
-    /// The feed, when it waits for a completion.
+    /// Waker of the feed while it waits for a completion.
     pub(super) waiting: RefCell<Option<Waker>>,
     pub(super) failure: RefCell<Option<PumpError>>,
     pub(super) last_completion: Cell<Time>,
@@ -34,11 +34,11 @@ struct Job {
     op: TraceOp,
     extent: Extent,
     window: usize,
-    /// When it arrived, and from when on its latency counts.
+    /// Arrival time, from which the latency counts.
     arrived: Time,
     counts_from: Time,
     is_stream: bool,
-    /// The sync that covers it.
+    /// The sync that covers the request.
     sync: Option<SyncId>,
 }
 
@@ -138,7 +138,7 @@ impl Answers {
         }
     }
 
-    /// Sees to it that the answer to `job` is recorded when it comes.
+    /// Arranges that the answer to `job` is recorded when it arrives.
     fn watch(self: &Rc<Self>, completion: Completion, job: Job) {
         self.in_flight.set(self.in_flight.get() + 1);
         self.watchers.watch(completion, (Rc::clone(self), job));

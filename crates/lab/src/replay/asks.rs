@@ -1,7 +1,7 @@
-//! What the application of a replay asks for: the trace's requests, with durability as wanted.
+//! Requests of the replayed application: those of the trace, with the durability that was chosen.
 //!
-//! Everything that is said of a request here follows from the trace alone. So a request means the
-//! same under every policy, and policies can be compared request by request.
+//! Each property of a request follows from the trace alone. So a request has the same properties
+//! under every policy, and policies can be compared request by request.
 
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_workload::{TraceError, TraceOp, TraceRequest};
@@ -12,40 +12,40 @@ use super::streams::StreamFinder;
 use super::workload::Cursor;
 use crate::stats::WINDOWS;
 
-/// A request, and what it counts as.
+/// A request and the class in which its latency is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) request: TraceRequest,
     pub(super) class: Class,
-    /// The part of the replay in which it arrives, of [`WINDOWS`].
+    /// Index of the part of the replay in which the request arrives, below [`WINDOWS`].
     pub(super) window: usize,
-    /// Whether it goes on with a stream.
+    /// Whether the request continues a stream.
     pub(super) is_stream: bool,
 }
 
-/// The requests of a trace as an application with a need for durability would ask them.
+/// Iterates over the requests of a trace with the durability that was chosen.
 #[derive(Debug)]
 pub(super) struct Asks {
     cursor: Cursor,
     durability: Durability,
     small_write_max: Sectors,
     streams: StreamFinder,
-    /// The trace's next request, where a flush goes before it.
+    /// The trace's next request, while a flush that precedes it is handed out.
     waiting: Option<TraceRequest>,
     /// When the next flush of [`Durability::SyncEvery`] is due.
     sync_at: Option<Time>,
-    /// Whether something was written since the last flush.
+    /// Whether data was written since the last flush.
     is_dirty: bool,
-    /// Requests read from the trace, of so many.
+    /// Requests read from the trace so far, and their total number.
     read: u64,
     requests: u64,
-    /// The part of the replay that goes on up to request `window_end`.
+    /// Index of the current part of the replay, which ends before request `window_end`.
     window: usize,
     window_end: u64,
 }
 
 impl Asks {
-    /// The requests of `cursor`, which has `requests` of them.
+    /// Wraps `cursor`, which yields `requests` requests.
     pub(super) fn new(
         cursor: Cursor,
         requests: u64,
@@ -67,7 +67,7 @@ impl Asks {
         }
     }
 
-    /// The next one.
+    /// The next request.
     pub(super) fn next_ask(&mut self) -> Result<Option<Ask>, TraceError> {
         let next = match self.waiting.take() {
             Some(request) => Some(request),
@@ -135,7 +135,7 @@ impl Asks {
     }
 }
 
-/// The requests up to the end of a part of the replay.
+/// Number of requests up to the end of part `window`.
 const fn window_end(window: usize, requests: u64) -> u64 {
     ((window as u64 + 1) * requests).div_ceil(WINDOWS as u64)
 }

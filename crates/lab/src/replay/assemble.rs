@@ -1,4 +1,4 @@
-//! From measurements to the figures that outputs show.
+//! Turns measurements into the figures of JSON, table and report.
 
 use manylogs_block::{Nanos, SECTOR_BYTES, Sectors};
 
@@ -14,35 +14,36 @@ use crate::results::{
 use crate::stats::{PERCENTILES, Percentile, compare, round3};
 use crate::verdict::{Verdict, verdict};
 
-/// A replay that ended this long after its last arrival ran behind.
+/// A replay fell behind if it ended this long after its last arrival ...
 const BEHIND: Nanos = Nanos::from_secs(1);
-/// ... if that is also this share of the whole.
+/// ... and if that time is this share of the whole replay.
 const BEHIND_SHARE: f64 = 0.01;
-/// A utilisation this far from the wanted one is worth a warning.
+/// A utilisation that misses its target by this much leads to a warning.
 const MISSED: f64 = 0.05;
-/// A load within this share of a drive makes short ways of it.
+/// A load that uses less than this share of a drive leads to a warning: its seeks are shorter than
+/// on a full drive.
 const CORNER: f64 = 0.05;
 
-/// What the outputs say about a replay beside its measurements.
+/// Description of a replay that outputs show beside its measurements.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The drive profile's name.
     pub drive: String,
-    /// Trace files as given.
+    /// Trace files as the user gave them.
     pub files: Vec<String>,
     /// What was done to the trace, in words.
     pub transforms: Vec<String>,
-    /// How the rate was chosen.
+    /// The way in which the rate was chosen.
     pub rate: RateDetails,
-    /// Whether the durability was given, or follows from the trace.
+    /// Whether the user gave the durability. Otherwise it follows from the trace.
     pub durability_given: bool,
     /// The command line that repeats the replay.
     pub command: String,
-    /// What the reader must know already.
+    /// Warnings that were found before the replay.
     pub warnings: Vec<String>,
 }
 
-/// Puts the results together.
+/// Assembles the results.
 #[must_use]
 pub fn assemble(plan: &Plan, setting: Setting, outcomes: &[Outcome]) -> Replay {
     let base = baseline(outcomes);
@@ -87,7 +88,7 @@ pub fn assemble(plan: &Plan, setting: Setting, outcomes: &[Outcome]) -> Replay {
     replay
 }
 
-/// The plain drive that users would have: cache on or off, whichever makes data durable sooner.
+/// The baseline: the plain drive with its cache on or off, whichever makes data durable sooner.
 fn baseline(outcomes: &[Outcome]) -> Option<&Outcome> {
     let mean = |outcome: &Outcome| {
         let durable = outcome.recorder.latencies(&Class::DURABLE);

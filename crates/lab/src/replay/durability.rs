@@ -1,4 +1,4 @@
-//! When the application of a replay needs its writes to be durable.
+//! Times at which the replayed application needs its writes to be durable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,21 @@ use manylogs_block::{Nanos, parse_span, span_text};
 
 use super::workload::TraceSummary;
 
-/// Which writes must be durable, and when.
+/// Which writes must be durable, and when they must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Each write when it is answered (FUA), on a drive whose write cache is off: what the paper
-    /// measured.
+    /// Each write has FUA, and the drive's write cache is off. The paper measures this case.
     All,
-    /// As the trace says, by FUA writes and flushes, on a drive whose write cache is on.
+    /// FUA writes and flushes as recorded in the trace. The drive's write cache is on.
     Recorded,
-    /// No write by itself. A flush follows every so often, if something was written since the
-    /// last one, on a drive whose write cache is on. The trace's own flushes are left out.
+    /// A flush after each interval in which data was written. No write has FUA, the trace's own
+    /// flushes are left out, and the drive's write cache is on.
     SyncEvery(Nanos),
 }
 
 impl Durability {
-    /// What is replayed when nobody says otherwise: what was recorded, or every write where the
-    /// trace has neither a flush nor a FUA write.
+    /// The default: durability as recorded, or every write durable if the trace has neither a flush
+    /// nor a FUA write.
     #[must_use]
     pub const fn of(trace: &TraceSummary) -> Self {
         if trace.flushes + trace.fua_writes > 0 { Self::Recorded } else { Self::All }
@@ -34,7 +33,7 @@ impl Durability {
         !matches!(self, Self::All)
     }
 
-    /// In words.
+    /// The durability in words.
     #[must_use]
     pub fn text(self) -> String {
         match self {

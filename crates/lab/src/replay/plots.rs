@@ -1,4 +1,4 @@
-//! What the report plots: distributions, courses over time, and where the head was.
+//! Data of the report's plots: distributions, series over time and positions of the head.
 
 use manylogs_block::{Nanos, SECTOR_BYTES};
 
@@ -17,7 +17,7 @@ pub(super) fn cdf(latencies: &Latencies) -> Cdf {
 
 pub(super) fn over_time(recorder: &Recorder) -> OverTime {
     let (reads, durable) = (recorder.reads_over_time(), recorder.durable_over_time());
-    // One of the two may be too coarse for the other's bins: the wider width serves both.
+    // The two series may have bins of different width. The wider width serves both.
     let width = reads.width().max(durable.width());
     let columns = [reads, durable].map(|series| columns(series, width));
     let bins = columns.iter().map(|(mean, _)| mean.len()).max().unwrap_or(0);

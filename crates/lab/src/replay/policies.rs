@@ -4,57 +4,58 @@ use manylogs::{LogPlacement, Policy, PolicyError, VolumeConfig};
 use manylogs_block::{Sectors, bytes_text};
 use thiserror::Error;
 
-/// The policy whose logs are where `format` would put them.
+/// Name of the policy whose logs lie where `format` puts them.
 const OURS: &str = "mlb";
-/// The option that is the drive's and not the engine's.
+/// Option that concerns the drive and not the volume.
 const CACHE: &str = "cache=";
 
-/// A policy and the words that chose it.
+/// A policy and the text that chose it.
 #[derive(Clone, Debug)]
 pub struct NamedPolicy {
-    /// As the user wrote it; the key in every output.
+    /// The policy as the user wrote it, which is the key in every output.
     pub name: String,
-    /// What it means, on a drive of the size that the paper's layout is for; see
+    /// The parsed policy, for a drive of the size for which the paper's layout is made. See
     /// [`NamedPolicy::on`].
     pub policy: Policy,
-    /// Whether the drive's write cache is on under it, where not as durability says.
+    /// Whether the drive's write cache is on. `None`: as the durability demands.
     pub cache: Option<bool>,
 }
 
 impl NamedPolicy {
-    /// Parses one policy: as [`Policy`] does, with the option `cache=on` or `cache=off` of the
-    /// drive under it.
+    /// Parses one policy as [`Policy`] does, and the option `cache=on` or `cache=off` of the drive
+    /// below.
     ///
     /// # Errors
-    /// For an unknown policy or option.
+    /// If a policy or an option is unknown.
     pub fn parse(name: &str) -> Result<Self, PolicyError> {
         let (rest, cache) = without_cache(name)?;
         Ok(Self { name: name.to_owned(), policy: rest.parse()?, cache })
     }
 
-    /// The plain drive.
+    /// The plain drive without a volume.
     #[must_use]
     pub fn nologging() -> Self {
         Self { name: "nologging".to_owned(), policy: Policy::NoLogging, cache: None }
     }
 
-    /// Whether it is the plain drive.
+    /// Whether this is the plain drive.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         matches!(self.policy, Policy::NoLogging)
     }
 
-    /// Whether `format` can make it: many logs, with the table in them.
+    /// Whether `format` can make this volume: it has many logs, and the headers of records are in
+    /// the logs.
     #[must_use]
     pub fn can_be_made(&self) -> bool {
         matches!(&self.policy, Policy::Mlb(config) if config.table == manylogs::TablePlace::Logs)
     }
 
-    /// What it means on a device of this size: `mlb` has the logs that `format` would make there,
-    /// as far as its options do not say otherwise.
+    /// The policy for a device of this size. `mlb` gets the logs that `format` makes on such a
+    /// device, unless its options say otherwise.
     ///
     /// # Errors
-    /// If its options do not go with these logs.
+    /// If the policy's options contradict these logs.
     pub fn on(&self, device: Sectors) -> Result<Policy, PolicyError> {
         let (rest, _) = without_cache(&self.name)?;
         let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
@@ -79,14 +80,14 @@ impl NamedPolicy {
     }
 }
 
-/// Why a list of policies was refused.
+/// The reason why a list of policies was refused.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PolicyListError {
-    /// One is not a policy.
+    /// An item is not a policy.
     #[error(transparent)]
     Policy(#[from] manylogs::PolicyError),
-    /// One is there twice, and would be one key in the output.
+    /// A policy is listed twice. Both would have the same key in the output.
     #[error("policy {0:?} is given twice")]
     Twice(String),
 }
@@ -98,7 +99,7 @@ pub enum PolicyListError {
 /// policies.
 ///
 /// # Errors
-/// For an unknown policy or option, and for one given twice.
+/// If a policy or an option is unknown, or a policy is listed twice.
 pub fn parse_policies<S: AsRef<str>>(lists: &[S]) -> Result<Vec<NamedPolicy>, PolicyListError> {
     let mut found: Vec<NamedPolicy> = Vec::new();
     for name in lists.iter().flat_map(|list| split(list.as_ref())) {
@@ -110,7 +111,7 @@ pub fn parse_policies<S: AsRef<str>>(lists: &[S]) -> Result<Vec<NamedPolicy>, Po
     Ok(found)
 }
 
-/// The name without the option of the drive, and that.
+/// Splits the drive's option from the policy's text.
 fn without_cache(name: &str) -> Result<(String, Option<bool>), PolicyError> {
     let Some((policy, options)) = name.split_once(':') else { return Ok((name.to_owned(), None)) };
     let mut cache = None;

@@ -1,4 +1,4 @@
-//! Feeds a trace to a device, by arrival times or as fast as the device completes.
+//! Feeds a trace to a device, at the recorded times or as fast as the device answers.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,64 +20,64 @@ use super::durability::Durability;
 use super::recorder::Recorder;
 use super::workload::Workload;
 
-/// The progress counter is shared with another thread: it is written once in so many requests.
+/// The progress counter is updated once in this many requests, as another thread reads it.
 const PROGRESS_EVERY: u64 = 1 << 10;
 
-/// How requests are let in.
+/// When requests are handed to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// At the times of the trace; latency counts from the arrival.
+    /// At the times of the trace. Latency counts from the arrival.
     ///
-    /// The device is handed at most `outstanding_max` at a time, so that a trace which outruns
-    /// the drive needs no memory in proportion: later requests wait in the trace, and their
-    /// latency counts all the same.
+    /// At most `outstanding_max` requests are inside the device at a time, so that memory stays
+    /// bounded when the trace outruns the drive. Later requests wait in the trace, and their
+    /// latency includes that wait.
     Open {
-        /// Requests inside the device.
+        /// Largest number of requests inside the device.
         outstanding_max: u32,
-        /// Whether to end the replay when that many are outstanding.
+        /// Whether the replay ends when that number is reached.
         stop_at_overload: bool,
     },
-    /// A fixed number in flight, whatever the times of the trace.
+    /// A fixed number of requests in flight. The times of the trace are ignored.
     Closed {
-        /// How many.
+        /// Number of requests in flight.
         depth: u32,
     },
 }
 
-/// What other threads see of a replay, and how they stop it.
+/// Progress of a replay for other threads, and a way to stop it.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Requests replayed so far, from all seeds.
+    /// Requests replayed so far, over all seeds.
     pub done: AtomicU64,
     /// Set to end the replay early.
     pub stop: AtomicBool,
 }
 
-/// Why a replay could not go on.
+/// The reason why a replay stopped with an error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PumpError {
-    /// The trace cannot be read on.
+    /// The trace cannot be read any further.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The device refused or failed a request.
     #[error("{what} at {extent} failed: {source}")]
     Io {
-        /// Read, write, ...
+        /// The operation: read, write, ...
         what: &'static str,
-        /// Where.
+        /// The first sector.
         extent: Extent,
-        /// Why.
+        /// The reason.
         source: IoError,
     },
 }
 
-/// How a replay ended.
+/// Counters of a finished replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PumpReport {
-    /// Requests let in.
+    /// Requests handed to the device.
     pub requests: u64,
-    /// Discards left out because the device knows none.
+    /// Discards left out because the device does not support them.
     pub discards_skipped: u64,
     /// Arrival of the last request.
     pub last_arrival: Time,
@@ -85,9 +85,9 @@ pub struct PumpReport {
     pub last_completion: Time,
     /// Requests that arrived while the device held `outstanding_max`.
     pub held: u64,
-    /// The longest such a request waited to be let in.
+    /// The longest time that such a request waited before it was handed to the device.
     pub held_longest: Nanos,
-    /// Whether somebody ended the replay early.
+    /// Whether the user ended the replay early.
     pub interrupted: bool,
     /// Whether the replay ended early because the device was overloaded.
     pub stopped_at_overload: bool,
@@ -97,7 +97,7 @@ pub struct PumpReport {
 /// answered.
 ///
 /// # Errors
-/// The first request that failed, or a trace that cannot be read on.
+/// If a request fails or the trace cannot be read any further.
 pub async fn pump(
     runtime: Handle,
     device: Rc<dyn BlockDevice>,
@@ -123,12 +123,12 @@ pub async fn pump(
     feed.await
 }
 
-/// How to feed.
+/// Settings of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PumpSettings {
-    /// How requests are let in.
+    /// When requests are handed to the device.
     pub mode: Loop,
-    /// Which writes are durable.
+    /// Which writes must be durable.
     pub durability: Durability,
     /// Writes up to this size count as small.
     pub small_write_max: Sectors,
@@ -141,15 +141,15 @@ struct Feed {
     control: Arc<Control>,
     can_discard: bool,
     sleep: Option<Sleep>,
-    /// Read from the trace and not let in yet.
+    /// A request that was read from the trace and not yet handed to the device.
     next: Option<Ask>,
     was_full: bool,
-    /// Each sector ever written gets a tag of its own.
+    /// Each written sector gets its own tag.
     tag: u64,
     report: PumpReport,
 }
 
-/// What the feed does next.
+/// Next step of the feed.
 enum Step {
     Submit(Ask),
     Sleep(Time),
@@ -259,7 +259,7 @@ impl Feed {
                 Request::Write { extent, payload, fua, hint: Hint::None }
             }
             TraceOp::WriteZeroes => Request::write_zeroes(extent, fua),
-            // No format records whether anybody waited for a discard to be durable.
+            // No trace format records whether a discard had to be durable.
             TraceOp::Discard => Request::Discard { extent, fua: false },
             TraceOp::Flush => Request::Flush,
         }

@@ -1,21 +1,21 @@
-//! What is noted of each request of a replay.
+//! Records the latency and class of each request of a replay.
 
 use manylogs_block::{Nanos, Time};
 
 use crate::stats::{Latencies, Series, StreamMeter, WINDOWS, Window};
 
-/// The kinds of request whose latencies are kept apart.
+/// Classes of requests whose latencies are recorded separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A read.
     Read,
     /// A small write (or write-zeroes) that is durable when answered.
     DurableSmall,
-    /// A larger one.
+    /// A larger write of the same kind.
     DurableLarge,
-    /// A small write that may be answered from memory: it says nothing of durability.
+    /// A small write that may be answered from memory. Its latency says nothing about durability.
     CachedSmall,
-    /// A larger one.
+    /// A larger write of the same kind.
     CachedLarge,
     /// A flush together with the writes that it covers.
     Sync,
@@ -24,16 +24,16 @@ pub enum Class {
 }
 
 impl Class {
-    /// What the application waits for until its data is durable.
+    /// Classes in which the application waits until its data is durable.
     pub const DURABLE: [Self; 3] = [Self::DurableSmall, Self::DurableLarge, Self::Sync];
-    /// Writes that may be answered from memory.
+    /// Classes of writes that may be answered from memory.
     pub const CACHED: [Self; 2] = [Self::CachedSmall, Self::CachedLarge];
-    /// Reads and writes, as the paper counts them.
+    /// Classes of reads and writes, as the paper counts them.
     pub const MOVES_DATA: [Self; 5] =
         [Self::Read, Self::DurableSmall, Self::DurableLarge, Self::CachedSmall, Self::CachedLarge];
     const COUNT: usize = 7;
 
-    /// In tables.
+    /// Name of the class in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,23 +49,23 @@ impl Class {
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// Its kind.
+    /// Class of the request.
     pub class: Class,
-    /// When it arrived, from the replay's start.
+    /// Arrival time since the start of the replay.
     pub arrived: Time,
-    /// How long it took.
+    /// Latency.
     pub latency: Nanos,
-    /// The part of the replay in which it arrived, below [`WINDOWS`].
+    /// Index of the part of the replay in which the request arrived, below [`WINDOWS`].
     pub window: usize,
 }
 
-/// Counts and distributions of one replay, or of several from different seeds.
+/// Counters and distributions of one replay or of several replays with different seeds.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     classes: [Latencies; Class::COUNT],
     durable: Series,
     reads: Series,
-    /// For each seed, each part of the replay.
+    /// Measurements of each part of the replay, for each seed.
     windows: Vec<Vec<Window>>,
     pub(super) streams: StreamMeter,
     requests: Option<Vec<Answered>>,
@@ -78,7 +78,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// An empty record, which keeps each request if asked to.
+    /// An empty recorder. It keeps each request if `keep` is set.
     #[must_use]
     pub fn new(keep_requests: bool) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that a request was answered.
+    /// Records the answer to a request.
     pub fn record(&mut self, answered: &Answered) {
         if let Some(requests) = &mut self.requests {
             requests.push(*answered);
@@ -108,7 +108,7 @@ impl Recorder {
         }
     }
 
-    /// The replay is over: nothing is recorded any more.
+    /// Ends the recording. Later answers are ignored.
     pub(super) fn finish(&mut self, end: Time) {
         let streams = std::mem::take(&mut self.streams).finish(end);
         for (window, moved) in self.windows[0].iter_mut().zip(streams) {
@@ -116,7 +116,8 @@ impl Recorder {
         }
     }
 
-    /// Adds what a replay from another seed found. Courses over time stay those of the first.
+    /// Adds the measurements of a replay with another seed. Series over time stay those of the
+    /// first seed.
     pub fn absorb(&mut self, other: Self) {
         for (own, other) in self.classes.iter_mut().zip(&other.classes) {
             own.add(other);
@@ -124,7 +125,7 @@ impl Recorder {
         self.windows.extend(other.windows);
     }
 
-    /// The latencies of `classes` together.
+    /// Distribution of the latencies of `classes` together.
     #[must_use]
     pub fn latencies(&self, classes: &[Class]) -> Latencies {
         let mut sum = Latencies::default();
@@ -132,32 +133,32 @@ impl Recorder {
         sum
     }
 
-    /// Durable latencies by time of arrival.
+    /// Durable latencies over the time of arrival.
     #[must_use]
     pub const fn durable_over_time(&self) -> &Series {
         &self.durable
     }
 
-    /// Latencies of reads by time of arrival.
+    /// Latencies of reads over the time of arrival.
     #[must_use]
     pub const fn reads_over_time(&self) -> &Series {
         &self.reads
     }
 
-    /// Each request in the order of answers, if they are kept.
+    /// All requests in the order of their answers, if the recorder keeps them.
     #[must_use]
     pub fn requests(&self) -> &[Answered] {
         self.requests.as_deref().unwrap_or_default()
     }
 
-    /// For each seed, what each part of the replay measured.
+    /// Measurements of each part of the replay, for each seed.
     #[must_use]
     pub fn windows(&self) -> &[Vec<Window>] {
         &self.windows
     }
 
-    /// Streams' megabytes a second of the time in which they had requests under way; `None` if
-    /// there was no stream.
+    /// Throughput of streams in MB/s, counted over the time during which they had requests in
+    /// flight. `None` if there was no stream.
     #[must_use]
     pub fn stream_mb_s(&self) -> Option<f64> {
         let all = self.windows.iter().flatten();

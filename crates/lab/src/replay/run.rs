@@ -20,55 +20,55 @@ use super::workload::Workload;
 use crate::results::{Checkpoint, Occupancy};
 use crate::stats::Thinned;
 
-/// Everything that decides what a replay finds.
+/// Everything that determines the result of a replay.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is replayed.
+    /// The trace.
     pub workload: Workload,
-    /// On which drive, used how.
+    /// The drive and how it is used.
     pub drive: DriveSettings,
-    /// Arrivals come this many times as fast as recorded.
+    /// Factor by which arrivals are faster than recorded.
     pub rate: f64,
-    /// How requests are let in.
+    /// When requests are handed to the device.
     pub pump: PumpSettings,
-    /// Whether the logs are emptied, and timed, after the replay.
+    /// Whether a timed checkpoint empties the logs after the replay.
     pub checkpoint_after: bool,
     /// Whether each request is kept, beside distributions: see [`Recorder::requests`].
     pub keep_requests: bool,
-    /// Of all randomness.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// From so many seeds each policy is replayed; the first is `seed`.
+    /// Number of seeds from which each policy is replayed. The first is `seed`.
     pub seeds: u32,
 }
 
-/// What one policy did, as measured.
+/// Measurements of one policy.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The policy, as it is on the drive.
+    /// The policy with its parameters for this drive.
     pub policy: NamedPolicy,
-    /// Whether the drive's write cache was on.
+    /// Whether the drive's write cache was on during the replay.
     pub write_cache: bool,
-    /// Latencies, from all seeds.
+    /// Latencies over all seeds.
     pub recorder: Recorder,
-    /// How the trace was let in. This and what follows is the first seed's.
+    /// Counters of the feed. This field and those below are from the first seed.
     pub pump: PumpReport,
     /// From the first arrival to the last answer.
     pub simulated: Nanos,
-    /// How long the drive worked in that time.
+    /// Time during which the drive worked.
     pub drive_busy: Nanos,
     /// Whether the drive was overloaded under any seed.
     pub overloaded: bool,
-    /// Where the head was.
+    /// Sampled positions of the head.
     pub head: Thinned<HeadPoint>,
     /// The volume's counters; `None` for the plain drive.
     pub volume: Option<VolumeStats>,
-    /// What the logs held at the end.
+    /// Contents of the logs at the end.
     pub occupancy: Occupancy,
-    /// Emptying the logs.
+    /// Result of the checkpoint after the replay.
     pub checkpoint: Option<Checkpoint>,
-    /// How long the computer took for all replays, without emptying the logs.
+    /// Wall-clock time of all replays, without the checkpoint.
     pub wall: Duration,
-    /// Whether the user ended it early.
+    /// Whether the user ended the replay early.
     pub interrupted: bool,
 }
 
@@ -84,7 +84,7 @@ pub enum ReplayError {
     Request {
         /// The policy's name.
         policy: String,
-        /// Which and why.
+        /// The request and the reason.
         source: PumpError,
     },
     /// The policy's volume cannot be made on the drive.
@@ -92,7 +92,7 @@ pub enum ReplayError {
     Volume {
         /// The policy's name.
         policy: String,
-        /// Why.
+        /// The reason.
         source: manylogs::VolumeError,
     },
     /// The policy's options do not go with its logs on the drive.
@@ -100,10 +100,10 @@ pub enum ReplayError {
     Policy {
         /// The policy's name.
         policy: String,
-        /// Why.
+        /// The reason.
         source: manylogs::PolicyError,
     },
-    /// Requests are in flight and nothing will ever answer them.
+    /// Deadlock: requests are in flight, and no event is left that could answer them.
     #[error(
         "under {policy}: the device stopped answering at {} s; this is a defect",
         at.as_secs_f64()
@@ -111,14 +111,14 @@ pub enum ReplayError {
     Stalled {
         /// The policy's name.
         policy: String,
-        /// When.
+        /// Simulated time.
         at: Time,
     },
 }
 
 /// Replays `plan` under each policy from each seed, on up to `threads` threads.
 ///
-/// The results come in the order of `policies`; `controls` has one entry for each.
+/// The results keep the order of `policies`. `controls` has one entry for each policy.
 pub fn run_all(
     plan: &Plan,
     policies: &[NamedPolicy],
@@ -137,8 +137,8 @@ pub fn run_all(
     policies.iter().map(of_policy).collect()
 }
 
-/// What `work` returns for each number below `jobs`, in order, worked out on up to `threads`
-/// threads.
+/// Calls `work` for each number below `jobs` on up to `threads` threads, and returns the results in
+/// order.
 pub fn on_threads<T: Send>(
     jobs: usize,
     threads: usize,
@@ -165,7 +165,8 @@ pub fn on_threads<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The replays of one policy from several seeds as one: latencies of all, the rest of the first.
+/// Joins the replays of one policy from several seeds: latencies of all, other figures of the
+/// first.
 pub(crate) fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outcome, ReplayError> {
     let mut replays = replays.into_iter();
     let mut first = replays.next().unwrap_or_else(|| unreachable!("there is a seed"))?;
@@ -179,7 +180,7 @@ pub(crate) fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outco
     Ok(first)
 }
 
-/// Replays `plan` under `policy` from its first seed, on this thread.
+/// Replays `plan` under `policy` from the first seed on this thread.
 ///
 /// # Errors
 /// If the trace, the volume or a request fails.
@@ -257,13 +258,13 @@ fn feed(
 }
 
 impl Plan {
-    /// The seed of the `n`th replay of a policy.
+    /// Seed of the `n`th replay of a policy.
     #[must_use]
     pub const fn nth_seed(&self, n: usize) -> u64 {
         self.seed ^ ((n as u64) << 40)
     }
 
-    /// The requests a device is handed at a time, at most.
+    /// Largest number of requests inside the device.
     #[must_use]
     pub const fn depth(&self) -> u32 {
         match self.pump.mode {

@@ -1,4 +1,4 @@
-//! The stack of devices that a policy is replayed on, in a simulated world.
+//! The stack of devices on which a policy is replayed, in a simulated world.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,33 +20,33 @@ use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
 use crate::stats::{Thinned, round3};
 
-/// The replay begins at nine in the morning of the simulated day, so that the default policy does
-/// not take it for off-hours.
+/// The replay begins at 9:00 of the simulated day. So the default checkpoint policy does not take
+/// it for quiet hours.
 const BEGIN: Time = Time(9 * 3600 * 1_000_000_000);
-/// Points of the head's path that are kept.
+/// Number of samples of the head's position.
 const HEAD_POINTS: usize = 4096;
-/// Equal parts of the used disk for which the occupancy of the logs is given.
+/// The occupancy of logs is given for this number of equal parts of the used disk.
 const OCCUPANCY_BINS: u64 = 200;
 
 /// The drive of a replay and how it is used.
 #[derive(Clone, Debug)]
 pub struct DriveSettings {
-    /// What drive.
+    /// Profile of the drive.
     pub profile: Arc<Profile>,
-    /// Whether writes may wait in its cache.
+    /// Whether the drive's write cache is on.
     pub write_cache: bool,
-    /// How its queue behaves, where not as the profile says.
+    /// Settings of the drive's queue that differ from the profile.
     pub queue: QueueSettings,
 }
 
-/// How a drive's queue behaves. `None` is as the profile says.
+/// Settings of a drive's queue. `None` means: as in the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Age from which a command is served first.
+    /// Age limit: an older command is served first.
     pub age_limit: Option<Nanos>,
-    /// The order.
+    /// Scheduling policy.
     pub policy: Option<manylogs_disk::QueuePolicy>,
-    /// Whether commands with priority go first.
+    /// Whether commands of high priority go first.
     pub priority: bool,
 }
 
@@ -78,20 +78,20 @@ impl DriveSettings {
     }
 }
 
-/// A command that the drive carried out.
+/// A sampled command of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPoint {
-    /// When, since the replay began.
+    /// Time since the start of the replay.
     pub at: Time,
-    /// Where it began.
+    /// First sector.
     pub lba: Lba,
-    /// Whether it wrote.
+    /// Whether the command was a write.
     pub write: bool,
-    /// Whether that is in a log.
+    /// Whether the sectors lie in a log.
     pub log: bool,
 }
 
-/// Device over device, in a world of its own.
+/// A volume (or nothing) over a modelled drive, in its own simulated world.
 pub(crate) struct Stack {
     host: NodeId,
     runtime: Handle,
@@ -101,7 +101,7 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Builds the stack for `policy` and lets it settle.
+    /// Builds the stack for `policy` and waits until the volume is open.
     ///
     /// # Errors
     /// If the volume does not fit the drive.
@@ -128,7 +128,8 @@ impl Stack {
         Ok(Self { host, runtime, drive, volume, head })
     }
 
-    /// As [`Stack::build`], for a policy as it is on this drive.
+    /// Builds the stack as [`Stack::build`] does, for a policy whose layout is already that of this
+    /// drive.
     ///
     /// # Errors
     /// As [`Stack::build`], or if the policy does not go with the drive.
@@ -151,7 +152,7 @@ impl Stack {
         self.runtime.clone()
     }
 
-    /// What the trace's requests go to.
+    /// The device that receives the trace's requests.
     pub(crate) fn top(&self) -> Rc<dyn BlockDevice> {
         match &self.volume {
             Some(volume) => Rc::new(volume.clone()),
@@ -159,17 +160,17 @@ impl Stack {
         }
     }
 
-    /// The node of that machine.
+    /// The simulated node of that machine.
     pub(crate) fn host(&self) -> NodeId {
         self.host
     }
 
-    /// What the drive has done so far.
+    /// The drive's counters.
     pub(crate) fn drive_counters(&self) -> Counters {
         self.drive.counters()
     }
 
-    /// How long the drive has worked so far.
+    /// Time during which the drive has worked so far.
     pub(crate) fn drive_busy(&self) -> Nanos {
         self.drive.counters().busy
     }
@@ -179,17 +180,17 @@ impl Stack {
         self.volume.as_ref().map(Volume::stats)
     }
 
-    /// The head's path.
+    /// Sampled positions of the head.
     pub(crate) fn take_head_points(&self) -> Thinned<HeadPoint> {
         self.head.replace(Thinned::new(HEAD_POINTS))
     }
 
-    /// What the logs hold, over the disk.
+    /// Occupancy of the logs over the disk.
     pub(crate) fn occupancy(&self) -> Occupancy {
         self.volume.as_ref().map(occupancy).unwrap_or_default()
     }
 
-    /// Empties the logs and reports what that cost; `None` without a volume.
+    /// Empties the logs by a checkpoint and reports its cost. `None` without a volume.
     ///
     /// # Errors
     /// If the volume fails.
@@ -228,7 +229,7 @@ fn observe(drive: &ModelledDrive, volume: Option<&Volume>, head: &Rc<RefCell<Thi
     });
 }
 
-/// What a device exports to the trace under `policy`.
+/// Capacity that the device offers to the trace under `policy`.
 ///
 /// # Errors
 /// If the volume does not fit the drive.
@@ -241,7 +242,7 @@ pub fn exported_capacity(
     Ok(stack.top().capabilities().capacity)
 }
 
-/// What the logs hold, over the part of the disk where any is used.
+/// Occupancy of the logs, over that part of the disk in which a log is in use.
 fn occupancy(volume: &Volume) -> Occupancy {
     let used: Vec<_> = volume.log_occupancy().into_iter().filter(|log| log.used.0 > 0).collect();
     let first = used.iter().map(|log| log.region.start).min().unwrap_or_default();
@@ -292,7 +293,7 @@ fn checkpoint(report: &CheckpointReport, took: Nanos) -> Checkpoint {
 }
 
 impl HeadPoint {
-    /// The letter of [`crate::results::HeadSample::kind`].
+    /// The letter for [`crate::results::HeadSample::kind`].
     #[must_use]
     pub const fn letter(&self) -> char {
         match (self.write, self.log) {

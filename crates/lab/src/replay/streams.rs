@@ -2,15 +2,15 @@
 
 use manylogs_workload::{TraceOp, TraceRequest};
 
-/// Runs that are followed at a time.
+/// Number of runs that are followed at a time.
 const RUNS: usize = 32;
-/// A run counts as a stream once it has moved so many sectors (1 MiB).
+/// A run counts as a stream once it has moved this number of sectors (1 MiB).
 const STREAM_SECTORS: u64 = 2048;
-/// Smaller requests belong to no stream (32 KiB): logs of databases are written in sequence, too.
+/// Smaller requests belong to no stream (32 KiB), because databases write their logs sequentially.
 const REQUEST_SECTORS: u64 = 64;
 
-/// Says which requests go on with a stream: reads or writes of at least 32 KiB that begin where
-/// an earlier one of the same kind ended, from the second mebibyte of such a run on.
+/// Tells which requests continue a stream: reads or writes of at least 32 KiB that begin where an
+/// earlier request of the same kind ended. The first mebibyte of such a run does not count.
 #[derive(Clone, Debug)]
 pub(super) struct StreamFinder {
     runs: [Run; RUNS],
@@ -20,10 +20,10 @@ pub(super) struct StreamFinder {
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     writes: bool,
-    /// Where the next request of the run begins.
+    /// Address at which the next request of the run begins.
     next: u64,
     sectors: u64,
-    /// When it went on last.
+    /// Number of the request that continued the run last.
     used: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for StreamFinder {
 }
 
 impl StreamFinder {
-    /// Whether `request` goes on with a stream.
+    /// Whether `request` continues a stream.
     pub(super) fn goes_on(&mut self, request: &TraceRequest) -> bool {
         let sectors = request.extent.len.0;
         if !request.op.moves_data() || sectors < REQUEST_SECTORS {

@@ -1,30 +1,30 @@
 //! Flushes and the writes that they cover.
 //!
-//! An application waits for its writes, then flushes, and what it wrote is durable when the flush
-//! is answered. So a flush goes to the device when the writes before it are answered. What a sync
-//! took is the time in which it or a write that it covers was under way: not the time that the
-//! application spent between them.
+//! An application waits for its writes, then flushes. Its data is durable when the flush is
+//! answered. So a flush goes to the device when the writes before it are answered. The latency of a
+//! sync is the time during which the flush or one of its writes was in flight. Time that the
+//! application spent between them does not count.
 
 use std::collections::VecDeque;
 
 use manylogs_block::{Nanos, Time};
 
-/// The syncs of a replay that are not under way on the device yet.
+/// Syncs whose flush has not gone to the device yet.
 #[derive(Debug)]
 pub(super) struct Syncs {
     groups: VecDeque<Group>,
-    /// The number of the first of `groups`.
+    /// Number of the first entry of `groups`.
     first: u64,
 }
 
-/// Writes that the same flush covers.
+/// Writes that one flush covers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// Requests under way, the flush among them once it has arrived.
+    /// Requests in flight. The flush counts once it has arrived.
     outstanding: u32,
-    /// Since when some are.
+    /// Time since which requests have been in flight without a pause.
     since: Time,
-    /// How long some were before that.
+    /// Time during which requests were in flight before that.
     waited: Nanos,
     flush: Option<FlushArrived>,
 }
@@ -39,14 +39,14 @@ struct FlushArrived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyncId(u64);
 
-/// A flush that may go to the device.
+/// A flush that is ready to go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadyFlush {
-    /// When it arrived.
+    /// Arrival time.
     pub(super) arrived: Time,
-    /// The sync's time, were it answered at `t`, is `t` less this.
+    /// Subtract this from the time of the answer to get the latency of the sync.
     pub(super) counts_from: Time,
-    /// Of its arrival.
+    /// Index of the part of the replay in which the flush arrived.
     pub(super) window: usize,
 }
 
@@ -64,7 +64,7 @@ impl Syncs {
         SyncId(self.first + last as u64)
     }
 
-    /// The write is answered.
+    /// Records that a write was answered.
     pub(super) fn answered(&mut self, id: SyncId, now: Time) {
         let index = manylogs_block::to_usize(id.0 - self.first);
         if let Some(group) = self.groups.get_mut(index) {
@@ -72,7 +72,7 @@ impl Syncs {
         }
     }
 
-    /// A flush arrived that covers the writes since the last.
+    /// Records the arrival of a flush, which covers the writes since the last flush.
     pub(super) fn flush(&mut self, arrived: Time, window: usize) {
         let last = self.groups.len() - 1;
         let group = &mut self.groups[last];
@@ -81,7 +81,7 @@ impl Syncs {
         self.groups.push_back(Group::default());
     }
 
-    /// The oldest flush that waits for nothing any more.
+    /// The oldest flush whose writes are all answered.
     pub(super) fn take_ready(&mut self) -> Option<ReadyFlush> {
         let group = self.groups.front()?;
         let flush = group.flush.filter(|_| group.outstanding == 1)?;

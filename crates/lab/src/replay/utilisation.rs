@@ -1,4 +1,4 @@
-//! Finds the rate of arrivals at which the plain drive is as busy as asked for.
+//! Finds the rate of arrivals at which the plain drive reaches a given utilisation.
 
 use std::sync::Arc;
 
@@ -8,21 +8,20 @@ use super::policies::NamedPolicy;
 use super::pump::Control;
 use super::run::{Plan, ReplayError, run};
 
-/// Probes at most; each replays the trace once without logging.
+/// Largest number of probes. Each probe replays the trace once without logging.
 const PROBES_MAX: u32 = 12;
-/// Utilisations this near to the target are good enough.
+/// A probe within this distance of the target ends the search.
 const TOLERANCE: f64 = 0.01;
 
-/// A drive under which half of the requests wait this long is congested however idle it is in
-/// between.
+/// A drive is congested if the median latency reaches this time, even if it is idle between bursts.
 const CONGESTED: Nanos = Nanos::from_millis(100);
 
-/// The rate that a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateFound {
-    /// Arrivals come this many times as fast as recorded.
+    /// Factor by which arrivals are faster than recorded.
     pub factor: f64,
-    /// How busy the drive is then without logging, 0 to 1.
+    /// Utilisation of the drive at this rate without logging, 0 to 1.
     pub utilisation: f64,
 }
 
@@ -47,7 +46,7 @@ pub fn find_rate(
     search(target, &mut probe)
 }
 
-/// What a rate leads to.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     utilisation: f64,
@@ -83,7 +82,7 @@ fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<Probe, E>) -> Re
             (None, Some(_)) if overloaded => (factor / 4.0).min(proportional),
             _ => proportional,
         };
-        // What is replayed is what was probed: a rate that can be given by hand.
+        // The factor is rounded, so that a user can give it by hand and gets the same replay.
         factor = four_digits(factor);
     }
     Ok(if best.factor > 0.0 { best } else { RateFound { factor, utilisation: target } })

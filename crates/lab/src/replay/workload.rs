@@ -1,4 +1,4 @@
-//! A trace made ready to be replayed: measured once, then read as often as policies need it.
+//! A trace prepared for replay: it is measured once and read again for each policy.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use serde::Serialize;
 /// Opens the trace from its start.
 pub type OpenTrace = Arc<dyn Fn() -> Result<BoxedSource, TraceError> + Send + Sync>;
 
-/// What a trace asks for, as one pass over it found.
+/// Counters of a trace, from one pass over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TraceSummary {
-    /// Requests of every kind.
+    /// Number of requests of every kind.
     pub requests: u64,
     /// Reads.
     pub reads: u64,
     /// Writes and write-zeroes.
     pub writes: u64,
-    /// Those of them that must be durable when answered.
+    /// Writes with FUA, which are durable when answered.
     pub fua_writes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -34,7 +34,7 @@ pub struct TraceSummary {
     pub span_ns: u64,
     /// The first sector that no request reaches: the device must have at least this many.
     pub end_sector: u64,
-    /// What the reader dropped or changed.
+    /// Requests that the reader dropped or changed.
     pub dropped: SourceCounts,
 }
 
@@ -56,9 +56,9 @@ enum Requests {
 pub struct Cursor {
     requests: Reader,
     open: Option<OpenTrace>,
-    /// Passes still to come after this one.
+    /// Number of passes after this one.
     passes_left: u64,
-    /// What is added to arrival times in this pass.
+    /// Offset that is added to arrival times in this pass.
     offset: Time,
     pass_span: Time,
     /// Arrival times are multiplied by this over 2^32.
@@ -92,20 +92,20 @@ impl Workload {
         Ok(Self { requests, summary, repeat: 1 })
     }
 
-    /// The same trace `times` times, one pass behind the other.
+    /// The same trace repeated `times` times, one pass after the other.
     #[must_use]
     pub fn repeated(mut self, times: u64) -> Self {
         self.repeat = times.max(1);
         self
     }
 
-    /// What one pass asks for.
+    /// Counters of one pass.
     #[must_use]
     pub const fn summary(&self) -> &TraceSummary {
         &self.summary
     }
 
-    /// How many passes a replay makes.
+    /// Number of passes of a replay.
     #[must_use]
     pub const fn passes(&self) -> u64 {
         self.repeat

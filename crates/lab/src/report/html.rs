@@ -38,7 +38,7 @@ pub fn html(replay: &Replay) -> serde_json::Result<String> {
     Ok(filled(PAGE, &parts))
 }
 
-/// What to do now.
+/// The next step for the reader.
 fn next_step(replay: &Replay) -> String {
     if replay.command.starts_with("manylogs advise") {
         return "Next: try it on a part of your load, and look at `manylogs top`.".to_owned();
@@ -59,7 +59,7 @@ fn items(texts: &[String]) -> String {
     texts.iter().map(|text| format!("<li>{}</li>", marked(text))).collect()
 }
 
-/// `page` with each placeholder replaced, in one pass: what is put in is not searched again.
+/// Replaces each placeholder of `page` in one pass. Inserted text is not searched again.
 fn filled(page: &str, parts: &[(&str, String)]) -> String {
     let mut out =
         String::with_capacity(page.len() + parts.iter().map(|p| p.1.len()).sum::<usize>());
@@ -94,7 +94,7 @@ fn table_html(replay: &Replay) -> String {
     out + "</tbody>"
 }
 
-/// Text in which words between backquotes are code.
+/// Turns text between backquotes into code elements.
 fn marked(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(index, part)| match index % 2 {
         0 => escaped(part),
@@ -103,7 +103,7 @@ fn marked(text: &str) -> String {
     parts.collect()
 }
 
-/// A cell, with its interval below; it may be broken behind commas.
+/// A cell with its interval below. The text may break after commas.
 fn cell(text: &str) -> String {
     match text.split_once(" (") {
         Some((estimate, interval)) => {

@@ -1,4 +1,4 @@
-//! How many times as fast, and how sure that is.
+//! Speed-ups with confidence intervals.
 
 use manylogs_block::Rng;
 use serde::Serialize;
@@ -7,35 +7,35 @@ use super::window::{Sample, StreamMoved, Window, bucket_ns};
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 400;
-/// With fewer requests nothing is said of them.
+/// A measure with fewer requests gets no ratio ...
 pub const REQUESTS_MIN: u64 = 100;
-/// ... nor if they are in fewer parts of the replay than this.
+/// ... nor does one whose requests lie in fewer parts of the replay than this.
 pub const WINDOWS_MIN: usize = 8;
 
-/// A ratio with its interval of 95 %.
+/// A ratio with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// What was measured.
+    /// The measured ratio.
     pub estimate: f64,
-    /// In 95 of 100 repetitions with other parts of such a load it is above this ...
+    /// Lower end of the interval.
     pub low: f64,
-    /// ... and below this.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// What an interval says.
+/// Position of an interval relative to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// All of it is above one.
+    /// The whole interval is above 1.
     Faster,
-    /// One is in it.
+    /// The interval contains 1.
     NoDifference,
-    /// All of it is below one.
+    /// The whole interval is below 1.
     Slower,
 }
 
 impl Interval {
-    /// What it says of "as fast".
+    /// The position in words.
     #[must_use]
     pub fn finding(&self) -> Finding {
         match self {
@@ -46,8 +46,8 @@ impl Interval {
     }
 }
 
-/// How many times as fast as the plain drive: latency there over latency here, megabytes a second
-/// here over megabytes a second there. Above one is faster. `None` where too few requests say so.
+/// Speed-up over the plain drive: its latency over this one's, or this throughput over its own.
+/// Above 1 is faster. `None` where too few requests were measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Gain {
     /// By the mean time until data is durable: the speed-up that headlines name.
@@ -94,7 +94,7 @@ pub fn compare(base: &[Vec<Window>], other: &[Vec<Window>], seed: u64) -> Gain {
     }
 }
 
-/// How often each part of each seed's replay counts: first once, then as drawn.
+/// Weight of each part of each seed's replay: first 1 for all, then as drawn.
 struct Draws {
     weights: Vec<Vec<u32>>,
 }
@@ -158,7 +158,7 @@ impl Draws {
     }
 }
 
-/// The first of `ratios` with the interval of 95 % that the others give.
+/// The first of `ratios`, with the 95 % interval of the others.
 fn interval(ratios: impl Iterator<Item = f64>) -> Option<Interval> {
     let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
     let estimate = *ratios.first()?;
@@ -168,12 +168,12 @@ fn interval(ratios: impl Iterator<Item = f64>) -> Option<Interval> {
     Some(Interval { estimate: four(estimate), low: four(low), high: four(high) })
 }
 
-/// To four decimals.
+/// Rounds to four decimals.
 fn four(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// The samples of all parts, with their filled buckets only.
+/// The samples of all parts, reduced to their non-empty buckets.
 struct Sparse {
     parts: Vec<Part>,
     buckets: usize,

@@ -4,7 +4,8 @@ use hdrhistogram::Histogram;
 use manylogs_block::Nanos;
 use serde::Serialize;
 
-/// Latencies are told apart down to half of this.
+/// Resolution of the histogram: two latencies that differ by less than half of this may share a
+/// bucket.
 const RESOLUTION_NS: u64 = 1_000;
 /// Longer latencies count as this long in the quantiles; mean and maximum stay exact.
 const LONGEST_NS: u64 = 48 * 3600 * 1_000_000_000;
@@ -34,7 +35,7 @@ impl Percentile {
         Self { thousandths: percent * 1_000 }
     }
 
-    /// As a number between 0 and 100.
+    /// The percentile as a number between 0 and 100.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         f64::from(self.thousandths) / 1e3
@@ -49,10 +50,10 @@ pub struct Latencies {
     max_ns: u64,
 }
 
-/// The figures of a distribution that every output shows, in microseconds.
+/// Figures of a distribution that all outputs show, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencySummary {
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
     /// Mean.
     pub mean: f64,
@@ -87,7 +88,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(latency.0);
     }
 
-    /// Counts all that `other` counted.
+    /// Adds the requests of `other`.
     pub fn add(&mut self, other: &Self) {
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok(), "all histograms have the same bounds");
@@ -95,7 +96,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many requests were counted.
+    /// Number of counted requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
@@ -141,7 +142,7 @@ impl Latencies {
     }
 }
 
-/// `value` to three decimals: figures in an output are not more exact than that.
+/// Rounds `value` to three decimals, the precision of all outputs.
 #[must_use]
 pub fn round3(value: f64) -> f64 {
     (value * 1e3).round() / 1e3

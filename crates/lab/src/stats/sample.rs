@@ -16,12 +16,12 @@ impl<T> Thinned<T> {
         Self { kept: Vec::new(), limit: limit.max(2), stride: 1, until_next: 0 }
     }
 
-    /// Shows the stream's next item.
+    /// Offers the stream's next item.
     pub fn push(&mut self, item: T) {
         self.push_with(|| item);
     }
 
-    /// Shows the stream's next item, made only if it is kept.
+    /// Offers the stream's next item, which is made only if it is kept.
     pub fn push_with(&mut self, item: impl FnOnce() -> T) {
         if self.until_next > 0 {
             self.until_next -= 1;

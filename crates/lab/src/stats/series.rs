@@ -6,10 +6,10 @@ use manylogs_block::{Nanos, Time};
 const BINS_MAX: usize = 512;
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
-/// What fell into one bin.
+/// Values of one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeriesBin {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// Their sum.
     pub sum: u64,

@@ -1,11 +1,11 @@
-//! What each part of a replay measured, so that parts can be drawn anew.
+//! Measurements of each part of a replay, from which a bootstrap draws parts.
 
 use manylogs_block::{Nanos, Time};
 
-/// A replay is divided into so many parts with the same number of requests each.
+/// A replay is divided into this number of parts, each with the same number of requests.
 pub const WINDOWS: usize = 32;
 
-/// Latencies below this are told apart exactly, in units of [`UNIT_NS`].
+/// Latencies below this have buckets of their own, in units of [`UNIT_NS`].
 const LINEAR: u64 = 128;
 const LINEAR_BITS: u32 = 7;
 const UNIT_NS: u64 = 256;
@@ -17,7 +17,7 @@ pub struct Window {
     pub durable: Sample,
     /// Latencies of reads.
     pub reads: Sample,
-    /// What streams moved.
+    /// Throughput of streams.
     pub stream: StreamMoved,
 }
 
@@ -41,7 +41,7 @@ impl Sample {
         self.sum_ns += u128::from(latency.0);
     }
 
-    /// How many were counted.
+    /// Number of counted requests.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
@@ -53,7 +53,7 @@ impl Sample {
         self.sum_ns as f64
     }
 
-    /// Buckets that hold something, with how much; in order.
+    /// Non-empty buckets in order, with their counts.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u32)> {
         self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
@@ -80,22 +80,22 @@ pub fn bucket_ns(bucket: usize) -> f64 {
     units * UNIT_NS as f64
 }
 
-/// What streams moved in one part of a replay.
+/// Throughput of streams in one part of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamMoved {
     /// Bytes.
     pub bytes: u64,
-    /// Time in which requests of streams were under way.
+    /// Time during which requests of streams were in flight.
     pub busy_ns: u64,
 }
 
-/// Counts what streams move, and how long they have requests under way.
+/// Counts the bytes of streams and the time during which their requests are in flight.
 #[derive(Clone, Debug)]
 pub struct StreamMeter {
     moved: [StreamMoved; WINDOWS],
     under_way: u32,
     since: Time,
-    /// The part of the replay to which time counts.
+    /// Index of the part of the replay to which time counts.
     window: usize,
 }
 
@@ -114,7 +114,7 @@ impl StreamMeter {
         self.under_way += 1;
     }
 
-    /// It ends.
+    /// A request of a stream ends.
     pub fn end(&mut self, now: Time, window: usize, bytes: u64) {
         self.pass(now);
         self.under_way = self.under_way.saturating_sub(1);
@@ -128,7 +128,7 @@ impl StreamMeter {
         self.since = now;
     }
 
-    /// What each part moved.
+    /// Throughput of streams in each part.
     #[must_use]
     pub fn finish(mut self, now: Time) -> [StreamMoved; WINDOWS] {
         self.pass(now);

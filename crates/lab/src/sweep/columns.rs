@@ -15,21 +15,21 @@ use super::row::{Figures, Row};
 /// The values of one column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// Words.
+    /// Text.
     Text(Vec<String>),
     /// Whole numbers.
     Whole(Vec<u64>),
-    /// Numbers; `None` where there is nothing to say.
+    /// Numbers; `None` where no value was measured.
     Real(Vec<Option<f64>>),
-    /// Yes or no.
+    /// Booleans.
     Flag(Vec<bool>),
 }
 
-/// Columns of the same length, each with its name.
+/// Named columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Columns(Vec<(String, Column)>);
 
-/// One column for each figure of a run: `docs/sweeps.md` says what they are.
+/// One column for each figure of a run. `docs/sweeps.md` explains the figures.
 #[must_use]
 pub fn columns(rows: &[Row]) -> Columns {
     let text = |of: fn(&Row) -> &String| Column::Text(rows.iter().map(of).cloned().collect());
@@ -86,7 +86,7 @@ impl Columns {
         self.0.first().map_or(0, |(_, column)| column.len())
     }
 
-    /// As CSV, with a line of names first.
+    /// The columns as CSV. The first line holds the names.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = self.names().collect::<Vec<_>>().join(",") + "\n";
@@ -98,7 +98,7 @@ impl Columns {
         out
     }
 
-    /// As one Parquet file, written to `to`.
+    /// Writes the columns to `to` as one Parquet file.
     ///
     /// # Errors
     /// If `to` cannot be written.

@@ -1,4 +1,4 @@
-//! The file that says what a sweep is.
+//! The file that describes a sweep.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::prepare::WindowChoice;
 use crate::replay::{Durability, NamedPolicy, PolicyListError, parse_policies};
 
-/// What a sweep is, as its file says. A key that is not here is refused by name.
+/// Description of a sweep, as its file gives it. Unknown keys are refused by name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sweep {
@@ -25,13 +25,13 @@ pub struct Sweep {
     /// plain drive.
     #[serde(default)]
     pub parameters: BTreeMap<String, Vec<String>>,
-    /// How many seeds, or which.
+    /// Number of seeds, or a list of seeds.
     #[serde(default)]
     pub seeds: Seeds,
-    /// Arrivals so many times as fast as recorded, or `auto`.
+    /// Factor by which arrivals are faster than recorded, or `auto`.
     #[serde(default)]
     pub rate: Rate,
-    /// With `auto`: how busy the plain drive is, as 0.5 or "50%".
+    /// With `auto`: wanted utilisation of the plain drive, as 0.5 or "50%".
     #[serde(default)]
     pub utilisation: Option<String>,
     /// `recorded`, `all` or `sync-every=5s`; as `replay` chooses, if not given.
@@ -46,7 +46,7 @@ pub struct Sweep {
     /// Whether addresses beyond the drive are moved into it.
     #[serde(default)]
     pub fit: bool,
-    /// Where results go.
+    /// Output files.
     #[serde(default)]
     pub output: Output,
 }
@@ -55,9 +55,9 @@ pub struct Sweep {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum TraceList {
-    /// One.
+    /// A single trace.
     One(PathBuf),
-    /// A mix, each in its own slice of the drive.
+    /// A mix of traces, each in its own slice of the drive.
     Mix(Vec<PathBuf>),
 }
 
@@ -65,9 +65,9 @@ pub enum TraceList {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum Seeds {
-    /// So many, from 1 on.
+    /// This number of seeds, counted from 1.
     Count(u64),
-    /// These.
+    /// A list of seeds.
     List(Vec<u64>),
 }
 
@@ -75,9 +75,9 @@ pub enum Seeds {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(untagged)]
 pub enum Rate {
-    /// So many times as fast as recorded.
+    /// Factor by which arrivals are faster than recorded.
     Factor(f64),
-    /// `auto`.
+    /// The word `auto`.
     Word(String),
 }
 
@@ -85,14 +85,14 @@ pub enum Rate {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct WindowText(pub String);
 
-/// Where results go.
+/// Output files.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Output {
     /// A CSV file with one row a run.
     #[serde(default)]
     pub csv: Option<PathBuf>,
-    /// The same as Parquet.
+    /// A Parquet file with one row a run.
     #[serde(default)]
     pub parquet: Option<PathBuf>,
     /// A directory for Parquet files with one row a request, one file a run.
@@ -100,24 +100,24 @@ pub struct Output {
     pub requests: Option<PathBuf>,
 }
 
-/// Why a sweep's file was refused.
+/// The reason why a sweep's file was refused.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// It does not say what a sweep is.
+    /// The file is not a valid description of a sweep.
     #[error("{}: {reason}", path.display())]
     Bad {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Line, column and reason.
         reason: String,
     },
 }
@@ -135,7 +135,7 @@ impl Default for Rate {
 }
 
 impl Seeds {
-    /// Each seed.
+    /// All seeds.
     #[must_use]
     pub fn list(&self) -> Vec<u64> {
         match self {
@@ -146,7 +146,7 @@ impl Seeds {
 }
 
 impl TraceList {
-    /// The files.
+    /// The trace files.
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         match self {
@@ -155,7 +155,7 @@ impl TraceList {
         }
     }
 
-    /// In a table: names without directories.
+    /// The traces as a table shows them: file names without directories.
     #[must_use]
     pub fn name(&self) -> String {
         let names = self.files().iter().map(|file| {
@@ -166,7 +166,7 @@ impl TraceList {
 }
 
 impl WindowText {
-    /// What it means; `None` if nothing.
+    /// The parsed window; `None` if the text is not a window.
     #[must_use]
     pub fn choice(&self) -> Option<WindowChoice> {
         if let Some((start, len)) = self.0.split_once('+') {
@@ -249,15 +249,15 @@ impl Sweep {
     /// The durability, if given.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the text is not a durability.
     pub fn durability(&self) -> Result<Option<Durability>, String> {
         self.durability.as_ref().map(|text| text.parse()).transpose()
     }
 
-    /// How busy the plain drive shall be, with the rate `auto`.
+    /// Wanted utilisation of the plain drive with the rate `auto`.
     ///
     /// # Errors
-    /// If it is no share.
+    /// If the text is not a share between 0 and 1.
     pub fn target(&self) -> Result<f64, String> {
         let Some(text) = &self.utilisation else { return Ok(0.5) };
         let share = parse_share(text).filter(|share| *share > 0.0 && *share < 1.0);
@@ -267,7 +267,7 @@ impl Sweep {
     /// Each policy with each combination of parameters.
     ///
     /// # Errors
-    /// If one is no policy, or two are the same.
+    /// If an item is not a policy, or two items are the same.
     pub fn grid(&self) -> Result<Vec<NamedPolicy>, PolicyListError> {
         let mut combinations = vec![String::new()];
         for (key, values) in &self.parameters {

@@ -24,7 +24,7 @@ const SMALL_WRITE: Sectors = Sectors(512);
 /// One run of a sweep.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What it is of.
+    /// Trace, drive, policy and seed of the run.
     pub ask: Ask,
     trace: usize,
     drive: Arc<Profile>,
@@ -45,10 +45,10 @@ struct Load {
     rate: f64,
 }
 
-/// Everything that `sweep` comes to, in order of traces, drives, policies and seeds.
+/// All runs of `sweep`, ordered by trace, drive, policy and seed.
 ///
 /// # Errors
-/// If a drive or a policy is none.
+/// If a drive or a policy is unknown.
 pub fn jobs(sweep: &Sweep) -> Result<Vec<Job>, String> {
     let drives = sweep.drives.iter().map(|name| drive(name)).collect::<Result<Vec<_>, _>>()?;
     let policies = sweep.grid().map_err(|error| error.to_string())?;
@@ -88,11 +88,11 @@ fn drive(name: &str) -> Result<Arc<Profile>, String> {
 }
 
 impl Job {
-    /// Does it: the row, and one line a request where the sweep wants that. `None` if `control`
-    /// ended it.
+    /// Does the run and returns its row, with one line for each request if the sweep asks for
+    /// these. `None` if `control` ended the run.
     ///
     /// # Errors
-    /// Why it cannot be done.
+    /// If a trace cannot be read, the policy does not fit the drive, or a request fails.
     pub fn run(
         &self,
         sweep: &Sweep,

@@ -1,4 +1,4 @@
-//! What of a sweep is done, so that it goes on where it was ended.
+//! Finished runs of a sweep, so that an interrupted sweep can continue.
 //!
 //! The first line is the sweep, each further line a row; all are JSON. A line is written when its
 //! run is finished. One that was cut short is dropped, and its run is done again.
@@ -19,19 +19,19 @@ pub struct Journal {
     file: File,
 }
 
-/// Why there is no journal.
+/// The reason why a journal cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("cannot write {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is of a sweep with other settings.
+    /// The journal belongs to a sweep with other settings.
     #[error(
         "{} holds rows of this sweep with other settings: remove it to begin anew",
         path.display()
@@ -72,7 +72,7 @@ impl Journal {
         Ok((Self { path: path.to_owned(), file }, rows))
     }
 
-    /// Keeps a finished run.
+    /// Appends a finished run.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -81,9 +81,9 @@ impl Journal {
         written.map_err(|source| JournalError::Io { path: self.path.clone(), source })
     }
 
-    /// The sweep is done.
+    /// Deletes the journal of a finished sweep.
     pub fn remove(self) {
-        // That it stays costs nothing but a look at it the next time.
+        // A journal that cannot be deleted does no harm: the next sweep reads it again.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,11 +1,11 @@
-//! What is kept of a run: one row.
+//! The row of results that a run leaves.
 
 use serde::{Deserialize, Serialize};
 
 use crate::replay::{Class, Outcome, Plan};
 use crate::stats::{LatencySummary, round3};
 
-/// What a run is of.
+/// Identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ask {
     /// The trace, or those of a mix.

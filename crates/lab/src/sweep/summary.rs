@@ -21,9 +21,9 @@ const TITLES: [&str; 13] = [
     "streams, times",
 ];
 
-/// One line for each trace, drive and policy: means over its seeds, and how many times as fast as
-/// the plain drive, with the least and the most of the seeds. Of several plain drives the one
-/// counts that makes data durable sooner.
+/// One line for each trace, drive and policy: means over the seeds, and the gain over the plain
+/// drive with its minimum and maximum over the seeds. Of several plain drives, the one that makes
+/// data durable sooner is the baseline.
 #[must_use]
 pub fn summary(rows: &[Row]) -> String {
     let mut out = format!("| {} |\n|{}\n", TITLES.join(" | "), "---|".repeat(TITLES.len()));

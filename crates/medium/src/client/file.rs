@@ -12,10 +12,11 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use super::{Operation, Target, Teller, What};
 
-/// Linux's number: rustix takes O_SYNC for it, which asks for more.
+/// Linux's number of O_DSYNC. The constant of rustix is O_SYNC, which promises more.
 pub(crate) const O_DSYNC: i32 = 0o10000;
 
-/// The same file opened twice: for writes that are durable when they return, and for others.
+/// The same file opened twice: once for writes that are durable when they return, once for other
+/// requests.
 #[derive(Debug)]
 pub(crate) struct FileClient {
     plain: File,

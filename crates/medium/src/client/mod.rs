@@ -1,4 +1,4 @@
-//! Clients of what is served: what they ask for, and how they tell of it.
+//! Clients of the export: they draw operations, carry them out and report them to the medium.
 
 pub(crate) mod file;
 pub(crate) mod nbd;
@@ -13,22 +13,23 @@ use manylogs_block::{Payload, Rng, SECTOR_BYTES};
 use crate::medium::{Event, Told};
 use crate::units::{CELL_BYTES, Units};
 
-/// Requests that a client has under way together.
+/// Largest number of requests of one client in flight.
 const BATCH_MAX: u64 = 6;
-/// Sectors behind the cells in which half of all other requests meet.
+/// Half of all other requests fall into this number of sectors after the cells, so that they
+/// overlap.
 const HOT: u64 = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Read,
-    /// The tag of the first unit.
+    /// Tag of the first unit.
     Write(u64),
     Zero,
     Trim,
     Flush,
 }
 
-/// A request, in bytes.
+/// A request, with its place in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) what: What,
@@ -38,19 +39,20 @@ pub(crate) struct Operation {
     pub(crate) fua: bool,
 }
 
-/// A way to what is served.
+/// A connection to the export.
 pub(crate) trait Target: Send {
     /// The smallest part that can be written, in bytes.
     fn grain(&self) -> u64;
 
-    /// Carries the operations out, together if it can, and tells of each.
+    /// Carries the operations out, in parallel if it can, and reports each to `teller`.
     ///
     /// # Errors
-    /// The first that fails. What is not told of counts as under way for ever.
+    /// The first operation that fails. An operation without a reported answer stays in flight for
+    /// the oracle.
     fn perform(&mut self, batch: &[Operation], teller: &Teller) -> io::Result<()>;
 }
 
-/// Tells the medium what a client does.
+/// Reports a client's operations to the medium.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
     pub(crate) events: Sender<Event>,
@@ -64,7 +66,7 @@ impl Teller {
         Self { events, units, ids: Arc::default(), tags: Arc::new(AtomicU64::new(1)) }
     }
 
-    /// Before an operation is sent.
+    /// Reports an operation before it is sent.
     pub(crate) fn begins(&self, operation: &Operation) -> u64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let Operation { what, at, len, .. } = *operation;
@@ -76,7 +78,7 @@ impl Teller {
                 Told::Write { extent, content: Payload::tags(first, extent.len) }
             }
             What::Zero => self.zeroes(at, len),
-            // The whole sectors within it are given up, the parts around them stay.
+            // A discard gives up the whole sectors within it. Parts of sectors keep their content.
             What::Trim => {
                 let start = at.next_multiple_of(SECTOR_BYTES);
                 let end = (at + len) / SECTOR_BYTES * SECTOR_BYTES;
@@ -92,7 +94,7 @@ impl Teller {
         Told::Write { extent, content: Payload::zeroes(extent.len) }
     }
 
-    /// After its answer is here.
+    /// Reports the answer to an operation.
     pub(crate) fn ended(&self, id: u64, operation: &Operation, read: &[u8]) {
         let told = match operation.what {
             What::Flush => Told::Flushed,
@@ -102,7 +104,7 @@ impl Teller {
         let _ = self.events.send(Event::Client { id, told });
     }
 
-    /// The bytes that an operation writes.
+    /// Content that an operation writes.
     pub(crate) fn bytes(&self, operation: &Operation) -> Vec<u8> {
         match operation.what {
             What::Write(first) => self.units.bytes(operation.at, operation.len, first),
@@ -114,7 +116,7 @@ impl Teller {
 /// Asks `target` for `count` operations drawn from `rng`.
 ///
 /// # Errors
-/// The first that fails.
+/// The first operation that fails.
 pub(crate) fn run(
     target: &mut dyn Target,
     teller: &Teller,
@@ -156,7 +158,7 @@ fn draw(rng: &mut Rng, teller: &Teller, grain: u64) -> Operation {
     let (at, len) = if in_cells {
         let grain = grain.max(CELL_BYTES);
         let end = teller.units.cell_bytes_end();
-        // The first sectors most often, so that parts of one sector meet.
+        // Draws the first sectors most often, so that several requests change parts of one sector.
         let end = if rng.one_in(2) { 4 * SECTOR_BYTES } else { end };
         let at = rng.below(end / grain) * grain;
         let most = (end - at).min(4 * SECTOR_BYTES) / grain;

@@ -12,13 +12,13 @@ use crate::units::CELL_BYTES;
 
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
 const EXPORT_NAME: u32 = 1;
-/// Fixed newstyle, and no 124 zeroes.
+/// Client flags: fixed newstyle, and no 124 zero bytes.
 const CLIENT_FLAGS: u32 = 3;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const FUA: u16 = 1;
 
-/// See the module. Source: the NBD project's protocol document (proto.md).
+/// A connection to an NBD server. Source: the NBD project's protocol document (proto.md).
 #[derive(Debug)]
 pub struct NbdClient {
     stream: UnixStream,
@@ -29,7 +29,7 @@ impl NbdClient {
     /// Connects to the server at a socket.
     ///
     /// # Errors
-    /// The connection's, or that the server speaks something else.
+    /// If the connection fails, or the server does not speak fixed newstyle.
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         let mut greeting = [0; 18];
@@ -79,7 +79,7 @@ impl NbdClient {
         self.stream.write_all(&request)
     }
 
-    /// The cookie of the next answer.
+    /// Reads the header of the next answer and returns its cookie.
     fn answer(&mut self) -> io::Result<u64> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head)?;

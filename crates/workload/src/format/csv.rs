@@ -24,7 +24,7 @@ enum Column {
     Fua,
 }
 
-/// What a column says, whatever its unit.
+/// Meaning of a column without its unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Time,
@@ -62,7 +62,7 @@ const NAMES: &[(Column, &[&str])] = &[
     (Column::Fua, &["fua"]),
 ];
 
-/// The columns used lie among the first so many.
+/// Only this number of leading columns is looked at.
 const MAX_COLUMNS: usize = 32;
 
 fn column(name: &[u8]) -> Option<Column> {
@@ -146,7 +146,7 @@ impl LineDecoder for NamedCsv {
     }
 }
 
-/// What a line has said so far.
+/// Values of a line that were read so far.
 #[derive(Default)]
 struct Values {
     at_ns: u64,
@@ -158,7 +158,7 @@ struct Values {
 }
 
 impl Values {
-    /// Takes the next field as what its column says.
+    /// Reads the next field according to its column.
     fn set(&mut self, column: Column, fields: &mut Separated<'_>) -> Result<(), Fault> {
         match column {
             Column::Time(unit) => {
@@ -194,7 +194,7 @@ impl Values {
         let before = fields.clone();
         let value = match fields.number(expected) {
             Err(_) if self.op == Some(TraceOp::Flush) => {
-                // Whatever stands there: it is passed over.
+                // Skips a field without a use.
                 *fields = before;
                 fields.field(expected)?;
                 0

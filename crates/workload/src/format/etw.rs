@@ -12,8 +12,8 @@ use crate::open::TimeUnit;
 use crate::request::{TraceOp, TraceRequest};
 use crate::text::{self, commas};
 
-/// Added to every time, so that requests that began before the trace have one too; times
-/// are counted from the first request in the end.
+/// Added to every time, so that a request that began before the trace has a positive time. In the
+/// end times count from the first request.
 const ONE_DAY_NS: u64 = 86_400_000_000_000;
 const MAX_COLUMNS: usize = 64;
 

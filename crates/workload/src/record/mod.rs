@@ -25,7 +25,7 @@ use crate::request::TraceRequest;
 use device::Device;
 use tracefs::Instance;
 
-/// Events of different CPUs come in order but for this much.
+/// Events of different CPUs may be out of order by this time.
 const HOLD_BACK: Nanos = Nanos::from_millis(100);
 /// Interval at which an idle buffer is checked.
 const POLL: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ impl Default for RecordOptions {
     }
 }
 
-/// How a recording is going.
+/// Progress of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordProgress {
     /// Time since it began.
@@ -61,7 +61,7 @@ pub struct RecordProgress {
     pub lost: u64,
 }
 
-/// How a recording went.
+/// Result of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSummary {
     /// Requests recorded.

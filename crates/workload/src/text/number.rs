@@ -1,4 +1,4 @@
-//! Numbers and times out of digits.
+//! Parses numbers and times.
 
 use crate::error::{Fault, fault};
 
@@ -70,13 +70,13 @@ fn digits(field: &[u8]) -> (u64, usize) {
     (value, field.len() - rest.len())
 }
 
-/// The decimal number that begins `field`, and what is behind it.
+/// The decimal number at the start of `field`, and the rest of the field.
 pub(crate) fn leading_number(field: &[u8]) -> Option<(u64, &[u8])> {
     let (value, used) = digits(field);
     (used > 0 && used < 20).then(|| (value, &field[used..]))
 }
 
-/// Takes a decimal number and the comma behind it off the front of `rest`, if they are there.
+/// Takes a decimal number and the comma after it off the front of `rest`, if they are there.
 pub(crate) fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let (value, after) = leading_number(rest)?;
     *rest = after.strip_prefix(b",")?;
@@ -133,7 +133,7 @@ pub(crate) fn time(field: &[u8], unit: TimeUnit, expected: &'static str) -> Resu
     }
 }
 
-/// The nanoseconds of the digits behind a decimal point; `None` if there is more than digits.
+/// The nanoseconds of the digits after a decimal point; `None` if a character is not a digit.
 fn fraction(field: &[u8], unit: TimeUnit) -> Option<u64> {
     let kept = unit.digits() as usize;
     let (value, used) = digits(&field[..field.len().min(kept)]);

@@ -17,7 +17,7 @@ pub(crate) enum By {
     Bytes,
 }
 
-/// A busy window, with what was in it.
+/// A busy window with its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct BusiestWindow {
     /// Start in seconds since the first request: windows start at whole seconds.
