@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{Completion, Extent, ExtentKind, Extents, Payload, Sectors};
 
-/// What a device can do, after nbdkit's list of capabilities.
+/// Capabilities of a device, after nbdkit's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Size of the device.
@@ -26,7 +26,7 @@ pub struct Capabilities {
     pub fast_zero: bool,
 }
 
-/// What the submitter knows of a write beyond its content.
+/// Hints of the submitter about a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
     /// Nothing.
@@ -41,14 +41,14 @@ pub enum Hint {
 pub enum Request {
     /// Read the extent.
     Read {
-        /// What to read.
+        /// Extent to read.
         extent: Extent,
     },
     /// Write the extent.
     Write {
-        /// Where.
+        /// Extent concerned.
         extent: Extent,
-        /// What, exactly as long as the extent.
+        /// Content, exactly as long as the extent.
         payload: Payload,
         /// Durable when acknowledged (forced unit access).
         fua: bool,
@@ -59,14 +59,14 @@ pub enum Request {
     Flush,
     /// The content is no longer needed. A device with [`Capabilities::discard`] reads zeroes after.
     Discard {
-        /// What to give up.
+        /// Extent to discard.
         extent: Extent,
         /// Whatever it does to the content is durable when acknowledged.
         fua: bool,
     },
     /// Read zeroes from now on.
     WriteZeroes {
-        /// What to zero.
+        /// Extent to zero.
         extent: Extent,
         /// Durable when acknowledged.
         fua: bool,
@@ -76,7 +76,7 @@ pub enum Request {
     },
 }
 
-/// What a request is, without what it concerns.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestKind {
     /// [`Request::Read`].
@@ -106,7 +106,7 @@ impl RequestKind {
 }
 
 impl Request {
-    /// What it is.
+    /// Kind of the request.
     #[must_use]
     pub const fn kind(&self) -> RequestKind {
         match self {
@@ -150,7 +150,7 @@ pub enum IoError {
     /// The request reaches beyond the device, is empty, or has a payload of another length.
     #[error("request for {extent} does not fit a device of {} sectors", capacity.0)]
     OutOfRange {
-        /// What was asked for.
+        /// The request's extent.
         extent: Extent,
         /// Size of the device.
         capacity: Sectors,
@@ -158,14 +158,14 @@ pub enum IoError {
     /// The device says that its medium cannot be read or written there.
     #[error("medium error at {extent}")]
     Medium {
-        /// Where.
+        /// Extent concerned.
         extent: Extent,
     },
     /// The request failed, and the device did not say that its medium is bad: a cable, a path, a
     /// time-out or a lack of memory. The same request may succeed later.
     #[error("I/O error at {extent}: the device does not say that its medium is bad there")]
     Transient {
-        /// What was asked for.
+        /// The request's extent.
         extent: Extent,
     },
     /// What was read is not what was written: its checksum is wrong.
@@ -219,7 +219,7 @@ impl IoError {
 /// until it completes: dropping the [`Completion`] abandons the answer, not the I/O. Requests in
 /// flight together may take effect in any order; a sector is atomic, a request is not.
 pub trait BlockDevice {
-    /// What the device can do. Constant while it is open, but for `capacity`, which may grow.
+    /// Capabilities of the device. They are constant while it is open, but `capacity` may grow.
     fn capabilities(&self) -> Capabilities;
 
     /// Starts `request`.
@@ -236,7 +236,7 @@ pub trait BlockDevice {
         false
     }
 
-    /// What is known of `within` without reading it.
+    /// Kinds of the sectors of `within`, as far as they are known without reading.
     ///
     /// The answer begins where `within` begins. It may end before `within` does, but not before
     /// its first sector: what follows is asked for again. What is said to read as zeroes did so at

@@ -1,8 +1,8 @@
-//! What a device knows of its sectors without reading them.
+//! Kinds of sectors that a device knows without reading them.
 
 use crate::{Extent, Payload, Piece};
 
-/// What is known of some sectors without reading them, after the block status of NBD.
+/// Kind of sectors, known without reading them. After the block status of NBD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentKind {
     /// Content is stored; which, only a read tells.
@@ -29,7 +29,7 @@ impl ExtentKind {
 pub struct Extents(Vec<(Extent, ExtentKind)>);
 
 impl Extents {
-    /// One extent of one kind; nothing if it is empty.
+    /// A list of one extent, or of none if `extent` is empty.
     #[must_use]
     pub fn of(extent: Extent, kind: ExtentKind) -> Self {
         let mut extents = Self::default();
@@ -53,7 +53,7 @@ impl Extents {
         extents
     }
 
-    /// Adds `extent` behind what is there; an empty one adds nothing.
+    /// Appends `extent`. An empty extent adds nothing.
     ///
     /// # Panics
     /// If it does not begin where the last one ends.
@@ -74,7 +74,7 @@ impl Extents {
         }
     }
 
-    /// All of it, by address.
+    /// All extents by address.
     pub fn iter(&self) -> impl Iterator<Item = (Extent, ExtentKind)> {
         self.0.iter().copied()
     }

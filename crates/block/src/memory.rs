@@ -7,7 +7,7 @@ use crate::{
     Request, Sectors,
 };
 
-/// See the module.
+/// A device in memory.
 #[derive(Debug)]
 pub struct MemoryDevice {
     capabilities: Capabilities,

@@ -1,4 +1,4 @@
-//! What a request carries: real bytes, or a stand-in that costs nothing to move.
+//! Content of a request: real bytes, or a stand-in that costs nothing to move.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

@@ -14,8 +14,8 @@ pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 pub trait Runtime {
     /// The time since the runtime began.
     fn now(&self) -> Time;
-    /// What clocks on the wall show now, which may jump either way. Nothing but a schedule of the
-    /// operator may depend on it.
+    /// Wall-clock time, which may jump in both directions. Only a schedule of the operator may
+    /// depend on it.
     fn time_of_day(&self) -> TimeOfDay;
     /// Wakes `waker` once, at `deadline` or as soon after as can be.
     fn wake_at(&self, deadline: Time, waker: &Waker);

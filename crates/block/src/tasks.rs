@@ -1,4 +1,4 @@
-//! What every executor is made of: tasks, their wakers and their timers.
+//! Parts that all executors share: tasks, their wakers and their timers.
 //!
 //! The virtual clock and the real one differ in which ready task runs next and in what happens
 //! when none is ready, and in nothing else: this is the rest.

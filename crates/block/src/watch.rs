@@ -27,7 +27,7 @@ struct Shared<J> {
     closed: Cell<bool>,
 }
 
-/// What one task waits for.
+/// Completions that one task waits for.
 struct Slot<J> {
     watched: RefCell<Option<(Completion, J)>>,
     waker: RefCell<Option<Waker>>,

@@ -1,11 +1,11 @@
-//! How a command fails: what is printed and with which exit code.
+//! Failures of commands, with their messages and exit codes.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
 use manylogs_serve::log::{Level, line};
 
-/// Why a command did not do what it was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line or an input is bad: exit code 2.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use manylogs_block::{Nanos, Sectors, parse_bytes, parse_share, parse_span};
 
-/// A value on the command line that is not what was expected.
+/// A value on the command line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unexpected {
     pub(crate) given: String,
@@ -40,10 +40,10 @@ pub(crate) fn duration(text: &str) -> Result<Nanos, Unexpected> {
     expect(parse_span(text), text, "a duration such as 250ms, 300s, 5m or 1h")
 }
 
-/// How fast arrivals come.
+/// Rate of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
-    /// So many times as fast as recorded.
+    /// Factor by which arrivals are faster than recorded.
     Factor(f64),
     /// So that the drive is as busy as asked for.
     Auto,

@@ -4,7 +4,7 @@ use manylogs_block::{Extent, Nanos, Time};
 
 use crate::mechanics::Access;
 
-/// What a command asks for.
+/// Operations of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read the extent.
@@ -23,9 +23,9 @@ pub enum Kind {
 pub struct Command {
     /// Chosen by the host; returned with everything the drive says about the command.
     pub tag: u64,
-    /// What to do.
+    /// Operation.
     pub kind: Kind,
-    /// Where to do it.
+    /// Extent.
     pub extent: Extent,
 }
 
@@ -34,7 +34,7 @@ pub struct Command {
 pub struct Completion {
     /// The command's tag.
     pub tag: u64,
-    /// When the host hears of it.
+    /// Time at which the host gets the answer.
     pub at: Time,
     /// Whether the data is on the medium; false for a write that is only in the volatile cache
     /// (an [`Event::OnMedium`] with its tag follows).
@@ -43,7 +43,7 @@ pub struct Completion {
     pub buffered: bool,
     /// From the arrival of the command until the mechanism turned to it.
     pub waited: Nanos,
-    /// What the mechanism did; zeroes when the buffer answered.
+    /// Times of the mechanism. Zero if the buffer answered.
     pub access: Access,
 }
 
@@ -57,12 +57,12 @@ pub enum Event {
     OnMedium {
         /// The tag of the write.
         tag: u64,
-        /// When its last sector was written.
+        /// Time at which the last sector was written.
         at: Time,
     },
 }
 
-/// What a drive has done so far.
+/// Counters of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads completed or under way.

@@ -19,7 +19,7 @@ use crate::profile::Profile;
 /// A command that the mechanism carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// When it completed.
+    /// Time of completion.
     pub at: Time,
     /// The sectors.
     pub extent: Extent,
@@ -95,7 +95,7 @@ impl ModelledDrive {
         *self.0.observer.borrow_mut() = Some(Box::new(observer));
     }
 
-    /// What the drive has done so far.
+    /// Counters of the drive.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.host.borrow().drive().counters()

@@ -57,9 +57,9 @@ pub struct Drive {
     /// Commands accepted and not yet completed.
     outstanding: usize,
     timing: Timing,
-    /// When the mechanism is, or was last, done.
+    /// Time at which the mechanism is or was done.
     free_at: Time,
-    /// When the interface has sent what it was sending.
+    /// Time at which the interface has finished sending.
     interface_free: Time,
     /// When the cache last took a write while it was clean.
     dirty_since: Time,
@@ -139,7 +139,7 @@ impl Drive {
         &self.mechanism
     }
 
-    /// What the drive has done so far.
+    /// Counters of the drive.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
@@ -184,7 +184,7 @@ impl Drive {
         Ok(())
     }
 
-    /// When the drive will next have something to report or to decide; `None` when it is idle.
+    /// Time of the drive's next event; `None` if it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         match (self.pending.earliest(), self.dispatch_time()) {

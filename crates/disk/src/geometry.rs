@@ -1,4 +1,4 @@
-//! Where a sector is: zone, track, cylinder, head and angle.
+//! Geometry: zone, track, cylinder, head and angle of sectors.
 //!
 //! Sectors are numbered along a serpentine: a zone is cut into bands of cylinders, a band is
 //! written head by head, the first head inwards, the second outwards, and so on; the next band
@@ -13,7 +13,7 @@ use manylogs_block::{Extent, Lba};
 
 use crate::turn::{Turn, Turns};
 
-/// Where a sector is.
+/// Position of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Index of the zone.

@@ -1,4 +1,4 @@
-//! The host in front of a drive: whatever the drive's queue has no room for waits here.
+//! The host in front of a drive, in which requests wait while the drive's queue is full.
 //!
 //! As the drive below it, the host is a state machine without a clock and without tasks. So it acts
 //! at the very time at which the drive has room again, also where the clock is a real one and the

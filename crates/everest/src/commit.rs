@@ -12,7 +12,7 @@ use crate::store::{Inner, State};
 /// Records in flight at most.
 const IN_FLIGHT: usize = 8;
 
-/// What the committer does next.
+/// Next step of the committer.
 #[allow(clippy::large_enum_variant, reason = "one at a time, on its way to the device")]
 enum Step {
     Append(LogId, RecordSequence, AppendSlot),

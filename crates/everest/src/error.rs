@@ -1,4 +1,4 @@
-//! What can go wrong with a store as a whole.
+//! Errors of a store as a whole.
 
 use manylogs_block::{IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset};
@@ -19,7 +19,7 @@ pub enum StoreError {
     TooSmall {
         /// Which, in the order given.
         device: usize,
-        /// Its size.
+        /// Size of the device.
         have: Sectors,
         /// Least size that would do.
         need: Sectors,
@@ -27,7 +27,7 @@ pub enum StoreError {
     /// A log length that makes no store.
     #[error("a log has {} to {} sectors, not {}", least.0, most.0, given.0)]
     LogLength {
-        /// What was asked for.
+        /// The value that was asked for.
         given: Sectors,
         /// The shortest.
         least: Sectors,
@@ -51,7 +51,7 @@ pub enum StoreError {
     Version {
         /// On the device.
         found: u32,
-        /// What is understood.
+        /// Version that this program understands.
         known: u32,
     },
     /// Both root slots are damaged.
@@ -65,12 +65,12 @@ pub enum StoreError {
     Damaged {
         /// The log.
         log: LogId,
-        /// Where in it.
+        /// First damaged sector within the log.
         offset: LogOffset,
-        /// How far.
+        /// Length of the damaged range.
         sectors: Sectors,
     },
-    /// All sequence numbers are used.
+    /// No sequence number is left.
     #[error("the store has no sequence numbers left: reclaim everything and make it anew")]
     Worn,
 }

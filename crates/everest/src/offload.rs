@@ -14,7 +14,7 @@ use manylogs_plant::{self as plant, Bug};
 use crate::store::{CircularStore, Found};
 use crate::versions::Version;
 
-/// How a client works.
+/// Options of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadOptions {
     /// Which base volume of the store it is.
@@ -90,7 +90,7 @@ impl Offloaded {
 impl BlockDevice for Offloaded {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            // What is acknowledged is durable in the store.
+            // Acknowledged writes are durable in the store.
             volatile_cache: false,
             native_fua: true,
             discard: true,

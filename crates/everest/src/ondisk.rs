@@ -23,7 +23,7 @@ const MAGIC: [u8; 8] = *b"EVERSTOR";
 const VERSION: u32 = 1;
 /// Sectors of a superblock.
 pub(crate) const SUPERBLOCK: Sectors = Sectors(8);
-/// Where the logs begin on each device.
+/// First sector of the logs on each device.
 const LOGS_FROM: Sectors = Sectors(64);
 /// A device has at least so many logs: cleaning and deletions have one and a half to themselves,
 /// and each log is left with room for the largest record.
@@ -53,7 +53,7 @@ mod bytes_of_superblock {
     const _: () = assert!(BYTES == 56);
 }
 
-/// What a device of a store says of itself.
+/// Label of a device of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) store: VolumeId,
@@ -121,7 +121,7 @@ impl Superblock {
             && self.log_count() > 0
     }
 
-    /// How many logs the device has.
+    /// Number of logs of the device.
     pub(crate) fn log_count(&self) -> u64 {
         let space = self.sectors.0.saturating_sub(LOGS_FROM.0 + 2 * SUPERBLOCK.0);
         space.checked_div(self.log.0).unwrap_or(0)

@@ -6,7 +6,7 @@ use manylogs_logstore::store::{self, LogRead, Place};
 
 use crate::store::Inner;
 
-/// Where the content of a part comes from.
+/// Source of the content of a part.
 pub(crate) enum Source {
     Here(Payload),
     Lost,

@@ -21,14 +21,14 @@ use crate::versions::{Range, Version, Versions};
 /// holes before it.
 const ORDER: Stream = Stream(0);
 
-/// How a store is made.
+/// Options of making a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Length of a log: what is cleaned at a time. A multiple of 8 sectors.
     pub log: Sectors,
 }
 
-/// What the store has of a part of a range.
+/// Content that the store has for a part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The part, as the base volume knows it.

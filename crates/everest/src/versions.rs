@@ -13,7 +13,7 @@ pub struct Version(pub u64);
 pub struct Range {
     /// As the base volume knows it.
     pub extent: Extent,
-    /// What the owner calls the version.
+    /// Name that the owner gives the version.
     pub version: Version,
 }
 

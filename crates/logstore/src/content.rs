@@ -1,4 +1,4 @@
-//! What a log holds, apart from where it is.
+//! Content of a log, without its place.
 
 use manylogs_block::Extent;
 
@@ -13,7 +13,7 @@ pub struct Supersede {
     pub data_sequence: DataSequence,
 }
 
-/// What a log holds, as a snapshot keeps it.
+/// Content of a log as a snapshot keeps it.
 #[derive(Clone, Debug, Default)]
 pub struct LogContent {
     /// Checksums of the payload.

@@ -24,7 +24,7 @@ struct RawEntry {
 
 const _: () = assert!(size_of::<RawEntry>() == ENTRY_BYTES);
 
-/// What an entry says of its extent.
+/// Meaning of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// The record's payload holds this version.
@@ -51,7 +51,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, by their number on the disk.
+    /// All classes, by their number on the disk.
     pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::DurabilityOnly];
 }
 
@@ -65,7 +65,7 @@ pub struct Entry {
     /// What the owner of the space calls this version. The store keeps it in the record, and
     /// neither compares it nor has it in its map or in snapshots.
     pub version: u64,
-    /// What the entry says of the extent.
+    /// Meaning of the entry.
     pub kind: EntryKind,
     /// What the version is to its owner.
     pub class: Class,

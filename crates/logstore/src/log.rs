@@ -20,7 +20,7 @@ struct InFlight {
     durable: bool,
 }
 
-/// See the module.
+/// A log: a region of the disk with its present use.
 #[derive(Debug)]
 pub struct Log {
     id: LogId,
@@ -87,19 +87,19 @@ impl Log {
         self.supersedes = content.supersedes;
     }
 
-    /// Its number.
+    /// Number of the log.
     #[must_use]
     pub const fn id(&self) -> LogId {
         self.id
     }
 
-    /// Its place on the device.
+    /// Place of the log on the device.
     #[must_use]
     pub const fn region(&self) -> Extent {
         self.region
     }
 
-    /// Its present use.
+    /// Present use (epoch) of the log.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -375,7 +375,7 @@ impl Log {
         self.pins -= 1;
     }
 
-    /// Checksums of what it holds.
+    /// Checksums of the log's content.
     #[must_use]
     pub const fn units(&self) -> &UnitTable {
         &self.units

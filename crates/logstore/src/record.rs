@@ -69,7 +69,7 @@ pub struct RecordHeader {
     pub log: LogId,
     /// The epoch of the log.
     pub epoch: Epoch,
-    /// Where in the log the record begins.
+    /// First sector of the record within the log.
     pub offset: LogOffset,
     /// The order of records in the volume.
     pub record_sequence: RecordSequence,
@@ -88,9 +88,9 @@ pub struct RecordHeader {
 /// A record without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its place.
+    /// Place of the record.
     pub header: RecordHeader,
-    /// Its extents; payload follows in this order, data entries only.
+    /// Entries of the record. The payload of data entries follows in this order.
     pub entries: Vec<Entry>,
     /// Checksums of the payload, unit by unit, data entries only.
     pub unit_checksums: Vec<u32>,

@@ -51,7 +51,7 @@ impl SequenceLimit {
         self.0.checked_add(Self::STEP).map(Self)
     }
 
-    /// How many steps are left.
+    /// Number of steps that are left.
     #[must_use]
     pub const fn steps_left(self) -> u64 {
         (u64::MAX - self.0) / Self::STEP

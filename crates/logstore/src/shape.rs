@@ -1,4 +1,4 @@
-//! How long records are, and what of them is in the log.
+//! Lengths of records, and the parts of records that lie in the log.
 
 use manylogs_block::{Sectors, to_usize};
 
@@ -13,12 +13,12 @@ pub enum Headers {
     Apart,
 }
 
-/// What determines the length of a record.
+/// Parameters that determine the length of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordShape {
     /// Records are whole sectors of this length.
     pub physical: Sectors,
-    /// Where their headers are.
+    /// Place of the headers.
     pub headers: Headers,
 }
 

@@ -14,7 +14,7 @@ const CHUNK_LEAVES: usize = if cfg!(test) { 8 } else { 128 };
 /// Leaves that a chunk makes room for at a time.
 const CHUNK_GROWTH: usize = 8;
 
-/// See the module.
+/// An ordered map of extents in packed leaves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     /// Where each chunk's first row starts.

@@ -46,7 +46,7 @@ pub struct UnitTable {
     blocks: Vec<Block>,
     steps: Vec<u8>,
     checksums: Vec<u32>,
-    /// Where the last unit ends.
+    /// End of the last unit.
     end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a volume as a whole.
+//! Errors of a volume as a whole.
 
 use manylogs_block::{Extent, IoError, Sectors};
 use manylogs_logstore::{LogId, LogOffset, NvramError};
@@ -58,7 +58,7 @@ pub enum VolumeError {
     Version {
         /// On the disk.
         found: u32,
-        /// What is understood.
+        /// Newest version that this program understands.
         known: u32,
     },
     /// The volume uses features that this program does not know.
@@ -112,9 +112,9 @@ pub enum VolumeError {
         device.bytes(), volume.bytes()
     )]
     PhysicalSector {
-        /// Of the device.
+        /// Size of the device.
         device: Sectors,
-        /// Of the volume.
+        /// Size that the volume needs.
         volume: Sectors,
     },
     /// A part of the device could not be read, and the device does not say that its medium is bad
@@ -125,7 +125,7 @@ pub enum VolumeError {
          the kernel's log, then try again (`check --repair` gives up what cannot be read)"
     )]
     NotRead {
-        /// Where, on the device.
+        /// Place on the device.
         extent: Extent,
     },
     /// A log holds damaged records of which nobody knows what they were.
@@ -137,17 +137,17 @@ pub enum VolumeError {
     Damaged {
         /// The log.
         log: LogId,
-        /// Where in it.
+        /// First damaged sector within the log.
         offset: LogOffset,
-        /// How far.
+        /// Length of the damaged range.
         sectors: Sectors,
     },
     /// The volume has fewer logs.
     #[error("there is no log {}: the volume has {logs}, numbered from 0", log.0)]
     NoSuchLog {
-        /// What was asked for.
+        /// Number of the log that was asked for.
         log: LogId,
-        /// How many there are.
+        /// Number of logs.
         logs: usize,
     },
     /// Logged copies are lost, so that the volume cannot be emptied.
@@ -155,7 +155,7 @@ pub enum VolumeError {
         "{extents} extents are lost (their logged copies are damaged): overwrite or discard them"
     )]
     Lost {
-        /// How many.
+        /// Number of extents.
         extents: u64,
     },
     /// Homes cannot be written, so that the volume cannot be emptied.
@@ -164,7 +164,7 @@ pub enum VolumeError {
          copy the volume's content to another device"
     )]
     NotHome {
-        /// How many.
+        /// Number of extents.
         extents: u64,
     },
     /// Logged copies could not be read, and the device does not say that they are gone.
@@ -173,7 +173,7 @@ pub enum VolumeError {
          lost: nothing is lost, mend the device and try again"
     )]
     Unread {
-        /// How many.
+        /// Number of extents.
         extents: u64,
     },
     /// The logs still hold what counts.

@@ -1,4 +1,5 @@
-//! What the volume writes for. A crash campaign tells by this which work it has interrupted.
+//! Purposes of the volume's writes. A crash campaign learns from them which work it has
+//! interrupted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +36,7 @@ pub enum Phase {
     Recovery,
     /// A record with zeroed extents.
     Discard,
-    /// Emptying the logs for good, and what goes with it.
+    /// A drain: emptying the logs for good, with the writes that belong to it.
     Drain,
 }
 
@@ -56,7 +57,7 @@ impl Phase {
         Self::Drain,
     ];
 
-    /// Its name for people and metrics.
+    /// Name in outputs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +77,7 @@ impl Phase {
     }
 }
 
-/// What the volume wrote for one phase.
+/// Writes of the volume in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests but reads.
@@ -103,7 +104,7 @@ impl PhaseProbe {
         self.0.last.get()
     }
 
-    /// What was written for each phase since the probe was made.
+    /// Writes of each phase since the probe was made.
     pub fn written(&self) -> impl Iterator<Item = (Phase, Written)> {
         Phase::ALL.into_iter().map(|phase| (phase, self.0.written[phase as usize].get()))
     }
@@ -135,7 +136,7 @@ const SMALL: Sectors = Sectors(128);
 #[derive(Clone)]
 pub(crate) struct Below {
     device: Rc<dyn BlockDevice>,
-    /// Decides when what goes, once the volume serves clients.
+    /// Scheduler of the device, once the volume serves clients.
     scheduler: Option<Scheduler>,
     probe: PhaseProbe,
     /// Everything belongs to draining from now on.
@@ -149,7 +150,7 @@ impl Below {
         Self { device, scheduler: None, probe, draining: Rc::default(), pressed: Rc::default() }
     }
 
-    /// The same device, to which requests go when their time has come.
+    /// Puts a scheduler in front of the device.
     pub(crate) fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
         let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
         Self { scheduler: Some(scheduler), ..self }
@@ -190,7 +191,8 @@ impl Below {
         }
     }
 
-    /// Somebody waits for every flush: for those of the volume's own work, clients' next ones.
+    /// Every flush is urgent: a client waits for it, or its next flush waits for one of the
+    /// volume's own work.
     fn class(&self, phase: Phase, request: &Request) -> Class {
         let Some(extent) = request.extent() else { return Class::Record };
         match phase {
@@ -214,8 +216,8 @@ impl Below {
         if self.pressed.get() { Class::Stream } else { Class::Background }
     }
 
-    /// Where the head will be once the device has done what it was given, if requests are held
-    /// back; else where those end that clients asked for last.
+    /// Position of the head after the requests in the device, if requests are held back. Otherwise
+    /// the end of the last client's request.
     pub(crate) fn head(&self, asked: Lba) -> Lba {
         self.scheduler.as_ref().and_then(Scheduler::head).unwrap_or(asked)
     }

@@ -1,4 +1,4 @@
-//! What every part of the volume shares: its store, and what the policies over it know.
+//! State that all parts of a volume share: the store and the state of the policies over it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
 use manylogs_block::TaskLock;
 
-/// What every part of a volume shares.
+/// The parts of a volume share this.
 pub(crate) struct Inner {
     pub(crate) runtime: Handle,
     pub(crate) device: Below,
@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) activity: Rc<()>,
 }
 
-/// See the module.
+/// State that the parts of a volume share.
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub(crate) futility: Futility,
     /// Logged copies that the last checkpoints could not read.
     pub(crate) suspects: Suspects,
-    /// How far the checkpoint under way has come.
+    /// Progress of the running checkpoint.
     pub(crate) pass_at: Lba,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
@@ -109,7 +109,7 @@ impl Inner {
         self.config.get()
     }
 
-    /// What a record with this entry alone takes: what is reserved for it.
+    /// Room that is reserved for an entry: that of a record with this entry alone.
     pub(crate) fn record_room(&self, kind: EntryKind, extent: Extent) -> Room {
         Room::of_one(kind, extent, self.shape)
     }
@@ -122,7 +122,7 @@ impl Inner {
             && self.runtime.now().since(state.last_activity) >= self.config().idle
     }
 
-    /// Wakes whoever waits for durability or room.
+    /// Wakes the tasks that wait for durability or room.
     pub(crate) fn notify_progress(&self) {
         self.progress.notify();
         self.commit.notify();

@@ -97,13 +97,13 @@ impl Volume {
         &self.0.layout
     }
 
-    /// Its id.
+    /// Id of the volume.
     #[must_use]
     pub fn id(&self) -> VolumeId {
         self.0.volume
     }
 
-    /// Its parameters.
+    /// Parameters of the volume.
     #[must_use]
     pub fn config(&self) -> VolumeConfig {
         self.0.config()
@@ -189,7 +189,8 @@ impl BlockDevice for Volume {
             capacity: self.0.layout.capacity(),
             physical_sector: self.0.below.physical_sector,
             rotational: self.0.below.rotational,
-            // Small writes without FUA wait in a buffer, whatever the device does.
+            // Small writes without FUA wait in a buffer, so the volume has a volatile cache even if
+            // the device has none.
             volatile_cache: true,
             native_fua: true,
             discard: true,

@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time that a server that ends waits until orders are answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// What an operator can ask of a running server.
+/// Orders of an operator to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
@@ -80,7 +80,7 @@ impl OrderError {
 /// The answer to an order.
 pub type Answer = Result<Value, OrderError>;
 
-/// What carries out orders.
+/// Executor of orders.
 pub type Obey = dyn Fn(Order) -> Answer + Send + Sync;
 
 /// Why a server cannot be asked.
@@ -109,7 +109,7 @@ pub enum ControlError {
     OtherVersion {
         /// The device.
         path: PathBuf,
-        /// What is wrong with the answer.
+        /// The fault in the answer.
         source: serde_json::Error,
     },
     /// The server has not answered in time.
@@ -117,7 +117,7 @@ pub enum ControlError {
     Silent {
         /// The device.
         path: PathBuf,
-        /// What is known of its process.
+        /// State of the process.
         why: String,
     },
 }

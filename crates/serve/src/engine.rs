@@ -23,7 +23,7 @@ use crate::port::{Inbox, Port, port};
 use crate::server::{Exported, Server};
 use crate::stack::{Stack, StackError, StackOptions};
 
-/// What an engine serves.
+/// The device that an engine serves.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// The device.
@@ -73,18 +73,18 @@ pub enum ServeError {
     Close(VolumeError),
 }
 
-/// What is known once an engine runs.
+/// Description of a running engine.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// What is exported.
+    /// The export.
     pub capabilities: Capabilities,
     /// The volume's id, if one is served.
     pub volume: Option<[u8; 16]>,
-    /// What recovery found, if a volume is served.
+    /// Report of the recovery, if a volume is served.
     pub recovery: Option<RecoveryReport>,
 }
 
-/// How an engine ended.
+/// Result of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Home bytes whose newest version stays in a log.
@@ -148,7 +148,7 @@ impl Engine {
         Arc::clone(&self.connections)
     }
 
-    /// What it serves.
+    /// The served device.
     #[must_use]
     pub const fn about(&self) -> &About {
         &self.about
@@ -169,9 +169,9 @@ fn join(thread: JoinHandle<Result<Left, ServeError>>) -> Result<Left, ServeError
 
 /// What the engine's thread gets from the thread that starts it.
 pub(crate) struct Serving {
-    /// Where NBD clients come to.
+    /// Listener for NBD clients.
     listener: Option<OwnedFd>,
-    /// Where they are counted.
+    /// Counters of NBD clients.
     count: Arc<AtomicUsize>,
     inbox: Inbox,
     ready: SyncSender<About>,

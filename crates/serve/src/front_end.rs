@@ -20,7 +20,7 @@ use crate::users::users_of;
 
 /// A way to reach a served device, for as long as it exists.
 pub trait FrontEnd: fmt::Debug {
-    /// What its users call it: a path, or a URI.
+    /// Name for users: a path, or a URI.
     fn name(&self) -> String;
 
     /// The block device, if it is one.

@@ -46,10 +46,10 @@ pub enum FuseError {
     /// The kernel has no FUSE.
     #[error("there is no /dev/fuse: load the module (modprobe fuse), or serve over NBD")]
     NoFuse,
-    /// It cannot be mounted.
+    /// The file system cannot be mounted.
     #[error("cannot mount {}: {source}", path.display())]
     Mount {
-        /// Where.
+        /// Mount point.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -99,7 +99,7 @@ impl FuseFile {
         let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

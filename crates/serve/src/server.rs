@@ -1,4 +1,4 @@
-//! What the engine's thread does with the requests of clients and the orders of operators.
+//! Carries out requests of clients and orders of operators on the engine's thread.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -26,9 +26,9 @@ const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Longest extent of one question about extents: the engine answers nobody else meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 
-/// What is served.
+/// The served device.
 pub(crate) struct Exported {
-    /// What it is called.
+    /// Name of the device.
     pub(crate) name: String,
     pub(crate) device: Rc<dyn BlockDevice>,
     /// The volume that `device` is; none, if a device is served as it is.
@@ -38,16 +38,16 @@ pub(crate) struct Exported {
     pub(crate) probe: PhaseProbe,
 }
 
-/// What the engine's thread works on.
+/// State of the engine's thread.
 pub(crate) struct Server {
     pub(crate) exported: Exported,
     pub(crate) started: Time,
     pub(crate) runtime: Handle,
     pub(crate) meter: Meter,
     pub(crate) under_way: Rc<UnderWay>,
-    /// Who is connected over NBD, if that is served.
+    /// NBD server, if there is one.
     pub(crate) nbd: Option<NbdClients>,
-    /// Since when it has been stopping.
+    /// Time since which the server has been stopping.
     pub(crate) stopping: Cell<Option<Time>>,
 }
 

@@ -34,23 +34,23 @@ pub enum StackError {
     Volume {
         /// The device.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: VolumeError,
     },
 }
 
-/// How to open a device.
+/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct StackOptions {
     /// The disk, partition or image.
     pub path: PathBuf,
-    /// What it is wanted for.
+    /// Purpose of the opening.
     pub mode: OpenMode,
-    /// How requests reach the kernel.
+    /// Backend through which requests reach the kernel.
     pub backend: Backend,
     /// Physical sector where the device does not say.
     pub physical_sector: Option<Sectors>,
-    /// How long to try while another process has the device open.
+    /// Time for which to retry while another process has the device open.
     pub patience: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Stack {
         self.reactor.handle()
     }
 
-    /// Where the device is.
+    /// Path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

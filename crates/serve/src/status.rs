@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of their declaration.
+    /// All kinds in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::Read,
         Self::Write,
@@ -36,7 +36,7 @@ impl Kind {
         Self::WriteZeroes,
     ];
 
-    /// Its name for people and metrics.
+    /// Name in outputs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Kind {
 /// Latencies in microseconds, of about the last ten seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Their mean.
+    /// Mean latency.
     pub mean: f64,
     /// Half are no longer.
     pub p50: u64,
@@ -63,16 +63,16 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// What clients asked for, of one kind.
+/// Requests of clients of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindStatus {
     /// The kind.
     pub kind: Kind,
     /// Requests since the server started.
     pub requests: u64,
-    /// Their length.
+    /// Total length.
     pub bytes: u64,
-    /// Those that failed.
+    /// Number of requests that failed.
     pub errors: u64,
     /// Seconds that they took, added up.
     pub waited_s: f64,
@@ -80,18 +80,18 @@ pub struct KindStatus {
     pub requests_per_s: f64,
     /// Bytes a second, about the last ten seconds.
     pub bytes_per_s: f64,
-    /// How long they took.
+    /// Latencies.
     pub latency_us: Latency,
 }
 
-/// What the volume wrote to the device for one purpose.
+/// Writes of the volume to the device for one purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// Why: append, bypass, checkpoint, and so on.
     pub phase: String,
     /// Requests but reads.
     pub requests: u64,
-    /// Their length.
+    /// Total length.
     pub bytes: u64,
 }
 
@@ -109,7 +109,7 @@ pub struct Stretch {
 /// The volume that is served.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStatus {
-    /// Its id.
+    /// Id of the volume.
     pub id: String,
     /// good, degraded or read-only.
     pub health: String,
@@ -157,11 +157,11 @@ pub struct VolumeStatus {
     /// Extents whose logged copy the last checkpoint could not read: the next one tries again.
     #[serde(default)]
     pub unread_extents: u64,
-    /// What the volume wrote to the device, by purpose.
+    /// Writes of the volume to the device by purpose.
     pub written: Vec<Reason>,
     /// Occupancy of the logs along the disk, in stretches of equal length.
     pub occupancy: Vec<Stretch>,
-    /// What waits for its turn at the device, and what waited.
+    /// Scheduler of the device: waiting and held-back requests.
     #[serde(default)]
     pub turns: Vec<TurnStatus>,
 }
@@ -172,15 +172,15 @@ pub struct VolumeStatus {
 pub struct TurnStatus {
     /// record, small, stream or background.
     pub class: String,
-    /// Those that went while records were expected, and those of them that waited for their turn.
+    /// Requests that went while records were expected, and those of them that were held back.
     pub requests: u64,
     /// See `requests`.
     pub held: u64,
-    /// What they waited, all together, and the longest that one did.
+    /// Total and longest time for which requests were held back.
     pub held_ns: u64,
     /// See `held_ns`.
     pub held_max_ns: u64,
-    /// Those that wait now.
+    /// Requests that are waiting now.
     pub waiting: u64,
 }
 
@@ -192,14 +192,14 @@ impl TurnStatus {
     }
 }
 
-/// What a checkpoint did.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointStatus {
     /// Written home.
     pub home_bytes: u64,
-    /// In so many writes.
+    /// Number of writes home.
     pub home_writes: u64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
     /// Extents that stay logged because their home cannot be written.
     pub kept_extents: u64,
@@ -228,7 +228,7 @@ impl From<CheckpointReport> for CheckpointStatus {
 pub struct Trouble {
     /// The field of [`VolumeStatus`].
     pub name: &'static str,
-    /// Its value.
+    /// The value.
     pub count: fn(&VolumeStatus) -> u64,
     /// Words that follow the count in a message.
     pub what: &'static str,
@@ -292,7 +292,7 @@ pub struct Lateness {
 /// The drive that is emulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulationStatus {
-    /// Its name.
+    /// Name of the drive.
     pub drive: String,
     /// Whether it is so late that a run on it proves nothing.
     pub void: bool,
@@ -307,13 +307,13 @@ pub struct EmulationStatus {
 /// The clients over NBD, and what they may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NbdStatus {
-    /// Those who are connected.
+    /// Number of connected clients.
     pub connections: u64,
-    /// So many are let in.
+    /// Largest number of clients.
     pub connections_max: u64,
     /// What requests under way and answers that nobody has fetched hold, of all of them.
     pub held_bytes: u64,
-    /// What they may hold for one client.
+    /// Limit for one client.
     pub held_bytes_max: u64,
 }
 
@@ -326,15 +326,15 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: f64,
-    /// What is exported, in bytes.
+    /// Size of the export in bytes.
     pub capacity_bytes: u64,
-    /// What clients asked for.
+    /// Requests of clients by kind.
     pub requests: Vec<KindStatus>,
     /// Requests that are not answered yet.
     pub under_way: u64,
-    /// How long the oldest of them has taken so far.
+    /// Age of the oldest request in flight.
     pub oldest_under_way_s: f64,
-    /// What a server that stops waits for; `None` if it does not.
+    /// Reason for which a stopping server waits; `None` if it is not stopping.
     pub stopping: Option<String>,
     /// The clients over NBD, where the server itself speaks it.
     pub nbd: Option<NbdStatus>,
@@ -371,7 +371,7 @@ pub fn id_text(id: &[u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// How full the logs are, stretch by stretch.
+/// Occupancy of the logs along the disk.
 pub(crate) fn occupancy(volume: &Volume) -> Vec<Stretch> {
     let (layout, mut stretches) = (volume.layout(), vec![Stretch::default(); STRETCHES]);
     for region in layout.regions() {

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::range::{sectors_around, sectors_exactly};
 
-/// What a client wants done.
+/// Operations that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// See [`Request::Read`].
@@ -32,7 +32,7 @@ pub enum Operation {
 /// An operation on a range of bytes, as protocols have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
     /// First byte. A flush concerns no bytes.
     pub offset: u64,
@@ -78,7 +78,7 @@ impl Call {
         Self { operation, offset, len, fua: false, if_fast: false }
     }
 
-    /// The same, durable if `fua`.
+    /// Returns the request with FUA if `fua`.
     #[must_use]
     pub const fn fua(self, fua: bool) -> Self {
         Self { fua, ..self }

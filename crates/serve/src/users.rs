@@ -1,4 +1,4 @@
-//! Who uses a block device that is served.
+//! Finds the users of a served block device.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -54,7 +54,7 @@ struct Version {
     durable: bool,
 }
 
-/// See the module.
+/// Model of the content that clients may read.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     sectors: Vec<Vec<Version>>,

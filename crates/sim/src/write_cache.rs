@@ -19,7 +19,7 @@ pub struct PendingFlush {
     covered: u64,
 }
 
-/// See the module.
+/// A volatile write cache over an image.
 #[derive(Clone, Debug)]
 pub struct WriteCache {
     image: DiskImage,

@@ -19,7 +19,7 @@ use crate::gate::Gate;
 use crate::transfer::has_bytes;
 use crate::{partial, range};
 
-/// What lies under a device.
+/// Kind of file below a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// An ordinary file.
@@ -31,7 +31,7 @@ pub(crate) enum Medium {
     },
 }
 
-/// What a device does its work with.
+/// Resources of a device.
 pub(crate) struct Core {
     pub(crate) file: Arc<File>,
     pub(crate) io: Box<dyn FileIo>,

@@ -1,4 +1,4 @@
-//! What the kernel's error numbers mean for a request.
+//! Translates the kernel's error numbers into errors of a request.
 
 use manylogs_block::{Extent, IoError};
 use manylogs_plant::{self as plant, Bug};

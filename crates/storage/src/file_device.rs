@@ -26,7 +26,7 @@ use crate::sysfs::Disk;
 const TMPFS: u64 = 0x0102_1994;
 const FUSE: u64 = 0x6573_5546;
 
-/// How requests reach the kernel.
+/// Backend through which requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Through `io_uring`; by threads where the system forbids that, and on a file of FUSE.
@@ -38,12 +38,12 @@ pub enum Backend {
     Threads,
 }
 
-/// How to open a [`FileDevice`].
+/// Options for opening a [`FileDevice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// What the device is wanted for.
+    /// Purpose of the opening.
     pub mode: OpenMode,
-    /// How requests reach the kernel.
+    /// Backend through which requests reach the kernel.
     pub backend: Backend,
     /// Physical sector where the device does not say (a file says one sector) or lies.
     pub physical_sector: Option<Sectors>,
@@ -147,7 +147,7 @@ impl FileDevice {
         self.core.access.unit()
     }
 
-    /// Where it was opened.
+    /// Path under which the device was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

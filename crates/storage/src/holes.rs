@@ -1,4 +1,4 @@
-//! Where a file has holes.
+//! Finds the holes of a file.
 
 use std::fs::File;
 use std::rc::Rc;

@@ -1,11 +1,11 @@
-//! Who uses a disk already.
+//! Finds the users of a disk.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use crate::sysfs::{DeviceNumber, Disk};
 
-/// What a disk, or one of its partitions, is used for.
+/// Use of a disk or of one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Mounted { device: String, at: String },

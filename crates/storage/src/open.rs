@@ -19,7 +19,7 @@ const UDEV_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two attempts at a device that is in use.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What a device is opened for.
+/// Purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// To read it, beside other readers.
@@ -35,21 +35,21 @@ pub enum OpenError {
     /// There is nothing of that name.
     #[error("{path} does not exist: check the name, or create an image first")]
     NotFound {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
     },
     /// The user may not open it.
     #[error("no permission to open {path}: run as root, or change its owner or mode")]
     Permission {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
     },
-    /// It is neither a file nor a disk.
+    /// The path is neither a file nor a disk.
     #[error("{path} is {found}: give a block device or an ordinary file")]
     WrongKind {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the object at the path.
         found: &'static str,
     },
     /// A file system on it is mounted.
@@ -57,7 +57,7 @@ pub enum OpenError {
     Mounted {
         /// The disk, or the partition of it.
         device: String,
-        /// Where.
+        /// Path.
         mount_point: String,
     },
     /// Another device is made of it, or it is swap space.
@@ -65,7 +65,7 @@ pub enum OpenError {
     Held {
         /// The disk, or the partition of it.
         device: String,
-        /// Its user.
+        /// User of the disk.
         by: String,
     },
     /// The file is attached to a loop device.
@@ -82,22 +82,22 @@ pub enum OpenError {
     /// Something has the disk open for itself.
     #[error("{path} is in use by the system or another program: lsblk and fuser -v tell which")]
     Busy {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
     },
-    /// Another process has locked it.
+    /// Another process has locked the file.
     #[error("{path} is locked by another process: stop it first (fuser -v {path} names it)")]
     Locked {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
     },
-    /// It cannot be written.
+    /// The file or disk cannot be written.
     #[error(
         "{path} is read-only: lift its write protection (blockdev --setrw for a disk), or remount \
          the file system that holds it"
     )]
     ReadOnly {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
     },
     /// The kernel drops flushes, so that nothing on it would ever be durable.
@@ -118,13 +118,13 @@ pub enum OpenError {
     /// No such sectors exist.
     #[error("a physical sector of {sectors} sectors is not a power of two")]
     PhysicalSector {
-        /// What was asked for.
+        /// Size that was asked for.
         sectors: u64,
     },
     /// Something else went wrong.
     #[error("cannot open {path}: {source}")]
     Io {
-        /// What was to be opened.
+        /// Path of the file or disk.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -144,7 +144,7 @@ impl OpenError {
     }
 }
 
-/// What was opened.
+/// Opened file or disk.
 pub(crate) struct Opened {
     pub(crate) file: File,
     /// The disk, if it is one.

@@ -1,4 +1,4 @@
-//! What a device holds before somebody formats it.
+//! Surveys the content of a device before it is formatted.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 const TAIL_BYTES: u64 = 64 << 10;
 const ALL_IN_MEMORY: &str = "a megabyte fits in memory";
 
-/// What a device holds.
+/// Content of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Zeroes in every place that formats and file systems write.

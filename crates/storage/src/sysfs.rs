@@ -1,4 +1,4 @@
-//! What the kernel tells about disks.
+//! Attributes of disks in sysfs.
 
 use std::fs;
 use std::path::PathBuf;

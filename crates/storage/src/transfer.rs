@@ -19,7 +19,7 @@ const OPERATION_MAX: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
 pub(crate) struct Transfer<T> {
     core: Rc<Core>,
     extent: Extent,
-    /// How much of the extent is done.
+    /// Length of the extent that is done.
     moved: Sectors,
     tries: u32,
     work: Work,
@@ -46,7 +46,7 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
         Self { core, extent, moved: Sectors(0), tries: 0, work, then }.step();
     }
 
-    /// What is still to be done.
+    /// Remaining part of the extent.
     fn rest(&self) -> Extent {
         Extent::between(self.extent.start + self.moved, self.extent.end())
     }

@@ -1,4 +1,4 @@
-//! What clocks on the wall of this machine show.
+//! Wall-clock time of this machine.
 
 #![expect(unsafe_code, reason = "local time is the C library's")]
 

@@ -4,7 +4,7 @@ use manylogs::{Phase, PhaseProbe};
 use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Extents, Request};
 use manylogs_sim::CrashDisk;
 
-/// See the module.
+/// A crashing disk that knows the phase of each request.
 #[derive(Debug)]
 pub(crate) struct PhasedDisk {
     pub(crate) disk: CrashDisk,

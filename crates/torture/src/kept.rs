@@ -14,7 +14,7 @@ struct Possible {
     under_way: bool,
 }
 
-/// See the module.
+/// Settings that a history may find kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     possible: Vec<Possible>,

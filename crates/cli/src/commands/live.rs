@@ -1,4 +1,4 @@
-//! What a running server says of itself: `manylogs status` and `top`.
+//! Shows the state of a running server: `manylogs status` and `top`.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -28,7 +28,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
     match connect(device) {
         Ok(server) => Ok(Some(server)),
-        // What is not there is the next step's to report.
+        // A missing device is reported by the next step.
         Err(ControlError::NotServed { .. }) => Ok(None),
         Err(_) if !device.exists() => Ok(None),
         Err(error) => Err(control_failure(error)),

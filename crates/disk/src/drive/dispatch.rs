@@ -1,4 +1,4 @@
-//! What the mechanism does next: a command, or a cached write.
+//! Chooses the mechanism's next task: a command, or a cached write.
 
 use manylogs_block::{Extent, Nanos, Time};
 
@@ -10,7 +10,7 @@ use crate::mechanics::Access;
 use crate::queue::Waiting;
 
 impl Drive {
-    /// When the mechanism can turn to its next task; `None` when it has none.
+    /// Time at which the mechanism can begin its next task; `None` if it has none.
     pub(super) fn dispatch_time(&self) -> Option<Time> {
         let command = self.queue.earliest_ready();
         // Cached writes can go at any time from their arrival on.

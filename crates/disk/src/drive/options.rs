@@ -1,4 +1,4 @@
-//! How a drive is to be run, beyond what its profile says.
+//! Options of a drive beyond its profile.
 
 use manylogs_block::Nanos;
 

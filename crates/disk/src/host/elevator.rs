@@ -47,9 +47,9 @@ impl Default for ElevatorOptions {
 /// What the elevator hands to the drive: one or more merged commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// What to do. A merged write is durable if one of its parts has to be.
+    /// Operation. A merged write is durable if one of its parts has to be.
     pub kind: Kind,
-    /// All of it.
+    /// The merged extent.
     pub extent: Extent,
     /// The tags of the requests in it, in address order.
     pub tags: SmallVec<[u64; 2]>,
@@ -62,7 +62,7 @@ pub struct Elevator {
     /// Reads and writes.
     sides: [Side; 2],
     next_sequence: u64,
-    /// Where the sweep goes on.
+    /// Position from which the sweep continues.
     at: Lba,
     /// Side and rest of the batch under way.
     batch: (usize, u32),
@@ -70,7 +70,7 @@ pub struct Elevator {
     writes_passed_over: u32,
 }
 
-/// One request.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     len: u64,

@@ -99,18 +99,18 @@ pub(crate) const fn entry_len(len: usize) -> usize {
     (ENTRY_HEAD + len).next_multiple_of(WORD)
 }
 
-/// Where a selector is.
+/// Address of a selector.
 pub(crate) const fn selector_at(slot: usize) -> Range<usize> {
     SELECTORS[slot]..SELECTORS[slot] + size_of::<RawSelector>()
 }
 
 impl Selector {
-    /// Where its half begins.
+    /// Start of its half.
     pub(crate) const fn start(&self) -> usize {
         self.start_of(self.half)
     }
 
-    /// Where a half begins.
+    /// Start of a half.
     pub(crate) const fn start_of(&self, half: usize) -> usize {
         HALVES + half * self.half_len()
     }

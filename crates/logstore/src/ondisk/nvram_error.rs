@@ -1,8 +1,8 @@
-//! What can go wrong with a table in non-volatile RAM.
+//! Errors of a table in non-volatile RAM.
 
 use thiserror::Error;
 
-/// What is wrong with the non-volatile RAM that holds a volume's table.
+/// Errors of the non-volatile RAM that holds a volume's table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NvramError {
@@ -12,21 +12,21 @@ pub enum NvramError {
          without it what was only logged is lost (--give-up-table)"
     )]
     Missing,
-    /// One was given, and the volume keeps its table in its logs.
+    /// Memory was given, but the volume keeps its table in its logs.
     #[error("the volume keeps its table in its logs: open it without --table")]
     Unused,
-    /// It holds no table.
+    /// The memory holds no table.
     #[error("the non-volatile RAM holds no table: it is blank, or something else")]
     Blank,
-    /// It holds the table of another volume.
+    /// The memory holds the table of another volume.
     #[error("the non-volatile RAM holds the table of another volume")]
     Foreign,
-    /// It was written by another version of the program.
+    /// The memory was written by another version of the program.
     #[error("the table has format version {found}, this program knows version {known} only")]
     Version {
         /// In the memory.
         found: u32,
-        /// What is understood.
+        /// Version that this program understands.
         known: u32,
     },
     /// It holds the table of another opening of the volume: memory or disk is an old copy.
@@ -40,16 +40,16 @@ pub enum NvramError {
         /// Number of the opening on the disk.
         volume: u32,
     },
-    /// What it holds is not whole.
+    /// The table in the memory is damaged.
     #[error("the table in non-volatile RAM is damaged: {0}")]
     Damaged(&'static str),
     /// Asked for the records of a log.
     #[error("the records of the logs are described in non-volatile RAM, not in the logs")]
     Apart,
-    /// It is too small.
+    /// The memory is too small.
     #[error("non-volatile RAM of {have} bytes is too small for the table: it needs {need}")]
     TooSmall {
-        /// Its size.
+        /// Size of the memory.
         have: usize,
         /// Least size that would do.
         need: usize,

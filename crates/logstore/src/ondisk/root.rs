@@ -61,10 +61,10 @@ pub struct SnapshotRef {
     pub checksum: u32,
 }
 
-/// How the volume was left.
+/// State in which the store was left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Left {
-    /// It is open, or was left by a crash.
+    /// The store is open, or was left by a crash.
     #[default]
     Open,
     /// Closed in order: the snapshot has everything.
@@ -73,7 +73,7 @@ pub enum Left {
     Drained,
 }
 
-/// See the module.
+/// A root: the small structure that says where recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Grows with every update; the larger of two whole roots counts.
@@ -92,7 +92,7 @@ pub struct Root {
     pub used: Touched,
     /// Logs that failed and take no more records.
     pub retired: Vec<LogId>,
-    /// How the store was left.
+    /// State in which the store was left.
     pub left: Left,
 }
 

@@ -25,17 +25,17 @@ const KIND_BITS: u32 = 3;
 pub struct LogState {
     /// Which log.
     pub id: LogId,
-    /// Its present use.
+    /// Present use (epoch) of the log.
     pub epoch: Epoch,
-    /// Where the next record goes.
+    /// Place of the next record.
     pub tail: Sectors,
     /// Header checksum of its last record.
     pub last_checksum: u32,
-    /// What it holds.
+    /// Content of the log.
     pub content: LogContent,
 }
 
-/// What a snapshot holds.
+/// Content of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Logs that are in use.
@@ -68,7 +68,7 @@ impl Snapshot {
                 && log.epoch.0 <= limit.0
                 && supersedes.all(|found| exported(found.extent) && known(found.data_sequence))
         });
-        // Each log once.
+        // Logs, each listed once.
         logs && tails.len() == self.logs.len()
             && self.map.iter().all(|(extent, mapped)| {
                 let offset = match mapped.value {
@@ -126,7 +126,7 @@ const fn kind_of(class: Class) -> u64 {
     }
 }
 
-/// What differences refer to.
+/// Base of the differences.
 #[derive(Clone, Copy, Default)]
 struct Previous {
     end: u64,

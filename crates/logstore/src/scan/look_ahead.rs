@@ -10,10 +10,10 @@ use super::window::Window;
 use super::{LOOK_AHEAD_MAX, RECORD_SECTORS_MAX};
 use crate::{DataSequence, Epoch, Record, RecordSequence};
 
-/// What lies behind a place in a log.
+/// Records after a place in a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
-    /// Where the first record behind it begins.
+    /// Start of the first record after the place.
     pub(super) next: u64,
     /// Whether a record says that the place was durable.
     pub(super) proven: bool,

@@ -47,7 +47,7 @@ pub struct Scanned {
     pub damage: Vec<Damage>,
     /// Sectors that the scan read and the medium did not give back.
     pub unreadable: Vec<LogOffset>,
-    /// What it cost.
+    /// Work of the scan.
     pub work: ScanWork,
 }
 
@@ -76,9 +76,9 @@ pub struct ScanWork {
 /// medium does not give back what was written there, so that nothing shows the contrary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins.
+    /// First sector.
     pub offset: LogOffset,
-    /// How far it reaches.
+    /// Length.
     pub sectors: Sectors,
     /// Whether the header is whole. If it is, the lost blocks are known and reads of them fail. If
     /// not, nobody knows which blocks the record held.
@@ -92,7 +92,7 @@ pub struct ScanOf {
     pub volume: VolumeId,
     /// The log.
     pub log: LogId,
-    /// Where it is on the device.
+    /// Place on the device.
     pub region: Extent,
     /// Records begin at multiples of this.
     pub physical: Sectors,
@@ -102,7 +102,7 @@ pub struct ScanOf {
     pub capacity: Sectors,
 }
 
-/// What is at one place of a log.
+/// Content of one place of a log.
 enum Found {
     /// A whole record.
     Whole(Record),

@@ -9,7 +9,7 @@ use manylogs_plant::{self as plant, Bug};
 use super::{RECORD_SECTORS_MAX, ScanOf, ScanWork, offset_of};
 use crate::{Entry, Record, RecordError};
 
-/// What is read at a time.
+/// Length of one read.
 const CHUNK: Sectors = Sectors(512);
 
 /// Reads a log chunk by chunk, forwards only. The next chunk is read while the last one is decoded.

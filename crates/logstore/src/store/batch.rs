@@ -19,11 +19,11 @@ pub struct Stream(pub u32);
 pub struct NewEntry {
     /// The extent, as the store's map addresses it.
     pub extent: Extent,
-    /// What it says.
+    /// Meaning of the entry.
     pub kind: EntryKind,
-    /// What it is to its owner.
+    /// Class of the entry.
     pub class: Class,
-    /// What its owner calls the version.
+    /// Name that the owner gives the version.
     pub version: u64,
     /// The content of a data entry, of the extent's length.
     pub payload: Option<Payload>,
@@ -85,7 +85,7 @@ impl StreamsInFlight {
         *records += 1;
     }
 
-    /// It arrived, or never will.
+    /// The batch is durable, or has failed for good.
     pub(super) fn end(&mut self, stream: Stream) {
         if let Some((_, records)) = self.0.get_mut(&stream) {
             *records -= 1;
@@ -97,7 +97,7 @@ impl StreamsInFlight {
 }
 
 impl Store {
-    /// What must be set aside for a batch: a record of its own.
+    /// Room that is reserved for a batch: that of a record of its own.
     #[must_use]
     pub fn room_of(&self, batch: &Batch) -> Room {
         let entries: SmallVec<[Entry; 1]> = batch

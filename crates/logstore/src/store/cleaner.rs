@@ -1,10 +1,10 @@
-//! What is cleaned next: the policy of whoever uses the store.
+//! Choice of the log to clean next: a policy of the system that uses the store.
 
 use crate::LogId;
 
 use super::Store;
 
-/// How a log is emptied.
+/// Way in which a log is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Live versions move unchanged to another log ([`Store::relocate`]). Logs can be emptied in

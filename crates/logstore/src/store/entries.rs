@@ -12,7 +12,7 @@ use super::{Displaced, Origin, SlotId, Store, Ticket};
 use crate::store::Room;
 use manylogs_plant::{self as plant, Bug};
 
-/// See the module.
+/// Entries that are not durable yet.
 #[derive(Debug, Default)]
 pub struct Entries {
     /// Every entry that is not durable yet.

@@ -1,4 +1,4 @@
-//! How a store stops taking entries when a device fails.
+//! Stops a store from taking entries when a device fails.
 
 use manylogs_block::IoError;
 

@@ -5,7 +5,7 @@ use manylogs_block::Extent;
 
 use super::{SlotId, Store};
 
-/// See the module.
+/// Writes to homes that are not durable yet.
 #[derive(Debug, Default)]
 pub struct HomeWrites {
     /// Whether home writes were acknowledged that a power cut may still undo.

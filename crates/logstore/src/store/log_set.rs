@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::LogId;
 
-/// See the module.
+/// A set of logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogSet {
     words: Vec<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct LogSet {
 #[derive(Clone, Debug)]
 struct Members<'a> {
     words: &'a [u64],
-    /// What is left: numbers from `next` to before `end`.
+    /// Remaining numbers: from `next` up to, but without, `end`.
     next: u32,
     end: u32,
 }

@@ -66,7 +66,7 @@ impl Logs {
         Self { devices, ..Self::new(&extents, largest_record, shape) }
     }
 
-    /// The same logs, as if they had never been used.
+    /// Returns the same logs as if they had never been used.
     pub fn blank(&self) -> Self {
         let devices = self.devices.clone();
         Self { devices, ..Self::new(&self.regions, self.largest_record, self.shape) }
@@ -78,17 +78,17 @@ impl Logs {
         std::mem::replace(self, blank)
     }
 
-    /// How records are laid out.
+    /// Layout of records.
     pub const fn shape(&self) -> RecordShape {
         self.shape
     }
 
-    /// How many logs there are.
+    /// Number of logs.
     pub fn count(&self) -> usize {
         self.regions.len()
     }
 
-    /// Their numbers.
+    /// Numbers of all logs.
     pub fn ids(&self) -> impl Iterator<Item = LogId> + use<> {
         (0..narrow::<_, u32>(self.regions.len())).map(LogId)
     }
@@ -113,7 +113,7 @@ impl Logs {
         self.logs.iter().filter_map(|log| log.as_deref())
     }
 
-    /// Where the log is.
+    /// Place of the log.
     pub fn region(&self, id: LogId) -> Extent {
         self.regions[id.0 as usize]
     }

@@ -52,7 +52,7 @@ use apart::NvTable;
 pub struct StoreCounters {
     /// Records appended.
     pub records: u64,
-    /// Their length, headers and padding included.
+    /// Length of these records, headers and padding included.
     pub record_sectors: u64,
     /// Supersede entries among their entries.
     pub supersedes: u64,
@@ -62,16 +62,16 @@ pub struct StoreCounters {
     pub table_bytes_max: u64,
 }
 
-/// See the module.
+/// A log-structured store: logs, the map of versions and entries on their way.
 #[derive(Debug)]
 pub struct Store {
-    /// Whose records these are.
+    /// Id of the volume whose records these are.
     pub volume: VolumeId,
-    /// Where the newest version of each logged block is.
+    /// Place of the newest version of each logged block.
     pub map: ExtentMap<Place>,
     /// The logs and their room.
     pub logs: Logs,
-    /// Where the headers of records are, if not in the logs.
+    /// Headers of records that lie apart from the logs, if they do.
     pub apart: Option<NvTable>,
     /// Entries on their way into a log.
     pub entries: Entries,

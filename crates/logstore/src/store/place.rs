@@ -1,4 +1,4 @@
-//! Where versions are, and which ones a new version displaces.
+//! Places of versions, and the versions that a new one displaces.
 
 use crate::{Class, Headers, LogId, LogOffset, MapValue, Mapped, RecordShape};
 use manylogs_block::{Extent, Sectors};
@@ -6,16 +6,16 @@ use smallvec::SmallVec;
 
 use super::slots::SlotId;
 
-/// Where the newest version of a block is when it is not at home.
+/// Place of the newest version of a block that is not at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a log.
     Log {
         /// The log.
         log: LogId,
-        /// Where in it.
+        /// Offset within the log.
         offset: LogOffset,
-        /// What the version is to its owner.
+        /// Class of the version.
         class: Class,
     },
     /// In memory, on its way into a record.

@@ -6,7 +6,7 @@ use manylogs_plant::{self as plant, Bug};
 
 use super::{Logs, Store};
 
-/// Chooses the log for a record: the policy of whoever uses the store.
+/// Chooses the log for a record: a policy of the system that uses the store.
 pub trait Placement {
     /// A log with room for a record of `needed` sectors for which `ready` holds, if there is one.
     fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId>;

@@ -13,18 +13,18 @@ pub struct LogRead {
     pub log: LogId,
     /// The part of the log that is read: whole units, as each has one checksum.
     pub within: Extent,
-    /// Where in that the wanted part begins.
+    /// Offset of the wanted part within it.
     pub skip: Sectors,
     /// The device to read from.
     pub device: Device,
-    /// What to read there.
+    /// Extent to read.
     pub extent: Extent,
 }
 
-/// Where the content of a mapped extent comes from.
+/// Source of the content of a mapped extent.
 #[derive(Debug)]
 pub enum Source {
-    /// It is at hand: in memory, or zeroes.
+    /// The content is in memory or consists of zeroes.
     Here(Payload),
     /// Nowhere: the logged copy was found damaged, and reads fail.
     Lost,

@@ -237,12 +237,12 @@ impl Store {
 /// A record of versions that move.
 #[derive(Debug)]
 pub struct Relocated {
-    /// Its number.
+    /// Sequence number of the record.
     pub sequence: RecordSequence,
-    /// What the caller writes.
+    /// The write that the caller submits.
     pub slot: AppendSlot,
-    /// How many versions it moves.
+    /// Number of versions that the record moves.
     pub count: usize,
-    /// When this ticket is done they are durable.
+    /// Ticket that is done when the versions are durable.
     pub last: Ticket,
 }

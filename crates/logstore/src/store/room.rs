@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// What a record of these entries takes.
+    /// Room of a record with these entries.
     pub fn of(entries: &[Entry], shape: RecordShape) -> Self {
         let log = shape.measure(entries).1;
         let apart_bytes = match shape.headers {
@@ -30,7 +30,7 @@ impl Room {
         Self { log, apart_bytes }
     }
 
-    /// What an entry takes in a record of its own.
+    /// Room of an entry in a record of its own.
     pub fn of_one(kind: EntryKind, extent: Extent, shape: RecordShape) -> Self {
         Self::of(&[Entry::new(extent, DataSequence(0), kind)], shape)
     }

@@ -5,7 +5,7 @@ use manylogs_block::TaskLock;
 use crate::ondisk::root::Root;
 use crate::ondisk::touched::Touched;
 
-/// See the module.
+/// The root on the disk and its updates.
 #[derive(Debug)]
 pub struct Roots {
     /// The root as it is on the disk.

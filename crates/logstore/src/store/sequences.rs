@@ -12,7 +12,7 @@ pub const LOW: u64 = SequenceLimit::STEP / 2;
 /// happens only if the device does not take a root for hours.
 pub const LAST: u64 = 1 << 20;
 
-/// See the module.
+/// Sequence numbers of versions and records.
 #[derive(Debug)]
 pub struct Sequences {
     /// The next version's number.

@@ -1,4 +1,4 @@
-//! What happens to entries when their record is durable.
+//! Settles entries when their record is durable.
 
 use crate::{Entry, EntryKind, LogId, LogOffset, MapValue, RecordSequence};
 use manylogs_block::{Payload, Sectors};

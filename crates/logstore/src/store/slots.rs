@@ -29,7 +29,7 @@ pub struct Slot {
     pub stream: Option<Stream>,
     /// Whether it was answered when it was buffered: its payload then counts as volatile.
     pub volatile: bool,
-    /// Who waits until the entry is durable. Nobody does for a write without FUA, which was
+    /// Task that waits until the entry is durable. `None` for a write without FUA, which was
     /// answered when it was buffered.
     pub waiter: Option<Completer>,
     /// Room set aside for it, as for a record of its own.
@@ -38,7 +38,7 @@ pub struct Slot {
     pub displaced: SmallVec<[(LogId, u64); 2]>,
     /// Newer versions that displaced parts of this one before it was durable, and how much.
     pub heirs: SmallVec<[(SlotId, Ticket, u64); 1]>,
-    /// Where the entry comes from: a client, or a version that moves.
+    /// Origin of the entry: a client, or a version that moves.
     pub origin: Origin,
 }
 
@@ -48,7 +48,7 @@ pub type RecordSlots = SmallVec<[SlotId; 4]>;
 /// A record being written.
 #[derive(Debug)]
 pub struct InFlightRecord {
-    /// Where it goes.
+    /// Place of the record.
     pub log: LogId,
     /// The entries in it, in order.
     pub slots: RecordSlots,
@@ -60,7 +60,7 @@ pub struct InFlightRecord {
     pub header: Bytes,
 }
 
-/// Where an entry comes from.
+/// Origin of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A client's write, buffered in the map.

@@ -1,4 +1,4 @@
-//! What a recovery knows so far: the newest version of each block, and what the logs hold.
+//! Knowledge of a recovery so far: the newest version of each block, and the content of the logs.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl MapValue for Found {
     }
 }
 
-/// See the module.
+/// Versions and contents of logs that a recovery has found so far.
 #[derive(Debug)]
 pub struct Versions {
     map: ExtentMap<Found>,

@@ -18,7 +18,7 @@ use crate::reports::outlook::drain_estimate;
 use crate::settings::config::VolumeConfig;
 use crate::volume::{MappedExtent, table_of};
 
-/// How a volume was left.
+/// State in which a volume was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftAs {
     /// In use, or left by a crash.
@@ -32,23 +32,23 @@ pub enum LeftAs {
 /// A volume as its disk describes it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// Its id.
+    /// Id of the volume.
     pub volume: VolumeId,
-    /// Its name.
+    /// Label of the volume.
     pub label: String,
-    /// How often its superblock changed.
+    /// Number of changes of the superblock.
     pub superblock_generation: u64,
-    /// Its physical sector.
+    /// Physical sector size.
     pub physical: Sectors,
     /// The parameters that it has without others given at open.
     pub config: VolumeConfig,
-    /// Its layout.
+    /// Layout of the volume.
     pub layout: Layout,
-    /// How it was left.
+    /// State in which the volume was left.
     pub left: LeftAs,
-    /// How often its root changed.
+    /// Number of changes of the root.
     pub root_generation: u64,
-    /// How often it was opened.
+    /// Number of openings.
     pub incarnation: u32,
     /// Entries with smaller data sequences are dead.
     pub floor: u64,
@@ -58,7 +58,7 @@ pub struct Inspection {
     pub opened_logs: u64,
     /// Logs out of use.
     pub retired: Vec<LogId>,
-    /// What recovery would find.
+    /// Result that a recovery would have.
     pub recovery: RecoveryReport,
     /// The mapping table.
     pub table: Vec<MappedExtent>,
@@ -66,14 +66,14 @@ pub struct Inspection {
     pub logs: Vec<LogSummary>,
 }
 
-/// What one log holds.
+/// Content of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSummary {
-    /// Its number.
+    /// Number of the log.
     pub log: LogId,
-    /// Its place.
+    /// Region of the log.
     pub region: Extent,
-    /// Its epoch.
+    /// Epoch of the log.
     pub epoch: u64,
     /// Sectors appended in this epoch.
     pub used: Sectors,
@@ -111,15 +111,15 @@ impl Inspection {
 /// The identity and settings of a volume, read without its logs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
-    /// Its id.
+    /// Id of the volume.
     pub volume: VolumeId,
-    /// Its name.
+    /// Label of the volume.
     pub label: String,
-    /// How it was left.
+    /// State in which the volume was left.
     pub left: LeftAs,
     /// The parameters that it has without others given at open.
     pub config: VolumeConfig,
-    /// Its layout.
+    /// Layout of the volume.
     pub layout: Layout,
 }
 
@@ -227,7 +227,7 @@ pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Sca
     scanned.map_err(VolumeError::of_opening)
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Normal after a crash; the next opening takes care of it.
@@ -241,13 +241,13 @@ pub enum Severity {
 /// Something that [`check`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// Where on the device.
+    /// Place on the device.
     pub at: Extent,
-    /// What is wrong.
+    /// Description of the damage.
     pub problem: String,
-    /// What a repair would do.
+    /// Action that a repair would take.
     pub repair: &'static str,
 }
 

@@ -7,12 +7,12 @@ use manylogs_logstore::store::Place;
 use crate::error::VolumeError;
 use crate::volume::Volume;
 
-/// What scrubbing found.
+/// Result of scrubbing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Logged extents that were read.
     pub extents: u64,
-    /// Their length.
+    /// Length of the checked content.
     pub sectors: Sectors,
     /// Home addresses whose logged copy is damaged or cannot be read. The next checkpoint marks
     /// them as lost, unless they are overwritten before.

@@ -15,7 +15,7 @@ const SWAP_RETRY: Nanos = Nanos::from_millis(500);
 /// Nothing is looked at more often.
 const LOOK_LEAST: Nanos = Nanos::from_millis(10);
 
-/// When what was last done.
+/// Times of the last checkpoint, swap and snapshot.
 #[derive(Debug, Default)]
 struct Agenda {
     last_checkpoint: Time,
@@ -66,7 +66,7 @@ impl Inner {
         .await;
     }
 
-    /// When to look again whether there is something to do, if nobody calls before.
+    /// Time of the next check for work, unless a call comes first.
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.runtime.now();
         let state = self.state.borrow();
@@ -108,7 +108,7 @@ impl Inner {
             return Some(Pace::Urgent);
         }
         if state.futility.has_failed() && !state.suspects.is_empty() {
-            // What could not be read is tried again soon, whatever the policy says.
+            // Copies that could not be read are tried again soon, under every policy.
             return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);

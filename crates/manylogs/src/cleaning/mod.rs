@@ -1,4 +1,4 @@
-//! What moves logged versions: checkpoints home, swaps between logs, and when.
+//! Work that moves logged versions: checkpoints, which copy them home, and swaps between logs.
 
 pub(crate) mod checkpoint;
 pub(crate) mod maintenance;

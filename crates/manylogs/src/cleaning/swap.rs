@@ -12,7 +12,7 @@ use crate::records::placement::farthest_empty;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
-/// How far a log was moved.
+/// Progress of moving a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     All,

@@ -19,14 +19,14 @@ const LOOK: Nanos = Nanos::from_millis(1);
 /// Passes that a drain makes: the first may have to wait for versions on their way into a log.
 const PASSES: u32 = 4;
 
-/// How to drain a volume.
+/// Options of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainOptions {
     /// Overwrite the logs and the snapshots with zeroes: no old copies of data stay there.
     pub wipe: bool,
 }
 
-/// What draining did.
+/// Result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainReport {
     /// Extents that went home.

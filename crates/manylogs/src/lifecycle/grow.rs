@@ -16,7 +16,7 @@ use crate::volume::Volume;
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_plant::{self as plant, Bug};
 
-/// What growing did.
+/// Result of growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowReport {
     /// Capacity before.

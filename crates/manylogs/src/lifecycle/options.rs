@@ -1,4 +1,4 @@
-//! How to format and open volumes, and what an opening found.
+//! Options of formatting and opening, and the report of a recovery.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::ondisk::layout::Layout;
 use crate::phase::PhaseProbe;
 use crate::settings::config::{TablePlace, VolumeConfig};
 
-/// How to open a volume.
+/// Options of an opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// The parameters that may change; the layout is the volume's own. `None` takes the settings
@@ -22,7 +22,7 @@ pub struct OpenOptions {
     pub accept_damage: bool,
     /// Open to drain. That is allowed even when too few sequences are left for other work.
     pub to_drain: bool,
-    /// Where the table is, if the volume keeps it in non-volatile RAM.
+    /// Memory that holds the table, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
     /// data is as the last checkpoint, large write or drain left it.
@@ -31,14 +31,14 @@ pub struct OpenOptions {
     pub probe: PhaseProbe,
 }
 
-/// How to create a volume.
+/// Options of formatting.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
     /// A name for people, up to 32 bytes.
     pub label: String,
     /// The volume's id; drawn from the runtime's random numbers when not given.
     pub volume: Option<VolumeId>,
-    /// Where the logs are, if not where the parameters would put them.
+    /// Regions of the logs, if they are not those of the parameters.
     pub layout: Option<Layout>,
     /// Keep the mapping table there rather than in the logs. What it held is lost.
     pub nvram: Option<Rc<dyn Nvram>>,
@@ -59,7 +59,7 @@ pub struct LogDamage {
     pub damage: manylogs_logstore::Damage,
 }
 
-/// What recovery found.
+/// Report of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Whether the volume was closed in order, and nothing had to be recovered.
@@ -84,7 +84,7 @@ pub struct RecoveryReport {
     pub records: u64,
     /// Bytes read from logs and snapshot.
     pub read_bytes: u64,
-    /// What was durable in the logs once and is damaged.
+    /// Places in the logs that were durable once and are damaged.
     pub damage: Vec<LogDamage>,
     /// Sectors of the logs that the medium does not give back, whether anything was there or not.
     pub unreadable: Vec<Extent>,
@@ -94,7 +94,7 @@ pub struct RecoveryReport {
     pub duration: Nanos,
 }
 
-/// Where the table is: in `nvram` if there is one, else in the logs.
+/// Sets the place of the table: `nvram` if it is given, else the logs.
 pub(crate) fn table_place(nvram: Option<&Rc<dyn Nvram>>) -> TablePlace {
     nvram.map_or(TablePlace::Logs, |nvram| TablePlace::Nvram(nvram.size()))
 }

@@ -9,7 +9,7 @@ pub const HEAD_BYTES: usize = superblock::HEAD_BYTES;
 /// The names of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// Its id.
+    /// Id of the volume.
     pub id: [u8; 16],
     /// The name that the owner gave, or nothing.
     pub label: String,

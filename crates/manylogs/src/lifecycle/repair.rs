@@ -18,10 +18,10 @@ use crate::volume::Volume;
 /// Checkpoints that are made again when the first leaves something that could not be read.
 const CHECKPOINTS_MORE: u32 = 3;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairReport {
-    /// What was found.
+    /// Findings.
     pub recovery: RecoveryReport,
     /// What went home, and how many extents are lost.
     pub checkpoint: CheckpointReport,

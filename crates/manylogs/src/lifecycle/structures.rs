@@ -17,7 +17,7 @@ use crate::ondisk::superblock::Superblock;
 use manylogs_logstore::io;
 use manylogs_logstore::ondisk::root::Root;
 
-/// What describes a volume.
+/// Structures that describe a volume.
 pub(crate) struct Structures {
     pub(crate) superblock: Superblock,
     /// The other copy, if a crash left it older.

@@ -1,4 +1,4 @@
-//! Where a volume keeps what: its own structures, the logs, and the home of every block.
+//! Places on the device: the volume's own structures, the logs, and the home of every block.
 //!
 //! The layout is data, a list of log regions in runs; whatever they and the structures leave is
 //! home space, which clients address without gaps. See `docs/format.md`.
@@ -31,17 +31,17 @@ const SNAPSHOT_LEAST: Sectors = Sectors(64);
 /// Logs of one length at one distance from one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRun {
-    /// Where the first begins.
+    /// First sector of the first region.
     pub first: Lba,
     /// From the start of one to the start of the next.
     pub stride: Sectors,
     /// Length of each.
     pub len: Sectors,
-    /// How many there are.
+    /// Number of regions.
     pub count: u32,
 }
 
-/// What a layout consists of, as the superblock keeps it.
+/// Parts of a layout, as the superblock keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// Size of the device.
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
     pub(crate) runs: Vec<LogRun>,
 }
 
-/// See the module.
+/// Places of a volume's structures, logs and homes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     parts: Parts,
@@ -269,7 +269,7 @@ impl LogRun {
         same && end == next.first.0 && self.count.checked_add(next.count).is_some()
     }
 
-    /// Its regions in order.
+    /// Regions of the logs in order.
     fn regions(self) -> impl DoubleEndedIterator<Item = Extent> + Clone {
         (0..self.count).map(move |i| Extent {
             start: self.first + Sectors(u64::from(i) * self.stride.0),

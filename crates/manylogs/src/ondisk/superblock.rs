@@ -72,7 +72,7 @@ const _: () = assert!(size_of::<RawRun>() == RUN_BYTES);
 const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
 
-/// What a volume is.
+/// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Superblock {
     pub(crate) volume: VolumeId,

@@ -17,10 +17,10 @@ const STAGGER: Nanos = Nanos::from_millis(10);
 /// Logs are marked in the root no more often than this while others will do: each mark takes the
 /// head across the disk and back.
 const MARKS_APART: Nanos = Nanos::from_secs(2);
-/// Records in flight at most, whatever happens.
+/// Upper bound of the number of records in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// What one turn of the committer came to.
+/// Result of one step of the committer.
 enum Turned {
     /// A record is on its way.
     Submitted,
@@ -153,7 +153,7 @@ impl Inner {
                 (None, None)
             }
         };
-        // Another log does as well meanwhile: marks are not worth a write of the root each.
+        // Another log serves meanwhile, as a mark alone is not worth a write of the root.
         let now = self.runtime.now();
         let soon = self.config().latency > Nanos(0)
             && log.is_some()
@@ -187,7 +187,7 @@ impl Inner {
         slot: AppendSlot,
     ) {
         if slot.target.is_empty() {
-            // Its header is all there is.
+            // The record consists of its header.
             self.record_written(log, sequence);
             self.notify_progress();
             return;
@@ -210,7 +210,7 @@ impl Inner {
         });
     }
 
-    /// What a record is for, if it is not what records `usually` are for.
+    /// Phase of a record, if it differs from that which records `usually` have.
     fn phase_of(&self, usually: Phase, slot: &AppendSlot) -> Phase {
         let header = &slot.record.header;
         let begins = header.offset.0 == 0;
@@ -229,18 +229,19 @@ impl Inner {
         self.state.borrow_mut().store.record_written(log, sequence);
     }
 
-    /// The log is out of use; what was on its way there is appended elsewhere.
+    /// The log is out of use. Entries on their way to it are appended elsewhere.
     fn record_failed(&self, log: LogId, sequence: RecordSequence, error: &IoError) {
         let mut state = self.state.borrow_mut();
         let store = &mut state.store;
         store.record_failed(log, sequence);
         match error {
-            // One log's sectors: others will do. The root is told in the background.
+            // Only this log's sectors are bad, so other logs serve. The root is updated in the
+            // background.
             error if error.is_local() => self.log_wanted.notify(),
             error => store.fail_for(error, "records cannot be written"),
         }
         if let Some(reason) = store.read_only {
-            // What came back from this record has nowhere to go.
+            // The entries of this record have no log to go to.
             store.fail(reason);
         }
     }

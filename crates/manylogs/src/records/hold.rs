@@ -1,27 +1,27 @@
-//! When records go, and those that wait for others to share them (`hold=`).
+//! Decides when a record goes, and holds records for others to share them (`hold=`).
 
 use manylogs_block::{Nanos, Time};
 
-/// What arrives within this time of the first belongs to the same sync.
+/// Writes that arrive within this time of the first belong to the same sync.
 const ONE_SYNC: Nanos = Nanos::from_millis(1);
-/// A wait in so many counts in the gain.
+/// Weight of one wait in the moving mean of the gain, as a divisor.
 const RECENT: f64 = 8.0;
 /// Waiting is worth it if at least this share of waits is shared.
 const WORTH: f64 = 0.2;
-/// A record that so many share goes at once: waiting on would cost all of them more than another
-/// one could save.
+/// A record shared by this number of syncs goes at once: a longer wait would cost all of them more
+/// than one further sync could save.
 const ENOUGH: u32 = 4;
-/// Where it isn't, every so many records one waits all the same, to see whether it is now.
+/// If waiting does not pay, one record in this number waits as a probe.
 const PROBE: u32 = 16;
 
-/// When the committer may do what it does.
+/// Times that bound the committer's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
-    /// When it submitted its last record.
+    /// Time of the last submitted record.
     pub(crate) last_append: Time,
     /// A timer is set for the next.
     pub(crate) stagger_armed: bool,
-    /// When placement last asked for a log to be marked.
+    /// Time at which placement last asked for a log to be marked.
     pub(crate) last_mark: Time,
     /// Whether the next record waits for others to share it.
     pub(crate) hold: Hold,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     began: Time,
-    /// When the last sync came, how many writes waited then, and how many syncs there are.
+    /// Arrival of the last sync, number of waiting writes at that time, and number of syncs.
     last: Time,
     waiters: usize,
     syncs: u32,
@@ -129,7 +129,7 @@ mod tests {
         assert!(waited[..8].iter().all(|waits| *waits));
         let later = waited[40..].iter().filter(|waits| **waits).count();
         assert!((5..15).contains(&later), "{later} of 160");
-        // Others come: each wait is joined, and all records wait again.
+        // Other syncs come: each wait is shared, and all records wait again.
         for sync in 0..200 {
             let began = at(100_000 + sync * 100);
             if hold.until(began, HOLD, 1).is_some() {

@@ -1,4 +1,4 @@
-//! When records are written, and in which log.
+//! Writes records: when they go, and to which log.
 
 pub(crate) mod commit;
 pub(crate) mod hold;

@@ -5,10 +5,10 @@ use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Logs, Placement};
 
-/// How many logs on either side are tried first.
+/// Number of logs on either side that are tried first.
 const NEIGHBOURS: u32 = 16;
 
-/// See the module.
+/// Placement of the paper: the log nearest to the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NearHead {
     /// The end of the last request that was not logged.

@@ -37,7 +37,7 @@ pub struct Backlog {
 }
 
 impl Volume {
-    /// What waits inside the volume now.
+    /// Requests and entries that wait inside the volume now.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         let inner = self.shared();

@@ -1,4 +1,4 @@
-//! What the volume counts beside what its store counts.
+//! Counters of the volume, beside those of its store.
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What a volume counts.
+//! Statistics of a volume.
 
 use manylogs_block::{Extent, Sectors};
 use manylogs_schedule::{ScheduleStats, Scheduler};
@@ -11,13 +11,13 @@ use manylogs_logstore::store::apart::NvTable;
 pub struct VolumeStats {
     /// Client writes that went into a log.
     pub logged_writes: u64,
-    /// Their length.
+    /// Length of these writes.
     pub logged_bytes: u64,
     /// Client writes that went home.
     pub bypassed_writes: u64,
     /// Records appended.
     pub records: u64,
-    /// Their length, headers and padding included.
+    /// Length of the records, headers and padding included.
     pub record_bytes: u64,
     /// Supersede entries appended for bypassing writes.
     pub supersedes: u64,
@@ -66,7 +66,7 @@ pub struct VolumeStats {
     pub nvram_bytes: u64,
     /// See `nvram_bytes`.
     pub nvram_bytes_used: u64,
-    /// How often the table was written anew there.
+    /// Number of times that the table was written anew there.
     pub nvram_rewrites: u64,
 }
 
@@ -83,10 +83,10 @@ pub enum Health {
     ReadOnly(&'static str),
 }
 
-/// How full one log is.
+/// Occupancy of one log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOccupancy {
-    /// Its place on the device.
+    /// Place of the log on the device.
     pub region: Extent,
     /// Appended in its present epoch.
     pub used: Sectors,
@@ -95,7 +95,7 @@ pub struct LogOccupancy {
 }
 
 impl Volume {
-    /// What waits for its turn at the device, and what waited, by class.
+    /// Scheduler of the device: waiting and held-back requests by class.
     #[must_use]
     pub fn schedule(&self) -> ScheduleStats {
         self.inner().device.scheduler().map(Scheduler::stats).unwrap_or_default()
@@ -153,7 +153,7 @@ impl Volume {
         }
     }
 
-    /// How full each log that was used is, by address.
+    /// Occupancy of each used log, by address.
     #[must_use]
     pub fn log_occupancy(&self) -> Vec<LogOccupancy> {
         let state = self.inner().state.borrow();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Extent, Signal};
 
-/// Who writes home.
+/// Owner of a home lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// A client's large write. Clients may overlap one another: their order is theirs to keep.

@@ -1,4 +1,4 @@
-//! What clients ask for: reads, small and large writes, flushes.
+//! Requests of clients: reads, small and large writes, flushes.
 
 pub(crate) mod bypass;
 pub(crate) mod flush;

@@ -13,11 +13,11 @@ use crate::state::{Inner, State};
 /// between them costs less than a command of its own.
 const HOME_GAP: Sectors = Sectors(128);
 
-/// Where a part of a read comes from.
+/// Source of a part of a read.
 enum Source {
     /// The `index`-th home read, from sector `skip` of it.
     Home { index: usize, skip: Sectors },
-    /// A log, with what was found there.
+    /// A log, with the location of the version.
     Log { read: LogRead, found: Completion },
     /// At hand.
     Here(Payload),

@@ -27,7 +27,7 @@ impl Starved {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.needs.values().sum()
     }

@@ -1,4 +1,4 @@
-//! What the root says: logs and sequences ahead of their use, and snapshots of the table.
+//! Updates of the root: it names logs and sequences before their use, and snapshots of the table.
 
 pub(crate) mod snapshot;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::settings::config::CheckpointPolicy;
 const EXPECTED: &str = "HH:MM-HH:MM, idle, every:10min or full";
 
 impl FromStr for CheckpointPolicy {
-    /// What would do.
+    /// Description of valid values.
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {

@@ -20,7 +20,7 @@ pub(super) const HOLD_MAX: Nanos = Nanos::from_secs(1);
 /// The largest buffer that may be asked for.
 pub(super) const BUFFER_MAX: Sectors = Sectors(16 * 1024 * MIB);
 
-/// When logged data moves home.
+/// Time at which logged data moves home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointPolicy {
     /// In a daily window of local time, given in seconds since midnight; the window may wrap around
@@ -39,7 +39,7 @@ pub enum CheckpointPolicy {
     OnFull,
 }
 
-/// Where the logs are.
+/// Placement of the logs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LogPlacement {
     /// Each group of this size ends in a log.
@@ -51,7 +51,7 @@ pub enum LogPlacement {
     Listed,
 }
 
-/// Where the mapping table is.
+/// Place of the mapping table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TablePlace {
     /// In the logs: records describe themselves.
@@ -60,7 +60,7 @@ pub enum TablePlace {
     Nvram(usize),
 }
 
-/// How a volume behaves. `log`, `placement` and `table` are fixed at format; the rest are
+/// Parameters of a volume. `log`, `placement` and `table` are fixed at format. The others are
 /// [`crate::Settings`], which can change at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VolumeConfig {
@@ -68,13 +68,13 @@ pub struct VolumeConfig {
     pub threshold: Sectors,
     /// Size of a log (`LogSize`).
     pub log: Sectors,
-    /// Where the logs are (`GroupSize`).
+    /// Placement of the logs (`GroupSize`).
     pub placement: LogPlacement,
     /// Occupancy above which an idle volume moves a log to an empty one.
     pub swap: f64,
-    /// When logged data moves home.
+    /// Time at which logged data moves home.
     pub checkpoint: CheckpointPolicy,
-    /// How long nothing must arrive before the volume counts as idle.
+    /// Time without requests after which the volume counts as idle.
     pub idle: Nanos,
     /// Fraction of all log space in use from which a checkpoint starts under any policy, so that
     /// writes do not stop suddenly when the logs are full.
@@ -94,11 +94,11 @@ pub struct VolumeConfig {
     /// Latency target of records: the volume holds other requests back so that a record finds at
     /// most this much work ahead of it in the device. Zero holds nothing back.
     pub latency: Nanos,
-    /// How long clients keep the device busy without a pause before anything is held back. This is
-    /// no setting of a volume: tests hold back from the beginning.
+    /// Time for which clients must keep the device busy without a pause before requests are held
+    /// back. It is not a setting of a volume. Tests hold requests back from the beginning.
     pub contended_after: Nanos,
-    /// How long a record may wait for others to share it, when that saves revolutions; zero for
-    /// none.
+    /// Longest time for which a record waits for others to share it, when that saves revolutions.
+    /// Zero for no wait.
     pub hold: Nanos,
     /// Whether small writes are logged; if not they go home like large ones.
     pub logging: bool,
@@ -165,8 +165,8 @@ impl VolumeConfig {
         }
     }
 
-    /// What the paper measured, whatever our defaults are: 10 MB of log in every 100 MB, writes up
-    /// to 256 KiB, and nothing held back for records.
+    /// The paper's parameters: 10 MB of log in every 100 MB, writes up to 256 KiB, and no requests
+    /// held back for records.
     #[must_use]
     pub fn as_published() -> Self {
         Self { latency: Nanos(0), hold: Nanos(0), ..Self::default() }
@@ -199,7 +199,7 @@ impl VolumeConfig {
         self.validate_together().and_then(|()| self.validate_apart())
     }
 
-    /// Of the parameters that depend on one another.
+    /// Validates parameters that depend on one another.
     fn validate_together(&self) -> Result<(), ConfigError> {
         let Self { log, threshold, record, .. } = *self;
         match self.placement {
@@ -226,7 +226,7 @@ impl VolumeConfig {
         Ok(())
     }
 
-    /// Of the parameters that have nothing to do with others.
+    /// Validates parameters that are independent of others.
     fn validate_apart(&self) -> Result<(), ConfigError> {
         let Self { appends, buffer, latency, hold, .. } = *self;
         if self.threshold.0 == 0 {

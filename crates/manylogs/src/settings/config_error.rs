@@ -24,7 +24,7 @@ pub enum ConfigError {
     /// The single log would lie outside of the device.
     #[error("place={place} is not between 0 % and 100 % of the device")]
     Place {
-        /// Where it would begin, as a share of the device.
+        /// Start of the log as a share of the device.
         place: f64,
     },
     /// A log takes too few writes.
@@ -75,7 +75,7 @@ pub enum ConfigError {
     Share {
         /// The parameter.
         setting: &'static str,
-        /// Its value.
+        /// The value.
         value: f64,
     },
     /// Too many records in flight, or none.
@@ -105,7 +105,7 @@ pub enum ConfigError {
         span_text(*hold), span_text(HOLD_MAX)
     )]
     Hold {
-        /// How long a record waits for others to share it.
+        /// Time for which a record waits for others to share it.
         hold: Nanos,
     },
     /// Checkpoints without a pause.
@@ -122,7 +122,7 @@ pub enum ConfigError {
     Span {
         /// The parameter.
         setting: &'static str,
-        /// Its value.
+        /// The value.
         span: Nanos,
     },
     /// A layout was asked for, and only the caller knows where its logs are.

@@ -55,10 +55,10 @@ pub enum SettingsError {
         key: String,
         /// As given.
         value: String,
-        /// What would do.
+        /// Description of valid values.
         expected: &'static str,
     },
-    /// Not `key=value`.
+    /// The text is not `key=value`.
     #[error("expected key=value, found `{text}`")]
     NoValue {
         /// As given.
@@ -108,7 +108,7 @@ impl Settings {
         "hold",
     ];
 
-    /// Those of `config`.
+    /// Settings of `config`.
     #[must_use]
     pub fn of(config: &VolumeConfig) -> Self {
         let mut own = VolumeConfig::default().changed_to(config);
@@ -191,7 +191,7 @@ impl Settings {
         Self::KEYS.map(|key| (key, self.value(key)))
     }
 
-    /// Those that have another value in `other`, with the value that they have here.
+    /// Settings whose value differs in `other`, with the value that they have here.
     #[must_use]
     pub fn unlike(&self, other: &Self) -> Vec<(&'static str, String)> {
         let pairs = self.list().into_iter().zip(other.list());
@@ -239,7 +239,7 @@ impl FromStr for Settings {
 }
 
 impl fmt::Display for Settings {
-    /// One `key=value` a line.
+    /// Writes one `key=value` in each line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.list().iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }

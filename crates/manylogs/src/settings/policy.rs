@@ -49,7 +49,7 @@ pub enum PolicyError {
         key: String,
         /// The nearest parameter, if one is near.
         suggestion: Option<String>,
-        /// All there are.
+        /// All keys.
         keys: Vec<&'static str>,
     },
     /// A value that cannot be read.
@@ -59,7 +59,7 @@ pub enum PolicyError {
         key: String,
         /// As given.
         value: String,
-        /// What would do.
+        /// Description of valid values.
         expected: &'static str,
     },
     /// Parameters that make no sense together.

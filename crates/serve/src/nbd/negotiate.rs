@@ -15,11 +15,11 @@ use super::protocol::{
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Whole blocks are quicker than parts of them.
 const PREFERRED_BLOCK_BYTES: u32 = 4096;
-/// What an export is asked about.
+/// Questions about an export.
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// What was agreed on.
+/// Result of the negotiation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Replies are structured.

@@ -23,7 +23,7 @@ pub(super) const REQUEST_BYTES: usize = 28;
 pub(super) const ANSWER_HEAD_BYTES_MAX: usize = 20 + 8;
 /// The number of the one meta context.
 pub(super) const ALLOCATION_ID: u32 = 1;
-/// Its name.
+/// Name of the metadata context for allocation.
 pub(super) const ALLOCATION: &str = "base:allocation";
 
 /// Options of the negotiation.
@@ -73,7 +73,7 @@ pub(super) mod flag {
     pub(crate) const FAST_ZERO: u16 = 16;
 }
 
-/// What a client asks for.
+/// Commands of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Read,

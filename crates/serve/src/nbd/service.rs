@@ -34,7 +34,7 @@ pub(super) struct Service {
     refusing: Cell<bool>,
 }
 
-/// What is answered.
+/// Answers.
 #[derive(Debug)]
 pub(super) enum Answer {
     Done,

@@ -1,4 +1,4 @@
-//! How a store keeps its table in non-volatile RAM.
+//! Keeps a store's table in non-volatile RAM.
 
 use std::rc::Rc;
 

@@ -51,12 +51,12 @@ pub struct NvTable {
     in_flight: u64,
     /// More than half of the room is taken by the table itself: a checkpoint should begin.
     crowded: bool,
-    /// Nothing is stored any more: what was may not be durable.
+    /// Storing has stopped, as stores may not have become durable.
     failed: bool,
     rewrites: u64,
 }
 
-/// What the memory says.
+/// Content of the memory.
 #[derive(Debug)]
 pub struct Replayed {
     /// Versions that the memory describes.

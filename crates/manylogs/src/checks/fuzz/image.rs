@@ -10,15 +10,15 @@ use manylogs_logstore::ondisk::root::ROOT_BYTES;
 /// A sparse disk image.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Its size.
+    /// Size of the image.
     pub sectors: Sectors,
-    /// What is not zero.
+    /// Content that is not zero.
     pub media: Media,
-    /// Where its structures were before it was changed.
+    /// Places of the volume's structures before the image was changed.
     pub(crate) spots: Vec<Spot>,
 }
 
-/// What a structure is.
+/// Kinds of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Superblock,

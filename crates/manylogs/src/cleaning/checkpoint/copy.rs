@@ -57,7 +57,7 @@ impl Inner {
             let whole = self.widen_to_physical(*extent);
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
-        // What is mapped may have changed while waiting for the locks.
+        // The map may have changed during the wait for the locks.
         let mut runs = match early {
             Some(early) => early,
             None => self.runs_to_copy(extents, progress).await?,

@@ -1,4 +1,4 @@
-//! When a checkpoint is worth another try.
+//! Decides when another try of a checkpoint is worthwhile.
 
 use manylogs_block::{Nanos, Time};
 
@@ -13,14 +13,14 @@ const BACKOFF_MOST: Nanos = Nanos::from_secs(60);
 const PATIENCE_PASSES: u32 = 3;
 const PATIENCE: Nanos = Nanos::from_secs(120);
 
-/// What the passes of late came to.
+/// Results of recent passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Futility {
     /// Passes in a row that moved nothing or made no room.
     passes: u32,
     /// No pass begins by itself before this.
     not_before: Time,
-    /// Since when writes wait for room and passes make none.
+    /// Time since which writes have waited for room while passes made none.
     in_vain_since: Option<Time>,
 }
 
@@ -31,7 +31,7 @@ impl Futility {
         now >= self.not_before || (starved && self.in_vain_since.is_none())
     }
 
-    /// When another pass may begin.
+    /// Earliest time of the next pass.
     pub(crate) const fn not_before(&self) -> Time {
         self.not_before
     }

@@ -28,7 +28,7 @@ const BATCH_RUNS: usize = 512;
 /// table.
 const HOME_WRITE_MAX: Sectors = Sectors(2048);
 
-/// How much a checkpoint yields to clients.
+/// Degree to which a checkpoint yields to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// Between batches it waits until the volume is idle.
@@ -39,7 +39,7 @@ pub(crate) enum Pace {
     Urgent,
 }
 
-/// What a checkpoint did (seed 000 section VI, Fig. 7).
+/// Result of a checkpoint (seed 000 section VI, Fig. 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
     /// From the start to the durable floor.
@@ -73,11 +73,11 @@ pub struct CheckpointReport {
 /// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// How much the pass yields to clients.
+    /// Degree to which the pass yields to clients.
     pub(crate) pace: Pace,
     /// Whether long zeroed extents are written out too, so that nothing is left in the logs.
     pub(crate) materialise: bool,
-    /// How long a medium error must persist before the extent counts as lost.
+    /// Time for which a medium error must persist before the extent counts as lost.
     pub(crate) confirm_after: Nanos,
 }
 

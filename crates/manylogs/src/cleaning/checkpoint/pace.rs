@@ -1,4 +1,4 @@
-//! How fast a checkpoint goes, and whether it may go on.
+//! Controls the speed of a checkpoint, and whether it may continue.
 
 use std::rc::Rc;
 

@@ -57,7 +57,7 @@ impl Inner {
                 Err(error) if is_of_the_copy(&error) => {
                     failed.extend(members.iter().map(|(_, _, index)| *index));
                 }
-                // The others are awaited all the same: each keeps its log from beginning anew.
+                // The other reads are awaited too, as each keeps its log from beginning anew.
                 Err(error) => result = result.and(Err(error)),
             }
         }

@@ -16,10 +16,10 @@ pub(crate) const CONFIRM_AT_ONCE: Nanos = Nanos::from_secs(2);
 /// Which version, and the first of its sectors that could not be read.
 pub(crate) type Which = (Lba, DataSequence);
 
-/// What to do about a logged copy that could not be read.
+/// Action for a logged copy that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It stays logged, and a later pass tries again.
+    /// The copy stays logged, and a later pass tries again.
     Wait,
     /// The medium has confirmed that the copy is gone.
     Lost,

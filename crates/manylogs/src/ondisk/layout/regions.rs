@@ -39,7 +39,7 @@ pub enum LayoutError {
     Overlap {
         /// The one that begins first.
         first: Extent,
-        /// The other.
+        /// The second region.
         second: Extent,
     },
     /// A region lies where superblocks, roots and snapshots must be, or beyond the device.
@@ -49,7 +49,7 @@ pub enum LayoutError {
     Outside {
         /// The region.
         region: Extent,
-        /// Where logs may be.
+        /// Range in which logs may lie.
         space: Extent,
     },
     /// The superblock cannot list so many runs of regions.
@@ -63,7 +63,7 @@ pub enum LayoutError {
     /// The device has no room for the volume's own structures.
     #[error("a device of {} sectors has no room for a volume with these logs", device.0)]
     TooSmall {
-        /// Its size.
+        /// Size of the device.
         device: Sectors,
     },
     /// The logs leave nothing for data.
