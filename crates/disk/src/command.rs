@@ -41,7 +41,7 @@ pub struct Completion {
     pub durable: bool,
     /// Whether the buffer answered, without waiting for the medium.
     pub buffered: bool,
-    /// From the arrival of the command until the mechanism turned to it.
+    /// From the arrival of the command until the mechanism began it.
     pub waited: Nanos,
     /// Times of the mechanism. Zero if the buffer answered.
     pub access: Access,

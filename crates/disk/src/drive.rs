@@ -64,7 +64,7 @@ pub struct Drive {
     /// When the cache last took a write while it was clean.
     dirty_since: Time,
     /// Whether cached writes are due next, commands having had their turn.
-    destage_turn: bool,
+    destage_next: bool,
     pending: PendingEvents,
     /// Flushes with the sequence below which writes must be on the medium.
     flushes: VecDeque<(Command, u64)>,
@@ -106,7 +106,7 @@ impl Drive {
             free_at: Time(0),
             interface_free: Time(0),
             dirty_since: Time(0),
-            destage_turn: false,
+            destage_next: false,
             pending: PendingEvents::default(),
             flushes: VecDeque::new(),
             roomless: VecDeque::new(),

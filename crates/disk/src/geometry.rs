@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use manylogs_block::{Extent, Lba};
 
-use crate::turn::{Turn, Turns};
+use crate::spindle::{Angle, Rotation};
 
 /// Position of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Location {
     /// Head (recording surface).
     pub head: u32,
     /// Angle at which the sector begins.
-    pub angle: Turn,
+    pub angle: Angle,
 }
 
 /// The layout of a drive.
@@ -47,9 +47,9 @@ pub struct Geometry {
 /// Angles between the ends and starts of consecutive tracks.
 #[derive(Clone, Copy, Debug)]
 struct Skew {
-    track: Turn,
-    head: Turn,
-    band: Turn,
+    track: Angle,
+    head: Angle,
+    band: Angle,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +63,13 @@ struct Zone {
     sectors: u32,
     sectors_per_track: u32,
     /// Angle of one sector in units of 2^-48 revolution.
-    sector_turn_q48: u64,
+    sector_angle_q48: u64,
     /// Sum of the skews over one full band, up to the start of the next.
-    band_turn: Turn,
+    band_angle: Angle,
     /// Sum of the skews over one head's run in a full band, up to the next head's start.
-    run_turn: Turn,
-    /// As `run_turn`, in the last band.
-    last_run_turn: Turn,
+    run_angle: Angle,
+    /// As `run_angle`, in the last band.
+    last_run_angle: Angle,
 }
 
 /// A stretch of a zone over which slips grow evenly.
@@ -88,7 +88,7 @@ struct Segment {
 struct Track {
     cylinder: u32,
     head: u32,
-    start: Turn,
+    start: Angle,
 }
 
 impl Geometry {
@@ -147,7 +147,7 @@ impl Geometry {
             sector,
             cylinder: track.cylinder,
             head: track.head,
-            angle: track.start.plus(entry.turn_of(sector)),
+            angle: track.start.plus(entry.angle_of(sector)),
         }
     }
 
@@ -171,20 +171,20 @@ impl Geometry {
         None
     }
 
-    /// The turn from the start of the first sector of an extent to the end of its last, tracks and
+    /// The rotation from the start of the first sector of an extent to the end of its last, tracks and
     /// heads being changed on the way without missing a revolution: skews are made for that.
     ///
     /// `first` is the location of `extent.start`.
     #[must_use]
-    pub fn transfer(&self, first: &Location, extent: Extent) -> Turns {
+    pub fn transfer(&self, first: &Location, extent: Extent) -> Rotation {
         self.pass(first, extent).0
     }
 
     /// As [`Geometry::transfer`], and where the last sector is.
     #[must_use]
-    pub fn pass(&self, first: &Location, extent: Extent) -> (Turns, Location) {
+    pub fn pass(&self, first: &Location, extent: Extent) -> (Rotation, Location) {
         if extent.is_empty() {
-            return (Turns(0), *first);
+            return (Rotation(0), *first);
         }
         let zone = &self.zones[first.zone as usize];
         let last = extent.end().0.min(self.capacity) - 1;
@@ -195,22 +195,22 @@ impl Geometry {
         let last_track = last_slot / zone.sectors_per_track;
         let first_slot = first.track * zone.sectors_per_track + first.sector;
         let slots = last_slot.saturating_sub(first_slot) + 1;
-        let mut turns = Turns((u64::from(slots) * zone.sector_turn_q48) >> 16);
+        let mut rotation = Rotation((u64::from(slots) * zone.sector_angle_q48) >> 16);
         if last_track == first.track {
             let sector = first.sector + slots - 1;
-            let angle = first.angle.plus(zone.turn_of(slots - 1));
-            return (turns, Location { sector, angle, ..*first });
+            let angle = first.angle.plus(zone.angle_of(slots - 1));
+            return (rotation, Location { sector, angle, ..*first });
         }
         for crossed in first.track..last_track {
-            turns.0 += u64::from(zone.skew_behind(crossed, self.heads, self.skew).0);
+            rotation.0 += u64::from(zone.skew_behind(crossed, self.heads, self.skew).0);
         }
-        (turns, self.locate_slot(last_zone, last_slot))
+        (rotation, self.locate_slot(last_zone, last_slot))
     }
 
     /// A transfer that leaves its first zone: the part in each zone, and between them the wait
     /// until the next zone's first sector comes round.
     #[cold]
-    fn pass_over_zones(&self, first: &Location, extent: Extent) -> (Turns, Location) {
+    fn pass_over_zones(&self, first: &Location, extent: Extent) -> (Rotation, Location) {
         let zone = &self.zones[first.zone as usize];
         let border = zone.first_lba + u64::from(zone.sectors);
         let (outer, _) = self.pass(first, Extent::between(extent.start, Lba(border)));
@@ -218,9 +218,9 @@ impl Geometry {
         let rest = Extent::between(Lba(border), Lba(extent.end().0.min(self.capacity)));
         let (inner, last) = self.pass(&next, rest);
         // The head needs about as long as for any other band; a target nearer than that passes.
-        let reached = first.angle.plus(outer).plus(Turns(u64::from(self.skew.band.0)));
+        let reached = first.angle.plus(outer).plus(Rotation(u64::from(self.skew.band.0)));
         let wait = u64::from(self.skew.band.0) + reached.until(next.angle).0;
-        (Turns(outer.0 + wait + inner.0), last)
+        (Rotation(outer.0 + wait + inner.0), last)
     }
 
     /// Zone and slot (within the zone) of a sector.
@@ -241,8 +241,8 @@ impl Geometry {
 
 impl Zone {
     /// The angle of `sectors` slots.
-    fn turn_of(&self, sectors: u32) -> Turns {
-        Turns((u64::from(sectors) * self.sector_turn_q48) >> 16)
+    fn angle_of(&self, sectors: u32) -> Rotation {
+        Rotation((u64::from(sectors) * self.sector_angle_q48) >> 16)
     }
 
     /// Band of a track and the track's number within it.
@@ -253,32 +253,32 @@ impl Zone {
     }
 
     /// Cylinders of `band` and the skew sum of one of its runs.
-    fn run_of(&self, band: u32) -> (u32, Turn) {
+    fn run_of(&self, band: u32) -> (u32, Angle) {
         if band + 1 == self.bands {
-            (self.last_band_cylinders, self.last_run_turn)
+            (self.last_band_cylinders, self.last_run_angle)
         } else {
-            (self.band_cylinders, self.run_turn)
+            (self.band_cylinders, self.run_angle)
         }
     }
 
     fn track(&self, number: u32, heads: u32, skew: Skew) -> Track {
         let (band, in_band) = self.band_of(number, heads);
-        let (cylinders, run_turn) = self.run_of(band);
+        let (cylinders, run_angle) = self.run_of(band);
         let (run, step) = (in_band / cylinders, in_band % cylinders);
         let outwards = run % 2 == 1;
         let within = if outwards { cylinders - 1 - step } else { step };
-        let skews = (self.band_turn.0.wrapping_mul(band))
-            .wrapping_add(run_turn.0.wrapping_mul(run))
+        let skews = (self.band_angle.0.wrapping_mul(band))
+            .wrapping_add(run_angle.0.wrapping_mul(run))
             .wrapping_add(skew.track.0.wrapping_mul(step));
         Track {
             cylinder: self.first_cylinder + band * self.band_cylinders + within,
             head: if band.is_multiple_of(2) { run } else { heads - 1 - run },
-            start: Turn(skews),
+            start: Angle(skews),
         }
     }
 
     /// The skew between track `number` and the next.
-    fn skew_behind(&self, number: u32, heads: u32, skew: Skew) -> Turn {
+    fn skew_behind(&self, number: u32, heads: u32, skew: Skew) -> Angle {
         let (band, in_band) = self.band_of(number, heads);
         let (cylinders, _) = self.run_of(band);
         if !(in_band + 1).is_multiple_of(cylinders) {

@@ -28,7 +28,7 @@ mod planted;
 pub mod profile;
 pub mod queue;
 pub mod seek;
-pub mod turn;
+pub mod spindle;
 pub mod validate;
 
 pub use command::{Command, Completion, Counters, Event, Kind};

@@ -7,7 +7,7 @@ use crate::geometry::{Geometry, Location};
 use crate::planted::{Bug, is};
 use crate::profile::Profile;
 use crate::seek::{SeekCurve, corrected_knots, three_point_knots};
-use crate::turn::{REVOLUTION, Spindle, Turn};
+use crate::spindle::{Angle, REVOLUTION, Spindle};
 use manylogs_block::Rng;
 
 /// Which random terms take part; all off makes the model a function of its input.
@@ -85,8 +85,8 @@ impl Mechanism {
         let geometry = Geometry::new(&profile.geometry);
         let spindle = Spindle::new(profile.spindle.revolution_us);
         let start = geometry.locate(Lba(0));
-        let track_skew = Turn::from_revolutions(profile.geometry.track_skew_rev);
-        let skew = spindle.duration(Turn(0).until(track_skew));
+        let track_skew = Angle::from_revolutions(profile.geometry.track_skew_rev);
+        let skew = spindle.duration(Angle(0).until(track_skew));
         let curve = SeekCurve::from_knots(&seek_knots(profile));
         Self {
             next_track: curve.time(1).min(skew),
@@ -149,8 +149,8 @@ impl Mechanism {
         #[cfg(test)]
         let rotation = if is(Bug::FrozenRotation) { Nanos(0) } else { rotation };
         let extra_revolutions = self.retries(write);
-        let (turns, last) = self.geometry.pass(first, extent);
-        let transfer = self.spindle.duration(turns);
+        let (passed, last) = self.geometry.pass(first, extent);
+        let transfer = self.spindle.duration(passed);
         let rewrite = if write && self.cuts_physical_sector(extent) {
             self.spindle.period()
         } else {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use manylogs_storage::Turn;
+use manylogs_storage::DirectoryLock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -189,7 +189,7 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.orders.wait();
         // The device may be free, and the next server may be making its socket.
-        let _turn = self.path.parent().map(Turn::take).transpose();
+        let _directory = self.path.parent().map(DirectoryLock::take).transpose();
         // A socket that stays is found stale by the next server.
         if inode(&self.path).is_ok_and(|found| found == self.inode) {
             let _ = std::fs::remove_file(&self.path);
@@ -204,7 +204,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 /// Binds, in place of a socket that nobody listens at.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     // A socket that is bound but not yet listened at looks as if its server were dead.
-    let _turn = path.parent().map(Turn::take).transpose()?;
+    let _directory = path.parent().map(DirectoryLock::take).transpose()?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

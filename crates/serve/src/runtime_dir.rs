@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use manylogs_storage::{Turn, VolumeLock};
+use manylogs_storage::{DirectoryLock, VolumeLock};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -47,7 +47,7 @@ pub(crate) fn socket_path(path: &Path) -> io::Result<PathBuf> {
 /// If the directory cannot be read.
 pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     VolumeLock::sweep(directory)?;
-    let _turn = Turn::take(directory)?;
+    let _directory = DirectoryLock::take(directory)?;
     for path in read_dir(directory)?.flatten().map(|entry| entry.path()) {
         let extension = path.extension().and_then(|extension| extension.to_str());
         // A server makes its socket before its mount point, and both have the same name.

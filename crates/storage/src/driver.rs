@@ -107,7 +107,7 @@ impl Driver {
         self.at_once.borrow_mut().push((key, done));
     }
 
-    /// Gives the kernel what is queued. If it refuses for now, the next turn tries again.
+    /// Gives the kernel what is queued. If it refuses for now, the next round tries again.
     pub(crate) fn submit(&self) {
         if self.queued.get()
             && let Some(ring) = self.ring.borrow_mut().as_mut()

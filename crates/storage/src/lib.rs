@@ -48,4 +48,4 @@ pub use priority::prefer_this_thread;
 pub use reactor::Reactor;
 pub use socket::{Listener, Stream};
 pub use survey::{Contents, survey, survey_file};
-pub use volume_lock::{Turn, VolumeLock, VolumeLockError, runtime_dir};
+pub use volume_lock::{DirectoryLock, VolumeLock, VolumeLockError, runtime_dir};

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::wall_clock::time_of_day;
 
 /// Polls between two looks at the kernel, while tasks keep each other busy.
-const POLLS_PER_TURN: u32 = 64;
+const POLLS_PER_ROUND: u32 = 64;
 /// Reactor tasks are all of one group.
 const GROUP: u32 = 0;
 
@@ -73,7 +73,7 @@ impl Reactor {
                 self.shared.driver.submit();
                 return value;
             }
-            self.shared.turn(&|| {
+            self.shared.run_once(&|| {
                 let value = result.take();
                 let ended = value.is_some();
                 result.set(value);
@@ -112,9 +112,9 @@ impl Drop for Reactor {
 
 impl Shared {
     /// Lets tasks run, or sleeps until there is one to run.
-    fn turn(&self, ended: &dyn Fn() -> bool) {
+    fn run_once(&self, ended: &dyn Fn() -> bool) {
         let mut polls = 0;
-        while polls < POLLS_PER_TURN && self.tasks.run_first() {
+        while polls < POLLS_PER_ROUND && self.tasks.run_first() {
             polls += 1;
             if ended() {
                 return;
@@ -134,7 +134,7 @@ impl Shared {
         let left = self.tasks.next_deadline().map(|deadline| deadline.since(now));
         let spin = self.spin.get();
         if left.is_some_and(|left| left <= spin) {
-            // What was queued meanwhile starts now; `turn` reaps it and looks at the clock.
+            // What was queued meanwhile starts now; `run_once` reaps it and looks at the clock.
             self.driver.submit();
             std::hint::spin_loop();
             return;

@@ -73,7 +73,7 @@ impl VolumeLock {
         let path = directory.join(&name);
         let failed = |source| VolumeLockError::Io { path: path.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        let _turn = Turn::take(directory).map_err(failed)?;
+        let _directory = DirectoryLock::take(directory).map_err(failed)?;
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(failed)?;
@@ -91,7 +91,7 @@ impl VolumeLock {
     /// # Errors
     /// If the directory cannot be read.
     pub fn sweep(directory: &Path) -> io::Result<()> {
-        let _turn = Turn::take(directory)?;
+        let _directory = DirectoryLock::take(directory)?;
         for entry in std::fs::read_dir(directory)?.flatten() {
             let is_ours = entry.file_name().to_str().is_some_and(is_name);
             let free = |file: File| {
@@ -108,7 +108,7 @@ impl VolumeLock {
 impl Drop for VolumeLock {
     fn drop(&mut self) {
         // A file that stays is harmless.
-        if let Some(Ok(_turn)) = self.path.parent().map(Turn::take) {
+        if let Some(Ok(_directory)) = self.path.parent().map(DirectoryLock::take) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -119,22 +119,22 @@ fn is_name(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Held for the moment in which something is made in a runtime directory, or taken away there: else
-/// one process could take away what another has just made.
+/// Lock of a runtime directory. Held while a file is made in the directory or removed from it:
+/// otherwise one process could remove a file that another has just made.
 #[derive(Debug)]
-pub struct Turn {
-    _directory: File,
+pub struct DirectoryLock {
+    _file: File,
 }
 
-impl Turn {
-    /// Waits for those who have it.
+impl DirectoryLock {
+    /// Waits until no other process holds the lock.
     ///
     /// # Errors
     /// If there is no such directory, or it cannot be locked.
     pub fn take(directory: &Path) -> io::Result<Self> {
         let directory = File::open(directory)?;
         rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
-        Ok(Self { _directory: directory })
+        Ok(Self { _file: directory })
     }
 }
 

@@ -244,7 +244,7 @@ impl Segment {
             return self.since;
         }
         let place = mechanism.geometry().locate(ahead.start);
-        let turns = mechanism.geometry().transfer(&place, ahead);
-        self.since + mechanism.spindle().duration(turns)
+        let rotation = mechanism.geometry().transfer(&place, ahead);
+        self.since + mechanism.spindle().duration(rotation)
     }
 }

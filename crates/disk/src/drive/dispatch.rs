@@ -20,10 +20,10 @@ impl Drive {
 
     pub(super) fn dispatch(&mut self, at: Time) {
         if self.destages_next(at) {
-            self.destage_turn = false;
+            self.destage_next = false;
             return self.destage(at);
         }
-        self.destage_turn = true;
+        self.destage_next = true;
         match self.queue.take(at, &self.mechanism, &self.reads) {
             Some(waiting) if waiting.write => self.write(at, &waiting),
             Some(waiting) => self.read(at, &waiting),
@@ -39,7 +39,7 @@ impl Drive {
         }
         let pressed = self.writes.is_nearly_full() || !self.roomless.is_empty();
         let no_command = self.queue.earliest_ready().is_none_or(|ready| ready > at);
-        !self.flushes.is_empty() || no_command || (pressed && self.destage_turn)
+        !self.flushes.is_empty() || no_command || (pressed && self.destage_next)
     }
 
     fn destage(&mut self, at: Time) {

@@ -2,7 +2,7 @@
 
 use super::{Geometry, Segment, Skew, Zone};
 use crate::profile::GeometryTable;
-use crate::turn::Turn;
+use crate::spindle::Angle;
 
 /// The address space is cut into up to 2^this stretches.
 const STRETCHES_BITS: u32 = 12;
@@ -12,13 +12,13 @@ impl Geometry {
     #[must_use]
     pub fn new(table: &GeometryTable) -> Self {
         let skew = Skew {
-            track: Turn::from_revolutions(table.track_skew_rev),
-            head: Turn::from_revolutions(table.head_skew_rev),
-            band: Turn::from_revolutions(table.band_skew_rev),
+            track: Angle::from_revolutions(table.track_skew_rev),
+            head: Angle::from_revolutions(table.head_skew_rev),
+            band: Angle::from_revolutions(table.band_skew_rev),
         };
         #[cfg(test)]
         let skew = if crate::planted::is(crate::planted::Bug::NoSkew) {
-            Skew { track: Turn(0), head: Turn(0), band: Turn(0) }
+            Skew { track: Angle(0), head: Angle(0), band: Angle(0) }
         } else {
             skew
         };
@@ -67,9 +67,9 @@ fn zone(table: &GeometryTable, index: usize, skew: Skew) -> Zone {
     let remainder = cylinders % band_cylinders;
     let joins_last = remainder <= table.band_remainder_max;
     let bands = cylinders / band_cylinders + u32::from(!joins_last);
-    let run_turn =
-        |length: u32| Turn(skew.track.0.wrapping_mul(length - 1).wrapping_add(skew.head.0));
-    let band_turn = (run_turn(band_cylinders).0.wrapping_mul(table.heads))
+    let run_angle =
+        |length: u32| Angle(skew.track.0.wrapping_mul(length - 1).wrapping_add(skew.head.0));
+    let band_angle = (run_angle(band_cylinders).0.wrapping_mul(table.heads))
         .wrapping_sub(skew.head.0)
         .wrapping_add(skew.band.0);
     let last_band_cylinders = cylinders - (bands - 1) * band_cylinders;
@@ -81,10 +81,10 @@ fn zone(table: &GeometryTable, index: usize, skew: Skew) -> Zone {
         first_lba,
         sectors: (end_lba - first_lba) as u32,
         sectors_per_track,
-        sector_turn_q48: (1 << 48) / u64::from(sectors_per_track),
-        band_turn: Turn(band_turn),
-        run_turn: run_turn(band_cylinders),
-        last_run_turn: run_turn(last_band_cylinders),
+        sector_angle_q48: (1 << 48) / u64::from(sectors_per_track),
+        band_angle: Angle(band_angle),
+        run_angle: run_angle(band_cylinders),
+        last_run_angle: run_angle(last_band_cylinders),
     }
 }
 

@@ -77,7 +77,7 @@ fn skews_are_those_of_the_profile() {
     assert!((skew(259) - 0.370_833_3).abs() < 1e-6, "next band");
     for track in 0..20_000 {
         let behind = geometry.zones[0].skew_behind(track, 4, geometry.skew);
-        assert_eq!(start(track).plus(Turns(u64::from(behind.0))), start(track + 1), "{track}");
+        assert_eq!(start(track).plus(Rotation(u64::from(behind.0))), start(track + 1), "{track}");
     }
 }
 
@@ -99,8 +99,8 @@ proptest! {
             place.track * geometry.sectors_per_track(place.zone) + place.sector
         };
         prop_assert!(slot(next) > slot(here), "numbering rises");
-        let turns = geometry.transfer(&here, Extent::new(lba, 1));
-        let gap = here.angle.plus(turns).until(next.angle);
+        let rotation = geometry.transfer(&here, Extent::new(lba, 1));
+        let gap = here.angle.plus(rotation).until(next.angle);
         let slipped = slot(next) - slot(here) - 1;
         let room = f64::from(slipped + 1) / f64::from(geometry.sectors_per_track(here.zone));
         // On the same track the next sector follows at once (or behind slipped ones); on the next

@@ -4,20 +4,20 @@ use manylogs_block::{Nanos, Time};
 
 /// An angle on the platter in units of 2^-32 revolution; arithmetic wraps, as angles do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Turn(pub u32);
+pub struct Angle(pub u32);
 
 /// A sum of angles in units of 2^-32 revolution that may exceed one revolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Turns(pub u64);
+pub struct Rotation(pub u64);
 
 /// One revolution.
-pub const REVOLUTION: Turns = Turns(1 << 32);
+pub const REVOLUTION: Rotation = Rotation(1 << 32);
 
 /// Late arrivals up to this much still catch their sector: it absorbs the rounding of times to
 /// whole nanoseconds, and is far shorter than the gap in front of any sector.
-const ARRIVAL_SLACK: Turns = Turns((1 << 32) / 100_000);
+const ARRIVAL_SLACK: Rotation = Rotation((1 << 32) / 100_000);
 
-impl Turn {
+impl Angle {
     /// The angle `revolutions`, taken modulo one revolution.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in 0..=2^32")]
@@ -33,14 +33,14 @@ impl Turn {
 
     /// The angle from here on to `target` in the direction of rotation.
     #[must_use]
-    pub const fn until(self, target: Self) -> Turns {
-        Turns(target.0.wrapping_sub(self.0) as u64)
+    pub const fn until(self, target: Self) -> Rotation {
+        Rotation(target.0.wrapping_sub(self.0) as u64)
     }
 
     /// This angle advanced by `by`.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "whole revolutions do not matter")]
-    pub const fn plus(self, by: Turns) -> Self {
+    pub const fn plus(self, by: Rotation) -> Self {
         Self(self.0.wrapping_add(by.0 as u32))
     }
 }
@@ -78,28 +78,28 @@ impl Spindle {
 
     /// The angle under the heads at `at`.
     #[must_use]
-    pub const fn angle(&self, at: Time) -> Turn {
-        Turn((at.0.wrapping_mul(self.rate) >> 32) as u32)
+    pub const fn angle(&self, at: Time) -> Angle {
+        Angle((at.0.wrapping_mul(self.rate) >> 32) as u32)
     }
 
-    /// The time it takes to turn by `turns` (up to 2^16 revolutions), rounded down: a chain of
+    /// The time it takes to rotate by `rotation` (up to 2^16 revolutions), rounded down: a chain of
     /// transfers must not run late by its rounding errors and so miss a sector.
     #[must_use]
-    pub const fn duration(&self, turns: Turns) -> Nanos {
+    pub const fn duration(&self, rotation: Rotation) -> Nanos {
         // Whole revolutions and the rest apart, so that the product fits 64 bits.
-        let whole = (turns.0 >> 32) * self.period_q16;
-        let part = ((turns.0 & 0xffff_ffff) * (self.period_q16 >> 8)) >> 24;
+        let whole = (rotation.0 >> 32) * self.period_q16;
+        let part = ((rotation.0 & 0xffff_ffff) * (self.period_q16 >> 8)) >> 24;
         Nanos((whole + part) >> 16)
     }
 
     /// The time from `at` until `target` comes under the heads; zero if it just did.
     #[must_use]
-    pub const fn wait(&self, at: Time, target: Turn) -> Nanos {
-        let turns = self.angle(at).until(target);
-        if turns.0 > REVOLUTION.0 - ARRIVAL_SLACK.0 {
+    pub const fn wait(&self, at: Time, target: Angle) -> Nanos {
+        let rotation = self.angle(at).until(target);
+        if rotation.0 > REVOLUTION.0 - ARRIVAL_SLACK.0 {
             Nanos(0)
         } else {
-            Nanos(self.duration(turns).0 + 1)
+            Nanos(self.duration(rotation).0 + 1)
         }
     }
 }
@@ -123,16 +123,16 @@ mod tests {
     fn durations_add_up_to_the_period() {
         let spindle = Spindle::new(3995.3365);
         assert_eq!(spindle.period(), Nanos(3_995_336));
-        let quarter = spindle.duration(Turns(REVOLUTION.0 / 4));
+        let quarter = spindle.duration(Rotation(REVOLUTION.0 / 4));
         assert_eq!(quarter, Nanos(998_834));
         assert!(quarter.0 * 4 <= spindle.period().0);
-        assert_eq!(spindle.duration(Turns(REVOLUTION.0 * 1000)), Nanos(3_995_336_500));
+        assert_eq!(spindle.duration(Rotation(REVOLUTION.0 * 1000)), Nanos(3_995_336_500));
     }
 
     #[test]
     fn waiting_ends_at_the_target() {
         let spindle = Spindle::new(3995.3365);
-        let target = Turn::from_revolutions(0.3);
+        let target = Angle::from_revolutions(0.3);
         for at in (0..10_000_000_u64).step_by(12_347) {
             let wait = spindle.wait(Time(at), target);
             let reached = spindle.angle(Time(at) + wait).as_revolutions();
