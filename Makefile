@@ -74,6 +74,8 @@ build: tools ublk-tools
 # Without cargo, which root may not have: make build first.
 install:
 	@test -x $(BUILT)/manylogs || { echo "nothing is built: run make build first"; exit 1; }
+	@test -f $(BUILT)/libmanylogs_nbdkit.so || \
+		{ echo "the plugin of nbdkit is not built, nothing was installed: run make build first"; exit 1; }
 	install -D $(BUILT)/manylogs $(DESTDIR)$(PREFIX)/bin/manylogs
 	install -D -m 644 $(BUILT)/libmanylogs_nbdkit.so \
 		$(DESTDIR)$(NBDKIT_PLUGIN_DIR)/nbdkit-manylogs-plugin.so

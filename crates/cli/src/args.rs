@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Sweep(lab::SweepArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
     Interfere(interfere::InterfereArgs),
+    /// List the volumes of this machine and their servers.
+    List(volume::ListArgs),
     /// Make a volume on a disk, a partition or in an image file.
     Format(volume::FormatArgs),
     /// Read every structure and record of a volume, and report damage. Changes nothing without

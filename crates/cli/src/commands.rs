@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod drive;
 pub(crate) mod fs;
 pub(crate) mod interfere;
+pub(crate) mod list;
 pub(crate) mod live;
 mod load;
 pub(crate) mod manual;

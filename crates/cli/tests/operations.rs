@@ -287,7 +287,10 @@ fn man_pages_and_completions_are_there_for_every_command() {
     assert!(commands.len() > 15, "{commands:?}");
     for name in &commands {
         let page = fs::read_to_string(man.join(format!("manylogs-{name}.1"))).unwrap();
-        assert!(page.contains(".SH SYNOPSIS") && page.contains(name), "{page}");
+        for section in ["SYNOPSIS", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""] {
+            assert!(page.contains(&format!(".SH {section}\n")), "{name}: {section}: {page}");
+        }
+        assert!(page.contains(name), "{page}");
     }
     assert!(man.join("manylogs.1").exists() && man.join("manylogs-trace-stat.1").exists());
     for shell in ["bash", "zsh", "fish"] {
@@ -298,6 +301,31 @@ fn man_pages_and_completions_are_there_for_every_command() {
     }
     run(&["completions", "csh"], 2, "possible values");
     run(&["man", "/proc/nowhere"], 2, "cannot write man pages");
+}
+
+#[test]
+fn volumes_are_listed_and_a_served_one_names_its_server() {
+    if !can_serve(false) {
+        return;
+    }
+    let image = formatted();
+    let server = Server::start(&mut image.serve(&["--file"]));
+    let process = format!("process {}", server.child.id());
+    let listed = run(&["list"], 0, image.path());
+    let line = listed.lines().find(|line| line.contains(image.path())).unwrap();
+    assert!(line.contains(&id_of(&image)) && line.contains(&process), "{line}");
+    let listed: serde_json::Value = serde_json::from_str(&run(&["list", "--json"], 0, "")).unwrap();
+    let volumes = listed["volumes"].as_array().unwrap();
+    let listed = volumes.iter().find(|volume| volume["device"] == image.path()).unwrap();
+    assert_eq!(listed["server_pid"], server.child.id());
+    for command in ["drain", "check", "grow", "scrub"] {
+        let cure = format!("by {process}: end its server first (manylogs stop {})", image.path());
+        run(&[command, image.path()], 5, &cure);
+    }
+    let second = image.serve(&["--file"]).output().unwrap();
+    says(&second, 5, "end its server first (manylogs stop");
+    stop(&image, server);
+    assert!(!run(&["list"], 0, "").contains(image.path()));
 }
 
 #[test]

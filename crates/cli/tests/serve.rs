@@ -81,7 +81,7 @@ fn a_file_system_on_a_served_volume_is_whole_after_a_clean_stop() {
     run(&["checkpoint", image.path()], 0, "written home");
     run(&["set", image.path(), "threshold=64K", "logging=off"], 0, "logging=off");
     run(&["set", image.path(), "treshold=64K"], 2, "threshold");
-    run(&["serve", image.path(), "--loop"], 5, "locked");
+    run(&["serve", image.path(), "--loop"], 5, "end its server first");
     ok(Command::new("umount").arg(&mount));
     run(&["stop", image.path()], 0, "closed");
     let (status, said) = server.wait();

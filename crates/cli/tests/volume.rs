@@ -225,6 +225,8 @@ fn damage_to_logged_data_is_a_loss_that_repair_marks() {
     run(&["scrub", image.path()], LOSS, "damaged: exported sectors 1064+8");
     run(&["check", image.path(), "--repair"], LOSS, "1 extents lost");
     run(&["status", image.path()], CLOSED, "lost            1 extents");
+    run(&["check", image.path()], LOSS, "exported sectors 1064+8 are marked as lost");
+    run(&["scrub", image.path()], LOSS, "lost: exported sectors 1064+8");
     run(&["drain", image.path()], LOSS, "overwrite or discard them");
     // A checkpoint finds it too, with and without a server. It gives nothing up at the first look.
     for served in [false, true] {

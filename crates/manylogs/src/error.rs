@@ -39,7 +39,11 @@ pub enum VolumeError {
     )]
     GrewTooOften,
     /// Neither superblock is one of ours.
-    #[error("no Manylogs volume: neither superblock is valid (format the device first)")]
+    #[error(
+        "no Manylogs volume: neither copy of a superblock was found; if the device held a volume, \
+         both are overwritten: restore it from a backup (`manylogs format` would make a new, \
+         empty volume)"
+    )]
     NotAVolume,
     /// A superblock, but torn or damaged.
     #[error(
@@ -108,8 +112,9 @@ pub enum VolumeError {
     /// The device writes larger sectors than the volume was formatted for.
     #[error(
         "device has physical sectors of {} bytes, the volume was formatted for {}: a torn \
-         write could damage what is beside it; copy the volume's content to a new one",
-        device.bytes(), volume.bytes()
+         write could damage what is beside it; copy the content to a volume that was made with \
+         `format --physical-sector {}`",
+        device.bytes(), volume.bytes(), device.bytes()
     )]
     PhysicalSector {
         /// Size of the device.

@@ -26,6 +26,7 @@ pub(crate) struct Inner {
     /// Which parts of a record are in the log.
     pub(crate) shape: RecordShape,
     pub(crate) volume: VolumeId,
+    pub(crate) label: String,
     pub(crate) layout: Layout,
     pub(crate) config: Cell<VolumeConfig>,
     pub(crate) state: RefCell<State>,

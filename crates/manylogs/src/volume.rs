@@ -43,7 +43,7 @@ impl Volume {
         runtime: Handle,
         device: Below,
         below: Capabilities,
-        volume: VolumeId,
+        (volume, label): (VolumeId, String),
         layout: Layout,
         config: VolumeConfig,
         store: Store,
@@ -57,6 +57,7 @@ impl Volume {
             below,
             shape: state.store.logs.shape(),
             volume,
+            label,
             layout,
             config: Cell::new(config),
             state: RefCell::new(state),
@@ -101,6 +102,12 @@ impl Volume {
     #[must_use]
     pub fn id(&self) -> VolumeId {
         self.0.volume
+    }
+
+    /// Label that the owner gave the volume when it was formatted; may be empty.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.0.label
     }
 
     /// Parameters of the volume.

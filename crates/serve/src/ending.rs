@@ -143,7 +143,10 @@ impl End {
         let left = engine.join();
         if let Self::Stop(answer) = self {
             let said = match &left {
-                Ok(left) => Ok(serde_json::json!({ "at_risk_bytes": left.at_risk_bytes })),
+                Ok(left) => Ok(serde_json::json!({
+                    "at_risk_bytes": left.at_risk_bytes,
+                    "zeroed_bytes": left.zeroed_bytes,
+                })),
                 Err(error) => Err(OrderError::new(error)),
             };
             let _ = answer.send(said);

@@ -85,10 +85,12 @@ pub struct About {
 }
 
 /// Result of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Home bytes whose newest version stays in a log.
     pub at_risk_bytes: u64,
+    /// Those of them that are zeroes: no data of clients.
+    pub zeroed_bytes: u64,
 }
 
 /// A running engine.

@@ -23,7 +23,8 @@ use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 use thiserror::Error;
 
-use crate::loop_device::LoopDevice;
+use crate::log::{Level, line};
+use crate::loop_device::{LoopDevice, Orphan};
 use crate::port::Port;
 use crate::runtime_dir::is_dead;
 use crate::translate::{Call, Operation};
@@ -119,8 +120,16 @@ impl Drop for FuseFile {
 /// An empty file to mount on.
 fn make_mount_point(path: &Path) -> io::Result<()> {
     if is_dead(path) {
-        // Its users see errors since its server was killed.
-        LoopDevice::detach_from(path);
+        // Users of the file see errors since its server was killed.
+        for Orphan { device, users } in LoopDevice::detach_from(path) {
+            let message = format!(
+                "{} is left of a server that was killed, and in use ({}): its users see errors \
+                 until they close it",
+                device.display(),
+                users.join(", ")
+            );
+            line(Level::Warning, None, &message, &[]);
+        }
         rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH)?;
     }
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)

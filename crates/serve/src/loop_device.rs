@@ -8,8 +8,30 @@ use std::process::{Command, Output};
 use manylogs_plant::{self as plant, Bug};
 use thiserror::Error;
 
+use crate::users::users_of;
+
 /// The cache mode of a device that has to be flushed.
 const VOLATILE: &str = "write back";
+
+/// A loop device over the export of a server that was killed. Its users see errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The loop device.
+    pub device: PathBuf,
+    /// Mounts, swap and layers above the device that still use it.
+    pub users: Vec<String>,
+}
+
+/// Loop devices whose backing file is `file`, as far as sysfs tells.
+pub(crate) fn orphans_of(file: &Path) -> Vec<Orphan> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let over = devices.filter(|entry| {
+        let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
+        backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == file)
+    });
+    let devices = over.map(|entry| Path::new("/dev").join(entry.file_name()));
+    devices.map(|device| Orphan { users: users_of(&device), device }).collect()
+}
 
 /// Why there is no loop device.
 #[derive(Debug, Error)]
@@ -101,15 +123,14 @@ impl LoopDevice {
         losetup(&["--detach"], &self.path).map(drop)
     }
 
-    /// Detaches what is attached to `file`, as far as that can be found out: what a killed server
-    /// has left. The kernel keeps a device that is in use until its last user has closed it.
-    pub(crate) fn detach_from(file: &Path) {
-        for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
-            if backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == file) {
-                let _ = Self { path: Path::new("/dev").join(entry.file_name()) }.detach();
-            }
+    /// Detaches the loop devices over `file`, which a killed server has left. The kernel keeps a
+    /// device that is in use until its last user has closed it: these are returned.
+    pub(crate) fn detach_from(file: &Path) -> Vec<Orphan> {
+        let left = orphans_of(file);
+        for Orphan { device, .. } in &left {
+            let _ = Self { path: device.clone() }.detach();
         }
+        left.into_iter().filter(|orphan| !orphan.users.is_empty()).collect()
     }
 
     fn sysfs(&self, file: &str) -> PathBuf {

@@ -54,6 +54,7 @@ impl Server {
         };
         VolumeStatus {
             id: id_text(&volume.id()),
+            label: volume.label().to_owned(),
             health: health.to_owned(),
             read_only,
             at_risk_bytes: stats.logged_at_risk_bytes,

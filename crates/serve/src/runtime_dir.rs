@@ -11,8 +11,10 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-const SOCKET: &str = "sock";
-const EXPORT: &str = "export";
+/// Extension of the sockets of servers.
+pub(crate) const SOCKET: &str = "sock";
+/// Extension of the files that servers show through FUSE.
+pub(crate) const EXPORT: &str = "export";
 
 /// The directory, made if it is not there.
 ///

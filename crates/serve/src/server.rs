@@ -196,17 +196,20 @@ impl Server {
 
     async fn leave(&self) -> Result<Left, ServeError> {
         if plant::is(Bug::StopWithoutClose) {
-            return Ok(Left { at_risk_bytes: 0 });
+            return Ok(Left::default());
         }
         let Some(volume) = &self.exported.volume else {
             let flushed = self.exported.device.submit(Request::Flush).await;
             return match flushed {
-                Ok(_) => Ok(Left { at_risk_bytes: 0 }),
+                Ok(_) => Ok(Left::default()),
                 Err(error) => Err(ServeError::Close(VolumeError::Io(error))),
             };
         };
         volume.close().await.map_err(ServeError::Close)?;
-        Ok(Left { at_risk_bytes: volume.stats().logged_at_risk_bytes })
+        Ok(Left {
+            at_risk_bytes: volume.stats().logged_at_risk_bytes,
+            zeroed_bytes: volume.zeroed_bytes(),
+        })
     }
 
     fn told(&self) -> Answer {

@@ -111,6 +111,8 @@ pub struct Stretch {
 pub struct VolumeStatus {
     /// Id of the volume.
     pub id: String,
+    /// Label of the volume; may be empty.
+    pub label: String,
     /// good, degraded or read-only.
     pub health: String,
     /// Why writes are refused, if they are.

@@ -120,7 +120,7 @@ mod tests {
 
     fn volume() -> VolumeStatus {
         serde_json::from_value(serde_json::json!({
-            "id": "i", "health": "good", "read_only": null, "at_risk_bytes": 0,
+            "id": "i", "label": "", "health": "good", "read_only": null, "at_risk_bytes": 0,
             "zeroed_bytes": null, "volatile_bytes": 0, "drain_estimate_s": 0.0,
             "logged_writes": 0, "logged_bytes": 0, "bypassed_writes": 0, "records": 0,
             "record_bytes": 0, "starved_writes": 0, "mapped_extents": 0, "table_bytes": 0,

@@ -176,6 +176,13 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
     /// The disk, partition or image.
     pub(crate) device: PathBuf,

@@ -122,7 +122,9 @@ fn emulated(out: &mut String, emulation: &EmulationStatus) {
 }
 
 fn volume_text(out: &mut String, volume: &VolumeStatus) {
-    let _ = writeln!(out, "volume          {}, {}", volume.id, volume.health);
+    let space = if volume.label.is_empty() { "" } else { " " };
+    let (id, label) = (&volume.id, &volume.label);
+    let _ = writeln!(out, "volume          {id}{space}{label}, {}", volume.health);
     if let Some(reason) = &volume.read_only {
         let _ = writeln!(out, "read-only       {reason}");
     }

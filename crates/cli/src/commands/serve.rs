@@ -12,7 +12,7 @@ use manylogs_serve::control::ControlSocket;
 use manylogs_serve::log::{Level, line, set_format};
 use manylogs_serve::{Ending, Engine, notify, protect};
 
-use super::volume::{human, id_text};
+use super::volume::{human, id_text, in_use, stay_logged};
 use crate::args::serve::ServeArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         None => None,
     };
-    let engine = Engine::start(options, listener).map_err(serve_failure)?;
+    let engine =
+        Engine::start(options, listener).map_err(|error| in_use(path, serve_failure(error)))?;
     say_what_is_served(path, &engine);
     let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
         Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
@@ -60,9 +61,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let left = end.leave(path, engine, shown);
     // Until here it tells what it waits for.
     drop(control);
-    let at_risk = left.map_err(serve_failure)?.at_risk_bytes;
-    let message = format!("closed, {} stay logged", human(at_risk));
-    line(Level::Info, Some(path), &message, &[("at_risk_bytes", at_risk.into())]);
+    let left = left.map_err(serve_failure)?;
+    let message = format!("closed, {}", stay_logged(left.at_risk_bytes, left.zeroed_bytes));
+    line(Level::Info, Some(path), &message, &[("at_risk_bytes", left.at_risk_bytes.into())]);
     if gone {
         return Err(Failure::failed(format!("{name} was taken away by another program")));
     }

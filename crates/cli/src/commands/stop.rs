@@ -7,7 +7,7 @@ use manylogs_serve::control::{Control, ControlError, Order, connect};
 use manylogs_serve::ublk_note;
 
 use super::serve::{control_failure, ublk_failure};
-use super::volume::human;
+use super::volume::stay_logged;
 use crate::args::serve::StopArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -31,7 +31,8 @@ pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
     let left = server
         .ask_within(&Order::Stop { force: args.force }, Some(patience))
         .map_err(|error| not_ended(device, &server, began, error))?;
-    let at_risk = left["at_risk_bytes"].as_u64().unwrap_or(0);
+    let bytes = |name: &str| left[name].as_u64().unwrap_or(0);
+    let left = stay_logged(bytes("at_risk_bytes"), bytes("zeroed_bytes"));
     // The device is free when its server is gone.
     let pid = server.pid();
     let rest = patience.saturating_sub(began.elapsed());
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
         let message = format!("the volume is closed, but {}", told(device, pid, began, &error));
         Failure::failed(message)
     })?;
-    print(&format!("{}: closed, {} stay logged\n", device.display(), human(at_risk)))
+    print(&format!("{}: closed, {left}\n", device.display()))
 }
 
 /// Removes the ublk device that a killed server of the device at `path` left; its name.

@@ -118,7 +118,7 @@ impl Image {
 
 /// A server; killed if the test fails.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) stderr: BufReader<ChildStderr>,
     /// What it serves: a device, a file, or an address.
     pub(crate) path: String,

@@ -278,6 +278,7 @@ pub async fn check_with(
     };
     let mut findings = structure_findings(&fast);
     findings.extend(alone.recovery.damage.iter().map(|found| log_finding(&alone.layout, found)));
+    findings.extend(lost_findings(&alone));
     if alone.table != fast.table && alone.recovery.damage.is_empty() {
         findings.push(Finding {
             severity: Severity::Loss,
@@ -333,6 +334,20 @@ fn structure_findings(found: &Inspection) -> Vec<Finding> {
         add(Severity::Note, Extent::default(), problem, "recover and close it");
     }
     findings
+}
+
+/// Extents that an earlier checkpoint or repair marked as lost.
+fn lost_findings(found: &Inspection) -> impl Iterator<Item = Finding> {
+    let lost = found.table.iter().filter(|mapped| mapped.lost);
+    lost.map(|MappedExtent { extent, .. }| Finding {
+        severity: Severity::Loss,
+        at: found.layout.home(*extent).next().unwrap_or_default(),
+        problem: format!(
+            "exported sectors {}+{} are marked as lost: reads of them fail",
+            extent.start.0, extent.len.0
+        ),
+        repair: "none; overwrite or discard them",
+    })
 }
 
 fn log_finding(layout: &Layout, found: &LogDamage) -> Finding {

@@ -95,7 +95,8 @@ impl Volume {
         store.apart = table;
         let table = table_place(options.nvram.as_ref());
         let config = VolumeConfig { table, ..*config };
-        let created = Self::assemble(runtime, device, below, volume, layout, config, store);
+        let named = (volume, superblock.label);
+        let created = Self::assemble(runtime, device, below, named, layout, config, store);
         created.run();
         Ok(created)
     }

@@ -74,8 +74,8 @@ impl Volume {
             root.floor = store.begin_apart(memory, superblock.volume, largest, &root)?;
         }
         report.mapped_extents = store.map.len() as u64;
-        let volume = superblock.volume;
-        let opened = Self::assemble(runtime, device, below, volume, layout, config, store);
+        let named = (superblock.volume, superblock.label);
+        let opened = Self::assemble(runtime, device, below, named, layout, config, store);
         // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();

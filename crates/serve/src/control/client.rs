@@ -35,25 +35,8 @@ pub struct Control {
 /// [`ControlError::NotServed`], or why the server cannot be asked.
 pub fn connect(path: &Path) -> Result<Control, ControlError> {
     let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
-    let not_served = || ControlError::NotServed { path: path.to_owned() };
     let socket = socket_path(path).map_err(failed)?;
-    match UnixStream::connect(socket) {
-        Ok(stream) => {
-            stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
-            stream.set_write_timeout(Some(STATUS_PATIENCE)).map_err(failed)?;
-            let pid = socket_peercred(&stream).ok().map(|server| server.pid.as_raw_nonzero().get());
-            Ok(Control { path: path.to_owned(), stream: BufReader::new(stream), pid })
-        }
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            Err(not_served())
-        }
-        Err(error) => Err(failed(error)),
-    }
+    Control::at(&socket, path)
 }
 
 /// Asks the server that has the device at `path` open how it is.
@@ -65,6 +48,21 @@ pub fn status(path: &Path) -> Result<Status, ControlError> {
 }
 
 impl Control {
+    /// Connects to the server at `socket`. Errors name `path`.
+    pub(crate) fn at(socket: &Path, path: &Path) -> Result<Self, ControlError> {
+        let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
+        let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ControlError::NotServed { path: path.to_owned() }
+            }
+            _ => failed(error),
+        })?;
+        stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+        stream.set_write_timeout(Some(STATUS_PATIENCE)).map_err(failed)?;
+        let pid = socket_peercred(&stream).ok().map(|server| server.pid.as_raw_nonzero().get());
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), pid })
+    }
+
     /// Asks how the server is.
     ///
     /// # Errors

@@ -152,12 +152,16 @@ pub(crate) fn scrub(args: &CheckpointArgs) -> Result<(), Failure> {
     for extent in &report.damaged {
         out += &format!("damaged: exported sectors {}+{}\n", extent.start.0, extent.len.0);
     }
+    for extent in &report.lost {
+        out += &format!("lost: exported sectors {}+{}\n", extent.start.0, extent.len.0);
+    }
     print(&out)?;
     if report.damaged.is_empty() && report.lost.is_empty() {
         return Ok(());
     }
+    let cure = if report.damaged.is_empty() { "" } else { ", or manylogs check --repair" };
     Err(Failure::Loss(format!(
-        "{}: logged copies are damaged: overwrite those blocks, or manylogs check --repair",
+        "{}: logged copies are damaged: overwrite or discard those blocks{cure}",
         session.path().display()
     )))
 }

@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
+use manylogs_serve::control::connect;
 pub(crate) use manylogs_serve::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
 use manylogs_storage::{OpenError, OpenMode};
@@ -49,7 +50,8 @@ impl Session {
         let backend = args.backend.into();
         let options =
             StackOptions { backend, physical_sector, ..StackOptions::new(&args.device, mode) };
-        let stack = Stack::open(&options).map_err(stack_failure)?;
+        let stack =
+            Stack::open(&options).map_err(|error| in_use(&args.device, stack_failure(error)))?;
         let device = Rc::clone(&stack.device);
         Ok(Self { stack, device, nvram: None, give_up_table: args.give_up_table })
     }
@@ -74,7 +76,7 @@ impl Session {
 
     /// See [`Stack::lock`].
     pub(crate) fn lock(&mut self) -> Result<(), Failure> {
-        self.stack.lock().map_err(stack_failure)
+        self.stack.lock().map_err(|error| in_use(self.stack.path(), stack_failure(error)))
     }
 
     /// Opens the volume and says what recovery met.
@@ -117,6 +119,20 @@ impl Session {
     /// As a failure of this session's volume.
     pub(crate) fn failure(&self, error: &VolumeError) -> Failure {
         volume_failure(self.path(), error)
+    }
+}
+
+/// Names the server of the device, if `failure` says that the device is in use and a server has it.
+pub(crate) fn in_use(device: &Path, failure: Failure) -> Failure {
+    match (failure, connect(device)) {
+        (Failure::Busy(_), Ok(server)) => {
+            let process = server.pid().map_or_else(String::new, |pid| format!(" by process {pid}"));
+            let device = device.display();
+            Failure::Busy(format!(
+                "{device} is served{process}: end its server first (manylogs stop {device})"
+            ))
+        }
+        (failure, _) => failure,
     }
 }
 
@@ -173,6 +189,15 @@ pub(crate) fn human(bytes: u64) -> String {
         value /= 1024.0;
     }
     format!("{value:.1} PiB")
+}
+
+/// What a closed volume leaves in its logs, as people read it.
+pub(crate) fn stay_logged(at_risk_bytes: u64, zeroed_bytes: u64) -> String {
+    let data = human(at_risk_bytes.saturating_sub(zeroed_bytes));
+    match zeroed_bytes {
+        0 => format!("{data} stay logged"),
+        zeroes => format!("{data} and {} of zeroes stay logged", human(zeroes)),
+    }
 }
 
 /// A time as people read it.

@@ -1,0 +1,116 @@
+//! `manylogs list`: the volumes of this machine and their servers.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use manylogs::{HEAD_BYTES, Probed, probe};
+use manylogs_serve::Orphan;
+use manylogs_serve::machine::{orphans, servers};
+use serde_json::json;
+
+use super::volume::{human, id_text};
+use crate::args::volume::ListArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// A volume that was found on a disk, or that a server has open.
+struct Found {
+    id: String,
+    label: String,
+    /// The server's process; `None` if no server of this user has the volume open.
+    pid: Option<u32>,
+    /// Bytes of data, zeroes left out, whose newest version is in a log.
+    at_risk_bytes: Option<u64>,
+}
+
+/// Lists volumes on disks that the user may read, and all volumes that servers of the user have
+/// open, images included.
+pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
+    let mut found = on_disks();
+    for mut server in servers().map_err(Failure::failed)? {
+        let Ok(status) = server.status() else { continue };
+        let Some(volume) = status.volume else { continue };
+        let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
+        let served = Found {
+            id: volume.id,
+            label: volume.label,
+            pid: Some(status.pid),
+            at_risk_bytes: Some(volume.at_risk_bytes - volume.zeroed_bytes.unwrap_or(0)),
+        };
+        found.insert(device, served);
+    }
+    let orphans = orphans().map_err(Failure::failed)?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&found, &orphans)).unwrap_or_default();
+        return print(&(text + "\n"));
+    }
+    print(&text(&found, &orphans))
+}
+
+/// Volumes on the disks and partitions of this machine. Disks that cannot be read are left out.
+fn on_disks() -> BTreeMap<PathBuf, Found> {
+    let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let devices = names.map(|entry| Path::new("/dev").join(entry.file_name()));
+    let probed = devices.filter_map(|device| Some((probed(&device)?, device)));
+    let found = probed.map(|(volume, device)| {
+        let id = id_text(&volume.id);
+        (device, Found { id, label: volume.label, pid: None, at_risk_bytes: None })
+    });
+    found.collect()
+}
+
+fn probed(device: &Path) -> Option<Probed> {
+    let mut head = [0; HEAD_BYTES];
+    File::open(device).ok()?.read_exact(&mut head).ok()?;
+    probe(&head).ok()
+}
+
+fn text(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> String {
+    let mut rows = vec![["DEVICE", "VOLUME", "LABEL", "SERVER", "AT RISK"].map(str::to_owned)];
+    rows.extend(found.iter().map(|(device, volume)| {
+        [
+            device.display().to_string(),
+            volume.id.clone(),
+            if volume.label.is_empty() { "-".to_owned() } else { volume.label.clone() },
+            volume.pid.map_or_else(|| "none".to_owned(), |pid| format!("process {pid}")),
+            volume.at_risk_bytes.map_or_else(|| "-".to_owned(), human),
+        ]
+    }));
+    let widths: [usize; 5] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    let mut out = String::new();
+    if found.is_empty() {
+        out += "no volume on any disk that can be read, and none is served\n";
+    } else {
+        for row in &rows {
+            let cells: Vec<String> =
+                row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            out += cells.join("  ").trim_end();
+            out.push('\n');
+        }
+    }
+    for Orphan { device, users } in orphans {
+        let users = if users.is_empty() { "not in use".to_owned() } else { users.join(", ") };
+        out += &format!("{}: left of a server that was killed; {users}\n", device.display());
+    }
+    out
+}
+
+fn as_json(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> serde_json::Value {
+    json!({
+        "volumes": found.iter().map(|(device, volume)| json!({
+            "device": device,
+            "id": volume.id,
+            "label": volume.label,
+            "server_pid": volume.pid,
+            "at_risk_bytes": volume.at_risk_bytes,
+        })).collect::<Vec<_>>(),
+        "orphans": orphans.iter().map(|orphan| json!({
+            "device": orphan.device,
+            "users": orphan.users,
+        })).collect::<Vec<_>>(),
+    })
+}

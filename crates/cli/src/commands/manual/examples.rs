@@ -1,0 +1,154 @@
+//! Examples of the man pages: for each command, lines of the shell and what they do.
+
+/// A command line and its purpose.
+type Example = (&'static str, &'static str);
+
+/// Pages and their examples. The name of a page joins command and subcommand by hyphens.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "manylogs",
+        &[
+            (
+                "manylogs advise server.trace --drive exos-x20",
+                "says whether a volume would help this load on this drive",
+            ),
+            ("manylogs format /dev/sdb", "makes a volume on a disk"),
+            ("manylogs serve /dev/sdb --loop", "serves it as a block device"),
+            ("manylogs stop /dev/sdb", "ends the server in order"),
+        ],
+    ),
+    (
+        "manylogs-record",
+        &[(
+            "manylogs record /dev/sdb --seconds 600 -o server.trace",
+            "records the requests to a disk for ten minutes",
+        )],
+    ),
+    (
+        "manylogs-trace-convert",
+        &[("manylogs trace convert web.csv.zst -o web.trace", "writes any trace in our format")],
+    ),
+    ("manylogs-trace-stat", &[("manylogs trace stat server.trace", "shows what a trace asks for")]),
+    ("manylogs-drive-list", &[("manylogs drive list", "lists the modelled drives")]),
+    (
+        "manylogs-drive-show",
+        &[(
+            "manylogs drive show exos-x20 > mine.toml",
+            "writes a profile, to be changed and given as --drive mine.toml",
+        )],
+    ),
+    (
+        "manylogs-replay",
+        &[(
+            "manylogs replay server.trace --drive exos-x20 --policy nologging,mlb,mlb:group=100M \
+             --report r.html",
+            "compares three policies, and draws the report",
+        )],
+    ),
+    (
+        "manylogs-advise",
+        &[(
+            "manylogs advise server.trace --drive exos-x20 --rate auto --fit --json r.json",
+            "judges a load that keeps the plain drive half busy",
+        )],
+    ),
+    (
+        "manylogs-sweep",
+        &[("manylogs sweep grid.toml", "replays a grid of runs; call it again after Ctrl-C")],
+    ),
+    (
+        "manylogs-interfere",
+        &[(
+            "manylogs interfere --drive exos-x20 --policy nologging,mlb --stream read \
+             --stream-depth 1,8,32 --syncs 16",
+            "measures syncs beside a reader at three depths",
+        )],
+    ),
+    (
+        "manylogs-format",
+        &[
+            ("manylogs format /dev/sdb --label backup", "makes a volume on a disk"),
+            ("manylogs format disk.img --size 20G", "makes one in an image file"),
+        ],
+    ),
+    (
+        "manylogs-check",
+        &[
+            ("manylogs check /dev/sdb", "reports damage and changes nothing"),
+            ("manylogs check /dev/sdb --repair", "mends what has a second copy"),
+        ],
+    ),
+    (
+        "manylogs-serve",
+        &[
+            ("manylogs serve /dev/sdb --loop", "serves a block device, and prints its name"),
+            ("manylogs serve /dev/sdb --nbd unix:/run/m.sock", "serves clients of NBD"),
+            (
+                "manylogs serve disk.img --loop --emulate exos-x20",
+                "serves an image as slow as that drive",
+            ),
+        ],
+    ),
+    ("manylogs-stop", &[("manylogs stop /dev/sdb", "ends the server when nobody uses its device")]),
+    ("manylogs-top", &[("manylogs top /dev/sdb", "shows rates and latencies each second")]),
+    ("manylogs-list", &[("manylogs list", "lists volumes and their servers")]),
+    ("manylogs-status", &[("manylogs status /dev/sdb --json", "prints the state of a volume")]),
+    (
+        "manylogs-set",
+        &[
+            ("manylogs set /dev/sdb", "prints all settings"),
+            ("manylogs set /dev/sdb latency=20ms", "changes one for good"),
+        ],
+    ),
+    ("manylogs-checkpoint", &[("manylogs checkpoint /dev/sdb", "writes logged data home")]),
+    (
+        "manylogs-drain",
+        &[("manylogs drain /dev/sdb --wipe", "empties the logs and overwrites them")],
+    ),
+    (
+        "manylogs-table",
+        &[(
+            "manylogs table --dm /dev/sdb | dmsetup create plain",
+            "reads a drained disk through the device mapper",
+        )],
+    ),
+    ("manylogs-scrub", &[("manylogs scrub /dev/sdb", "reads and checks every logged copy")]),
+    ("manylogs-grow", &[("manylogs grow disk.img", "uses all of an image that became larger")]),
+    (
+        "manylogs-fs-mount",
+        &[("manylogs fs mount disk.img /mnt", "mounts an ext4 file system in the foreground")],
+    ),
+    (
+        "manylogs-torture",
+        &[("manylogs torture --seeds 1..100", "crashes a hundred simulated volumes")],
+    ),
+];
+
+/// The examples of a page; empty if it has none.
+pub(super) fn of(page: &str) -> &'static [Example] {
+    EXAMPLES.iter().find(|(name, _)| *name == page).map_or(&[], |(_, examples)| examples)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// Words of a command line as the shell would split these simple ones.
+    fn words(line: &str) -> Vec<&str> {
+        let line = line.split(['|', '>']).next().unwrap_or(line);
+        line.split_whitespace().collect()
+    }
+
+    #[test]
+    fn every_example_is_a_valid_command_line() {
+        for (page, examples) in EXAMPLES {
+            for (line, _) in *examples {
+                let parsed = Cli::command().try_get_matches_from(words(line));
+                assert!(parsed.is_ok(), "{page}: {line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+}
