@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// End the server of a device in order.
     Stop(serve::StopArgs),
-    /// Show what a running server does, repeatedly, until Ctrl-C.
+    /// Show what a running server does, repeatedly, until `q` or Ctrl-C.
     Top(serve::TopArgs),
     /// Print the metrics of a running server in the format of Prometheus.
     Metrics(serve::MetricsArgs),

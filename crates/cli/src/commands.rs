@@ -13,6 +13,7 @@ pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod stop;
 pub(crate) mod sweep;
+pub(crate) mod top;
 pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;

@@ -77,7 +77,7 @@ fn a_file_system_on_a_served_volume_is_whole_after_a_clean_stop() {
     server.terminate();
     run(&["status", image.path()], 0, "% of writes");
     run(&["status", image.path(), "--json"], 0, "\"health\": \"good\"");
-    run(&["top", image.path(), "--count", "1"], 0, "writes because");
+    run(&["top", image.path(), "--count", "1"], 0, "the volume writes, as");
     run(&["checkpoint", image.path()], 0, "written home");
     run(&["set", image.path(), "threshold=64K", "logging=off"], 0, "logging=off");
     run(&["set", image.path(), "treshold=64K"], 2, "threshold");

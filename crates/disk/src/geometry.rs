@@ -171,8 +171,8 @@ impl Geometry {
         None
     }
 
-    /// The rotation from the start of an extent's first sector to the end of its last one. Tracks and
-    /// heads are changed on the way without missing a revolution: the skews are made for that.
+    /// The rotation from the start of an extent's first sector to the end of its last one. Tracks
+    /// and heads are changed on the way without missing a revolution: the skews are made for that.
     ///
     /// `first` is the location of `extent.start`.
     #[must_use]

@@ -108,7 +108,7 @@ pub(crate) struct TopArgs {
     #[arg(long, default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) interval_s: u64,
-    /// Number of updates; until Ctrl-C when not given.
+    /// Number of updates; until `q` or Ctrl-C when not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }

@@ -1,10 +1,7 @@
-//! Shows the state of a running server: `manylogs status` and `top`.
+//! Shows the state of a running server: `manylogs status` and `metrics`.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use manylogs_block::Nanos;
 use manylogs_serve::control::{Control, ControlError, Order, connect};
@@ -15,14 +12,12 @@ use manylogs_serve::status::{
 
 use super::serve::control_failure;
 use super::volume::{human, span};
-use crate::args::serve::{MetricsArgs, TopArgs};
+use crate::args::serve::MetricsArgs;
 use crate::failure::Failure;
 use crate::output::print;
 
 /// Shades of a log's occupancy, from empty to full.
 const SHADES: [char; 5] = ['.', ':', '-', '=', '#'];
-/// Clears a terminal and goes to its upper left.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// The server of the device, if it has one.
 pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
@@ -57,22 +52,6 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     print(&exposition(&ask(&mut server)?))
 }
 
-pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
-    let mut server = connect(&args.device).map_err(control_failure)?;
-    let terminal = std::io::stdout().is_terminal();
-    let mut left = args.count;
-    loop {
-        let status = text(&ask(&mut server)?);
-        print(&if terminal { format!("{CLEAR}{status}") } else { format!("{status}\n") })?;
-        std::io::stdout().flush().map_err(Failure::failed)?;
-        left = left.map(|left| left - 1);
-        if left == Some(0) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_secs(args.interval_s));
-    }
-}
-
 fn text(status: &Status) -> String {
     let mut out = format!(
         "served          {} by process {} for {}, {}\n",
@@ -102,7 +81,8 @@ fn text(status: &Status) -> String {
     requests(&mut out, status);
     if let Some(volume) = &status.volume {
         reasons(&mut out, volume);
-        occupancy(&mut out, &volume.occupancy);
+        let line = shades(&volume.occupancy);
+        let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
     }
     out
 }
@@ -216,8 +196,8 @@ fn reasons(out: &mut String, volume: &VolumeStatus) {
     }
 }
 
-/// One character for each stretch of the disk.
-fn occupancy(out: &mut String, stretches: &[Stretch]) {
+/// The occupancy of logs: one character for each stretch of the disk.
+pub(crate) fn shades(stretches: &[Stretch]) -> String {
     let shade = |stretch: &Stretch| {
         if stretch.log_bytes == 0 {
             return ' ';
@@ -226,6 +206,5 @@ fn occupancy(out: &mut String, stretches: &[Stretch]) {
         let index = (0..SHADES.len()).rev().find(|i| share > (*i as f64 - 1.0) / 4.0);
         if stretch.used_bytes == 0 { SHADES[0] } else { SHADES[index.unwrap_or(0).max(1)] }
     };
-    let line: String = stretches.iter().map(shade).collect();
-    let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
+    stretches.iter().map(shade).collect()
 }

@@ -1,0 +1,58 @@
+//! `manylogs top`: rates of a running server, repeatedly.
+
+mod keys;
+mod screen;
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use manylogs_serve::control::{Control, connect};
+use manylogs_serve::status::Status;
+
+use super::serve::control_failure;
+use crate::args::serve::TopArgs;
+use crate::failure::Failure;
+use crate::output::print;
+use keys::Keys;
+
+/// Clears a terminal and goes to its upper left.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+/// Width of lines in a pipe, or where the terminal does not tell its width.
+const COLUMNS: usize = 80;
+
+/// A state of the server and the time at which it was asked for.
+pub(crate) struct Sample {
+    pub(crate) status: Status,
+    pub(crate) at: Instant,
+}
+
+/// Shows a screen for each interval until the user ends it by `q` or Ctrl-C, or until the server
+/// ends.
+pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
+    let mut server = connect(&args.device).map_err(control_failure)?;
+    let terminal = std::io::stdout().is_terminal();
+    let keys = Keys::of_terminal().filter(|_| terminal);
+    let interval = Duration::from_secs(args.interval_s);
+    let mut before = sample(&mut server)?;
+    let mut left = args.count;
+    loop {
+        if keys::wait(keys.as_ref(), interval) {
+            return Ok(());
+        }
+        let now = sample(&mut server)?;
+        let columns = keys.as_ref().and_then(Keys::columns).unwrap_or(COLUMNS);
+        let screen = screen::text(&before, &now, columns);
+        print(&if terminal { format!("{CLEAR}{screen}") } else { format!("{screen}\n") })?;
+        std::io::stdout().flush().map_err(Failure::failed)?;
+        before = now;
+        left = left.map(|left| left - 1);
+        if left == Some(0) {
+            return Ok(());
+        }
+    }
+}
+
+fn sample(server: &mut Control) -> Result<Sample, Failure> {
+    let status = server.status().map_err(control_failure)?;
+    Ok(Sample { status, at: Instant::now() })
+}

@@ -1,0 +1,196 @@
+//! One screen of `manylogs top`. No line is wider than the terminal.
+
+use std::fmt::Write;
+
+use manylogs_block::Nanos;
+use manylogs_serve::status::{KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus};
+
+use super::Sample;
+use crate::commands::live::shades;
+use crate::commands::volume::{human, span};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Reasons of the volume's writes, by the names of phases.
+const REASONS: &[(&str, &str)] = &[
+    ("append", "small writes go to logs"),
+    ("bypass", "large writes go home"),
+    ("supersede", "large writes retire logged data"),
+    ("checkpoint", "logged data moves home"),
+    ("reset", "emptied logs begin anew"),
+    ("swap", "a full log near the head moves"),
+    ("snapshot", "the table is saved"),
+    ("opened-set", "the next logs are named"),
+    ("open", "the volume was opened"),
+    ("recovery", "a crash was recovered"),
+    ("discard", "blocks were discarded or zeroed"),
+    ("drain", "the logs are emptied for good"),
+];
+
+/// The screen for the time from `before` to `now`.
+pub(super) fn text(before: &Sample, now: &Sample, columns: usize) -> String {
+    let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
+    let (old, new) = (&before.status, &now.status);
+    let mut out = head(new);
+    requests(&mut out, &new.requests);
+    if let Some(volume) = &new.volume {
+        let written = old.volume.as_ref().map_or(&[][..], |old| &old.written);
+        reasons(&mut out, written, &volume.written, seconds);
+        held(&mut out, &volume.turns);
+        let line = shades(&volume.occupancy);
+        let _ = writeln!(out, "\nlogs along the disk, . empty to # full\n[{line}]");
+    }
+    cut(&out, columns)
+}
+
+fn head(status: &Status) -> String {
+    let uptime = span(Nanos::from_secs_f64(status.uptime_s));
+    let mut out = format!("{}: served for {uptime} by process {}", status.device, status.pid);
+    if let Some(volume) = &status.volume {
+        out += &state(volume);
+    }
+    out.push('\n');
+    for (name, why) in [
+        ("ends", status.stopping.clone()),
+        ("read-only", status.volume.as_ref().and_then(|volume| volume.read_only.clone())),
+    ] {
+        if let Some(why) = why {
+            let _ = writeln!(out, "{name}: {why}");
+        }
+    }
+    if let Some(volume) = &status.volume {
+        for trouble in TROUBLES {
+            let count = (trouble.count)(volume);
+            if count > 0 {
+                let _ = writeln!(out, "trouble: {count} {}", trouble.what);
+            }
+        }
+    }
+    out
+}
+
+fn state(volume: &VolumeStatus) -> String {
+    let zeroed = volume.zeroed_bytes.unwrap_or(0);
+    let (room, used) = volume.occupancy.iter().fold((0, 0), |(room, used), stretch| {
+        (room + stretch.log_bytes, used + stretch.used_bytes)
+    });
+    let label = if volume.label.is_empty() { "volume" } else { &volume.label };
+    let checkpoint = volume
+        .checkpoint_progress
+        .map_or_else(String::new, |share| format!("; checkpoint at {:.0} %", 100.0 * share));
+    format!(
+        "\n{label} is {}; {} only in logs, {} only in memory\n\
+         logs {:.1} % full, {} to drain{checkpoint}",
+        volume.health,
+        human(volume.at_risk_bytes.saturating_sub(zeroed)),
+        human(volume.volatile_bytes),
+        100.0 * used as f64 / (room.max(1)) as f64,
+        span(Nanos::from_secs_f64(volume.drain_estimate_s)),
+    )
+}
+
+fn requests(out: &mut String, kinds: &[KindStatus]) {
+    let _ = writeln!(
+        out,
+        "\n{:<14}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}",
+        "clients ask", "a second", "MiB/s", "mean ms", "p50 ms", "p99 ms", "max ms", "errors"
+    );
+    for kind in kinds.iter().filter(|kind| kind.requests > 0) {
+        let latency = kind.latency_us;
+        let _ = writeln!(
+            out,
+            "{:<14}{:>9.1}{:>9.1}{:>9.2}{:>9.2}{:>9.2}{:>9.2}{:>8}",
+            kind.kind.name(),
+            kind.requests_per_s,
+            kind.bytes_per_s / MIB,
+            latency.mean / 1e3,
+            latency.p50 as f64 / 1e3,
+            latency.p99 as f64 / 1e3,
+            latency.max as f64 / 1e3,
+            kind.errors
+        );
+    }
+}
+
+fn reasons(out: &mut String, before: &[Reason], now: &[Reason], seconds: f64) {
+    let _ = writeln!(out, "\n{:<34}{:>9}{:>9}", "the volume writes, as", "a second", "MiB/s");
+    let mut any = false;
+    for reason in now {
+        let old = before.iter().find(|old| old.phase == reason.phase);
+        let (requests, bytes) = old.map_or((0, 0), |old| (old.requests, old.bytes));
+        let (requests, bytes) = (reason.requests - requests, reason.bytes - bytes);
+        if requests == 0 {
+            continue;
+        }
+        any = true;
+        let why = REASONS.iter().find(|(phase, _)| *phase == reason.phase);
+        let why = why.map_or(reason.phase.as_str(), |(_, why)| why);
+        let (rate, mib_s) = (requests as f64 / seconds, bytes as f64 / MIB / seconds);
+        let _ = writeln!(out, "{why:<34}{rate:>9.1}{mib_s:>9.1}");
+    }
+    if !any {
+        *out += "nothing is written\n";
+    }
+}
+
+fn held(out: &mut String, turns: &[TurnStatus]) {
+    for turn in turns.iter().filter(|turn| turn.waiting > 0) {
+        let _ = writeln!(out, "{} of class {} wait for records", turn.waiting, turn.class);
+    }
+}
+
+/// Cuts each line at `columns`, so that a terminal does not wrap it.
+fn cut(text: &str, columns: usize) -> String {
+    text.lines().map(|line| line.chars().take(columns).collect::<String>() + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use manylogs::Phase;
+
+    use super::*;
+
+    fn reason(requests: u64, bytes: u64) -> Reason {
+        Reason { phase: "append".to_owned(), requests, bytes }
+    }
+
+    #[test]
+    fn every_phase_has_a_reason() {
+        for phase in Phase::ALL {
+            assert!(REASONS.iter().any(|(name, _)| *name == phase.name()), "{}", phase.name());
+        }
+    }
+
+    #[test]
+    fn writes_are_shown_as_rates_between_two_samples() {
+        let mut out = String::new();
+        reasons(&mut out, &[reason(10, 1 << 20)], &[reason(30, 5 << 20)], 2.0);
+        assert!(out.ends_with("small writes go to logs                10.0      2.0\n"), "{out}");
+        let mut out = String::new();
+        reasons(&mut out, &[reason(30, 1)], &[reason(30, 1)], 2.0);
+        assert!(out.ends_with("nothing is written\n"), "{out}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let mut out = String::new();
+        let kind = serde_json::json!({
+            "kind": "read", "requests": 1, "bytes": 1, "errors": 0, "waited_s": 0.0,
+            "requests_per_s": 123_456.7, "bytes_per_s": 1e10,
+            "latency_us": { "mean": 1.0, "p50": 1, "p99": 1, "max": 1 }
+        });
+        requests(&mut out, &[serde_json::from_value(kind).unwrap()]);
+        assert!(out.lines().all(|line| line.chars().count() < 80), "{out}");
+        let status = serde_json::json!({
+            "device": "d".repeat(200), "pid": 1, "uptime_s": 1.0, "capacity_bytes": 1,
+            "requests": [], "under_way": 0, "oldest_under_way_s": 0.0, "stopping": null,
+            "nbd": null, "emulation": null, "volume": null
+        });
+        let sample = |at| Sample { status: serde_json::from_value(status.clone()).unwrap(), at };
+        let began = Instant::now();
+        let screen = text(&sample(began), &sample(began + Duration::from_secs(1)), 80);
+        assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    }
+}
