@@ -55,7 +55,7 @@ struct Shared {
 
 struct Asked {
     completer: Option<Completer>,
-    /// Where to note when the drive completed it.
+    /// Place for the time at which the drive completes the command.
     due: Option<Rc<Cell<Time>>>,
     extent: Extent,
     kind: Kind,

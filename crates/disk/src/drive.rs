@@ -61,7 +61,7 @@ pub struct Drive {
     free_at: Time,
     /// Time at which the interface has finished sending.
     interface_free: Time,
-    /// When the cache last took a write while it was clean.
+    /// Time at which the cache last took a write while it was clean.
     dirty_since: Time,
     /// Whether cached writes are due next, commands having had their turn.
     destage_next: bool,
@@ -127,7 +127,7 @@ impl Drive {
         self.outstanding
     }
 
-    /// Where the heads rest, or will once the access under way has ended.
+    /// Location of the heads, after the access in progress if there is one.
     #[must_use]
     pub const fn position(&self) -> HeadPosition {
         self.mechanism.position()

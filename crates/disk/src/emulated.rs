@@ -30,7 +30,7 @@ pub struct ContentTooLarge {
     pub drive: Sectors,
 }
 
-/// A modelled drive that keeps what is written. Clones are the same drive.
+/// A modelled drive that keeps written data. Clones are the same drive.
 ///
 /// A request goes to the content and to the model at the same time and is answered when both are
 /// done: at the model's time, if the content is faster. [`EmulatedDrive::lateness`] says how well

@@ -121,7 +121,7 @@ impl Geometry {
         self.zones[zone as usize].sectors_per_track
     }
 
-    /// Where the sector `lba` is; the last sector stands in for any behind it.
+    /// Location of sector `lba`. Addresses beyond the end give the last sector's location.
     #[must_use]
     pub fn locate(&self, lba: Lba) -> Location {
         let (zone, slot) = self.slot(lba);
@@ -134,7 +134,7 @@ impl Geometry {
         self.slot(lba)
     }
 
-    /// Where slot number `slot` of `zone` is.
+    /// Location of slot `slot` of `zone`.
     #[must_use]
     pub fn locate_slot(&self, zone: u32, slot: u32) -> Location {
         let entry = &self.zones[zone as usize];

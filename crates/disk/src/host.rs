@@ -70,7 +70,7 @@ impl Host {
         }
     }
 
-    /// When something happens next, if anything does.
+    /// Time of the next event, if there is one.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         self.drive.next_event()

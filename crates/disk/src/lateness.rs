@@ -1,4 +1,4 @@
-//! How late an emulated drive was against the times of its model.
+//! Lateness of an emulated drive against the times of its model.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const LONGEST_NS: u64 = 1000 * 1_000_000_000;
 /// Figures are within 1 %: more precision would cost memory and be of no use.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// What was late when a request was due, and so determined when it was answered.
+/// Cause of a late answer: the part that ended last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The timer of the model fired late; the content was there before.

@@ -12,7 +12,7 @@
 //! On a clock, virtual or real, [`device`] is a drive without content and [`emulated`] one with,
 //! whose [`lateness`] says whether the clock was kept.
 //!
-//! `docs/drive-model.md` says what is modelled, how well, and what is not.
+//! `docs/drive-model.md` describes the modelled effects, their accuracy and the limits.
 
 mod cache;
 pub mod command;

@@ -39,11 +39,11 @@ pub struct Access {
     pub rewrite: Nanos,
     /// From the start of the first sector to the end of the last.
     pub transfer: Nanos,
-    /// When the last sector has passed.
+    /// Time at which the last sector has passed.
     pub end: Time,
 }
 
-/// Where the heads rest: on the track of the last access.
+/// Location of the heads: the track of the last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPosition {
     /// Zone of the last sector accessed.
@@ -117,7 +117,7 @@ impl Mechanism {
         &self.spindle
     }
 
-    /// Where the heads rest.
+    /// Location of the heads.
     #[must_use]
     pub const fn position(&self) -> HeadPosition {
         self.position

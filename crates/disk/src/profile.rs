@@ -1,4 +1,4 @@
-//! What a drive is, as data: a TOML file in which every number names its source.
+//! Profile of a drive: a TOML file in which every number names its source.
 //!
 //! ```toml
 //! [spindle]
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 pub use builtin::{drives, find};
 
-/// Where the numbers of one table come from, by key.
+/// Sources of the numbers of one table, by key.
 pub type Sources = BTreeMap<String, String>;
 
 /// A drive, as its profile describes it.
@@ -39,7 +39,7 @@ pub struct Profile {
     pub seek: SeekTable,
     /// Rare retries.
     pub retry: RetryTable,
-    /// What the drive does on its own when idle.
+    /// Background work of the idle drive.
     pub idle: IdleTable,
     /// Electronics and interface.
     pub controller: ControllerTable,
@@ -98,7 +98,7 @@ pub struct SeekTable {
     /// Measured seek time: cylinders, milliseconds.
     #[serde(default)]
     pub knots_ms: Vec<(u32, f64)>,
-    /// What to add to the measured curve: cylinders, milliseconds (may be negative).
+    /// Correction of the measured curve: cylinders and milliseconds, which may be negative.
     #[serde(default)]
     pub correction_ms: Vec<(u32, f64)>,
     /// Time to the next cylinder, when there is no measured curve.
@@ -129,8 +129,8 @@ pub struct RetryTable {
     pub source: Sources,
 }
 
-/// What the drive does on its own when idle: it reads recent writes back to verify them (idle read
-/// after write).
+/// Background work of the idle drive: it reads recent writes back to verify them (idle read after
+/// write).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleTable {
@@ -226,7 +226,7 @@ pub enum ProfileError {
         origin: String,
         /// Key with its table.
         key: String,
-        /// What was expected there.
+        /// The expected value.
         expected: String,
     },
     /// A number does not name its source.

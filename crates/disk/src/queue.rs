@@ -33,7 +33,7 @@ impl Policy {
     /// Every one there is.
     pub const ALL: [Self; 3] = [Self::Fcfs, Self::Elevator, Self::Sptf];
 
-    /// Its name in profiles.
+    /// Name in profiles.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ pub(crate) struct Waiting {
     pub(crate) write: bool,
     pub(crate) place: Location,
     pub(crate) arrived: Time,
-    /// When the electronics have understood it.
+    /// Time at which the controller has decoded the command.
     pub(crate) ready: Time,
     /// Whether it goes before all that are not.
     pub(crate) urgent: bool,

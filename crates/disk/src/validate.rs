@@ -44,7 +44,7 @@ impl Chosen {
     }
 }
 
-/// One request, measured and modelled.
+/// One request with its measured and its modelled service time.
 #[derive(Clone, Copy, Debug)]
 pub struct Compared {
     /// Whether it wrote.
@@ -83,7 +83,7 @@ pub fn replay(
     compared
 }
 
-/// When the drive, otherwise idle, completes `record` issued at `now`.
+/// Time at which an otherwise idle drive completes `record`, issued at `now`.
 fn serve(drive: &mut Drive, now: Time, record: &Record) -> Time {
     let kind = if record.write { Kind::Write { fua: false } } else { Kind::Read };
     let command = Command { tag: 0, kind, extent: record.extent };

@@ -45,7 +45,7 @@ pub(crate) struct Client {
 pub struct Offloaded(Rc<Client>);
 
 impl Offloaded {
-    /// The volume on `base`, with whatever versions of it the store holds.
+    /// The volume on `base`, with the versions of it that the store holds.
     #[must_use]
     pub fn open(
         runtime: Handle,

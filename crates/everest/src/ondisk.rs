@@ -66,7 +66,7 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// Where the copies are on a device of so many sectors.
+    /// Places of the copies on a device of this size.
     pub(crate) fn places(sectors: Sectors) -> [Extent; 2] {
         let last = sectors.0 / SUPERBLOCK.0 * SUPERBLOCK.0 - SUPERBLOCK.0;
         [Lba(0), Lba(last)].map(|start| Extent { start, len: SUPERBLOCK })
@@ -139,7 +139,7 @@ impl Superblock {
     }
 }
 
-/// Where the root's slots are on the first device.
+/// Places of the root's slots on the first device.
 pub(crate) fn root_places() -> [Extent; 2] {
     [0, 1].map(|slot| Extent::new(SUPERBLOCK.0 + slot * ROOT_SECTORS.0, ROOT_SECTORS.0))
 }

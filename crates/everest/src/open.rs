@@ -18,7 +18,7 @@ use crate::ondisk::{Superblock, root_places};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
 use crate::versions::{Version, Versions};
 
-/// A log takes at least so many of the largest records.
+/// A log takes at least this number of the largest records.
 const RECORDS_A_LOG: u64 = 4;
 const LOG_LEAST: Sectors = Sectors(64);
 const LOG_MOST: Sectors = Sectors((1 << 28) - 8);
@@ -30,7 +30,7 @@ struct Members {
 }
 
 impl CircularStore {
-    /// Makes an empty store on `devices`, over whatever is there.
+    /// Makes an empty store on `devices` and overwrites their content.
     ///
     /// # Errors
     /// If the devices or the options make no store, or a device fails.

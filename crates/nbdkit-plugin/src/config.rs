@@ -10,7 +10,7 @@ use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;
 
-/// What nbdkit prints for `--help`.
+/// Text that nbdkit prints for `--help`.
 pub(crate) const HELP: &str = "\
 device=PATH (required)    The disk, partition or image.
 backend=auto|uring|threads  How requests reach the kernel.
@@ -24,7 +24,7 @@ log-format=text|logfmt|json  How messages are written to standard error.";
 
 static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
 
-/// What the command line has said so far.
+/// Parameters that were given so far.
 struct Parameters {
     device: Option<PathBuf>,
     backend: Backend,
@@ -72,7 +72,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// What to serve.
+/// The served device.
 ///
 /// # Errors
 /// If no device was given, or a table for what has none.

@@ -1,4 +1,4 @@
-//! One client's connection: NBD's requests as the engine's.
+//! Connection of one client: translates requests of NBD for the engine.
 
 use bytes::Bytes;
 use manylogs_block::{ExtentKind, IoError, Payload, SECTOR_BYTES, to_usize};

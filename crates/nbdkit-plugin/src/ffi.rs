@@ -1,4 +1,4 @@
-//! What nbdkit calls first, and the one callback that its bindings lack: the sizes of blocks.
+//! Entry point of the plugin, and the callback for block sizes, which the bindings lack.
 
 #![expect(unsafe_code, reason = "nbdkit is C: it is given a table of functions")]
 
@@ -10,7 +10,7 @@ use crate::connection::Connection;
 
 /// Requests of less are read, changed and written by a filter of nbdkit (`blocksize`), if at all.
 const BLOCK_MIN: u32 = 512;
-/// What file systems write: smaller blocks share records and physical sectors.
+/// Block size that file systems write. Smaller blocks share records and physical sectors.
 const BLOCK_PREFERRED: u32 = 4096;
 /// Longer requests are legal to refuse; nbdkit refuses those over 64 MiB.
 const BLOCK_MAX: u32 = 32 << 20;

@@ -18,13 +18,13 @@ use crate::config;
 static SERVICE: Mutex<State> = Mutex::new(State::Idle);
 /// Connections that are open.
 static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
-/// How long the answer to `stop` may take to its reader.
+/// Grace period for sending the answer to `stop`.
 const LAST_WORDS: Duration = Duration::from_millis(50);
-/// nbdkit waits for its clients to leave, and a client may stay for ever: so long.
+/// Grace period before remaining clients are disconnected.
 const GRACE: Duration = Duration::from_secs(1);
 
 enum State {
-    /// Not started, or ended by a signal.
+    /// The service has not started, or a signal ended it.
     Idle,
     Running(Box<Service>),
     /// An operator has ended it, and may not have heard of it yet.

@@ -14,7 +14,7 @@ use crate::write_cache::{PendingWrite, WriteCache};
 /// Factor by which some reads are slower than others.
 const SLOW_READ: u64 = 20;
 
-/// How a [`CrashDisk`] behaves.
+/// Options of a [`CrashDisk`].
 #[derive(Clone, Copy, Debug)]
 pub struct CrashDiskConfig {
     /// Size.
@@ -42,7 +42,7 @@ struct Disk {
     config: CrashDiskConfig,
     state: RefCell<State>,
     fail: RefCell<Option<FailRequest>>,
-    /// Of the last event.
+    /// Time of the last event.
     label: Cell<u8>,
 }
 
@@ -95,14 +95,14 @@ impl CrashDisk {
         self.0.label.get()
     }
 
-    /// What the disk holds after its user died: the cache is kept, and of each write in flight
-    /// any part may still arrive.
+    /// Content of the disk after its user crashed: the cache is kept, and any part of each write in
+    /// flight may still arrive.
     #[must_use]
     pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
         self.0.state.borrow().cache.after_kill(rng)
     }
 
-    /// What the disk holds after its power was cut now.
+    /// Content of the disk after a power cut at this moment.
     #[must_use]
     pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> DiskImage {
         self.0.state.borrow().cache.after_power_cut(survival, rng)

@@ -12,7 +12,7 @@ use manylogs_block::{Handle, LocalTask, Rng, Runtime, Tasks, Time, TimeOfDay};
 pub enum Order {
     /// The one that became ready first.
     Fifo,
-    /// One drawn from the seed: finds orders that nobody thought of.
+    /// A random order drawn from the seed, which finds unforeseen interleavings.
     Shuffled,
 }
 

@@ -16,7 +16,7 @@ const PHYSICAL_MAX: u64 = 64;
 /// Which unflushed sectors are found after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
-    /// None.
+    /// No sector.
     Nothing,
     /// The newest version of each, requests in flight included.
     Everything,
@@ -25,7 +25,7 @@ pub enum Survival {
     Random,
 }
 
-/// What a disk holds while nobody uses it.
+/// Content of a disk that nobody uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskImage {
     /// Durable content.
@@ -40,7 +40,7 @@ pub struct DiskImage {
     ledger: Ledger,
 }
 
-/// What a write left in one physical sector: its sectors that were written.
+/// Part of a write in one physical sector: the sectors that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     /// The order in which writes took effect in the cache.
@@ -54,22 +54,22 @@ pub(crate) struct Version {
 /// A write that took effect, and what it replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastWrite {
-    /// Where.
+    /// Extent of the write.
     pub extent: Extent,
-    /// What it wrote, sector by sector.
+    /// Written content, sector by sector.
     pub after: Vec<Stored>,
-    /// What was there.
+    /// Content before the write.
     pub before: Vec<Stored>,
 }
 
 impl DiskImage {
-    /// The content of one sector of the medium, whatever is in the cache.
+    /// Content of one sector of the medium. The cache is ignored.
     #[must_use]
     pub fn durable(&self, lba: Lba) -> Sector {
         self.durable.get(lba.0)
     }
 
-    /// What a user of the disk reads, cache included. Read errors are ignored.
+    /// Content that a user of the disk reads, cache included. Read errors are ignored.
     #[must_use]
     pub fn read(&self, extent: Extent) -> Payload {
         if self.volatile.is_empty() {
@@ -220,7 +220,7 @@ impl DiskImage {
     }
 }
 
-/// What a write leaves in each of its physical sectors.
+/// Parts of a write by physical sector.
 pub(crate) fn versions(
     extent: Extent,
     payload: &Payload,

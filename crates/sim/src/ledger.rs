@@ -15,11 +15,11 @@ pub struct Moment {
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentWrite {
-    /// Where.
+    /// Extent of the write.
     pub extent: Extent,
-    /// What.
+    /// Content of the write.
     pub payload: Payload,
-    /// When the disk was sent it.
+    /// Time at which the write was submitted.
     pub submitted: Moment,
     /// When the disk acknowledged it as durable. A write without an answer that the next run finds
     /// is durable by then, as each run flushes the disk first.

@@ -11,12 +11,12 @@ use manylogs_block::{IoError, Nvram, Rng};
 use crate::Survival;
 use crate::plane::{hash_of_bytes, mix};
 
-/// What is stored and lost as a whole.
+/// Unit that is stored or lost as a whole.
 const WORD: usize = 8;
 
 type Word = [u8; WORD];
 
-/// What a memory holds while nobody uses it.
+/// Content of a memory that nobody uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NvramImage {
     durable: Vec<u8>,
@@ -144,13 +144,13 @@ impl CrashNvram {
         *self.0.watch.borrow_mut() = None;
     }
 
-    /// What it holds after its user died: everything that was stored, some of it not persisted.
+    /// Content after the user crashed: all stores, some of them not persisted.
     #[must_use]
     pub fn after_kill(&self) -> NvramImage {
         self.0.image.borrow().clone()
     }
 
-    /// What it holds after its power was cut now.
+    /// Content after a power cut at this moment.
     #[must_use]
     pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> NvramImage {
         self.after_kill().after_power_cut(survival, rng)

@@ -1,4 +1,5 @@
-//! What a block device may return, by its contract alone: a model small enough to check by eye.
+//! Model of the content that a block device may return by its contract. The model is small enough
+//! to check by eye.
 //!
 //! Each sector has the versions that clients wrote to it, with the moments of submission and
 //! acknowledgement. Version `u` is *behind* version `v` if `u` was acknowledged before `v` was
@@ -22,24 +23,24 @@ pub struct FlushId {
     submitted: u64,
 }
 
-/// A read, likewise: what it may return.
+/// A read in flight with the content that it may return.
 #[derive(Clone, Debug)]
 pub struct ReadId {
     extent: Extent,
     submitted: u64,
-    /// For each sector, what was possible at submission.
+    /// Possible versions of each sector at submission.
     allowed: Vec<Vec<Sector>>,
 }
 
-/// A sector that holds what it must not.
+/// A sector with wrong content.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("sector {lba} holds {found:?}, allowed are {allowed:?}")]
 pub struct Wrong {
     /// The sector.
     pub lba: u64,
-    /// What it holds.
+    /// Content found.
     pub found: Option<Sector>,
-    /// What it may hold.
+    /// Allowed content.
     pub allowed: Vec<Sector>,
 }
 
@@ -60,12 +61,12 @@ pub struct Oracle {
     sectors: Vec<Vec<Version>>,
     /// Counts submissions and acknowledgements.
     moment: u64,
-    /// Reads in flight, which may still return what is behind a durable version by now.
+    /// Reads in flight. They may still return versions that are behind a durable version by now.
     reads: u64,
 }
 
 impl Version {
-    /// What a sector holds for certain.
+    /// The content of a sector, if only one version is possible.
     const fn only(content: Sector, moment: u64) -> Self {
         let acknowledged = Some(moment);
         let write = WriteId(0);
@@ -126,12 +127,12 @@ impl Oracle {
         write
     }
 
-    /// It is acknowledged, with FUA or without.
+    /// Records that a write was acknowledged, with or without FUA.
     pub fn acknowledge(&mut self, extent: Extent, write: WriteId, fua: bool) {
         self.answer(extent, write, |version| version.durable |= fua);
     }
 
-    /// It failed.
+    /// Records that a write failed.
     pub fn fail(&mut self, extent: Extent, write: WriteId) {
         self.answer(extent, write, |version| version.failed = true);
     }
@@ -154,7 +155,8 @@ impl Oracle {
         FlushId { submitted: self.moment }
     }
 
-    /// It is acknowledged: what was acknowledged before its submission is durable.
+    /// Records that a flush was acknowledged: writes acknowledged before its submission are
+    /// durable.
     pub fn acknowledge_flush(&mut self, flush: FlushId) {
         self.moment += 1;
         for lba in 0..self.sectors.len() as u64 {

@@ -1,7 +1,8 @@
-//! A write cache over a medium: what is durable, what a power cut may take, what is under way.
+//! A write cache over a medium. It knows which writes are durable, which a power cut may lose, and
+//! which are in flight.
 //!
-//! It knows no clock and no queue: whoever drives it says when a request begins and when it is
-//! answered. [`crate::CrashDisk`] drives it in virtual time.
+//! The cache has no clock and no queue: its user says when a request begins and when it is
+//! answered. [`crate::CrashDisk`] uses it in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ impl WriteCache {
         Self { image, physical_sector, volatile, in_flight: BTreeMap::new(), applied, begun: 0 }
     }
 
-    /// What medium and cache hold; writes under way are not in it.
+    /// Content of medium and cache, without writes in flight.
     #[must_use]
     pub const fn image(&self) -> &DiskImage {
         &self.image
@@ -92,7 +93,7 @@ impl WriteCache {
         PendingFlush { covered: self.applied }
     }
 
-    /// A flush is answered: what was answered before it began is durable.
+    /// Records the answer to a flush: writes answered before it began are durable.
     pub fn end_flush(&mut self, flush: PendingFlush) {
         self.image.settle_up_to(flush.covered);
     }
@@ -117,8 +118,8 @@ impl WriteCache {
         self.image.note_durable(write.0, at);
     }
 
-    /// What the disk holds after its user died: the cache is kept, and of each write under way any
-    /// part may still arrive.
+    /// Content of the disk after its user crashed: the cache is kept, and any part of each write in
+    /// flight may still arrive.
     #[must_use]
     pub fn after_kill(&self, rng: &mut Rng) -> DiskImage {
         let mut image = self.image.clone();
@@ -136,7 +137,7 @@ impl WriteCache {
         image
     }
 
-    /// What the disk holds after its power was cut now.
+    /// Content of the disk after a power cut at this moment.
     #[must_use]
     pub fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> DiskImage {
         let mut image = self.image.clone();

@@ -1,4 +1,4 @@
-//! What is done to a closed volume between two incarnations: it grows, is repaired, or gets other
+//! Changes of a closed volume between two incarnations: it grows, is repaired, or gets other
 //! settings.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use crate::kept::Kept;
 use crate::machine::Machine;
 use crate::plan::Between;
 
-/// What the task is given.
+/// Parameters of the task.
 pub(crate) struct Work {
     pub(crate) between: Between,
     pub(crate) runtime: Handle,

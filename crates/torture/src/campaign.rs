@@ -17,7 +17,7 @@ use crate::image::Violation;
 use crate::plan::Plan;
 use crate::tally::Tally;
 
-/// Whose histories a campaign runs.
+/// The system under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum System {
     /// A Manylogs volume on a disk.
@@ -27,10 +27,10 @@ pub enum System {
     Everest,
 }
 
-/// What to run.
+/// Options of a campaign.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// Whose histories.
+    /// The system under test.
     pub system: System,
     /// The seeds, first and last included.
     pub seeds: RangeInclusive<u64>,
@@ -59,16 +59,16 @@ pub struct Control {
 /// A history in which something did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Its seed.
+    /// Seed of the history.
     pub seed: u64,
-    /// What did not hold.
+    /// The broken promise.
     pub problem: String,
 }
 
-/// What a campaign came to.
+/// Result of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Of all histories up to the failure, if there is one.
+    /// Counters of all histories up to the failure, if there is one.
     pub tally: Tally,
     /// The failure with the lowest seed.
     pub failure: Option<Failure>,
@@ -135,7 +135,7 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
 /// Runs the history of one seed.
 ///
 /// # Errors
-/// What did not hold.
+/// The broken promise.
 pub fn run_seed(seed: u64, faults: bool) -> Result<Report, Violation> {
     run_plan(&Plan::of_seed(seed), faults)
 }
@@ -144,7 +144,7 @@ pub fn run_seed(seed: u64, faults: bool) -> Result<Report, Violation> {
 /// other.
 ///
 /// # Errors
-/// What did not hold.
+/// The broken promise.
 pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
     caught(plan, || run_history(plan, faults))
 }
@@ -152,7 +152,7 @@ pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
 /// Runs a history of Everest; a panic is a failure like any other.
 ///
 /// # Errors
-/// What did not hold.
+/// The broken promise.
 pub fn run_everest(plan: &EverestPlan) -> Result<Report, Violation> {
     caught(plan, || everest::run_history(plan))
 }

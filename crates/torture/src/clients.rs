@@ -1,4 +1,4 @@
-//! Clients of a volume: what they ask for, and what they expect.
+//! Clients of a volume, their requests and the answers that they expect.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ const ANSWER_WITHIN: Nanos = Nanos::from_secs(5);
 /// Zeroed ranges of histories with long ones.
 const LONG_ZEROES: u64 = 6000;
 
-/// What the clients of one incarnation share.
+/// State that the clients of one incarnation share.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) volume: Volume,
@@ -31,13 +31,13 @@ pub(crate) struct World {
     /// Operations that are still to be done.
     pub(crate) left: Cell<u64>,
     pub(crate) done: Rc<Cell<u64>>,
-    /// When a client last had an answer.
+    /// Time of the last answer to a client.
     pub(crate) answered: Rc<Cell<Time>>,
     /// The settings that the volume keeps.
     pub(crate) kept: Rc<RefCell<Kept>>,
     /// Whether the device may fail, or did so once.
     pub(crate) troubled: bool,
-    /// What the failures mean for reads.
+    /// Effect of the device's failures on reads.
     pub(crate) told: Told,
     /// A flush has failed: no write may be accepted from then on.
     pub(crate) refuses: Cell<bool>,
@@ -47,7 +47,7 @@ pub(crate) struct World {
 struct Sent {
     extent: Extent,
     fua: bool,
-    /// It must not be accepted.
+    /// The device must refuse it.
     refused: bool,
     write: WriteId,
     at: Time,
@@ -55,7 +55,7 @@ struct Sent {
 }
 
 impl World {
-    /// One client: asks for one thing after another.
+    /// Runs one client, which sends one request after another.
     pub(crate) async fn client(&self) -> Result<(), String> {
         while self.left.get() > 0 {
             self.left.set(self.left.get() - 1);
@@ -228,7 +228,7 @@ impl World {
         if allowed { Ok(()) } else { Err(format!("unexpected error: {error}")) }
     }
 
-    /// Whether what was asked for at `from` was answered soon enough.
+    /// Whether a request that was sent at `from` was answered in time.
     fn in_time(&self, from: Time, what: &str) -> Result<(), String> {
         let now = self.runtime.now();
         self.answered.set(now);

@@ -31,7 +31,7 @@ impl Fault {
         [Self::Corrupt, Self::Zeroed, Self::Unreadable, Self::Stale, Self::Lost, Self::Misdirected];
 }
 
-/// What told of a fault first.
+/// The first sign of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected {
     /// The volume was not opened.
@@ -60,7 +60,7 @@ impl Detected {
     ];
 }
 
-/// What a fault came to.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Detected(Detected),

@@ -17,10 +17,10 @@ use crate::tally::Tally;
 use crate::verdict::Patient;
 use crate::zones::Zones;
 
-/// One new crash state in so many is also damaged.
+/// One new crash state in this number is also damaged.
 const FAULT_EVERY: u64 = 4;
 
-/// What a history did, and the distinct crash states it went through.
+/// Counters of a history and its distinct crash states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Counts; without the states, which other histories may have seen as well.
@@ -38,7 +38,7 @@ pub(crate) enum At {
     Between,
 }
 
-/// What volumes are compared with.
+/// The model with which volumes are compared.
 pub(crate) struct Models {
     pub(crate) oracle: Rc<RefCell<Oracle>>,
     pub(crate) kept: Rc<RefCell<Kept>>,
@@ -211,7 +211,7 @@ impl Forks {
     }
 }
 
-/// What a linear mapping of the homes shows.
+/// Content under a linear mapping of the homes.
 fn homes(image: &DiskImage, layout: &Layout) -> Payload {
     let mut content = Payload::default();
     for (_, extent) in layout.homes() {

@@ -23,7 +23,7 @@ const EVENTS_MOST: u64 = 5000;
 const EVENTS_MOST_IN_TROUBLE: u64 = 500_000;
 /// An incarnation with more task steps hangs too.
 const STEPS_MOST: u64 = 2_000_000;
-/// Between two incarnations a crash comes within so many events, or not at all.
+/// Between two incarnations a crash comes within this number of events, or not at all.
 const BETWEEN_EVENTS: u64 = 16;
 
 struct History<'a> {
@@ -41,7 +41,7 @@ struct History<'a> {
     forks: Rc<RefCell<Forks>>,
 }
 
-/// When a run of the world is over.
+/// Condition that ends a run of the world.
 #[derive(Clone, Copy)]
 struct Until {
     /// This many events after all is done.
@@ -95,7 +95,7 @@ pub(crate) fn run_history(plan: &Plan, faults: bool) -> Result<Report, String> {
 }
 
 impl History<'_> {
-    /// One incarnation, from opening to crash; returns what the devices hold then.
+    /// Runs one incarnation from opening to crash, and returns the content of the devices after it.
     fn live(&mut self, fresh: bool, images: Images, device: Device) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());

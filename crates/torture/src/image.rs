@@ -31,7 +31,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What a crashed image held.
+/// Content of a crashed image.
 #[derive(Debug)]
 pub struct CrashedVolume(Recovered);
 

@@ -25,13 +25,13 @@ pub(crate) struct Watch {
     /// The volume is drained.
     pub(crate) drained: Rc<Cell<bool>>,
     pub(crate) operations: Rc<Cell<u64>>,
-    /// When a client last had an answer.
+    /// Time of the last answer to a client.
     pub(crate) answered: Rc<Cell<Time>>,
     /// Openings that the device's errors prevented.
     pub(crate) refused: Rc<Cell<u64>>,
     /// Openings in spite of them.
     pub(crate) opened: Rc<Cell<u64>>,
-    /// What the device does wrong.
+    /// Faults of the device.
     pub(crate) trouble: Rc<RefCell<Option<String>>>,
 }
 
@@ -41,7 +41,7 @@ impl Watch {
     }
 }
 
-/// How an incarnation ends, unless a crash comes first.
+/// Ways in which an incarnation ends, unless a crash comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The volume is left to its background work for so many events and then crashes.
@@ -60,17 +60,17 @@ impl End {
     }
 }
 
-/// What may be expected of the device.
+/// Expected behaviour of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     Sound,
-    /// It fails requests, in this way.
+    /// The device fails requests in this way.
     Failing(Trouble),
-    /// It did so in an earlier incarnation.
+    /// The device failed requests in an earlier incarnation.
     Failed,
 }
 
-/// What the tasks of one incarnation are given.
+/// Parameters of the tasks of one incarnation.
 pub(crate) struct Incarnation {
     pub(crate) plan: Plan,
     pub(crate) fresh: bool,

@@ -8,7 +8,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, CrashNvram, DiskImage, NvramImage
 
 use crate::device::{PhasedDisk, last_phase};
 
-/// What the devices hold while nobody uses them.
+/// Content of the devices that nobody uses.
 #[derive(Clone)]
 pub(crate) struct Images {
     pub(crate) disk: DiskImage,
@@ -16,7 +16,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Of new devices for a volume with its table in `table`.
+    /// Makes the devices of a new volume with its table in `table`.
     pub(crate) fn blank(table: TablePlace) -> Self {
         let nvram = match table {
             TablePlace::Logs => None,

@@ -25,9 +25,9 @@ pub struct Plan {
     /// Openings of the volume, one after the crash of the other.
     pub(crate) incarnations: u64,
     pub(crate) clients: u64,
-    /// Of all clients in one incarnation.
+    /// Number of operations of all clients in one incarnation.
     pub(crate) operations: u64,
-    /// One event in so many is forked.
+    /// One event in this number is forked.
     pub(crate) fork_every: u64,
     /// Crashes tried at a forked event.
     pub(crate) forks: u64,
@@ -35,7 +35,7 @@ pub struct Plan {
     pub(crate) shape: Shape,
     /// Whether clients change the settings that the volume keeps.
     pub(crate) sets: bool,
-    /// What is done to the closed volume between two incarnations.
+    /// Change of the closed volume between two incarnations.
     pub(crate) between: Option<Between>,
     /// Whether half of the discards are durable when they are acknowledged.
     pub(crate) durable_discards: bool,
@@ -53,7 +53,7 @@ pub(crate) enum Trouble {
     Opening,
 }
 
-/// What is large in a history.
+/// Kinds of large histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Nothing.
@@ -66,7 +66,7 @@ pub(crate) enum Shape {
     Days,
 }
 
-/// What is done to the closed volume between two incarnations.
+/// Change of the closed volume between two incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
     /// The device becomes so much larger, and the volume takes it.
@@ -299,7 +299,7 @@ impl Plan {
         }
     }
 
-    /// How long a client may pause.
+    /// Longest pause of a client.
     pub(crate) const fn longest_pause(&self) -> Nanos {
         let plain = Nanos::from_millis(30);
         match self.shape {

@@ -13,7 +13,7 @@ use crate::machine::{Images, Machine};
 /// By then a recovery and the checkpoint behind it are over.
 const AT_REST: Time = Time(20_000_000_000);
 
-/// What the recoveries of one crash state found.
+/// Results of the recoveries of one crash state.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The whole volume, from the snapshot and the logs.

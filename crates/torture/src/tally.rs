@@ -14,12 +14,12 @@ impl Phases {
         self.0[phase as usize] += 1;
     }
 
-    /// Each phase and its states.
+    /// Number of states of each phase.
     pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> {
         Phase::ALL.into_iter().zip(self.0)
     }
 
-    /// All phases together.
+    /// Number of states of all phases.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -168,7 +168,7 @@ tally! {
 }
 
 impl Tally {
-    /// What sets the history of a plan apart.
+    /// Special properties of the history of a plan.
     pub(crate) fn add_plan(&mut self, plan: &Plan) {
         let between =
             |wanted: fn(&Between) -> bool| u64::from(plan.between.is_some_and(|b| wanted(&b)));

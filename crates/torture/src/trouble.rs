@@ -8,7 +8,7 @@ use manylogs::Layout;
 use manylogs_block::{Extent, Handle, IoError, Nanos, Request, Rng, Time};
 use manylogs_sim::CrashDisk;
 
-/// What goes wrong.
+/// Faults of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     /// Writes to logs fail.
@@ -26,14 +26,14 @@ enum Target {
     Gone,
 }
 
-/// What the device says.
+/// Errors that the device reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Medium,
     Transient,
 }
 
-/// How long a device goes on failing once it has begun.
+/// Duration of the failures of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lasts {
     Requests(u64),

@@ -28,7 +28,7 @@ pub(crate) struct Patient<'a> {
     pub(crate) kept: &'a Kept,
 }
 
-/// What may be wrong without being noticed.
+/// Damage that may go unnoticed.
 struct Excused {
     /// Sectors of the volume.
     sectors: BTreeSet<u64>,
@@ -42,7 +42,7 @@ struct Excused {
 struct Found {
     wrong: Vec<String>,
     excused: u64,
-    /// What told of the fault first.
+    /// The first sign of the fault.
     detected: Option<Detected>,
 }
 
@@ -197,7 +197,7 @@ impl Patient<'_> {
     }
 }
 
-/// What a volume that opened says of damage.
+/// Damage that an opened volume reports.
 fn reported(report: &RecoveryReport) -> Option<Detected> {
     let superblock = report.from_backup_superblock || report.backup_superblock_damaged;
     let told = [

@@ -1,10 +1,10 @@
-//! What each sector of the device is for.
+//! Purpose of each sector of the device.
 
 use manylogs::Layout;
 use manylogs_block::{Extent, Lba};
 use manylogs_logstore::LogId;
 
-/// What a sector is for.
+/// Purpose of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// Of one of the two copies.

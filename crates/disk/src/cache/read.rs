@@ -7,10 +7,10 @@ use manylogs_block::{Extent, Lba, Time};
 
 use crate::mechanics::Mechanism;
 
-/// How the buffer can help with a read.
+/// Ways in which the buffer can serve a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// All of it is there.
+    /// The buffer holds all of it.
     Buffered,
     /// The drive is reading it anyway and will have it at this time.
     Streams(Time),
@@ -20,7 +20,7 @@ pub(crate) enum Plan {
     Miss,
 }
 
-/// One segment: what was read, and how the reading went on.
+/// One segment: its sectors and the progress of reading ahead.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     /// First sector held.
@@ -50,7 +50,7 @@ pub(crate) struct ReadCache {
     ahead: u64,
     /// The segment that the head is reading into.
     active: Option<usize>,
-    /// Where the search for a segment to overwrite goes on.
+    /// Index from which the search for a segment to overwrite continues.
     hand: usize,
 }
 
@@ -69,7 +69,7 @@ impl ReadCache {
         }
     }
 
-    /// What the buffer can do for a read of `extent` at `now`; and the segment concerned.
+    /// How the buffer can serve a read of `extent` at `now`, and the segment concerned.
     pub(crate) fn plan(&self, now: Time, extent: Extent, mechanism: &Mechanism) -> (Plan, usize) {
         // The stream under way first: it is the likeliest, and others may overlap it.
         let index = self.stream_at(extent.start.0).or_else(|| self.window_at(extent.start.0));
@@ -189,8 +189,8 @@ impl ReadCache {
         })
     }
 
-    /// First sector and length of the window that the head is reading into: a read that begins
-    /// there goes on with what is under way.
+    /// First sector and length of the window that the head is reading. A read that begins in it
+    /// continues the current transfer.
     pub(crate) fn streamed(&self) -> (u64, u64) {
         self.active.map_or(NOTHING, |index| self.windows[index])
     }
@@ -237,7 +237,7 @@ impl ReadCache {
 }
 
 impl Segment {
-    /// When everything before `lba` has been read, if the drive keeps reading.
+    /// Time at which all sectors before `lba` have been read, if the drive keeps reading.
     fn time_of(&self, lba: u64, mechanism: &Mechanism) -> Time {
         let ahead = Extent::between(Lba(self.from), Lba(lba));
         if ahead.is_empty() {

@@ -113,13 +113,13 @@ impl WriteCache {
         for sequence in &oldest {
             self.oldest.insert(*sequence);
         }
-        // What it takes from the buffer stays there until it is written.
+        // The data stays in the buffer until it is written.
         self.held += union.len.0;
         Destage { extent: union, tags, oldest }
     }
 
-    /// The cached write to bring to the medium next: the quickest to reach among those that
-    /// follow the head in address order (a sweep, so that none waits for ever).
+    /// The cached write that goes to the medium next: the fastest to reach among those that follow
+    /// the head in address order. The order is a sweep, so that each write goes eventually.
     pub(crate) fn take_next(&mut self, at: Time, mechanism: &Mechanism) -> Option<Destage> {
         let here = mechanism.next_lba().0;
         let mut best = (Nanos(u64::MAX), None);

@@ -44,7 +44,7 @@ impl Options {
         }
     }
 
-    /// One command at a time, no caches: the state in which drives are measured.
+    /// Options for measurements: one command at a time, no caches.
     #[must_use]
     pub fn bare(profile: &Profile) -> Self {
         Self { depth: 1, write_cache: false, read_ahead: false, ..Self::of(profile) }

@@ -44,7 +44,7 @@ impl Default for ElevatorOptions {
     }
 }
 
-/// What the elevator hands to the drive: one or more merged commands.
+/// A request for the drive: one command, or several merged ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// Operation. A merged write is durable if one of its parts has to be.
@@ -138,8 +138,8 @@ impl Elevator {
         Some(dispatched)
     }
 
-    /// Reads or writes: the batch under way, then whoever is overdue, then reads unless writes
-    /// have been passed over too often.
+    /// Chooses between reads and writes: the current batch goes on, then overdue requests go, then
+    /// reads, unless writes were passed over too often.
     fn choose_side(&mut self, now: Time) -> Option<usize> {
         let (side, left) = self.batch;
         if left > 0 && !self.sides[side].by_address.is_empty() {

@@ -1,4 +1,5 @@
-//! What every profile has to show, recording or not: sustained rates and the gain from queueing.
+//! Checks that every profile must pass, with or without a recording: sustained rates and the gain
+//! from queueing.
 
 use manylogs_block::{Extent, Lba, Nanos, SECTOR_BYTES, Time};
 use serde::Serialize;

@@ -20,14 +20,14 @@ pub struct Report {
     pub physics_only: Score,
     /// Sustained rates and gain from queueing.
     pub gates: Gates,
-    /// What has to hold, and whether it does.
+    /// Checks of a profile and their results.
     pub bars: Vec<Bar>,
 }
 
-/// One figure and the bar it has to pass.
+/// One figure and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bar {
-    /// What is measured.
+    /// Name of the figure.
     pub figure: &'static str,
     /// Its value.
     pub value: f64,

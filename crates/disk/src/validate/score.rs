@@ -1,4 +1,4 @@
-//! How far apart measured and modelled service times are.
+//! Difference between measured and modelled service times.
 
 use manylogs_block::Nanos;
 use serde::Serialize;
@@ -11,7 +11,7 @@ const QUANTILES: [f64; 10] = [1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9
 /// Measured against modelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// All requests scored.
+    /// Score over all requests.
     #[serde(flatten)]
     pub all: Part,
     /// The reads among them.
@@ -26,7 +26,7 @@ pub struct Score {
     pub deciles: Vec<Decile>,
 }
 
-/// How well one kind of request is matched.
+/// Score of one kind of request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     /// Number of requests.
@@ -45,9 +45,9 @@ pub struct Part {
 pub struct Quantile {
     /// Share of the requests.
     pub percent: f64,
-    /// Of the real drive.
+    /// Value of the real drive.
     pub measured_ms: f64,
-    /// Of the model.
+    /// Value of the model.
     pub modelled_ms: f64,
 }
 

@@ -37,9 +37,9 @@ pub enum TraceError {
     Line {
         /// Number of the line, from 1.
         line: usize,
-        /// What should be there.
+        /// The expected value.
         expected: &'static str,
-        /// What is there.
+        /// The value found.
         found: String,
     },
     /// There is no request in the file.

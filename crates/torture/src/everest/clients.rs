@@ -11,11 +11,11 @@ use super::world::Opened;
 /// On sound disks every request is answered within this, however full the store is.
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(60);
 
-/// What the clients of one incarnation share.
+/// State that the clients of one incarnation share.
 pub(super) struct World {
     pub(super) runtime: Handle,
     pub(super) opened: Opened,
-    /// One for each volume.
+    /// One entry for each volume.
     pub(super) oracles: Rc<RefCell<Vec<Oracle>>>,
     pub(super) rng: RefCell<Rng>,
     pub(super) next_tag: Rc<Cell<u64>>,
@@ -25,7 +25,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// One client: asks for one thing after another.
+    /// Runs one client, which sends one request after another.
     pub(super) async fn client(&self) -> Result<(), String> {
         while self.left.get() > 0 {
             self.left.set(self.left.get() - 1);

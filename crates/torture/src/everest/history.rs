@@ -30,7 +30,7 @@ struct History<'a> {
     report: Report,
 }
 
-/// How far an incarnation has come.
+/// Progress of an incarnation.
 #[derive(Clone, Default)]
 struct Watch {
     problem: Rc<RefCell<Option<String>>>,
@@ -65,7 +65,7 @@ pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
 }
 
 impl History<'_> {
-    /// One incarnation, from opening to crash; returns what the disks hold then.
+    /// Runs one incarnation from opening to crash, and returns the content of the disks after it.
     fn live(&mut self, fresh: bool, images: &Images) -> Result<Images, String> {
         let sim = Sim::new(self.rng.next_u64(), Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
@@ -203,7 +203,7 @@ impl History<'_> {
     }
 }
 
-/// What an incarnation takes over from the last.
+/// State that an incarnation takes over from the last one.
 struct Given {
     oracles: Rc<RefCell<Vec<Oracle>>>,
     next_tag: Rc<Cell<u64>>,
@@ -260,7 +260,7 @@ async fn run(
     }
 }
 
-/// What the disks were used for at the last event: records, or writes home.
+/// Use of the disks at the last event: records, or writes home.
 fn phase_of(before: Events, now: Events, born: bool) -> Phase {
     match (born, now.stores > before.stores) {
         (false, _) => Phase::Open,

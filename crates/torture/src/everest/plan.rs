@@ -18,9 +18,9 @@ pub struct EverestPlan {
     pub(crate) reclaim_every: Nanos,
     pub(crate) incarnations: u64,
     pub(crate) clients: u64,
-    /// Of all clients in one incarnation.
+    /// Number of operations of all clients in one incarnation.
     pub(crate) operations: u64,
-    /// One event in so many is forked.
+    /// One event in this number is forked.
     pub(crate) fork_every: u64,
 }
 

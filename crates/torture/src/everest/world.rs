@@ -9,7 +9,7 @@ use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
 use super::plan::EverestPlan;
 
-/// What the disks hold while nobody uses them: the base volumes first, then the store's.
+/// Content of the disks that nobody uses: the base volumes first, then the store's disks.
 #[derive(Clone)]
 pub(super) struct Images(pub(super) Vec<DiskImage>);
 
@@ -99,7 +99,7 @@ impl Disks {
     }
 }
 
-/// What is in use.
+/// Devices in use.
 #[derive(Clone, Debug)]
 pub(super) struct Opened {
     pub(super) volumes: Vec<Offloaded>,
