@@ -90,7 +90,7 @@ impl Scheduler {
             let any = state.queues.waits(Class::Stream) || state.in_device.flowing > 0;
             state.streak.arrived(now, any);
         }
-        if matches!(class, Class::Small | Class::Stream) {
+        if class.is_client() {
             state.contention.arrived(now);
         }
         let (completer, completion): (Completer, _) = completion();
