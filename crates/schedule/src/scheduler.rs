@@ -18,8 +18,8 @@ use crate::stats::ScheduleStats;
 /// Stands before a device and decides what lies in it. Clones are the same scheduler.
 ///
 /// While no records are expected, and where clients do not keep the device busy, every request
-/// passes at once. Of requests that touch the same
-/// sectors, one of which writes, the one that arrived first goes first.
+/// passes at once. Of requests that touch the same sectors, one of which writes, the one that
+/// arrived first goes first.
 #[derive(Clone)]
 pub struct Scheduler(Rc<Inner>);
 
