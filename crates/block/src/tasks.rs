@@ -214,25 +214,26 @@ impl Tasks {
     /// Lets the task run that became ready first; false if none is ready.
     #[inline]
     pub fn run_first(&self) -> bool {
-        self.run(VecDeque::pop_front)
+        let index = {
+            let mut ready = self.ready.borrow_mut();
+            // What was taken over before became ready before what is woken now.
+            if ready.is_empty() {
+                self.woken.move_to(&mut ready);
+            }
+            ready.pop_front()
+        };
+        index.map(|index| self.poll(index)).is_some()
     }
 
     /// Lets one ready task run, chosen by `pick` from their number (at least one); false if none
     /// is ready. The order of the others may change.
     #[inline]
     pub fn run_picked(&self, pick: impl FnOnce(u64) -> u64) -> bool {
-        self.run(|ready| {
-            let count = ready.len() as u64;
-            if count == 0 { None } else { ready.swap_remove_back(to_usize(pick(count))) }
-        })
-    }
-
-    #[inline]
-    fn run(&self, take: impl FnOnce(&mut VecDeque<u32>) -> Option<u32>) -> bool {
         let index = {
             let mut ready = self.ready.borrow_mut();
             self.woken.move_to(&mut ready);
-            take(&mut ready)
+            let count = ready.len() as u64;
+            if count == 0 { None } else { ready.swap_remove_back(to_usize(pick(count))) }
         };
         index.map(|index| self.poll(index)).is_some()
     }

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Completion, Handle, IoResult};
 
-/// Tasks that are kept for the next request. Who gets an answer usually asks for more at once, so
-/// that few do for any number of requests in flight.
-const IDLE_MAX: usize = 2;
+/// Tasks that are kept for the next requests: as many as a drive's queue takes. Requests come in
+/// bursts, and a task that is made anew costs as much as all else that is done for an answer.
+const IDLE_MAX: usize = 32;
 
 /// Calls a function with each answer as it comes, and with what belongs to it.
 ///

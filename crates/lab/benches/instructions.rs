@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use manylogs_block::Sectors;
 use manylogs_lab::prepare::{TraceSpec, prepare};
 use manylogs_lab::replay::{
-    Control, DriveSettings, Durability, Loop, Outcome, Plan, PumpSettings, Workload,
-    exported_capacity, parse_policies, run_all,
+    Control, DriveSettings, Durability, Loop, Outcome, Plan, Workload, exported_capacity,
+    parse_policies, run_all,
 };
 use manylogs_lab::synthetic::Phone;
 use manylogs_workload::{BoxedSource, OpenOptions};
@@ -161,20 +160,8 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
 
 fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {
     let (policy, trace) = parse(case)?;
-    let plan = Plan {
-        workload: workload(trace, passes)?,
-        drive: settings()?,
-        rate: 1.0,
-        pump: PumpSettings {
-            mode: Loop::Open { outstanding_max: 4096, stop_at_overload: false },
-            durability: Durability::All,
-            small_write_max: Sectors(512),
-        },
-        checkpoint_after: false,
-        keep_requests: false,
-        seed: 1,
-        seeds: 1,
-    };
+    let mut plan = Plan::new(workload(trace, passes)?, settings()?, Durability::All);
+    plan.pump.mode = Loop::Open { outstanding_max: 4096, stop_at_overload: false };
     let policies = parse_policies(&[policy])?;
     let outcomes = run_all(&plan, &policies, &[Arc::<Control>::default()], 1);
     Ok(outcomes.into_iter().next().ok_or("one policy, one outcome")??)

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use manylogs_disk::profile;
 use manylogs_lab::replay::{
-    Class, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings,
-    Workload, run,
+    Class, DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload, run,
 };
 use manylogs_lab::synthetic::Synthetic;
 use manylogs_workload::BoxedSource;
@@ -26,24 +25,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let open = || Ok(Box::new(Synthetic::reader_and_writers(1, 5_000)) as BoxedSource);
     let workload = Workload::measure(Arc::new(open))?;
     for profile in [own, fast] {
-        let plan = Plan {
-            workload: workload.clone(),
-            drive: DriveSettings {
-                profile: Arc::new(profile),
-                write_cache: false,
-                queue: QueueSettings::default(),
-            },
-            rate: 1.0,
-            pump: PumpSettings {
-                mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
-                durability: Durability::All,
-                small_write_max: manylogs_block::Sectors(512),
-            },
-            checkpoint_after: false,
-            keep_requests: false,
-            seed: 1,
-            seeds: 1,
+        let drive = DriveSettings {
+            profile: Arc::new(profile),
+            write_cache: false,
+            queue: QueueSettings::default(),
         };
+        let plan = Plan::new(workload.clone(), drive, Durability::All);
         for name in ["nologging", "mlb"] {
             let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
             let ms = outcome.recorder.latencies(&Class::DURABLE).mean_us() / 1e3;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use manylogs_block::{Extent, Time};
 use manylogs_disk::profile;
 use manylogs_lab::replay::{
-    DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings, Workload, run,
+    DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload, run,
 };
 use manylogs_workload::{
     BoxedSource, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
@@ -49,24 +49,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let open = move || Ok(Box::new(Lines(lines.clone().into_iter())) as BoxedSource);
-    let plan = Plan {
-        workload: Workload::measure(Arc::new(open))?,
-        drive: DriveSettings {
-            profile: Arc::new(profile::find("exos-x20")?.ok_or("no such drive")?),
-            write_cache: false,
-            queue: QueueSettings::default(),
-        },
-        rate: 1.0,
-        pump: PumpSettings {
-            mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
-            durability: Durability::All,
-            small_write_max: manylogs_block::Sectors(512),
-        },
-        checkpoint_after: false,
-        keep_requests: true,
-        seed: 1,
-        seeds: 1,
+    let drive = DriveSettings {
+        profile: Arc::new(profile::find("exos-x20")?.ok_or("no such drive")?),
+        write_cache: false,
+        queue: QueueSettings::default(),
     };
+    let workload = Workload::measure(Arc::new(open))?;
+    let plan = Plan { keep_requests: true, ..Plan::new(workload, drive, Durability::All) };
     for name in ["nologging", "mlb"] {
         let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;
         for answered in outcome.recorder.requests() {

@@ -15,13 +15,12 @@ use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request
 use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{Options, profile};
 use manylogs_lab::replay::{
-    Class, Control, Durability, Loop, PumpSettings, Recorder, Workload, pump,
+    Class, Control, Durability, PumpSettings, Recorder, SMALL_WRITE, Workload, pump,
 };
 use manylogs_lab::synthetic::Synthetic;
 use manylogs_sim::{Order, Sim};
 use manylogs_workload::BoxedSource;
 
-const SMALL: Sectors = Sectors(512);
 /// The log: 1 GiB.
 const LOG: u64 = 1 << 21;
 
@@ -38,9 +37,9 @@ impl<B: BlockDevice> BlockDevice for ToTheEnd<B> {
 
     fn submit(&self, request: Request) -> Completion {
         let request = match request {
-            Request::Write { extent, payload, fua, hint } if extent.len <= SMALL => {
+            Request::Write { extent, payload, fua, hint } if extent.len <= SMALL_WRITE => {
                 let from = self.capabilities().capacity.0 - LOG;
-                let at = self.written.get() % (LOG - SMALL.0);
+                let at = self.written.get() % (LOG - SMALL_WRITE.0);
                 self.written.set(at + extent.len.0);
                 let extent = Extent { start: Lba(from + at), len: extent.len };
                 Request::Write { extent, payload, fua, hint }
@@ -65,11 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             false => Rc::new(drive),
         };
         let recorder = Rc::new(RefCell::new(Recorder::default()));
-        let settings = PumpSettings {
-            mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
-            durability: Durability::All,
-            small_write_max: SMALL,
-        };
+        let settings = PumpSettings::new(Durability::All);
         let (runtime, load, notes) = (sim.handle(host), workload.clone(), Rc::clone(&recorder));
         let control = Arc::<Control>::default();
         let report = sim.block_on(host, async move {

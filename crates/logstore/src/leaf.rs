@@ -130,31 +130,29 @@ impl Leaf {
         }
     }
 
-    pub(crate) fn insert(&mut self, index: usize, row: Row) {
-        if !(0..WORDS).all(|word| self.fits(word, row[word])) {
-            self.repack(|rows| rows.insert(index, row));
+    /// Puts `rows` in the place of the `gone` rows from `index` on. Some row must be left.
+    #[inline]
+    pub(crate) fn replace(&mut self, index: usize, gone: usize, rows: &[Row]) {
+        if !rows.iter().all(|row| (0..WORDS).all(|word| self.fits(word, row[word]))) {
+            self.repack(|all| drop(all.splice(index..index + gone, rows.iter().copied())));
             return;
         }
         let row_bytes = usize::from(self.row_bytes);
-        let len = self.packed.len();
-        if self.packed.capacity() < len + row_bytes {
-            self.packed.reserve_exact(row_bytes * GROWTH);
+        let before = self.packed.len();
+        let after = before - gone * row_bytes + rows.len() * row_bytes;
+        if self.packed.capacity() < after {
+            self.packed.reserve_exact(after - before + row_bytes * (GROWTH - 1));
         }
-        let at = index * row_bytes;
-        self.packed.resize(len + row_bytes, 0);
-        self.packed.copy_within(at..len, at + row_bytes);
-        self.rows += 1;
-        self.store_row(index, &row);
-    }
-
-    pub(crate) fn remove(&mut self, index: usize) {
-        let row_bytes = usize::from(self.row_bytes);
-        let at = index * row_bytes;
-        self.packed.copy_within(at + row_bytes.., at);
-        self.packed.truncate(self.packed.len() - row_bytes);
-        self.rows -= 1;
-        if self.packed.capacity() > self.packed.len() + 2 * GROWTH * row_bytes {
-            self.packed.shrink_to(self.packed.len() + GROWTH * row_bytes);
+        self.packed.resize(before.max(after), 0);
+        let (from, to) = ((index + gone) * row_bytes, (index + rows.len()) * row_bytes);
+        self.packed.copy_within(from..before, to);
+        self.packed.truncate(after);
+        self.rows = narrow(self.len() - gone + rows.len());
+        for (i, row) in rows.iter().enumerate() {
+            self.store_row(index + i, row);
+        }
+        if self.packed.capacity() > after + 2 * GROWTH * row_bytes {
+            self.packed.shrink_to(after + GROWTH * row_bytes);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use manylogs_block::{Extent, Lba, Sectors};
+use smallvec::SmallVec;
 
 use crate::DataSequence;
 use crate::leaf::{LEN, Row, START};
@@ -47,6 +48,8 @@ impl<V> Default for ExtentMap<V> {
     }
 }
 
+/// Runs that are replaced by one change of their leaf: a small write rarely overlaps more.
+const FEW_RUNS: usize = 4;
 const SEQUENCE: usize = LEN + 1;
 const VALUE: usize = SEQUENCE + 1;
 
@@ -112,6 +115,10 @@ impl<V: MapValue> ExtentMap<V> {
                     displaced(extent, version);
                     return;
                 }
+                if let Some(gone) = self.replace_few(at, extent, mapped, &replaces) {
+                    gone.into_iter().for_each(|(part, old)| displaced(part, old));
+                    return;
+                }
             }
             _ => {
                 self.tree.insert_behind(last, pack(extent, mapped));
@@ -129,6 +136,46 @@ impl<V: MapValue> ExtentMap<V> {
             let value = mapped.value.advance(Sectors(gap.start.0 - extent.start.0));
             self.fill(gap, Mapped { value, ..mapped });
         }
+    }
+
+    /// Maps `extent`, which overlaps the run at `last` and none behind it, with one change of one
+    /// leaf. Returns what was displaced; `None`, and nothing changes, if runs are not replaced, or
+    /// are many, or lie in several leaves.
+    fn replace_few(
+        &mut self,
+        last: Position,
+        extent: Extent,
+        mapped: Mapped<V>,
+        replaces: &impl Fn(&Mapped<V>) -> bool,
+    ) -> Option<SmallVec<[(Extent, Mapped<V>); FEW_RUNS]>> {
+        let (first, count) = self.tree.reaching_beyond(extent.start.0, last)?;
+        if count > FEW_RUNS {
+            return None;
+        }
+        let mut displaced = SmallVec::new();
+        let mut rows: SmallVec<[Row; 3]> = SmallVec::new();
+        let mut behind = None;
+        for index in 0..count {
+            let (run, old) = self.get(first.behind(index));
+            if !replaces(&old) {
+                return None;
+            }
+            let part = |part: Extent| {
+                let value = old.value.advance(Sectors(part.start.0 - run.start.0));
+                (part, Mapped { value, ..old })
+            };
+            if run.start < extent.start {
+                rows.push(pack(Extent::between(run.start, extent.start), old));
+            }
+            if run.end() > extent.end() {
+                behind = Some(part(Extent::between(extent.end(), run.end())));
+            }
+            let (start, end) = (run.start.max(extent.start), run.end().min(extent.end()));
+            displaced.push(part(Extent::between(start, end)));
+        }
+        rows.push(pack(extent, mapped));
+        rows.extend(behind.map(|(part, old)| pack(part, old)));
+        self.tree.replace(first, count, &rows).then_some(displaced)
     }
 
     /// Unmaps the parts of `extent` whose version is older than `sequence`.

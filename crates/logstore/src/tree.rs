@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use crate::leaf::{Leaf, Row, START};
+use crate::leaf::{LEN, Leaf, Row, START};
 
 /// Rows in a leaf at most. Few in tests, so that leaves split and merge all the time.
 const LEAF_ROWS: usize = if cfg!(test) { 8 } else { 128 };
@@ -39,6 +39,13 @@ pub(crate) struct Position {
     chunk: usize,
     leaf: usize,
     row: usize,
+}
+
+impl Position {
+    /// The row so many behind this one, in the same leaf.
+    pub(crate) const fn behind(self, rows: usize) -> Self {
+        Self { row: self.row + rows, ..self }
+    }
 }
 
 impl Tree {
@@ -158,7 +165,7 @@ impl Tree {
 
     fn insert_at(&mut self, at: Position, row: Row) {
         self.rows += 1;
-        self.chunks[at.chunk].leaves[at.leaf].insert(at.row, row);
+        self.chunks[at.chunk].leaves[at.leaf].replace(at.row, 0, &[row]);
         if at.row == 0 {
             self.note_first(at);
         }
@@ -171,7 +178,7 @@ impl Tree {
             self.remove_leaf(at);
             return;
         }
-        leaf.remove(at.row);
+        leaf.replace(at.row, 1, &[]);
         let small = leaf.len() < LEAF_ROWS / 4;
         if at.row == 0 {
             self.note_first(at);
@@ -179,6 +186,38 @@ impl Tree {
         if small {
             self.merge_leaf(at);
         }
+    }
+
+    /// The rows of one leaf, up to and including `last`, that reach beyond `start`: the first of
+    /// them, and how many there are. Rows must not overlap. `None` if rows of other leaves may
+    /// reach beyond it, too.
+    pub(crate) fn reaching_beyond(&self, start: u64, last: Position) -> Option<(Position, usize)> {
+        let leaf = self.leaf(last);
+        let mut row = last.row;
+        while leaf.word(row, START) > start {
+            let before = row.checked_sub(1)?;
+            if leaf.word(before, START) + leaf.word(before, LEN) <= start {
+                break;
+            }
+            row = before;
+        }
+        Some((Position { row, ..last }, last.row + 1 - row))
+    }
+
+    /// Puts `rows` in the place of the `gone` rows of a leaf from `at` on, if that neither fills
+    /// the leaf too much nor leaves it too small; else changes nothing and is false.
+    pub(crate) fn replace(&mut self, at: Position, gone: usize, rows: &[Row]) -> bool {
+        let leaf = &mut self.chunks[at.chunk].leaves[at.leaf];
+        let count = leaf.len() - gone + rows.len();
+        if count > LEAF_ROWS || (rows.len() < gone && count < LEAF_ROWS / 4) {
+            return false;
+        }
+        leaf.replace(at.row, gone, rows);
+        self.rows = self.rows - gone + rows.len();
+        if at.row == 0 {
+            self.note_first(at);
+        }
+        true
     }
 
     /// Removes the rows for which `keep` does not hold, and packs the others tightly.

@@ -11,12 +11,13 @@ use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
+use crate::records::commit::RecordUnderWay;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
-use manylogs_block::TaskLock;
+use manylogs_block::{TaskLock, Watchers};
 
 /// The parts of a volume share this.
 pub(crate) struct Inner {
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) config: Cell<VolumeConfig>,
     pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
+    /// Wait for the device's answers to records.
+    pub(crate) record_watchers: Watchers<RecordUnderWay>,
     /// Something may be ready to be written into a record.
     pub(crate) commit: Signal,
     /// A ticket is done, room was freed, or the volume failed.

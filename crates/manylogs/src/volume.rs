@@ -14,6 +14,7 @@ use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::layout::Layout;
 use crate::phase::{Below, Phase};
+use crate::records::commit::record_watchers;
 use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::VolumeConfig;
@@ -52,6 +53,7 @@ impl Volume {
         let VolumeConfig { latency, contended_after, .. } = config;
         let device = device.scheduled(&runtime, Targets { latency, contended_after });
         Self(Rc::new(Inner {
+            record_watchers: record_watchers(&runtime),
             runtime,
             device,
             below,

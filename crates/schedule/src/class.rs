@@ -17,6 +17,12 @@ impl Class {
     /// Every class.
     pub const ALL: [Self; 4] = [Self::Record, Self::Small, Self::Stream, Self::Background];
 
+    /// Whether requests of the class are a client's, who waits for them.
+    #[must_use]
+    pub const fn is_client(self) -> bool {
+        matches!(self, Self::Small | Self::Stream)
+    }
+
     /// Its name for people and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

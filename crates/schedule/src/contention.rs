@@ -6,7 +6,7 @@
 use manylogs_block::{Nanos, Time};
 
 /// A pause up to this long is none: a client needs time to go on.
-const NO_PAUSE: Nanos = Nanos::from_millis(1);
+pub(crate) const NO_PAUSE: Nanos = Nanos::from_millis(1);
 /// Up to so many requests at a time are no burst, however their number changes.
 const FEW: usize = 16;
 /// The number of requests stays the same if it changes by no more than one part in this many:

@@ -3,6 +3,7 @@
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
+use crate::contention::NO_PAUSE;
 use crate::estimate::{SmallDepth, StreamCost};
 
 /// A record that arrives finds at most this share of the target ahead of it from streams.
@@ -149,9 +150,6 @@ impl Load {
 
 /// Small reads in a device with priorities: of its 32 places one is left for a record.
 pub(crate) const BESIDE_PRIORITY: usize = 31;
-
-/// A pause of a stream up to this long is none: clients need time to go on.
-const NO_PAUSE: Nanos = Nanos::from_millis(1);
 
 /// Since when streams have gone on without a pause. Pieces let records in between at little cost
 /// to a stream that goes on anyway; what comes alone is sooner done with whole.

@@ -18,8 +18,8 @@ use crate::stats::ScheduleStats;
 /// Stands before a device and decides what lies in it. Clones are the same scheduler.
 ///
 /// While no records are expected, and where clients do not keep the device busy, every request
-/// passes at once. Of requests that touch the same
-/// sectors, one of which writes, the one that arrived first goes first.
+/// passes at once. Of requests that touch the same sectors, one of which writes, the one that
+/// arrived first goes first.
 #[derive(Clone)]
 pub struct Scheduler(Rc<Inner>);
 
@@ -62,11 +62,17 @@ impl Scheduler {
         self.0.pump();
     }
 
-    /// Takes `request` over. A record goes to the device before this returns.
+    /// Takes `request` over. A record goes to the device before this returns. Without a target
+    /// latency, and once nothing waits any more, requests are not even counted.
     pub fn submit(&self, class: Class, request: Request) -> Completion {
         let inner = &self.0;
         let now = inner.runtime.now();
         let mut state = inner.state.borrow_mut();
+        if state.bounds.latency == Nanos(0) && state.queues.is_empty() {
+            state.last_turn = now;
+            drop(state);
+            return inner.hand_over(class, request);
+        }
         if class == Class::Record {
             let before = state.queues.before(&request);
             state.rhythm.arrived(now);
@@ -90,7 +96,7 @@ impl Scheduler {
             let any = state.queues.waits(Class::Stream) || state.in_device.flowing > 0;
             state.streak.arrived(now, any);
         }
-        if matches!(class, Class::Small | Class::Stream) {
+        if class.is_client() {
             state.contention.arrived(now);
         }
         let (completer, completion): (Completer, _) = completion();
@@ -135,6 +141,14 @@ impl Inner {
         self.arm();
     }
 
+    fn hand_over(&self, class: Class, request: Request) -> Completion {
+        if class == Class::Record {
+            self.device.submit_urgent(request)
+        } else {
+            self.device.submit(request)
+        }
+    }
+
     fn send(self: &Rc<Self>, departing: Departing) {
         let Departing { request, class, arrived, answer, .. } = departing;
         let sent = self.runtime.now();
@@ -167,11 +181,7 @@ impl Inner {
             let end = extent.map(Extent::end);
             Flight { class, answer, end, len, load, sent, flush, beside_scattered }
         };
-        let completion = if class == Class::Record {
-            self.device.submit_urgent(request)
-        } else {
-            self.device.submit(request)
-        };
+        let completion = self.hand_over(class, request);
         self.watchers.watch(completion, (Rc::clone(self), flight));
     }
 

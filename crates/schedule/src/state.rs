@@ -200,7 +200,7 @@ impl State {
 
     pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
         let busy = self.clock.end(flight.sent, now);
-        if matches!(flight.class, Class::Small | Class::Stream) {
+        if flight.class.is_client() {
             self.head = flight.end.or(self.head);
             if flight.answer.is_last() {
                 self.contention.ended(now);

@@ -7,7 +7,7 @@ use manylogs_block::Sectors;
 use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
 use manylogs_lab::replay::{
     Control, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings,
-    ReplayError, Setting, Workload, exported_capacity, find_rate,
+    ReplayError, SMALL_WRITE, Setting, Workload, exported_capacity, find_rate,
 };
 use manylogs_lab::results::RateDetails;
 use manylogs_lab::stats::round3;
@@ -16,11 +16,6 @@ use super::{command_line, trace_failure};
 use crate::args::lab::LoadArgs;
 use crate::failure::Failure;
 use crate::units::Rate;
-
-/// Writes up to this size count as small when no policy says otherwise: the paper's threshold.
-const SMALL_WRITE: Sectors = Sectors(512);
-/// Requests arrive at the times of the trace.
-pub(crate) const OPEN: Loop = Loop::Open { outstanding_max: 1024, stop_at_overload: false };
 
 /// A load on a drive, measured.
 pub(crate) struct Load {
@@ -67,19 +62,13 @@ impl Load {
     /// The plan of a replay under `policies`, at the rate as recorded.
     pub(crate) fn plan(&self, args: &LoadArgs, policies: &[NamedPolicy]) -> Plan {
         let largest = policies.iter().filter_map(NamedPolicy::threshold).max();
+        let plan = Plan::new(self.workload.clone(), self.drive.clone(), self.durability);
         Plan {
-            workload: self.workload.clone(),
-            drive: self.drive.clone(),
-            rate: 1.0,
-            pump: PumpSettings {
-                mode: OPEN,
-                durability: self.durability,
-                small_write_max: largest.unwrap_or(SMALL_WRITE),
-            },
+            pump: PumpSettings { small_write_max: largest.unwrap_or(SMALL_WRITE), ..plan.pump },
             checkpoint_after: true,
-            keep_requests: false,
             seed: args.change.seed,
             seeds: args.seeds,
+            ..plan
         }
     }
 
@@ -108,7 +97,7 @@ pub(crate) fn choose_rate(args: &LoadArgs, plan: &mut Plan) -> Result<RateDetail
         },
         Rate::Auto => {
             let probe = Plan {
-                pump: PumpSettings { mode: OPEN, ..plan.pump },
+                pump: PumpSettings { mode: Loop::OPEN, ..plan.pump },
                 workload: plan.workload.clone().repeated(1),
                 ..plan.clone()
             };

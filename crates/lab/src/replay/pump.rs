@@ -23,6 +23,9 @@ use super::workload::Workload;
 /// The progress counter is updated once in this many requests, as another thread reads it.
 const PROGRESS_EVERY: u64 = 1 << 10;
 
+/// Writes up to this size count as small when nobody says otherwise: the paper's threshold.
+pub const SMALL_WRITE: Sectors = Sectors(512);
+
 /// When requests are handed to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
@@ -42,6 +45,11 @@ pub enum Loop {
         /// Number of requests in flight.
         depth: u32,
     },
+}
+
+impl Loop {
+    /// At the times of the trace, to the end.
+    pub const OPEN: Self = Self::Open { outstanding_max: 1024, stop_at_overload: false };
 }
 
 /// Progress of a replay for other threads, and a way to stop it.
@@ -132,6 +140,14 @@ pub struct PumpSettings {
     pub durability: Durability,
     /// Writes up to this size count as small.
     pub small_write_max: Sectors,
+}
+
+impl PumpSettings {
+    /// At the times of the trace, with writes up to [`SMALL_WRITE`] counted as small.
+    #[must_use]
+    pub const fn new(durability: Durability) -> Self {
+        Self { mode: Loop::OPEN, durability, small_write_max: SMALL_WRITE }
+    }
 }
 
 struct Feed {

@@ -12,6 +12,7 @@ use manylogs_sim::{Order, Sim, Stopped};
 use manylogs_workload::TraceError;
 use thiserror::Error;
 
+use super::durability::Durability;
 use super::policies::NamedPolicy;
 use super::pump::{Control, Loop, PumpError, PumpReport, PumpSettings, pump};
 use super::recorder::Recorder;
@@ -258,6 +259,22 @@ fn feed(
 }
 
 impl Plan {
+    /// One replay from seed 1 at the recorded rate, let in as [`PumpSettings::new`] says, that ends
+    /// with the last answer.
+    #[must_use]
+    pub const fn new(workload: Workload, drive: DriveSettings, durability: Durability) -> Self {
+        Self {
+            workload,
+            drive,
+            rate: 1.0,
+            pump: PumpSettings::new(durability),
+            checkpoint_after: false,
+            keep_requests: false,
+            seed: 1,
+            seeds: 1,
+        }
+    }
+
     /// Seed of the `n`th replay of a policy.
     #[must_use]
     pub const fn nth_seed(&self, n: usize) -> u64 {

@@ -14,12 +14,9 @@ use super::file::{Rate, Sweep};
 use super::row::{Ask, Row};
 use crate::prepare::{TraceSpec, prepare};
 use crate::replay::{
-    Answered, Control, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings,
-    QueueSettings, Workload, exported_capacity, find_rate, run,
+    Answered, Control, DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload,
+    exported_capacity, find_rate, run,
 };
-
-/// Writes up to this size count as small: nothing in a row depends on it.
-const SMALL_WRITE: Sectors = Sectors(512);
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
@@ -110,19 +107,13 @@ impl Job {
     }
 
     fn plan(&self, load: &Load, keep_requests: bool) -> Plan {
+        let drive = self.settings(load.durability);
         Plan {
-            workload: load.workload.clone(),
-            drive: self.settings(load.durability),
             rate: load.rate,
-            pump: PumpSettings {
-                mode: Loop::Open { outstanding_max: 1024, stop_at_overload: false },
-                durability: load.durability,
-                small_write_max: SMALL_WRITE,
-            },
             checkpoint_after: true,
             keep_requests,
             seed: self.ask.seed,
-            seeds: 1,
+            ..Plan::new(load.workload.clone(), drive, load.durability)
         }
     }
 

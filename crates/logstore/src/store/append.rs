@@ -78,7 +78,7 @@ impl Store {
             self.entries.streams.begin(*stream, log);
         }
         let record = InFlightRecord { log, slots, offsets, streams, header };
-        self.entries.records.insert(sequence, record);
+        self.entries.records.push(sequence, record);
         if plant::is(Bug::NvramBeforePayload) {
             self.journal(&[sequence]);
         }
@@ -142,7 +142,7 @@ impl Store {
                 self.settle_record(sequence);
                 continue;
             }
-            let Some(record) = self.entries.records.remove(&sequence) else { continue };
+            let Some(record) = self.entries.records.remove(sequence) else { continue };
             self.drop_header(&record.header);
             for stream in record.streams {
                 self.entries.streams.end(stream);

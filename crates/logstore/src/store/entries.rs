@@ -1,13 +1,13 @@
 //! Entries on their way into a log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use crate::{Entry, RecordSequence};
+use crate::Entry;
 use manylogs_block::{Completer, IoError, Payload, Time};
 use smallvec::SmallVec;
 
 use super::batch::StreamsInFlight;
-use super::slots::{InFlightRecord, Slot, Slots, Tickets};
+use super::slots::{InFlightRecords, Slot, Slots, Tickets};
 use super::{Displaced, Origin, SlotId, Store, Ticket};
 use crate::store::Room;
 use manylogs_plant::{self as plant, Bug};
@@ -30,7 +30,7 @@ pub struct Entries {
     /// When the oldest of them must be on its way.
     pub volatile_until: Option<Time>,
     /// Records in flight.
-    pub records: BTreeMap<RecordSequence, InFlightRecord>,
+    pub records: InFlightRecords,
     /// Streams with records in flight.
     pub streams: StreamsInFlight,
 }
@@ -42,7 +42,13 @@ impl Entries {
         let slot = self.slots.get(id);
         self.waiters += usize::from(slot.waiter.is_some());
         let ticket = slot.ticket;
-        let at = self.pending.partition_point(|other| self.slots.get(*other).ticket < ticket);
+        let comes_before = |other: &SlotId| self.slots.get(*other).ticket < ticket;
+        // The newest, unless its record failed.
+        if self.pending.back().is_none_or(comes_before) {
+            self.pending.push_back(id);
+            return;
+        }
+        let at = self.pending.partition_point(comes_before);
         self.pending.insert(at, id);
     }
 }

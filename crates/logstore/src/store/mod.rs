@@ -37,7 +37,7 @@ pub use room::Room;
 pub use roots::Roots;
 pub use sequences::Sequences;
 pub use sequences::{LAST, LOW};
-pub use slots::{InFlightRecord, Origin, RecordSlots, SlotId, Ticket};
+pub use slots::{InFlightRecord, InFlightRecords, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
 
 use std::collections::BTreeSet;

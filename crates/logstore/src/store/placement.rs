@@ -63,7 +63,7 @@ impl Store {
 
     /// The log of the newest record in flight, if the next batch fits there.
     pub fn log_in_use(&self) -> Option<LogId> {
-        let (_, record) = self.entries.records.last_key_value()?;
+        let record = self.entries.records.last()?;
         let first = *self.entries.pending.front()?;
         let needed = self.entries.slots.get(first).reserved.log;
         let log = self.logs.get(record.log)?;

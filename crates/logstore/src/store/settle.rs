@@ -10,7 +10,7 @@ use manylogs_plant::{self as plant, Bug};
 impl Store {
     /// The entries of a durable record take effect; answers their waiters.
     pub fn settle_record(&mut self, sequence: RecordSequence) {
-        let Some(record) = self.entries.records.remove(&sequence) else { return };
+        let Some(record) = self.entries.records.remove(sequence) else { return };
         self.note_sequences();
         for stream in record.streams {
             self.entries.streams.end(stream);

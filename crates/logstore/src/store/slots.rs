@@ -1,6 +1,8 @@
 //! Small writes between their submission and their durability.
 
-use crate::{Entry, LogId, Offsets};
+use std::collections::VecDeque;
+
+use crate::{Entry, LogId, Offsets, RecordSequence};
 use bytes::Bytes;
 use manylogs_block::{Completer, Payload};
 use smallvec::SmallVec;
@@ -58,6 +60,42 @@ pub struct InFlightRecord {
     pub streams: SmallVec<[Stream; 1]>,
     /// Its header, where that is kept apart and not durable yet.
     pub header: Bytes,
+}
+
+/// Records being written, in order of their sequences. There are few, and they mostly end in that
+/// order: a list keeps its memory where a tree allocates for every record.
+#[derive(Debug, Default)]
+pub struct InFlightRecords(VecDeque<(RecordSequence, InFlightRecord)>);
+
+impl InFlightRecords {
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The newest record.
+    pub fn last(&self) -> Option<&InFlightRecord> {
+        self.0.back().map(|(_, record)| record)
+    }
+
+    /// Adds a record, which is newer than all others.
+    pub fn push(&mut self, sequence: RecordSequence, record: InFlightRecord) {
+        debug_assert!(self.0.back().is_none_or(|(last, _)| *last < sequence), "sequences ascend");
+        self.0.push_back((sequence, record));
+    }
+
+    pub fn get(&self, sequence: RecordSequence) -> Option<&InFlightRecord> {
+        self.0.iter().find(|(other, _)| *other == sequence).map(|(_, record)| record)
+    }
+
+    pub fn get_mut(&mut self, sequence: RecordSequence) -> Option<&mut InFlightRecord> {
+        self.0.iter_mut().find(|(other, _)| *other == sequence).map(|(_, record)| record)
+    }
+
+    pub fn remove(&mut self, sequence: RecordSequence) -> Option<InFlightRecord> {
+        let index = self.0.iter().position(|(other, _)| *other == sequence)?;
+        self.0.remove(index).map(|(_, record)| record)
+    }
 }
 
 /// Origin of an entry.
@@ -126,7 +164,7 @@ pub struct Tickets {
     /// The oldest that is not done.
     first: u64,
     /// Done or not, from `first` on.
-    done: std::collections::VecDeque<bool>,
+    done: VecDeque<bool>,
 }
 
 impl Tickets {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Hint, IoError, Nanos, Request};
+use manylogs_block::{Handle, Hint, IoError, IoResult, Nanos, Request, Watchers};
 use manylogs_logstore::store::Choice;
 use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
@@ -26,6 +26,20 @@ enum Turned {
     Submitted,
     /// Nothing to do, or nothing that may be done now.
     Nothing,
+}
+
+/// A record that the device has, and whose it is.
+pub(crate) struct RecordUnderWay {
+    inner: Rc<Inner>,
+    log: LogId,
+    sequence: RecordSequence,
+}
+
+/// Sees to it that records take effect when the device has answered.
+pub(crate) fn record_watchers(runtime: &Handle) -> Watchers<RecordUnderWay> {
+    Watchers::new(runtime.clone(), |record: RecordUnderWay, result| {
+        record.inner.record_ended(record.log, record.sequence, result);
+    })
 }
 
 impl Inner {
@@ -118,12 +132,30 @@ impl Inner {
                 && self.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
 
+    /// Wakes the committer if it would do anything: submit a record, or set the timer for the next.
+    /// Most entries come, and most records end, while it cannot do either.
+    pub(crate) fn wake_committer(&self, state: &State) {
+        let has_work = if self.may_append(state) {
+            self.commit_is_due(state)
+        } else {
+            self.is_held_back(state) && !state.pacing.stagger_armed
+        };
+        if has_work {
+            self.commit.notify();
+        }
+    }
+
+    /// Whether entries wait for a record only because records are in flight.
+    fn is_held_back(&self, state: &State) -> bool {
+        !state.store.entries.pending.is_empty()
+            && state.store.entries.records.len() < IN_FLIGHT_MAX
+            && !self.may_append(state)
+    }
+
     /// Looks again when the next record need not be held back any longer.
     fn look_again(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        let held_back = !state.store.entries.pending.is_empty()
-            && state.store.entries.records.len() < IN_FLIGHT_MAX;
-        if held_back && !self.may_append(&state) && !state.pacing.stagger_armed {
+        if self.is_held_back(&state) && !state.pacing.stagger_armed {
             state.pacing.stagger_armed = true;
             let (inner, sleep) =
                 (Rc::clone(self), self.runtime.sleep_until(state.pacing.last_append + STAGGER));
@@ -200,14 +232,18 @@ impl Inner {
             hint: Hint::None,
         };
         let written = self.device.submit(phase, write);
-        let inner = Rc::clone(self);
-        self.runtime.spawn(async move {
-            match written.await {
-                Ok(_) => inner.record_written(log, sequence),
-                Err(error) => inner.record_failed(log, sequence, &error),
-            }
-            inner.notify_progress();
-        });
+        let record = RecordUnderWay { inner: Rc::clone(self), log, sequence };
+        self.record_watchers.watch(written, record);
+    }
+
+    /// The device has answered to a record.
+    fn record_ended(&self, log: LogId, sequence: RecordSequence, result: IoResult) {
+        match result {
+            Ok(_) => self.record_written(log, sequence),
+            Err(error) => self.record_failed(log, sequence, &error),
+        }
+        self.progress.notify();
+        self.wake_committer(&self.state.borrow());
     }
 
     /// Phase of a record, if it differs from that which records `usually` have.

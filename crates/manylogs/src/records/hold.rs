@@ -71,8 +71,8 @@ impl Hold {
             wait.waiters = waiters;
         }
         // The sync that came last may not be there as a whole.
-        let enough = if wait.syncs >= ENOUGH { wait.last + ONE_SYNC } else { wait.began + hold };
-        let until = enough.min(wait.began + hold);
+        let whole = wait.began + hold;
+        let until = if wait.syncs >= ENOUGH { whole.min(wait.last + ONE_SYNC) } else { whole };
         (now < until).then_some(until)
     }
 

@@ -208,7 +208,7 @@ impl Inner {
             self.wanted.notify();
         }
         state.store.put(batch, reserved, waiter);
-        self.commit.notify();
+        self.wake_committer(state);
         answer
     }
 

@@ -99,7 +99,7 @@ impl Store {
             return true;
         }
         for sequence in records {
-            let record = self.entries.records.get_mut(sequence);
+            let record = self.entries.records.get_mut(*sequence);
             let header = record.map(|record| std::mem::take(&mut record.header));
             let Some(header) = header.filter(|header| !header.is_empty()) else { continue };
             self.drop_header(&header);
@@ -127,7 +127,7 @@ impl Store {
     fn fail_records(&mut self, records: &[RecordSequence]) -> bool {
         self.fail_apart();
         for sequence in records {
-            let slots = self.entries.records.get(sequence).map(|record| record.slots.clone());
+            let slots = self.entries.records.get(*sequence).map(|record| record.slots.clone());
             for id in slots.unwrap_or_default() {
                 if let Some(waiter) = self.entries.slots.get_mut(id).waiter.take() {
                     waiter.complete(Err(IoError::ReadOnly { reason: FAILED }));
