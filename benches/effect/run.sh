@@ -5,27 +5,35 @@
 #
 #   benches/effect/run.sh [PART...]        (make effect; FAST=1 for some minutes instead of an hour)
 #
-# Parts; both if none is named:
+# Parts; all if none is named:
 #   small      a process rewrites 4 KiB in each of 20 files all over the disk, syncs the file
 #              system, and again, at RATES writes a second
+#   matrix     the same at 320 writes a second on ext4 ordered, beside each of READERS, on the volume
+#              and on the raw drive below each of the kernel's SCHEDULERS
 #   databases  PostgreSQL (pgbench), and MongoDB's engine with a log flush every 33 and every 1 ms
+#
+# A run that is in the results already, and not void, is not made again: what was interrupted goes
+# on, and the results are removed to begin anew.
 #
 # From the environment (with FAST=1 in brackets):
 #   MANYLOGS      the program (target/release/manylogs)
 #   DRIVES        emulated drives: cheetah-15k5 exos-x20 (cheetah-15k5)
 #   SYSTEMS       file systems: ext4-ordered ext4-journal xfs (ext4-ordered); ext4 has a journal of
-#                 1 GiB, or of 5 GiB as in the paper with -5g at the end; ext4-journal-async
-#                 does without the flush before the commit block
+#                 1 GiB, or of 5 GiB as in the paper with -5g at the end; ext4-journal-async and
+#                 ext4-writeback-async do without the flush before the commit block
 #   DEVICES       what the file system is on: raw volume
 #   KINDS         what the stream does: read write (read)
 #   RATES         40 80 160 320 (320)
+#   READERS       of the matrix: read read-8 read-cached read-two (see stream.py)
+#   SCHEDULERS    of the matrix: none mq-deadline kyber bfq
 #   RUN_SECONDS   of each run: 12 (6)
 #   OUT           where the results go: out/effect.jsonl, one object for each run; appended to
 #   PLACE         where the image is made (a new directory in /dev/shm), sparse and of the drive's
 #                 size, so with the real distances; about 5 GiB of it are written
 #
-# A run in which the drive was late (p99 above 0.5 ms) is void and repeated, at most twice. Needs
-# root, loop devices and FUSE.
+# A run is void, and repeated at most twice, in which the drive was late (p99 above 0.5 ms), or the
+# machine so busy that a reader, the writer, or what carries requests between them and the drive
+# waited for a processor for a tenth of the time. Needs root, loop devices and FUSE.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=$PWD/benches/effect
@@ -39,6 +47,8 @@ systems=${SYSTEMS:-$(by_speed 'ext4-ordered ext4-journal xfs' ext4-ordered)}
 devices=${DEVICES:-raw volume}
 kinds=${KINDS:-$(by_speed 'read write' read)}
 rates=${RATES:-$(by_speed '40 80 160 320' 320)}
+readers=${READERS:-read read-8 read-cached read-two}
+schedulers=${SCHEDULERS:-none mq-deadline kyber bfq}
 seconds=${RUN_SECONDS:-$(by_speed 12 6)}
 out=${OUT:-out/effect.jsonl}
 clients=16 # of MongoDB's engine, as in the paper
@@ -57,20 +67,37 @@ die() {
     exit 1
 }
 
-# The threads of the kernel that carry requests between the file system and the server get the
-# same priority: at 0 they would wait for other work on the machine, and the stream for them.
+# The threads of the kernel that carry requests between the file system and the server.
+carriers() { pgrep "^kworker/u|^kworker/[0-9]+:[0-9]+H|^ksoftirqd|^jbd2/${device#/dev/}-"; }
+
+# They get a real-time priority, like the server's and what uses the file system: else they would
+# wait for other work on the machine, and the stream for them.
 prefer_carriers() {
-    local pids
-    mapfile -t pids < <(pgrep '^kworker/u|^ksoftirqd')
-    renice -n "$1" -p "${pids[@]}" >/dev/null 2>&1 || true
+    local pid
+    for pid in $(carriers); do chrt --fifo --pid 1 "$pid" 2>>"$log" || true; done
+}
+
+release_carriers() {
+    local pid
+    for pid in $(carriers); do chrt --other --pid 0 "$pid" 2>/dev/null || true; done
+}
+
+# What they and the server have waited for a processor: a thread and its nanoseconds in each line.
+carriers_waited() {
+    local file
+    for file in $(carriers | sed 's|^|/proc/|') "/proc/$server/task/"*; do
+        awk -v thread="${file##*/}" '{ print thread, $2 }' "$file/schedstat" 2>/dev/null || true
+    done
 }
 
 leave_place() {
-    prefer_carriers 0
+    [ -z "$device" ] || echo none >"/sys/block/${device#/dev/}/queue/scheduler" || true
+    release_carriers
     clean_up
 }
 
 measured() { timeout --foreground "$((seconds * 10 + 60))" "$@"; }
+first() { measured chrt --fifo 1 "$@"; }
 
 # put raw|volume: a new image, not emulated yet.
 put() {
@@ -111,15 +138,21 @@ make_system() {
         # Directories go to one allocation group after another.
         make_fs xfs -K -d agcount=20 -l size=1g
         ;;
-    *) die "no file system is called $1: ext4-ordered, ext4-journal (-async or -5g), xfs" ;;
+    *) die "no file system is called $1: ext4-ordered, ext4-journal (-async or -5g)," \
+        "ext4-writeback-async, xfs" ;;
     esac
     mount_fs "$type" "${options[@]}"
 }
 
-# The stream's file lies at the beginning of the drive, the small ones all over it.
+# The stream's file lies at the beginning of the drive, the small ones all over it. The second
+# reader of the matrix has a file elsewhere.
 make_files() {
     quietly dd if=/dev/urandom of="$mnt/big" bs=1M count=2048 oflag=direct || return 1
     local i
+    if [ "$part" = matrix ]; then
+        mkdir "$mnt/second" &&
+            quietly dd if=/dev/urandom of="$mnt/second/big" bs=1M count=1024 oflag=direct || return 1
+    fi
     for i in $(seq 20); do
         mkdir "$mnt/$i" || return 1
         quietly dd if=/dev/zero of="$mnt/$i/small" bs=1M count=4 conv=fsync || return 1
@@ -127,9 +160,12 @@ make_files() {
 }
 
 # run KIND WITH [RATE]: a stream (none, read, write) with what is beside it (none, small, pg, ...),
-# both for as long; again if the drive was late.
+# both for as long; again if it is void. One that was made before is not made again, unless a part
+# makes it twice.
 run() {
     local attempt
+    made "$@" && return
+    [ -z "$dry" ] || { missing=1 && return; }
     for attempt in $(seq "$attempts"); do
         run_once "$@" || die "$* failed"
         note "$@" "$attempt" && return
@@ -137,24 +173,35 @@ run() {
     void=$((void + 1))
 }
 
+# Of a part that is only asked what is missing, nothing is carried out.
+live() { [ "$dry" ] || "$@"; }
+
+# made KIND WITH [RATE]: whether the results had it when this began.
+made() {
+    "$here/note.py" --has "$work/made.jsonl" "$part" "$drive" "$system" "$what" "$seconds" "$@"
+}
+
 run_once() {
-    local stream='' code=0
+    local stream='' code=0 files=("$mnt/big")
+    [ "$1" != read-two ] || files+=("$mnt/second/big")
     sync -f "$mnt"
-    prefer_carriers -10
+    prefer_carriers
     "$manylogs" status "$image" --json --forget-lateness >"$work/before.json"
+    carriers_waited >"$work/before.waited"
     rm -f "$work/stream.json" "$work/beside.json"
     if [ "$1" != none ]; then
-        measured "$here/stream.py" "$mnt/big" "$1" "$seconds" >"$work/stream.json" &
+        first "$here/stream.py" "$1" "$seconds" "${files[@]}" >"$work/stream.json" &
         stream=$!
     fi
     case $2 in
     none) ;;
-    small) measured "$here/small-writer.py" "$mnt" "$3" "$seconds" >"$work/beside.json" ;;
+    small) first "$here/small-writer.py" "$mnt" "$3" "$seconds" >"$work/beside.json" ;;
     pg) run_pgbench ;;
     wt-*) measured "$work/wiredtiger-driver" "$mnt/wt" "${2#wt-}" "$seconds" "$clients" \
         >"$work/beside.json" ;;
     esac || code=$?
     [ -z "$stream" ] || wait "$stream" || code=$?
+    carriers_waited >"$work/after.waited"
     "$manylogs" status "$image" --json >"$work/after.json"
     return "$code"
 }
@@ -183,16 +230,38 @@ small() {
     done
 }
 
+schedule_by() {
+    live quietly tee "/sys/block/${device#/dev/}/queue/scheduler" <<<"$1" ||
+        die "the kernel has no scheduler $1"
+}
+
+# The raw drive below each scheduler is one image: only the scheduler changes.
+matrix() {
+    local reader scheduler
+    for scheduler in $(if [ "$what" = raw ]; then echo "$schedulers"; else echo none; fi); do
+        schedule_by "$scheduler"
+        [ "$scheduler" = none ] || what=raw-$scheduler
+        for reader in $readers; do
+            # What a reader gets alone is measured without a scheduler.
+            [ "$scheduler" != none ] || run "$reader" none
+            run "$reader" small 320
+        done
+        what=${what%%-*}
+    done
+    # The next user of the loop device should find it as it was.
+    schedule_by none
+}
+
 databases() {
     local store
     # Of a database in use the disk sees the writes.
-    find "$mnt/pg" "$mnt/wt" -type f -exec cat {} + >/dev/null
+    live find "$mnt/pg" "$mnt/wt" -type f -exec cat {} + >/dev/null
     run read none
     run read none
-    start_postgres || die "PostgreSQL does not start"
+    live start_postgres || die "PostgreSQL does not start"
     run none pg
     run read pg
-    stop_postgres || die "PostgreSQL does not stop"
+    live stop_postgres || die "PostgreSQL does not stop"
     for store in wt-33 wt-1; do
         run none "$store"
         run read "$store"
@@ -207,11 +276,14 @@ make_databases() {
 
 # on PART raw|volume: everything of the part on one device.
 on() {
-    part=$1 what=$2
+    part=$1 what=$2 dry=1 missing=
+    "$part"
+    dry=
+    [ "$missing" ] || { say "$part on $drive, $system, $what: made before" && return; }
     say "$part on $drive, $system, $what"
     : >"$log"
     put "$what" && make_system "$system" && make_files || die "cannot make $system on $what"
-    [ "$part" = small ] || make_databases || die "cannot make the databases"
+    [ "$part" != databases ] || make_databases || die "cannot make the databases"
     # As after a night: what was made is home, and not in the logs.
     [ "$what" = raw ] || quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
     quietly umount "$mnt" && emulate "$what" "$drive" && mount_fs "$type" "${options[@]}" ||
@@ -238,18 +310,18 @@ need() { has "$1" || die "$1 is missing: apt-get install $2"; }
 make_place "${PLACE:-$(mktemp -d /dev/shm/manylogs-effect.XXXXXX)}"
 trap leave_place EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- small databases
+[ $# -gt 0 ] || set -- small matrix databases
 parts=("$@")
 for part in "${parts[@]}"; do
     case $part in
-    small) ;;
+    small | matrix) ;;
     databases)
         find_postgres || die "PostgreSQL is missing: apt-get install postgresql"
         need gcc gcc
         [ -e /usr/include/wiredtiger.h ] ||
             die "MongoDB's engine is missing: apt-get install libwiredtiger-dev"
         ;;
-    *) die "no part is called $part: small, databases" ;;
+    *) die "no part is called $part: small, matrix, databases" ;;
     esac
 done
 need mkfs.ext4 e2fsprogs
@@ -262,6 +334,7 @@ case " ${parts[*]} " in *' databases '*)
     gcc -O2 -Wall -pthread "$here/wiredtiger-driver.c" -o "$work/wiredtiger-driver" -lwiredtiger
     ;;
 esac
+cp "$out" "$work/made.jsonl" 2>/dev/null || : >"$work/made.jsonl"
 void=0
 for drive in $drives; do
     sectors=$(drive_number capacity_sectors) && physical=$(drive_number physical_sector_bytes) ||
@@ -269,6 +342,7 @@ for drive in $drives; do
     size=$((sectors * 512))
     for system in $systems; do
         for each in "${parts[@]}"; do
+            [ "$each" != matrix ] || [ "$system" = ext4-ordered ] || continue
             for device_kind in $devices; do
                 on "$each" "$device_kind"
             done

@@ -4,7 +4,8 @@
 small-writer.py DIRECTORY WRITES_A_SECOND SECONDS
 
 The files are DIRECTORY/1/small to 20/small. A round that takes longer than its share of a second
-delays the next: no more than one is ever due. Prints JSON: the rate reached, latency of the syncs.
+delays the next: no more than one is ever due. Prints JSON: the rate reached, latency of the syncs,
+and the share of the time in which this program was ready and waited for a processor.
 """
 import ctypes
 import json
@@ -35,11 +36,14 @@ def main():
         time.sleep(max(0, due - time.monotonic()))
     took = time.monotonic() - began
     latencies.sort()
+    with open("/proc/self/schedstat", encoding="ascii") as file:
+        waited_s = int(file.read().split()[1]) / 1e9
     print(json.dumps({
         "per_s": FILES * len(latencies) / took,
         "mean_ms": 1e3 * sum(latencies) / len(latencies),
         "p99_ms": 1e3 * latencies[int(0.99 * (len(latencies) - 1))],
         "syncs": len(latencies),
+        "waited_share": waited_s / took,
     }))
 
 
