@@ -38,14 +38,6 @@ impl Space {
         fresh
     }
 
-    /// Whether a block is taken.
-    pub(crate) fn has(&self, block: u64) -> bool {
-        let (group, at) = (block / self.per_group, block % self.per_group);
-        let words = usize::try_from(group).ok().and_then(|at| self.groups.get(at));
-        let word = words.and_then(Option::as_ref).and_then(|words| words.get(word_of(at)));
-        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-
     /// A group's bits, the first block's lowest; `None` if no block is taken.
     pub(crate) fn of_group(&self, group: GroupNo) -> Option<&[u64; 512]> {
         self.groups.get(group.0 as usize)?.as_deref()
