@@ -17,6 +17,7 @@ pub(crate) const MAP: std::ops::Range<usize> = 0x28..0x64;
 const INDEX: u32 = 0x1000;
 const HUGE_FILE: u32 = 0x40000;
 pub(crate) const EXTENTS: u32 = 0x80000;
+const INLINE_DATA: u32 = 0x1000_0000;
 const IMMUTABLE_OR_APPEND: u32 = 0x30;
 
 /// What an inode is.
@@ -256,7 +257,6 @@ impl Checker<'_> {
         let (extra, room) = (raw.extra(), self.layout.inode_bytes - SHORT);
         let special = !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
         let fast = kind == Kind::Symlink && raw.size() < 60;
-        let tail = special && raw.map()[16..].iter().any(|byte| *byte != 0);
         let impossible = [
             (raw.deleted() != 0, "a time of deletion, though it is in use"),
             (
@@ -272,10 +272,15 @@ impl Checker<'_> {
                 raw.has_flag(EXTENTS) && !self.layout.has_incompat(incompat::EXTENTS),
                 "extents, which the file system does not have",
             ),
+            (raw.u32(0x70) != 0, "the address of a fragment"),
+            (raw.has_flag(INLINE_DATA), "data in the inode, which the file system does not have"),
+            (
+                raw.u16(0x76) != 0 && !self.layout.has_incompat(incompat::BITS64),
+                "a block of attributes beyond all block numbers",
+            ),
             ((special || fast) && raw.has_flag(EXTENTS), "extents where none can be"),
             (special && raw.size() != 0, "a size, which its kind does not have"),
             (special && raw.has_flag(IMMUTABLE_OR_APPEND), "flags that its kind does not have"),
-            (tail, "a map that its kind does not have"),
         ];
         for (is_so, what) in impossible {
             if is_so {

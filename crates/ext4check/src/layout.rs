@@ -17,6 +17,17 @@ pub(crate) mod compat {
     pub(crate) const DIR_INDEX: u32 = 0x20;
     pub(crate) const SPARSE_SUPER2: u32 = 0x200;
     pub(crate) const ORPHAN_FILE: u32 = 0x1000;
+    /// All that this crate can judge: beside the above `dir_prealloc`, `imagic_inodes`,
+    /// `fast_commit` and `stable_inodes`.
+    pub(crate) const KNOWN: u32 = HAS_JOURNAL
+        | EXT_ATTR
+        | RESIZE_INODE
+        | DIR_INDEX
+        | SPARSE_SUPER2
+        | ORPHAN_FILE
+        | 0x3
+        | 0x400
+        | 0x800;
 }
 
 pub(crate) mod incompat {
@@ -94,15 +105,19 @@ impl Layout {
         }
         let (compat, incompat, ro_compat) = (u32(0x5C), u32(0x60), u32(0x64));
         let (other, other_ro) = (incompat & !incompat::KNOWN, ro_compat & !ro_compat::KNOWN);
+        let other_compat = compat & !compat::KNOWN;
         let whole = ro_compat & ro_compat::METADATA_CSUM == 0
             || u32(SUPERBLOCK_SUM) == crc32c(!0, &[&bytes[..SUPERBLOCK_SUM]]);
         if !whole {
             return Err(Unreadable::Superblock("wrong checksum"));
         }
+        if bytes[0xD0..0xE0].iter().any(|byte| *byte != 0) || u32(0xE4) != 0 {
+            return Err(Unreadable::Superblock("a journal on another device"));
+        }
         if u32(0x18) != 2 || u32(0x1C) != 2 {
             return Err(Unreadable::BlockSize);
         }
-        if other | other_ro != 0 || compat & compat::HAS_JOURNAL == 0 {
+        if other | other_ro | other_compat != 0 || compat & compat::HAS_JOURNAL == 0 {
             return Err(Unreadable::Features { incompat: other, ro_compat: other_ro });
         }
         let wide = incompat & incompat::BITS64 != 0;
@@ -146,15 +161,22 @@ impl Layout {
             backup_groups: [u32(0x24C), u32(0x250)],
         };
         let reserved = wide_number(0x8, 0x154);
-        layout.checked(device, reserved, u32(0x14))
+        layout.checked(device, reserved, [u32(0x14), u32(0x24), u32(0x4C)])
     }
 
     /// Counts the groups of a layout that is possible.
-    fn checked(mut self, device: u64, reserved: u64, first: u32) -> Result<Self, Unreadable> {
+    fn checked(
+        mut self,
+        device: u64,
+        reserved: u64,
+        [first, clusters, revision]: [u32; 3],
+    ) -> Result<Self, Unreadable> {
         let per_group = u64::from(self.blocks_per_group);
         let table_bytes = u64::from(self.inodes_per_group) * self.inode_bytes as u64;
         let descriptor = self.descriptor_bytes;
         let impossible = [
+            (revision > 1, "a later revision"),
+            (clusters != self.blocks_per_group, "clusters"),
             (self.blocks > device, "more blocks than the device has"),
             (self.blocks == 0 || first != 0, "block count, or first block"),
             (!(256..=u64::from(BITS)).contains(&per_group) || per_group % 8 != 0, "group size"),

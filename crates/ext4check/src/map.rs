@@ -99,15 +99,21 @@ impl Checker<'_> {
         let place = block.map_or(Place::Inode(ino), |block| Place::Block(ino, block));
         let (used, room) = (usize::from(le16(bytes, 2)), usize::from(le16(bytes, 4)));
         let most = bytes.len() / ENTRY - 1;
+        if used == 0 && block.is_none() && depth > 0 {
+            self.find(place, Problem::Impossible("a depth of a tree without extents"));
+            return Ok(());
+        }
         let sound = le16(bytes, 0) == 0xF30A
             && used <= room
             && (most - 2..=most).contains(&room)
-            && le16(bytes, 6) == depth
             && depth <= DEPTH_MOST
-            && (used > 0 || block.is_none() && depth == 0);
+            && (used > 0 || block.is_none());
         if !sound {
             self.find(place, Problem::Impossible("a node of extents"));
             return Ok(());
+        }
+        if le16(bytes, 6) != depth {
+            self.find(place, Problem::Impossible("another depth than its parent says"));
         }
         let entries: Vec<&[u8]> = bytes[ENTRY..].chunks_exact(ENTRY).take(used).collect();
         if block.is_some() && entries.first().is_some_and(|at| u64::from(le32(at, 0)) != range.0) {
@@ -238,30 +244,34 @@ impl Checker<'_> {
         if !self.take(raw.ino, double) {
             return Ok(());
         }
-        let named = self.read(double)?;
         let first = 1 + self.layout.table_of_groups();
         let copies: Vec<GroupNo> = (1..self.layout.groups)
             .map(GroupNo)
             .filter(|group| self.layout.has_superblock(*group))
             .collect();
+        let mut named = vec![0; NUMBERS];
         for block in first..first + self.layout.reserved_descriptor_blocks {
-            let at = 4 * ((block - 1) as usize % NUMBERS);
-            let mut sound = le32(&*named, at) == block;
-            if sound {
-                let bytes = self.read(BlockNo(block.into()))?;
-                sound = copies.iter().enumerate().all(|(number, group)| {
-                    let expected = self.layout.first_block(*group) + u64::from(block);
-                    u64::from(le32(&*bytes, 4 * number)) == expected
-                });
-            }
-            if !sound {
-                self.find(place, Problem::Impossible("the map of blocks for more descriptors"));
-                break;
-            }
+            named[(block - 1) as usize % NUMBERS] = u64::from(block);
+            let copy = |group: &GroupNo| self.layout.first_block(*group) + u64::from(block);
+            let copies: Vec<u64> = copies.iter().map(copy).collect();
+            self.check_numbers(raw.ino, BlockNo(block.into()), &copies)?;
         }
+        self.check_numbers(raw.ino, double, &named)?;
         let kept = u64::from(self.layout.reserved_descriptor_blocks) * (1 + copies.len() as u64);
         let counted = raw.counted_blocks().unwrap_or(0);
         self.count(place, "blocks", counted, 1 + kept);
+        Ok(())
+    }
+
+    /// A block of block numbers says just this, and zeroes behind it.
+    fn check_numbers(&mut self, ino: Ino, block: BlockNo, numbers: &[u64]) -> Checked<()> {
+        let bytes = self.read(block)?;
+        let said = bytes.chunks_exact(4).map(|at| u64::from(le32(at, 0)));
+        let expected = numbers.iter().copied().chain(std::iter::repeat(0));
+        if said.zip(expected).any(|(said, expected)| said != expected) {
+            let what = "the map of blocks for more descriptors";
+            self.find(Place::Block(ino, block), Problem::Impossible(what));
+        }
         Ok(())
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Record<'b> {
     ino: Ino,
     code: u8,
     pub(crate) name: &'b [u8],
+    /// A zero follows the name.
+    is_ended: bool,
 }
 
 /// The checksum of a block of names.
@@ -51,7 +53,8 @@ fn record(block: &Block, at: usize, end: usize) -> Option<Record<'_>> {
     let fits = len.is_multiple_of(4) && RECORD + name_len <= len && at + len <= end;
     // An unused record may be as short as its header.
     let sound = fits && len >= if ino.0 == 0 { RECORD } else { RECORD + 4 };
-    sound.then_some(Record { at, len, ino, code: block[at + 7], name })
+    let is_ended = block.get(at + RECORD + name_len).is_none_or(|byte| *byte == 0);
+    sound.then_some(Record { at, len, ino, code: block[at + 7], name, is_ended })
 }
 
 impl Checker<'_> {
@@ -137,20 +140,24 @@ impl Checker<'_> {
     }
 
     fn check_own(&mut self, directory: &Directory, record: &Record<'_>) {
-        if record.name != b"." || record.ino != directory.ino || record.len != 12 {
+        if record.name != b"."
+            || record.ino != directory.ino
+            || record.len != 12
+            || !record.is_ended
+        {
             self.find(Place::Inode(directory.ino), Problem::Impossible("no '.' at its beginning"));
         }
-        self.check_kind(directory.ino, record, Kind::Directory);
+        self.check_own_kind(directory.ino, record);
         self.add_name(directory.ino);
     }
 
     fn check_above(&mut self, at: usize, record: &Record<'_>) {
         let ino = self.directories[at].ino;
-        if record.name != b".." || record.at != 12 {
+        if record.name != b".." || record.at != 12 || !record.is_ended {
             self.find(Place::Inode(ino), Problem::Impossible("no '..' behind '.'"));
         }
         self.directories[at].above = Some(record.ino);
-        self.check_kind(ino, record, Kind::Directory);
+        self.check_own_kind(ino, record);
         self.add_name(record.ino);
     }
 
@@ -177,6 +184,13 @@ impl Checker<'_> {
             if named.is_some() {
                 self.find(Place::Inode(record.ino), Problem::Parent);
             }
+        }
+    }
+
+    fn check_own_kind(&mut self, directory: Ino, record: &Record<'_>) {
+        let known = self.layout.has_incompat(incompat::FILETYPE);
+        if record.code != if known { Kind::Directory.code() } else { 0 } {
+            self.find(Place::Inode(directory), Problem::Impossible("the kind of '.' or '..'"));
         }
     }
 

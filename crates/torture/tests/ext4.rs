@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::ops::RangeInclusive;
+use std::time::Instant;
 
-use manylogs_torture::ext4::{Templates, has_program};
+use manylogs_ext4check::check;
+use manylogs_torture::ext4::{self, ImageSource, Templates, has_program};
 use manylogs_torture::{Campaign, Control, Ext4Campaign, Summary, System};
 
+/// The size of new images.
+const MIB: u64 = 96;
 /// Crash states that a test run must see at least.
 const STATES: u64 = 10_000;
 /// Damaged images that a test run tries.
@@ -19,6 +23,39 @@ fn templates() -> Option<Templates> {
     }
     eprintln!("skipped: needs mkfs.ext4 and e2fsck");
     None
+}
+
+/// Images of the options that people use: both judges find nothing. Prints what time each takes.
+#[test]
+fn new_images_of_every_kind_are_clean_for_both_judges() {
+    if templates().is_none() {
+        return;
+    }
+    let kinds: [&[&str]; 8] = [
+        &[],
+        &["-O", "^metadata_csum,^64bit"],
+        &["-O", "^flex_bg", "-I", "128"],
+        &["-O", "^extents,^64bit,^metadata_csum"],
+        &["-O", "orphan_file,metadata_csum_seed"],
+        &["-O", "^metadata_csum,^uninit_bg,^resize_inode"],
+        &["-O", "sparse_super2,^resize_inode"],
+        &["-O", "meta_bg,^resize_inode"],
+    ];
+    for kind in kinds {
+        let options = [&["-g", "2048", "-J", "size=4"], kind].concat();
+        let image = ext4::mkfs(MIB, &options).unwrap();
+        let begun = Instant::now();
+        let report = check(&ImageSource::new(&image, MIB)).unwrap();
+        let ours = begun.elapsed();
+        assert_eq!(report.findings, [], "{kind:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        ext4::save(&image, MIB, &path).unwrap();
+        let begun = Instant::now();
+        let said = ext4::e2fsck(&["-fn"], &path);
+        assert_eq!(said.code, 0, "{kind:?}: {said}");
+        println!("{kind:?}: {ours:?}, e2fsck {:?}", begun.elapsed());
+    }
 }
 
 fn run(seeds: RangeInclusive<u64>, states: Option<u64>, mutate: bool) -> Option<Summary> {

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&as_json(&summary)).unwrap_or_default();
         json.write((text + "\n").as_bytes())?;
     }
-    print(&told(&summary, elapsed))?;
+    print(&told(system, &summary, elapsed))?;
     match &summary.failure {
         Some(failure) => Err(Failure::failed(format!(
             "seed {}: {}\nrepeat it with: {}",
@@ -141,18 +141,21 @@ fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
     summary
 }
 
-fn told(summary: &Summary, elapsed: Duration) -> String {
+fn told(system: System, summary: &Summary, elapsed: Duration) -> String {
     let tally = &summary.tally;
     let (states, seconds) = (tally.phases.total(), elapsed.as_secs_f64());
-    let mut text = format!(
-        "{states} distinct crash states in {} histories, {seconds:.1} s\n\n",
-        tally.histories
-    );
-    for (phase, count) in tally.phases.iter() {
+    let mut text = match tally.mutated {
+        0 => format!("{states} distinct crash states in {} histories", tally.histories),
+        images => format!("{images} damaged images"),
+    };
+    let _ = writeln!(text, ", {seconds:.1} s\n");
+    // Other systems do only some of what a volume does.
+    let is_told = |count: u64| count > 0 || system == System::Volume;
+    for (phase, count) in tally.phases.iter().filter(|(_, count)| is_told(*count)) {
         let _ = writeln!(text, "{:>12}  {}", count, phase.name());
     }
     text.push('\n');
-    for (what, count) in tally.counts() {
+    for (what, count) in tally.counts().filter(|(_, count)| is_told(*count)) {
         let _ = writeln!(text, "{count:>12}  {}", what.replace('_', " "));
     }
     if tally.all_faults().injected > 0 {

@@ -11,7 +11,7 @@ use manylogs_block::{Extent, Lba, Sector};
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
 use manylogs_sim::DiskImage;
 
-use super::mutate::{Filled, filled};
+use super::mutate::{Filled, add_old_things, filled};
 use super::world::{BLOCK_SECTORS, Log, SMALL_MIB, SMALL_OPTIONS};
 
 /// The kinds of images that histories begin with.
@@ -24,12 +24,17 @@ struct Template(Vec<(u64, Box<[u8]>)>);
 
 /// Images of several kinds, for any thread.
 #[derive(Clone, Debug)]
-pub struct Templates(Vec<Template>);
+pub struct Templates {
+    plain: Vec<Template>,
+    /// With what only other programs make.
+    old: Template,
+}
 
 /// The same as disks, for one thread.
 #[derive(Clone, Debug)]
 pub struct Images {
     plain: Vec<(DiskImage, Log)>,
+    old: DiskImage,
     /// Made when they are needed.
     filled: OnceCell<Result<Vec<Filled>, String>>,
 }
@@ -38,13 +43,15 @@ impl Templates {
     /// Has mkfs.ext4 make small images of several kinds.
     ///
     /// # Errors
-    /// If there is no mkfs.ext4, or it fails.
+    /// If there is no mkfs.ext4 or no debugfs, or one fails.
     pub fn make() -> io::Result<Self> {
         let make = |kind: &&[&str]| {
-            let bytes = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, kind].concat())?;
+            let bytes = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, kind].concat(), |_, _| Ok(()))?;
             Ok(Template::of(&bytes))
         };
-        KINDS.iter().map(make).collect::<io::Result<_>>().map(Self)
+        let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
+        let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
+        Ok(Self { plain, old: Template::of(&old) })
     }
 
     /// The images as disks.
@@ -58,8 +65,8 @@ impl Templates {
             let log = Log::of(&survey.map_err(io::Error::other)?);
             Ok((disk, log))
         };
-        let plain = self.0.iter().map(image).collect::<io::Result<_>>()?;
-        Ok(Images { plain, filled: OnceCell::new() })
+        let plain = self.plain.iter().map(image).collect::<io::Result<_>>()?;
+        Ok(Images { plain, old: self.old.disk(), filled: OnceCell::new() })
     }
 }
 
@@ -80,6 +87,7 @@ impl Images {
             for (kind, (image, _)) in KINDS.iter().zip(&self.plain) {
                 all.extend(filled(&kind.join(" "), image)?);
             }
+            all.extend(filled("old", &self.old)?);
             Ok(all)
         });
         made.as_deref().map_err(Clone::clone)
@@ -120,10 +128,15 @@ pub(super) fn command(program: &str) -> Command {
 /// # Errors
 /// If there is no mkfs.ext4, or it fails.
 pub fn mkfs(mib: u64, options: &[&str]) -> io::Result<DiskImage> {
-    Ok(Template::of(&mkfs_bytes(mib, options)?).disk())
+    Ok(Template::of(&mkfs_bytes(mib, options, |_, _| Ok(()))?).disk())
 }
 
-fn mkfs_bytes(mib: u64, options: &[&str]) -> io::Result<Vec<u8>> {
+/// `then` may change the image in the file; it gets a directory for what it needs.
+fn mkfs_bytes(
+    mib: u64,
+    options: &[&str],
+    then: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("image");
     File::create(&path)?.set_len(mib << 20)?;
@@ -137,6 +150,7 @@ fn mkfs_bytes(mib: u64, options: &[&str]) -> io::Result<Vec<u8>> {
         let said = String::from_utf8_lossy(&made.stderr);
         return Err(io::Error::other(format!("mkfs.ext4: {said}")));
     }
+    then(&path, dir.path())?;
     std::fs::read(&path)
 }
 

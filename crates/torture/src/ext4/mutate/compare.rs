@@ -1,6 +1,6 @@
 //! Two judges of one damaged image: our own check, and e2fsck.
 
-use manylogs_ext4check::{Report, Unreadable};
+use manylogs_ext4check::{Finding, Place, Problem, Report, Unreadable};
 use manylogs_sim::DiskImage;
 
 use crate::ext4::images::save;
@@ -42,12 +42,34 @@ fn told(found: &Result<Report, Unreadable>) -> String {
     }
 }
 
-/// What e2fsck does not look at, or takes for granted.
-fn is_ours_alone(_: &Result<Report, Unreadable>) -> bool {
-    false
+/// Whether e2fsck does not look at, or silently puts right, all that was found.
+fn is_ours_alone(found: &Result<Report, Unreadable>) -> bool {
+    let Ok(report) = found else { return false };
+    report.more == 0 && report.findings.iter().all(|finding| is_unseen(finding))
 }
 
-/// What our check does not look at.
+fn is_unseen(finding: &Finding) -> bool {
+    match finding.problem {
+        // e2fsck counts anew, and copies the journal's place again, without a word.
+        Problem::Count(..) => finding.place == Place::Superblock,
+        // With -n it leaves the list of orphans alone.
+        Problem::Orphan => true,
+        Problem::Impossible(what) => UNSEEN.contains(&what),
+        _ => false,
+    }
+}
+
+/// What the kernel refuses, or nobody reads.
+const UNSEEN: [&str; 6] = [
+    "another depth than its parent says",
+    "more unused inodes than inodes",
+    "the kind of '.' or '..'",
+    "the copy of the journal's place is another",
+    "the map of blocks for more descriptors",
+    "a depth of a tree without extents",
+];
+
+/// Whether our check does not look at what e2fsck found.
 fn is_theirs_alone(_: &Said) -> bool {
     false
 }

@@ -7,12 +7,14 @@
 mod compare;
 mod damage;
 mod filled;
+mod old;
 mod used;
 
 use manylogs_block::Rng;
 use manylogs_sim::DiskImage;
 
 pub(super) use filled::{Filled, filled};
+pub(super) use old::add_old_things;
 
 use super::images::{ImageSource, Images};
 use super::judge::is_due;
@@ -38,7 +40,7 @@ pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Resul
     if is_due(&mut rng, e2fsck_every) && picked.is_at_rest {
         compare::compare(&image, found, tally).map_err(wrong)?;
     }
-    let mounted = used::use_image(image, rng.next_u64()).map_err(wrong)?;
+    let mounted = used::use_image(image, picked.is_at_rest, rng.next_u64()).map_err(wrong)?;
     report.tally.mutated_mounted += u64::from(mounted);
     Ok(report)
 }

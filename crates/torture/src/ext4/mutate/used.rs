@@ -3,11 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Sector};
+use manylogs_block::{IoError, Lba, Sector};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4check::{BLOCK_BYTES, BlockNo, Source};
 use manylogs_sim::DiskImage;
 
-use crate::ext4::world::{BLOCK_SECTORS, SMALL_MIB, World, mount};
+use crate::ext4::images::ImageSource;
+use crate::ext4::world::{SMALL_MIB, World, mount};
 
 /// The device is larger than the file system by so much.
 const BEHIND_MIB: u64 = 1;
@@ -20,7 +22,7 @@ const NAMES_MOST: u64 = 400;
 ///
 /// # Errors
 /// If it hangs, or reaches beyond the file system.
-pub(super) fn use_image(image: DiskImage, seed: u64) -> Result<bool, String> {
+pub(super) fn use_image(image: DiskImage, is_at_rest: bool, seed: u64) -> Result<bool, String> {
     let world = World::new(seed, SMALL_MIB + BEHIND_MIB, image.clone());
     let (ended, mounted) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let wrong = Rc::new(RefCell::new(None));
@@ -49,7 +51,7 @@ pub(super) fn use_image(image: DiskImage, seed: u64) -> Result<bool, String> {
     if let Some(error) = wrong.take() {
         return Err(format!("{error}"));
     }
-    nothing_is_written_behind(&image, &world.settled())?;
+    nothing_is_written_outside(&image, is_at_rest, &world.settled())?;
     Ok(mounted.get())
 }
 
@@ -111,20 +113,30 @@ fn local<T>(result: Result<T, Error>) -> Result<(), Error> {
 
 /// Blocks that the superblock says there are; a replay may bring another superblock.
 fn blocks_of(image: &DiskImage) -> u64 {
-    let sector = image.durable(manylogs_block::Lba(2));
+    let sector = image.durable(Lba(2));
     let Sector::Bytes(bytes) = sector else { return 0 };
     let count = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok());
     count.map_or(0, |bytes| u64::from(u32::from_le_bytes(bytes)))
 }
 
-fn nothing_is_written_behind(before: &DiskImage, after: &DiskImage) -> Result<(), String> {
-    let all = (SMALL_MIB + BEHIND_MIB) << 8;
-    let end = blocks_of(before).max(blocks_of(after)).min(all);
-    let behind = Extent::new(end * BLOCK_SECTORS, (all - end) * BLOCK_SECTORS);
-    let boot = Extent::new(0, 2);
-    for extent in [boot, behind] {
-        if extent.len.0 > 0 && before.read(extent) != after.read(extent) {
-            return Err(format!("something was written into {extent:?}, outside"));
+/// Blocks behind the file system's end, and the boot sector, are as they were. A replay brings
+/// home all of block 0, with whatever the log has there.
+fn nothing_is_written_outside(
+    before: &DiskImage,
+    is_at_rest: bool,
+    after: &DiskImage,
+) -> Result<(), String> {
+    let all = SMALL_MIB + BEHIND_MIB;
+    let end = blocks_of(before).max(blocks_of(after)).min(all << 8);
+    let (before, after) = (ImageSource::new(before, all), ImageSource::new(after, all));
+    for number in is_at_rest.then_some(0).into_iter().chain(end..all << 8) {
+        let (mut old, mut new) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+        let read = before.read(BlockNo(number), &mut old);
+        read.and_then(|()| after.read(BlockNo(number), &mut new)).map_err(|e| e.to_string())?;
+        // The superblock begins behind the boot sector.
+        let part = if number == 0 { 0..1024 } else { 0..BLOCK_BYTES };
+        if old[part.clone()] != new[part] {
+            return Err(format!("something was written into block {number}, outside"));
         }
     }
     Ok(())
