@@ -60,7 +60,8 @@ fn is_unseen(finding: &Finding) -> bool {
 }
 
 /// What the kernel refuses, or nobody reads.
-const UNSEEN: [&str; 6] = [
+const UNSEEN: [&str; 7] = [
+    "a log that begins nowhere",
     "another depth than its parent says",
     "more unused inodes than inodes",
     "the kind of '.' or '..'",

@@ -44,3 +44,62 @@ pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Resul
     report.tally.mutated_mounted += u64::from(mounted);
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use manylogs_block::to_usize;
+    use manylogs_ext4check::{BLOCK_BYTES, Source, Structure, Target};
+
+    use super::*;
+    use crate::ext4::images::{Templates, has_program};
+
+    /// Bytes of a structure that its checksum covers, or that cannot be otherwise.
+    fn covered(structure: Structure) -> u64 {
+        match structure {
+            Structure::Superblock | Structure::Journal(_) => 1024,
+            Structure::Descriptor(_) => 64,
+            Structure::Inode(..) => 256,
+            // The root's entries end in its first bytes.
+            Structure::IndexNode { .. } => 40,
+            Structure::BlockMap(_) | Structure::Log(_) => 0,
+            _ => 4096,
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_structure_passes() {
+        if !has_program("mkfs.ext4") {
+            eprintln!("skipped: needs mkfs.ext4");
+            return;
+        }
+        let images = Templates::make().unwrap().images().unwrap();
+        let mut rng = Rng::new(8);
+        for filled in images.filled().unwrap().iter().filter(|filled| filled.name == "old") {
+            for structure in filled.kinds.iter().flat_map(|kind| kind.iter().take(40)) {
+                let (block, range) = filled.survey.place(*structure);
+                if covered(*structure) == 0 {
+                    continue;
+                }
+                let bit = to_usize(rng.below(covered(*structure) * 8));
+                let mut image = filled.image.clone();
+                let mut target = ImageSource::new(&mut image, SMALL_MIB);
+                let mut bytes = [0; BLOCK_BYTES];
+                target.read(block, &mut bytes).unwrap();
+                bytes[range.start + bit / 8] ^= 1 << (bit % 8);
+                target.write(block, &bytes).unwrap();
+                let found = manylogs_ext4check::check(&ImageSource::new(&image, SMALL_MIB));
+                let passes = found.is_ok_and(|report| report.is_clean());
+                assert!(!passes, "bit {bit} of {structure:?}");
+                // With its checksum right again, and the bit as it was, it is sound.
+                bytes[range.start + bit / 8] ^= 1 << (bit % 8);
+                let mut target = ImageSource::new(&mut image, SMALL_MIB);
+                target.write(block, &bytes).unwrap();
+                filled.survey.seal(&mut target, *structure).unwrap();
+                let report = manylogs_ext4check::check(&ImageSource::new(&image, SMALL_MIB));
+                assert_eq!(report.unwrap().findings, [], "{structure:?}");
+            }
+        }
+    }
+}
