@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{SMALL, SMALL_MIB, World, content, mkfs, names};
+use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {

@@ -8,7 +8,7 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{SMALL, SMALL_MIB, World, content, mkfs, mount};
+use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
 use manylogs_block::{Extent, IoError, Request, Rng, to_usize};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::Survival;

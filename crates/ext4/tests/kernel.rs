@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{World, content, has, load, mkfs, names, save};
+use common::{Judged, World, content, has, load, mkfs, names, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::Survival;

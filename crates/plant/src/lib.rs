@@ -350,6 +350,22 @@ bugs! {
         Ext4OrphanAfterFree,
         /// A bitmap's checksum is wrong.
         Ext4BitmapChecksumWrong,
+        /// Blocks that are freed count as one more than they are.
+        Ext4FreeCountOff,
+        /// A block of names that is split loses one of them.
+        Ext4SplitLosesName,
+        /// A hole within an extent takes away all that is behind it.
+        Ext4PieceLost,
+        /// A new name is in another update than the count of names.
+        Ext4LinkCountLater,
+        /// A sync does not wait for the commit.
+        Ext4SyncNotAwaited,
+        /// A replay brings back blocks that were revoked.
+        Ext4ReplayIgnoresRevokes,
+        /// The log is reset before what was replayed is durable at home.
+        Ext4ReplayNotFlushed,
+        /// A mount does not end the orphans that it finds.
+        Ext4OrphansNotEnded,
     }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {

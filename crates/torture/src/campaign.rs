@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::everest::{self, EverestPlan};
+use crate::ext4::{self, Ext4Plan, Images, Templates};
 use crate::forks::Report;
 use crate::history::run_history;
 use crate::image::Violation;
@@ -25,6 +26,19 @@ pub enum System {
     Volume,
     /// Base volumes whose writes are off-loaded to Everest's circular store.
     Everest,
+    /// The file system ext4 with its own journal.
+    Ext4,
+}
+
+/// What histories of ext4 are, beside what their seeds say.
+#[derive(Clone, Debug)]
+pub struct Ext4Campaign {
+    /// What histories begin with.
+    pub images: Templates,
+    /// One judged state in so many is also judged by e2fsck; none if zero.
+    pub e2fsck_every: u64,
+    /// Nothing crashes: each seed damages an image, which is then used.
+    pub mutate: bool,
 }
 
 /// Options of a campaign.
@@ -43,6 +57,8 @@ pub struct Campaign {
     /// In every history the device fails requests. Few crashes are forked: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
+    /// For [`System::Ext4`].
+    pub ext4: Option<Ext4Campaign>,
 }
 
 /// Follows a campaign, and ends it.
@@ -113,7 +129,26 @@ impl Campaign {
         if self.trouble { Plan::troubled(seed).sparse() } else { Plan::of_seed(seed) }
     }
 
+    /// A history of ext4. Disks do not cross threads, so each has images of its own.
+    fn run_ext4(&self, seed: u64, images: &mut Option<Images>) -> Result<Report, Violation> {
+        let Some(campaign) = &self.ext4 else {
+            return Err(Violation("a campaign of ext4 needs images".to_owned()));
+        };
+        let images = match images {
+            Some(images) => images,
+            None => {
+                let made = campaign.images.images();
+                images.insert(made.map_err(|error| Violation(format!("images: {error}")))?)
+            }
+        };
+        if campaign.mutate {
+            return run_mutant(seed, images, campaign.e2fsck_every);
+        }
+        run_ext4(&Ext4Plan::of_seed(seed).with_e2fsck(campaign.e2fsck_every), images)
+    }
+
     fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, control: &Control) {
+        let mut images = None;
         while !control.stop.load(Ordering::Relaxed) && !lock(ledger).closed {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if !self.seeds.contains(&seed) {
@@ -122,6 +157,7 @@ impl Campaign {
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
                 System::Everest => run_everest(&EverestPlan::of_seed(seed)),
+                System::Ext4 => self.run_ext4(seed, &mut images),
             };
             lock(ledger).take_up(seed, result, self.states, control);
         }
@@ -155,6 +191,23 @@ pub fn run_plan(plan: &Plan, faults: bool) -> Result<Report, Violation> {
 /// The broken promise.
 pub fn run_everest(plan: &EverestPlan) -> Result<Report, Violation> {
     caught(plan, || everest::run_history(plan))
+}
+
+/// Runs a history of ext4; a panic is a failure like any other.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_ext4(plan: &Ext4Plan, images: &Images) -> Result<Report, Violation> {
+    caught(plan, || ext4::run_history(plan, images))
+}
+
+/// Damages an image by chance and uses it; a panic is a failure like any other. The verdicts of
+/// our own check and e2fsck are compared on one in `e2fsck_every`, on none if that is zero.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Result<Report, Violation> {
+    caught(&seed, || ext4::run_mutant(seed, images, e2fsck_every))
 }
 
 fn caught<P: fmt::Debug>(

@@ -9,7 +9,10 @@
 //! device fails requests, and some images are damaged. Some volumes have their table in
 //! non-volatile RAM: these are forked between any two operations on that as well.
 //!
-//! What must hold is in `docs/semantics.md`; the model that knows it is [`manylogs_sim::Oracle`].
+//! Everest's store, and the file system ext4 with its journal, are crashed in the same way; images
+//! of ext4 are also damaged, and used.
+//!
+//! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows it is [`manylogs_sim::Oracle`].
 
 mod between;
 mod campaign;
@@ -17,6 +20,7 @@ mod clients;
 mod device;
 mod epoch;
 mod everest;
+pub mod ext4;
 mod fault;
 mod forks;
 mod history;
@@ -31,7 +35,10 @@ mod trouble;
 mod verdict;
 mod zones;
 
-pub use campaign::{Campaign, Control, Failure, Summary, System, run_everest, run_plan, run_seed};
+pub use campaign::{
+    Campaign, Control, Ext4Campaign, Failure, Summary, System, run_everest, run_ext4, run_mutant,
+    run_plan, run_seed,
+};
 pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};
 pub use forks::Report;

@@ -13,7 +13,8 @@ fn jobs() -> usize {
 
 fn campaign(states: u64, jobs: usize) -> Campaign {
     let (seeds, states) = (1..=u64::MAX - 1, Some(states));
-    Campaign { system: System::Volume, seeds, states, jobs, faults: true, trouble: false }
+    let (system, faults, trouble) = (System::Volume, true, false);
+    Campaign { system, seeds, states, jobs, faults, trouble, ext4: None }
 }
 
 #[test]

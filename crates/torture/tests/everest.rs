@@ -15,6 +15,7 @@ fn what_was_off_loaded_survives_every_crash() {
         jobs,
         faults: false,
         trouble: false,
+        ext4: None,
     };
     let summary = campaign.run(&Control::default());
     assert_eq!(summary.failure, None);

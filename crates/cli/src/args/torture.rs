@@ -12,6 +12,8 @@ pub(crate) enum TorturedSystem {
     Volume,
     /// Base volumes whose writes are off-loaded to Everest's circular store.
     Everest,
+    /// The file system ext4 of `manylogs fs`, with its own journal; needs mkfs.ext4 and e2fsck.
+    Ext4,
 }
 
 #[derive(Debug, Args)]
@@ -36,6 +38,14 @@ pub(crate) struct TortureArgs {
     /// the volume is opened or in use. Few crashes are tried then, so that many histories run.
     #[arg(long)]
     pub(crate) trouble: bool,
+    /// With --system ext4: nothing crashes, but this number of images, one for each seed from the
+    /// first of --seeds on, is damaged, with checksums put right again, and then used.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) mutate: Option<u64>,
+    /// With --system ext4: one crash state or damaged image in so many is also judged by e2fsck;
+    /// none if 0. All others are judged by a check of our own.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub(crate) e2fsck_every: u64,
     /// Write all counts to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::ops::RangeInclusive;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use manylogs_torture::{Campaign, Control, Detected, Fault, FaultCount, Summary, System, Tally};
+use manylogs_torture::ext4::Templates;
+use manylogs_torture::{
+    Campaign, Control, Detected, Ext4Campaign, Fault, FaultCount, Summary, System, Tally,
+};
 use serde_json::{Value, json};
 
 use crate::args::torture::{TortureArgs, TorturedSystem};
@@ -20,20 +24,19 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     let system = match args.system {
         TorturedSystem::Volume => System::Volume,
         TorturedSystem::Everest => System::Everest,
+        TorturedSystem::Ext4 => System::Ext4,
     };
-    if system != System::Volume && (args.faults || args.trouble) {
-        let message = "--faults and --trouble are for volumes: leave them out, or --system";
-        return Err(Failure::input(message));
-    }
+    check(args, system)?;
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let campaign = Campaign {
         system,
-        seeds: args.seeds.clone(),
+        seeds: seeds(args),
         states: args.states,
         jobs: args.jobs.map_or(cores, manylogs_block::to_usize),
         faults: args.faults,
         trouble: args.trouble,
+        ext4: ext4(args, system)?,
     };
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
@@ -46,21 +49,68 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&as_json(&summary)).unwrap_or_default();
         json.write((text + "\n").as_bytes())?;
     }
-    print(&told(&summary, elapsed))?;
+    print(&told(system, &summary, elapsed))?;
     match &summary.failure {
         Some(failure) => Err(Failure::failed(format!(
-            "seed {}: {}\nrepeat it with: manylogs torture --seeds {}..{}{}{}{}",
+            "seed {}: {}\nrepeat it with: {}",
             failure.seed,
             failure.problem,
-            failure.seed,
-            failure.seed,
-            if system == System::Everest { " --system everest" } else { "" },
-            if args.faults { " --faults" } else { "" },
-            if args.trouble { " --trouble" } else { "" },
+            repeated(args, failure.seed),
         ))),
         None if summary.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     }
+}
+
+/// Refuses what other systems have.
+fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
+    if system != System::Volume && (args.faults || args.trouble) {
+        let message = "--faults and --trouble are for volumes: leave them out, or --system";
+        return Err(Failure::input(message));
+    }
+    if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
+        let message = "--mutate is for --system ext4, and goes without --states";
+        return Err(Failure::input(message));
+    }
+    Ok(())
+}
+
+fn seeds(args: &TortureArgs) -> RangeInclusive<u64> {
+    let first = *args.seeds.start();
+    match args.mutate {
+        Some(images) => first..=first.saturating_add(images - 1),
+        None => args.seeds.clone(),
+    }
+}
+
+fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Failure> {
+    if system != System::Ext4 {
+        return Ok(None);
+    }
+    let images = Templates::make();
+    let images = images.map_err(|error| Failure::input(format!("no images: {error}")))?;
+    let (e2fsck_every, mutate) = (args.e2fsck_every, args.mutate.is_some());
+    Ok(Some(Ext4Campaign { images, e2fsck_every, mutate }))
+}
+
+/// The one command that repeats the history of a seed.
+fn repeated(args: &TortureArgs, seed: u64) -> String {
+    let mut command = format!("manylogs torture --seeds {seed}..{seed}");
+    command += match args.system {
+        TorturedSystem::Volume => "",
+        TorturedSystem::Everest => " --system everest",
+        TorturedSystem::Ext4 => " --system ext4",
+    };
+    if args.system == TorturedSystem::Ext4 {
+        let _ = write!(command, " --e2fsck-every {}", args.e2fsck_every);
+    }
+    let flags = [
+        (args.mutate.is_some(), " --mutate 1"),
+        (args.faults, " --faults"),
+        (args.trouble, " --trouble"),
+    ];
+    command.extend(flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
+    command
 }
 
 /// Runs the campaign; on a terminal a line tells how far it is.
@@ -91,18 +141,21 @@ fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
     summary
 }
 
-fn told(summary: &Summary, elapsed: Duration) -> String {
+fn told(system: System, summary: &Summary, elapsed: Duration) -> String {
     let tally = &summary.tally;
     let (states, seconds) = (tally.phases.total(), elapsed.as_secs_f64());
-    let mut text = format!(
-        "{states} distinct crash states in {} histories, {seconds:.1} s\n\n",
-        tally.histories
-    );
-    for (phase, count) in tally.phases.iter() {
+    let mut text = match tally.mutated {
+        0 => format!("{states} distinct crash states in {} histories", tally.histories),
+        images => format!("{images} damaged images"),
+    };
+    let _ = writeln!(text, ", {seconds:.1} s\n");
+    // Other systems do only some of what a volume does.
+    let is_told = |count: u64| count > 0 || system == System::Volume;
+    for (phase, count) in tally.phases.iter().filter(|(_, count)| is_told(*count)) {
         let _ = writeln!(text, "{:>12}  {}", count, phase.name());
     }
     text.push('\n');
-    for (what, count) in tally.counts() {
+    for (what, count) in tally.counts().filter(|(_, count)| is_told(*count)) {
         let _ = writeln!(text, "{count:>12}  {}", what.replace('_', " "));
     }
     if tally.all_faults().injected > 0 {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use manylogs_plant::{Bug, is};
 
 use crate::cache::{Buffer, Checked};
 use crate::checksum::crc;
@@ -119,7 +120,7 @@ impl Core {
             });
             descriptor(&mut group);
             if let Some(sum) = sum {
-                let bug = manylogs_plant::is(manylogs_plant::Bug::Ext4BitmapChecksumWrong);
+                let bug = is(Bug::Ext4BitmapChecksumWrong);
                 group.set_bitmap_checksum(kind, sum ^ u32::from(bug));
             }
             group.seal(number, self.geometry.descriptor_checksum);
@@ -140,7 +141,8 @@ impl Core {
                 return Err(Corruption::group(group, what).into());
             }
             let free = self.group(group, |group| group.free_blocks());
-            let after = if used { free.checked_sub(here) } else { free.checked_add(here) };
+            let more = here + u32::from(is(Bug::Ext4FreeCountOff));
+            let after = if used { free.checked_sub(here) } else { free.checked_add(more) };
             let after = after.filter(|after| *after <= self.geometry.blocks_in(group));
             let bad = || Corruption::group(group, "the count of free blocks is wrong");
             let after = after.ok_or_else(bad)?;

@@ -1,5 +1,7 @@
 //! Unmapping blocks.
 
+use manylogs_plant::{Bug, is};
+
 use super::{Level, MAP_CREDITS, room};
 use crate::core::Core;
 use crate::error::{Corruption, Result};
@@ -69,7 +71,9 @@ impl Core {
             self.free_data(handle, ino, raw, gone, metadata).await?;
         }
         self.shrink(handle, ino, raw, &mut path).await?;
-        if let (Some(_), Some(right)) = (left, right) {
+        if let (Some(_), Some(right)) = (left, right)
+            && !is(Bug::Ext4PieceLost)
+        {
             self.insert_extent(handle, ino, raw, right).await?;
         }
         Ok(true)

@@ -1,6 +1,7 @@
 //! Making files durable.
 
 use manylogs_block::Request;
+use manylogs_plant::{Bug, is};
 
 use crate::core::Core;
 use crate::error::Result;
@@ -17,6 +18,7 @@ impl Core {
         let sent = node.sent.get();
         match node.tid.get().filter(|tid| !self.journal.is_durable(*tid)) {
             // Its flush covers the data, which was written before.
+            Some(_) if is(Bug::Ext4SyncNotAwaited) => {}
             Some(tid) => self.journal.commit(tid).await?,
             None if node.is_unflushed() => drop(self.device.submit(Request::Flush).await?),
             None => {}

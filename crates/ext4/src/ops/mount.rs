@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
+use manylogs_plant::{Bug, is};
 
 use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
@@ -182,7 +183,10 @@ impl Ext4 {
 
 impl Core {
     async fn end_found_orphans(&self) -> Result<()> {
-        let orphans = self.read_orphans().await?;
+        let mut orphans = self.read_orphans().await?;
+        if is(Bug::Ext4OrphansNotEnded) {
+            orphans.clear();
+        }
         *self.orphans.borrow_mut() = orphans;
         self.finish_orphans().await
     }

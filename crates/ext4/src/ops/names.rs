@@ -1,6 +1,7 @@
 //! Names: giving them, and taking them away.
 
 use bytes::Bytes;
+use manylogs_plant::{Bug, is};
 
 use super::{Attributes, Ext4};
 use crate::core::Core;
@@ -105,6 +106,10 @@ impl Ext4 {
         core.put_inode(&mut handle, dir, &mut above).await?;
         raw.set_links(raw.links() + 1);
         raw.set_time(TimeField::Change, now);
+        if is(Bug::Ext4LinkCountLater) {
+            handle.finish();
+            handle = core.begin(1).await?;
+        }
         core.put_inode(&mut handle, ino, &mut raw).await?;
         let tid = handle.finish();
         core.note_change(dir, tid);
@@ -259,7 +264,7 @@ impl Core {
         let directory = raw.kind() == Some(FileKind::Directory);
         raw.set_links(if directory { 0 } else { raw.links().saturating_sub(1) });
         raw.set_time(TimeField::Change, now);
-        if raw.links() == 0 && !manylogs_plant::is(manylogs_plant::Bug::Ext4OrphanAfterFree) {
+        if raw.links() == 0 && !is(Bug::Ext4OrphanAfterFree) {
             self.join_orphans(handle, ino, raw)?;
         }
         self.put_inode(handle, ino, raw).await

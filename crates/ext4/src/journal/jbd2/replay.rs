@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use manylogs_block::{BlockDevice, Payload, Request, all_done};
+use manylogs_plant::{Bug, is};
 
 use super::place::{LogPlace, write_blocks};
 use crate::cache::read_block;
@@ -154,7 +155,8 @@ impl Replay<'_> {
     /// Writes the newest content of each block that was not revoked since, durably.
     async fn bring_home(&self) -> Result<()> {
         let is_wanted = |block: &BlockNo, copy: &Copy| {
-            self.revoked.get(block).is_none_or(|revoked| !revoked.is_at_least(copy.tid))
+            let revoked = self.revoked.get(block).filter(|_| !is(Bug::Ext4ReplayIgnoresRevokes));
+            revoked.is_none_or(|revoked| !revoked.is_at_least(copy.tid))
         };
         let wanted: Vec<_> = self.copies.iter().filter(|(b, copy)| is_wanted(b, copy)).collect();
         for batch in wanted.chunks(BATCH) {
@@ -170,7 +172,9 @@ impl Replay<'_> {
             }
             all_done(write_blocks(self.device, blocks)).await?;
         }
-        self.device.submit(Request::Flush).await?;
+        if !is(Bug::Ext4ReplayNotFlushed) {
+            self.device.submit(Request::Flush).await?;
+        }
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
 //! A client that does one thing after another in a directory of its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Taken};
 
-use crate::common::content;
-use crate::model::{FileId, History, Model};
+use super::judge::content;
+use super::model::{FileId, History, Model};
+use super::plan::Shape;
 
 /// No file becomes larger.
 const SIZE_MOST: u64 = 400_000;
@@ -18,6 +19,7 @@ pub(crate) struct Client {
     pub(crate) name: Vec<u8>,
     pub(crate) model: Rc<RefCell<Model>>,
     pub(crate) rng: RefCell<Rng>,
+    pub(crate) shape: Shape,
     /// Numbers names and contents.
     pub(crate) next: Cell<u64>,
     /// A file that is open, and has lost a name.
@@ -25,12 +27,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Makes the directory, durably, and works in it.
+    /// Makes the directory, durably, unless it is there, and works in it.
     pub(crate) async fn run(&self, steps: u64) -> Result<(), Error> {
         let new = New::plain(FileKind::Directory, 0o755);
-        let dir = self.fs.create(Ino::ROOT, &self.name, new).await?.ino;
+        let dir = match self.fs.create(Ino::ROOT, &self.name, new).await {
+            Err(Error::Exists) => self.fs.lookup(Ino::ROOT, &self.name).await?.ino,
+            made => made?.ino,
+        };
         self.fs.sync(Ino::ROOT).await?;
-        self.model.borrow_mut().dir = Some(dir);
+        self.changed().dir = Some(dir);
         for _ in 0..steps {
             match self.step(dir).await {
                 Ok(()) | Err(Error::NoSpace) => {}
@@ -47,6 +52,13 @@ impl Client {
         self.rng.borrow_mut().below(bound)
     }
 
+    /// The model, which is about to change.
+    fn changed(&self) -> RefMut<'_, Model> {
+        let mut model = self.model.borrow_mut();
+        model.moment += 1;
+        model
+    }
+
     fn number(&self) -> u64 {
         self.next.set(self.next.get() + 1);
         self.next.get()
@@ -61,7 +73,7 @@ impl Client {
     }
 
     async fn step(&self, dir: Ino) -> Result<(), Error> {
-        match self.below(20) {
+        match self.pick() {
             0..4 => self.create(dir).await,
             4..9 => self.write().await,
             9 => self.cut().await,
@@ -77,12 +89,22 @@ impl Client {
         }
     }
 
+    /// The next step, by chance; what the client prefers comes every second time.
+    fn pick(&self) -> u64 {
+        match self.shape {
+            Shape::ManyNames if self.below(2) == 0 => 0,
+            Shape::Scattered if self.below(2) == 0 => 4 + self.below(7),
+            _ => self.below(20),
+        }
+    }
+
     async fn create(&self, dir: Ino) -> Result<(), Error> {
-        let pad = "x".repeat(to_usize(self.below(60)));
+        let least = if self.shape == Shape::ManyNames { 160 } else { 0 };
+        let pad = "x".repeat(to_usize(least + self.below(60)));
         let name = format!("file {} {pad}", self.number()).into_bytes();
         let id = FileId(self.next.get());
         let new = History { contents: vec![Vec::new()] };
-        self.model.borrow_mut().files.insert(id, new);
+        self.changed().files.insert(id, new);
         self.make(dir, name, FileKind::File, Some(id)).await
     }
 
@@ -93,9 +115,9 @@ impl Client {
         kind: FileKind,
         id: Option<FileId>,
     ) -> Result<(), Error> {
-        self.model.borrow_mut().coming = Some(name.clone());
+        self.changed().coming = Some(name.clone());
         let made = self.fs.create(dir, &name, New::plain(kind, 0o755)).await;
-        let mut model = self.model.borrow_mut();
+        let mut model = self.changed();
         model.coming = None;
         let ino = made?.ino;
         model.rename(&[ino], |names| {
@@ -107,7 +129,11 @@ impl Client {
     async fn write(&self) -> Result<(), Error> {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let size = self.model.borrow().files[&id].now().len() as u64;
-        let offset = if self.below(2) == 0 { size } else { self.below(size + 20_000) };
+        let offset = match self.shape {
+            Shape::Scattered => 8192 * self.below(48),
+            _ if self.below(2) == 0 => size,
+            _ => self.below(size + 20_000),
+        };
         let len = 1 + self.below(1 << (4 + self.below(13)));
         let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
         let bytes = content(self.number(), len);
@@ -118,19 +144,21 @@ impl Client {
         self.push(id, after);
         let written = self.fs.write(ino, offset, bytes).await;
         if written.is_err() {
-            self.model.borrow_mut().files.get_mut(&id).unwrap().contents.pop();
+            self.changed().files.entry(id).or_default().contents.pop();
             return written;
         }
         if self.below(4) == 0 {
             let read = self.fs.read(ino, 0, 1 << 20).await?;
             let model = self.model.borrow();
-            assert!(read == model.files[&id].now(), "{ino}: what was written is not read");
+            if read != model.files[&id].now() {
+                return Err(Error::Invalid("what was written is not read"));
+            }
         }
         Ok(())
     }
 
     fn push(&self, id: FileId, content: Vec<u8>) {
-        let mut model = self.model.borrow_mut();
+        let mut model = self.changed();
         if let Some(history) = model.files.get_mut(&id) {
             history.contents.push(content);
         }
@@ -167,7 +195,7 @@ impl Client {
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         // From now on both are possible.
-        self.model.borrow_mut().rename(&[ino], |names| {
+        self.changed().rename(&[ino], |names| {
             names.remove(&name);
         });
         let done = self.fs.unlink(dir, &name).await;
@@ -182,7 +210,7 @@ impl Client {
         let Some((name, ino, _)) = self.any_file() else { return Ok(()) };
         self.fs.open(ino);
         self.open.set(Some(ino));
-        self.model.borrow_mut().rename(&[ino], |names| {
+        self.changed().rename(&[ino], |names| {
             names.remove(&name);
         });
         let done = self.fs.unlink(dir, &name).await;
@@ -196,7 +224,7 @@ impl Client {
             names.find(|(_, (_, id))| id.is_none()).map(|(name, (ino, _))| (name.clone(), *ino))
         };
         if let Some((name, ino)) = doomed {
-            self.model.borrow_mut().rename(&[ino], |names| {
+            self.changed().rename(&[ino], |names| {
                 names.remove(&name);
             });
             let done = self.fs.remove_directory(dir, &name).await;
@@ -208,7 +236,7 @@ impl Client {
 
     fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
         if done.is_err() {
-            self.model.borrow_mut().undo();
+            self.changed().undo();
         }
         done.map(drop)
     }
@@ -221,7 +249,7 @@ impl Client {
             Some((name, other, _)) => (name, vec![ino, other]),
             None => (format!("renamed {}", self.number()).into_bytes(), vec![ino]),
         };
-        self.model.borrow_mut().rename(&inos, |names| {
+        self.changed().rename(&inos, |names| {
             names.remove(&old);
             names.insert(new.clone(), (ino, Some(id)));
         });
@@ -232,7 +260,7 @@ impl Client {
     async fn link(&self, dir: Ino) -> Result<(), Error> {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let name = format!("link {}", self.number()).into_bytes();
-        self.model.borrow_mut().rename(&[ino], |names| {
+        self.changed().rename(&[ino], |names| {
             names.insert(name.clone(), (ino, Some(id)));
         });
         let done = self.fs.link(ino, dir, &name).await;
@@ -250,7 +278,7 @@ impl Client {
         let Some((_, ino, id)) = self.any_file() else { return Ok(()) };
         let (_, versions) = self.points();
         self.fs.sync(ino).await?;
-        let mut model = self.model.borrow_mut();
+        let mut model = self.changed();
         // With a file its own names are durable, and so is all that was done before those.
         if let Some(named) = model.named.get(&ino).copied() {
             model.names_durable(named);
@@ -266,14 +294,14 @@ impl Client {
     async fn sync_names(&self, dir: Ino) -> Result<(), Error> {
         let (names, _) = self.points();
         self.fs.sync(dir).await?;
-        self.model.borrow_mut().names_durable(names);
+        self.changed().names_durable(names);
         Ok(())
     }
 
     async fn sync_all(&self) -> Result<(), Error> {
         let (names, versions) = self.points();
         self.fs.sync_all().await?;
-        let mut model = self.model.borrow_mut();
+        let mut model = self.changed();
         model.names_durable(names);
         for (file, version) in versions {
             model.content_durable(file, version);

@@ -34,6 +34,8 @@ pub(crate) struct Model {
     /// The state in which an inode last got or lost a name, forgotten ones counted.
     pub(crate) named: BTreeMap<Ino, usize>,
     pub(crate) files: BTreeMap<FileId, History>,
+    /// Grows whenever a promise changes.
+    pub(crate) moment: u64,
 }
 
 impl History {
@@ -72,6 +74,7 @@ impl Model {
             coming: None,
             named: BTreeMap::new(),
             files: BTreeMap::new(),
+            moment: 0,
         }
     }
 
@@ -112,12 +115,16 @@ impl Model {
         }
     }
 
-    /// What was found is what was promised, or something newer.
+    /// What was found is what was promised, or something newer: one of the states, which is
+    /// returned.
+    ///
+    /// # Errors
+    /// What is wrong.
     pub(crate) fn check(
         &self,
         names: &Found,
         contents: &BTreeMap<Ino, Vec<u8>>,
-    ) -> Result<(), String> {
+    ) -> Result<&Names, String> {
         let mut known = names.clone();
         if let Some(coming) = &self.coming {
             known.remove(coming);
@@ -135,11 +142,36 @@ impl Model {
                 continue;
             }
             match self.check_contents(state, contents) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(state),
                 Err(problem) => wrong = problem,
             }
         }
         Err(wrong)
+    }
+
+    /// After a crash the client goes on with what was found, which is durable.
+    ///
+    /// # Errors
+    /// If it is not what was promised.
+    pub(crate) fn adopt(
+        &mut self,
+        names: &Found,
+        contents: &BTreeMap<Ino, Vec<u8>>,
+        fresh: FileId,
+    ) -> Result<(), String> {
+        let mut state = self.check(names, contents)?.clone();
+        if let Some(coming) = self.coming.take()
+            && let Some(ino) = names.get(&coming)
+        {
+            state.insert(coming, (*ino, contents.contains_key(ino).then_some(fresh)));
+        }
+        let files = state.values().filter_map(|(ino, id)| {
+            let history = History { contents: vec![contents.get(ino)?.clone()] };
+            Some(((*id)?, history))
+        });
+        self.files = files.collect();
+        (self.states, self.forgotten, self.named) = (vec![state], 0, BTreeMap::new());
+        Ok(())
     }
 
     fn check_contents(

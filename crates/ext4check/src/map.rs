@@ -1,0 +1,277 @@
+//! Which blocks an inode has: extents, or the older maps of block numbers.
+
+use crate::bytes::{crc32c, join, le16, le32};
+use crate::checker::{Checked, Checker};
+use crate::finding::{Place, Problem};
+use crate::inodes::{EXTENTS, Kind, Raw};
+use crate::layout::compat;
+use crate::structures::Structure;
+use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Ino};
+
+/// Bytes of a header, and of each entry.
+const ENTRY: usize = 12;
+/// Where the checksum of a node in a block is.
+pub(crate) const NODE_SUM: usize = 4092;
+/// No file has a block behind this one.
+const FILE_END: u64 = 1 << 32;
+/// An extent's length that is greater says that its blocks were not written.
+const WRITTEN_MOST: u32 = 32_768;
+/// The deepest tree of extents.
+const DEPTH_MOST: u16 = 5;
+/// Block numbers in a block.
+const NUMBERS: usize = BLOCK_BYTES / 4;
+
+/// What a map came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapped {
+    /// Blocks of data and of the map.
+    pub(crate) blocks: u64,
+    /// The last block of the file that holds data.
+    pub(crate) last_written: Option<u64>,
+    /// First block of the file, first of the device, length.
+    runs: Vec<(u64, u64, u32)>,
+}
+
+impl Mapped {
+    /// All blocks up to the last; holes have none. For what is small.
+    pub(crate) fn in_order(&self) -> Vec<Option<BlockNo>> {
+        let mut blocks = Vec::new();
+        for (file, start, len) in &self.runs {
+            let Ok(first) = usize::try_from(*file) else { break };
+            // A damaged map may name any block of a file.
+            if first > blocks.len() + IN_ORDER_GAP {
+                break;
+            }
+            blocks.resize(first.max(blocks.len()), None);
+            blocks.extend((*start..start + u64::from(*len)).map(|block| Some(BlockNo(block))));
+        }
+        blocks
+    }
+}
+
+/// The longest hole that a directory, or a file of the file system's own, may have: 1 GiB.
+const IN_ORDER_GAP: usize = 1 << 18;
+
+/// What is known of a tree while it is walked.
+struct Walk<'r> {
+    raw: Raw<'r>,
+    kind: Kind,
+    seed: Option<u32>,
+    mapped: Mapped,
+    /// The first block of the file that was not passed.
+    next: u64,
+}
+
+impl Walk<'_> {
+    /// Whether the order of a file's blocks is needed.
+    fn is_kept(&self, checker: &Checker<'_>) -> bool {
+        let layout = &checker.layout;
+        self.kind != Kind::File
+            || self.raw.ino == layout.journal
+            || (layout.has_compat(compat::ORPHAN_FILE) && self.raw.ino == layout.orphan_file)
+    }
+}
+
+impl Checker<'_> {
+    /// Takes the blocks of an inode.
+    pub(crate) fn walk(&mut self, raw: Raw<'_>, kind: Kind) -> Checked<Mapped> {
+        let seed = raw.seed(&self.layout);
+        let mut walk = Walk { raw, kind, seed, mapped: Mapped::default(), next: 0 };
+        if raw.has_flag(EXTENTS) {
+            let depth = le16(raw.map(), 6);
+            self.node(&mut walk, raw.map(), depth, (0, FILE_END), None)?;
+        } else {
+            self.block_map(&mut walk)?;
+        }
+        Ok(walk.mapped)
+    }
+
+    /// A node whose first entry is for block `range.0` of the file, or behind it in the root.
+    fn node(
+        &mut self,
+        walk: &mut Walk<'_>,
+        bytes: &[u8],
+        depth: u16,
+        range: (u64, u64),
+        block: Option<BlockNo>,
+    ) -> Checked<()> {
+        let ino = walk.raw.ino;
+        let place = block.map_or(Place::Inode(ino), |block| Place::Block(ino, block));
+        let (used, room) = (usize::from(le16(bytes, 2)), usize::from(le16(bytes, 4)));
+        let most = bytes.len() / ENTRY - 1;
+        if used == 0 && block.is_none() && depth > 0 {
+            self.find(place, Problem::Impossible("a depth of a tree without extents"));
+            return Ok(());
+        }
+        let sound = le16(bytes, 0) == 0xF30A
+            && used <= room
+            && (most - 2..=most).contains(&room)
+            && depth <= DEPTH_MOST
+            && (used > 0 || block.is_none());
+        if !sound {
+            self.find(place, Problem::Impossible("a node of extents"));
+            return Ok(());
+        }
+        if le16(bytes, 6) != depth {
+            self.find(place, Problem::Impossible("another depth than its parent says"));
+        }
+        let entries: Vec<&[u8]> = bytes[ENTRY..].chunks_exact(ENTRY).take(used).collect();
+        if block.is_some() && entries.first().is_some_and(|at| u64::from(le32(at, 0)) != range.0) {
+            self.find(place, Problem::Order("a node does not begin where its parent says"));
+        }
+        for (number, entry) in entries.iter().enumerate() {
+            let first = u64::from(le32(entry, 0));
+            let end = entries.get(number + 1).map_or(range.1, |next| u64::from(le32(next, 0)));
+            if first < walk.next || first >= end.max(1) || end > range.1 {
+                self.find(place, Problem::Order("extents overlap"));
+                return Ok(());
+            }
+            if depth == 0 {
+                self.extent(walk, entry, end, place);
+            } else {
+                let child = BlockNo(join(le32(entry, 4), le16(entry, 8).into()));
+                self.child(walk, child, depth - 1, (first, end))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extent(&mut self, walk: &mut Walk<'_>, entry: &[u8], end: u64, place: Place) {
+        let (first, len) = (u64::from(le32(entry, 0)), u32::from(le16(entry, 4)));
+        let written = len <= WRITTEN_MOST;
+        let len = if written { len } else { len - WRITTEN_MOST };
+        let start = join(le32(entry, 8), le16(entry, 6).into());
+        if len == 0 || first + u64::from(len) > end {
+            self.find(place, Problem::Order("extents overlap, or are empty"));
+            return;
+        }
+        if start == 0 || start + u64::from(len) > self.layout.blocks {
+            self.find(place, Problem::Misplaced("an extent"));
+            return;
+        }
+        if !written && walk.kind != Kind::File {
+            self.find(place, Problem::Impossible("blocks that were not written"));
+        }
+        for block in start..start + u64::from(len) {
+            self.take(walk.raw.ino, BlockNo(block));
+        }
+        walk.mapped.blocks += u64::from(len);
+        walk.next = first + u64::from(len);
+        if written {
+            walk.mapped.last_written = Some(walk.next - 1);
+        }
+        if walk.is_kept(self) {
+            walk.mapped.runs.push((first, start, len));
+        }
+    }
+
+    fn child(
+        &mut self,
+        walk: &mut Walk<'_>,
+        child: BlockNo,
+        depth: u16,
+        range: (u64, u64),
+    ) -> Checked<()> {
+        let ino = walk.raw.ino;
+        if !self.take(ino, child) {
+            return Ok(());
+        }
+        walk.mapped.blocks += 1;
+        self.note(Structure::ExtentNode(child, walk.seed));
+        let bytes = self.read(child)?;
+        let whole = |seed| crc32c(seed, &[&bytes[..NODE_SUM]]) == le32(&*bytes, NODE_SUM);
+        if !walk.seed.is_none_or(whole) {
+            self.find(Place::Block(ino, child), Problem::Checksum("a node of extents"));
+        }
+        self.node(walk, &*bytes, depth, range, Some(child))
+    }
+
+    /// Twelve blocks, and blocks of block numbers of one, two and three levels.
+    fn block_map(&mut self, walk: &mut Walk<'_>) -> Checked<()> {
+        let map: Vec<u32> = (0..15).map(|number| le32(walk.raw.map(), 4 * number)).collect();
+        for number in &map[..12] {
+            self.pointer(walk, *number, 0)?;
+        }
+        for (level, number) in (1..).zip(&map[12..]) {
+            self.pointer(walk, *number, level)?;
+        }
+        Ok(())
+    }
+
+    fn pointer(&mut self, walk: &mut Walk<'_>, number: u32, level: u32) -> Checked<()> {
+        let covers = (NUMBERS as u64).pow(level);
+        let first = walk.next;
+        walk.next = first + covers;
+        if number == 0 {
+            return Ok(());
+        }
+        let block = BlockNo(number.into());
+        if !self.take(walk.raw.ino, block) {
+            return Ok(());
+        }
+        walk.mapped.blocks += 1;
+        if level == 0 {
+            walk.mapped.last_written = Some(first);
+            if walk.is_kept(self) {
+                walk.mapped.runs.push((first, block.0, 1));
+            }
+            return Ok(());
+        }
+        self.note(Structure::BlockMap(block));
+        let bytes = self.read(block)?;
+        walk.next = first;
+        for at in 0..NUMBERS {
+            self.pointer(walk, le32(&*bytes, 4 * at), level - 1)?;
+        }
+        Ok(())
+    }
+
+    /// The list of bad blocks, and the inode that keeps room for descriptors: a block of numbers of
+    /// blocks that are kept, each of which names its copies.
+    pub(crate) fn check_special(&mut self, raw: Raw<'_>) -> Checked<()> {
+        if raw.ino == Ino::BAD_BLOCKS {
+            let seed = raw.seed(&self.layout);
+            let mut walk = Walk { raw, kind: Kind::File, seed, mapped: Mapped::default(), next: 0 };
+            return self.block_map(&mut walk);
+        }
+        let place = Place::Inode(raw.ino);
+        let map: Vec<u32> = (0..15).map(|number| le32(raw.map(), 4 * number)).collect();
+        let double = BlockNo(map[13].into());
+        let others = map.iter().enumerate().any(|(at, number)| at != 13 && *number != 0);
+        if others || raw.has_flag(EXTENTS) || raw.links() != 1 || raw.kind() != Some(Kind::File) {
+            self.find(place, Problem::Impossible("the inode for more descriptors"));
+        }
+        if !self.take(raw.ino, double) {
+            return Ok(());
+        }
+        let first = 1 + self.layout.table_of_groups();
+        let copies: Vec<GroupNo> = (1..self.layout.groups)
+            .map(GroupNo)
+            .filter(|group| self.layout.has_superblock(*group))
+            .collect();
+        let mut named = vec![0; NUMBERS];
+        for block in first..first + self.layout.reserved_descriptor_blocks {
+            named[(block - 1) as usize % NUMBERS] = u64::from(block);
+            let copy = |group: &GroupNo| self.layout.first_block(*group) + u64::from(block);
+            let copies: Vec<u64> = copies.iter().map(copy).collect();
+            self.check_numbers(raw.ino, BlockNo(block.into()), &copies)?;
+        }
+        self.check_numbers(raw.ino, double, &named)?;
+        let kept = u64::from(self.layout.reserved_descriptor_blocks) * (1 + copies.len() as u64);
+        let counted = raw.counted_blocks().unwrap_or(0);
+        self.count(place, "blocks", counted, 1 + kept);
+        Ok(())
+    }
+
+    /// A block of block numbers says just this, and zeroes behind it.
+    fn check_numbers(&mut self, ino: Ino, block: BlockNo, numbers: &[u64]) -> Checked<()> {
+        let bytes = self.read(block)?;
+        let said = bytes.chunks_exact(4).map(|at| u64::from(le32(at, 0)));
+        let expected = numbers.iter().copied().chain(std::iter::repeat(0));
+        if said.zip(expected).any(|(said, expected)| said != expected) {
+            let what = "the map of blocks for more descriptors";
+            self.find(Place::Block(ino, block), Problem::Impossible(what));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! One history: clients on one disk, which crashes; forks at the disk's events.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use manylogs::Phase;
+use manylogs_block::Rng;
+use manylogs_ext4::Ext4;
+use manylogs_sim::DiskImage;
+
+use super::client::Client;
+use super::images::Images;
+use super::judge::{self, AllHeld};
+use super::model::{FileId, Model};
+use super::plan::Ext4Plan;
+use super::world::{Log, SMALL_MIB, World, mount};
+use crate::device::last_phase;
+use crate::forks::Report;
+
+/// Steps of tasks after which clients count as hanging.
+const STEPS_MOST: u64 = 6_000_000;
+
+/// Runs the history of `plan` on one of `images`.
+///
+/// # Errors
+/// What did not hold.
+pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, String> {
+    let (image, log) = images.get(plan.image);
+    let mut history = History {
+        plan,
+        log,
+        rng: Rng::new(plan.seed ^ 0x5eed),
+        models: (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect(),
+        seen: HashSet::new(),
+        judged: HashSet::new(),
+        report: Report::default(),
+    };
+    let mut image = image.clone();
+    for incarnation in 0..plan.incarnations {
+        image = history.live(incarnation, &image)?;
+    }
+    history.report.tally.histories = 1;
+    Ok(history.report)
+}
+
+struct History<'p> {
+    plan: &'p Ext4Plan,
+    log: &'p Log,
+    rng: Rng,
+    models: Vec<Rc<RefCell<Model>>>,
+    seen: HashSet<u64>,
+    /// Images by fingerprint, and the moment that they were compared at.
+    judged: HashSet<(u64, u64)>,
+    report: Report,
+}
+
+/// What an incarnation tells.
+#[derive(Clone, Default)]
+struct Watch {
+    mounted: Rc<Cell<bool>>,
+    running: Rc<Cell<usize>>,
+    problem: Rc<RefCell<Option<String>>>,
+}
+
+impl Watch {
+    fn note(&self, problem: String) {
+        self.problem.borrow_mut().get_or_insert(problem);
+    }
+
+    fn is_over(&self) -> bool {
+        self.problem.borrow().is_some() || self.mounted.get() && self.running.get() == 0
+    }
+}
+
+impl History<'_> {
+    /// One incarnation, from mount to crash; returns what the disk holds then.
+    fn live(&mut self, incarnation: u64, image: &DiskImage) -> Result<DiskImage, String> {
+        let world = World::new(self.plan.seed + incarnation, SMALL_MIB, image.clone());
+        let watch = Watch::default();
+        let start = Start {
+            runtime: world.runtime(),
+            models: self.models.clone(),
+            plan: self.plan.clone(),
+            incarnation,
+            watch: watch.clone(),
+        };
+        let mounting = mount(world.device(Some(self.log)), world.runtime());
+        world.sim.handle(world.user).spawn(async move {
+            match mounting.await {
+                Ok(fs) => start.run(&fs).await,
+                Err(error) => start.watch.note(format!("mount: {error}")),
+            }
+        });
+        self.report.tally.incarnations += 1;
+        self.watch(&world, &watch)?;
+        let image = judge::crash(&world, &mut self.rng);
+        self.judge(&image, Phase::Recovery)?;
+        Ok(image)
+    }
+
+    /// Runs the world until its clients have ended, and forks it at events of its disk.
+    fn watch(&mut self, world: &World, watch: &Watch) -> Result<(), String> {
+        let (mut wrong, mut seen, mut steps) = (None, 0, 0_u64);
+        world.sim.run_until(|| {
+            steps += 1;
+            let events = world.disk.events();
+            if events != seen {
+                seen = events;
+                if self.rng.one_in(self.plan.fork_every)
+                    && let Err(problem) = self.fork(world, watch)
+                {
+                    wrong = Some(format!("event {events}: {problem}"));
+                }
+            }
+            wrong.is_some() || watch.is_over() || steps > STEPS_MOST
+        });
+        match wrong.or_else(|| watch.problem.take()) {
+            Some(problem) => Err(problem),
+            None if !watch.is_over() => Err("the clients hang".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn fork(&mut self, world: &World, watch: &Watch) -> Result<(), String> {
+        let mut image = judge::crash(world, &mut self.rng);
+        let mut phase = if watch.mounted.get() { last_phase(&world.disk) } else { Phase::Open };
+        while self.rng.one_in(4) {
+            image = judge::crash_in_recovery(&image, &mut self.rng);
+            phase = Phase::Recovery;
+            self.report.tally.nested += 1;
+        }
+        self.judge(&image, phase)
+    }
+
+    fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<(), String> {
+        let fingerprint = image.fingerprint();
+        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
+        if self.seen.insert(state) {
+            self.report.states.push((state, phase));
+        }
+        let moment = self.models.iter().map(|model| model.borrow().moment).sum();
+        let (seed, sampled) =
+            (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
+        let replayed = sampled && self.rng.one_in(2);
+        if !self.judged.insert((fingerprint, moment)) {
+            return Ok(());
+        }
+        let models: Vec<Model> = self.models.iter().map(|model| model.borrow().clone()).collect();
+        let tally = &mut self.report.tally;
+        tally.judged += 1;
+        tally.judged_by_e2fsck += u64::from(sampled);
+        tally.replayed_by_e2fsck += u64::from(replayed);
+        if replayed {
+            judge::by_e2fsck(image, &models, seed)?;
+        }
+        tally.recovered += 1;
+        judge::by_ourselves(image, &models, seed, sampled && !replayed)
+    }
+}
+
+/// What is needed to set the clients to work.
+struct Start {
+    runtime: manylogs_block::Handle,
+    models: Vec<Rc<RefCell<Model>>>,
+    plan: Ext4Plan,
+    incarnation: u64,
+    watch: Watch,
+}
+
+impl Start {
+    /// Compares what is found with what was promised, and goes on with that.
+    async fn run(self, fs: &Ext4) {
+        let dirs: Vec<_> = self.models.iter().map(|model| model.borrow().dir).collect();
+        let held = judge::read_all(fs, &dirs).await.and_then(|held| self.adopt(held));
+        if let Err(problem) = held {
+            return self.watch.note(format!("mounted again: {problem}"));
+        }
+        for (number, model) in self.models.iter().enumerate() {
+            let turn = self.incarnation * 1000 + number as u64;
+            let client = Client {
+                fs: fs.clone(),
+                runtime: self.runtime.clone(),
+                name: format!("client {number}").into_bytes(),
+                model: Rc::clone(model),
+                rng: RefCell::new(Rng::new(self.plan.seed + 1000 * turn)),
+                shape: self.plan.shape,
+                next: Cell::new(turn * 1_000_000),
+                open: Cell::new(None),
+            };
+            let (watch, steps) = (self.watch.clone(), self.plan.steps);
+            watch.running.set(watch.running.get() + 1);
+            self.runtime.spawn(async move {
+                if let Err(error) = client.run(steps).await {
+                    watch.note(format!("client {number}: {error}"));
+                }
+                watch.running.set(watch.running.get() - 1);
+            });
+        }
+        self.watch.mounted.set(true);
+    }
+
+    fn adopt(&self, held: AllHeld) -> Result<(), String> {
+        for (number, (model, held)) in self.models.iter().zip(held).enumerate() {
+            let Some((names, contents)) = held else { continue };
+            let fresh = FileId((self.incarnation * 1000 + number as u64) * 1_000_000);
+            model.borrow_mut().adopt(&names, &contents, fresh)?;
+        }
+        Ok(())
+    }
+}

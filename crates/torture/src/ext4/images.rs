@@ -1,0 +1,244 @@
+//! Images that mkfs.ext4 made, and disks that hold them.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use manylogs_block::{Extent, Lba, Sector};
+use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
+use manylogs_sim::DiskImage;
+
+use super::mutate::{Filled, add_old_things, filled};
+use super::world::{BLOCK_SECTORS, Log, SMALL_MIB, SMALL_OPTIONS};
+
+/// The kinds of images that histories begin with.
+const KINDS: [&[&str]; 3] =
+    [&["-G", "4"], &["-G", "4", "-O", "^metadata_csum,^64bit"], &["-O", "^flex_bg", "-I", "128"]];
+
+/// An image as it lies in a file, without its zeroes. Threads share it.
+#[derive(Clone, Debug)]
+struct Template(Vec<(u64, Box<[u8]>)>);
+
+/// Images of several kinds, for any thread.
+#[derive(Clone, Debug)]
+pub struct Templates {
+    plain: Vec<Template>,
+    /// With what only other programs make.
+    old: Template,
+}
+
+/// The same as disks, for one thread.
+#[derive(Clone, Debug)]
+pub struct Images {
+    plain: Vec<(DiskImage, Log)>,
+    old: DiskImage,
+    /// Made when they are needed.
+    filled: OnceCell<Result<Vec<Filled>, String>>,
+}
+
+impl Templates {
+    /// Has mkfs.ext4 make small images of several kinds.
+    ///
+    /// # Errors
+    /// If there is no mkfs.ext4 or no debugfs, or one fails.
+    pub fn make() -> io::Result<Self> {
+        let make = |kind: &&[&str]| {
+            let bytes = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, kind].concat(), |_, _| Ok(()))?;
+            Ok(Template::of(&bytes))
+        };
+        let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
+        let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
+        Ok(Self { plain, old: Template::of(&old) })
+    }
+
+    /// The images as disks.
+    ///
+    /// # Errors
+    /// If mkfs made what a check does not understand.
+    pub fn images(&self) -> io::Result<Images> {
+        let image = |template: &Template| {
+            let disk = template.disk();
+            let survey = Survey::of(&ImageSource::new(&disk, SMALL_MIB));
+            let log = Log::of(&survey.map_err(io::Error::other)?);
+            Ok((disk, log))
+        };
+        let plain = self.plain.iter().map(image).collect::<io::Result<_>>()?;
+        Ok(Images { plain, old: self.old.disk(), filled: OnceCell::new() })
+    }
+}
+
+impl Images {
+    /// The image of a number, which counts around, and where its journal is.
+    pub(super) fn get(&self, number: usize) -> (&DiskImage, &Log) {
+        let (image, log) = &self.plain[number % self.plain.len()];
+        (image, log)
+    }
+
+    /// Images in which there is something of everything.
+    ///
+    /// # Errors
+    /// What the driver or a check says of them.
+    pub(super) fn filled(&self) -> Result<&[Filled], String> {
+        let made = self.filled.get_or_init(|| {
+            let mut all = Vec::new();
+            for (kind, (image, _)) in KINDS.iter().zip(&self.plain) {
+                all.extend(filled(&kind.join(" "), image)?);
+            }
+            all.extend(filled("old", &self.old)?);
+            Ok(all)
+        });
+        made.as_deref().map_err(Clone::clone)
+    }
+}
+
+impl Template {
+    fn of(bytes: &[u8]) -> Self {
+        let sectors = (0..).zip(bytes.chunks_exact(512));
+        let written = sectors.filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
+        Self(written.map(|(lba, sector)| (lba, sector.into())).collect())
+    }
+
+    fn disk(&self) -> DiskImage {
+        let mut image = DiskImage::default();
+        for (lba, sector) in &self.0 {
+            image.corrupt(Lba(*lba), Sector::Bytes(sector.to_vec().into()));
+        }
+        image
+    }
+}
+
+/// Whether a program is there, of those that administrators use.
+#[must_use]
+pub fn has_program(program: &str) -> bool {
+    let dirs = std::env::var("PATH").unwrap_or_default() + ":/sbin:/usr/sbin";
+    dirs.split(':').any(|dir| Path::new(dir).join(program).exists())
+}
+
+/// A program of administrators, which may not be in the `PATH` of others.
+pub(super) fn command(program: &str) -> Command {
+    let admin = Path::new("/usr/sbin").join(program);
+    Command::new(if admin.exists() { admin.as_os_str() } else { program.as_ref() })
+}
+
+/// An image of `mib` MiB with blocks of 4096 bytes that mkfs.ext4 made; the same one each time.
+///
+/// # Errors
+/// If there is no mkfs.ext4, or it fails.
+pub fn mkfs(mib: u64, options: &[&str]) -> io::Result<DiskImage> {
+    Ok(Template::of(&mkfs_bytes(mib, options, |_, _| Ok(()))?).disk())
+}
+
+/// `then` may change the image in the file; it gets a directory for what it needs.
+fn mkfs_bytes(
+    mib: u64,
+    options: &[&str],
+    then: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("image");
+    File::create(&path)?.set_len(mib << 20)?;
+    let mut mkfs = command("mkfs.ext4");
+    mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
+    mkfs.args(["-E", "hash_seed=abcdef01-1234-1234-1234-123456789abc"]).args(options).arg(&path);
+    let made = mkfs.output().map_err(|error| {
+        io::Error::new(error.kind(), format!("mkfs.ext4: {error}: install e2fsprogs"))
+    })?;
+    if !made.status.success() {
+        let said = String::from_utf8_lossy(&made.stderr);
+        return Err(io::Error::other(format!("mkfs.ext4: {said}")));
+    }
+    then(&path, dir.path())?;
+    std::fs::read(&path)
+}
+
+/// What a file holds, as a disk.
+///
+/// # Errors
+/// Those of the file.
+pub fn load(path: &Path) -> io::Result<DiskImage> {
+    Ok(Template::of(&std::fs::read(path)?).disk())
+}
+
+/// Writes what a disk holds into a file. Torn sectors hold anything.
+///
+/// # Errors
+/// Those of the file.
+pub fn save(image: &DiskImage, mib: u64, path: &Path) -> io::Result<()> {
+    let file = File::create(path)?;
+    file.set_len(mib << 20)?;
+    let source = ImageSource::new(image, mib);
+    let mut bytes = [0; BLOCK_BYTES];
+    for block in 0..source.blocks() {
+        // What nobody wrote costs nothing.
+        if !image.read(Extent::new(block * BLOCK_SECTORS, BLOCK_SECTORS)).is_zero() {
+            source.read(BlockNo(block), &mut bytes)?;
+            file.write_all_at(&bytes, block * BLOCK_BYTES as u64)?;
+        }
+    }
+    Ok(())
+}
+
+/// A disk's image, for a check.
+#[derive(Debug)]
+pub struct ImageSource<I> {
+    image: I,
+    blocks: u64,
+}
+
+impl<I: AsImage> ImageSource<I> {
+    /// The first `mib` MiB of an image.
+    #[must_use]
+    pub const fn new(image: I, mib: u64) -> Self {
+        Self { image, blocks: mib << 8 }
+    }
+}
+
+/// An image, borrowed or to be changed.
+pub trait AsImage {
+    /// The image.
+    fn image(&self) -> &DiskImage;
+}
+
+impl AsImage for &DiskImage {
+    fn image(&self) -> &DiskImage {
+        self
+    }
+}
+
+impl AsImage for &mut DiskImage {
+    fn image(&self) -> &DiskImage {
+        self
+    }
+}
+
+impl<I: AsImage> Source for ImageSource<I> {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn read(&self, block: BlockNo, into: &mut Block) -> io::Result<()> {
+        let content = self.image.image().read(Extent::new(block.0 * BLOCK_SECTORS, BLOCK_SECTORS));
+        for (sector, place) in content.sectors().zip(into.as_chunks_mut::<512>().0) {
+            match sector {
+                Some(Sector::Bytes(bytes)) => place.copy_from_slice(&bytes),
+                Some(Sector::Tag(tag)) => {
+                    place.as_chunks_mut::<8>().0.fill(tag.to_le_bytes());
+                }
+                Some(Sector::Zero) | None => place.fill(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Target for ImageSource<&mut DiskImage> {
+    fn write(&mut self, block: BlockNo, bytes: &Block) -> io::Result<()> {
+        for (lba, sector) in (block.0 * BLOCK_SECTORS..).zip(bytes.as_chunks::<512>().0) {
+            self.image.corrupt(Lba(lba), Sector::Bytes(sector.to_vec().into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Judging what a crash left.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use manylogs_block::Rng;
+use manylogs_ext4::{Ext4, FileKind, Ino};
+use manylogs_ext4check::check;
+use manylogs_sim::{DiskImage, Survival};
+
+use super::images::{ImageSource, command, load, save};
+use super::model::{Found, Model};
+use super::world::{SMALL_MIB, World, mount};
+
+/// What a client's directory holds.
+pub(super) type Held = (Found, BTreeMap<Ino, Vec<u8>>);
+/// The directories of all clients.
+pub(super) type AllHeld = Vec<Option<Held>>;
+
+/// What a program said.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// The exit code, or -1.
+    pub code: i32,
+    /// On standard output, and on standard error.
+    pub text: String,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "e2fsck: {}: {}", self.code, self.text)
+    }
+}
+
+/// Runs e2fsck; the code is -1, too, if it cannot be run.
+#[must_use]
+pub fn e2fsck(options: &[&str], path: &Path) -> Said {
+    match command("e2fsck").args(options).arg(path).output() {
+        Ok(out) => Said {
+            code: out.status.code().unwrap_or(-1),
+            text: String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
+        },
+        Err(error) => Said { code: -1, text: format!("{error}: install e2fsprogs") },
+    }
+}
+
+/// Bytes that tell files and places in them apart.
+#[must_use]
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut bytes: Vec<u8> =
+        (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Mounts what a crash left, replays it by our own code, and compares; then nothing is left to be
+/// repaired. e2fsck judges that as well if it is `sampled`.
+pub(super) fn by_ourselves(
+    image: &DiskImage,
+    models: &[Model],
+    seed: u64,
+    sampled: bool,
+) -> Result<(), String> {
+    let world = World::new(seed, SMALL_MIB, image.clone());
+    let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
+    let found = world.run(async move |fs: Ext4| {
+        let found = read_all(&fs, &dirs).await;
+        fs.unmount().await.map_err(|error| format!("unmount: {error}"))?;
+        found
+    });
+    let found = found.map_err(|error| format!("mount: {error}"))??;
+    compare(models, &found)?;
+    let settled = world.settled();
+    nothing_is_wrong(&settled)?;
+    if sampled {
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let path = dir.path().join("image");
+        save(&settled, SMALL_MIB, &path).map_err(|error| error.to_string())?;
+        let said = e2fsck(&["-fn"], &path);
+        if said.code != 0 {
+            return Err(format!("after a mount, only e2fsck -fn finds: {said}"));
+        }
+    }
+    Ok(())
+}
+
+/// Our own check finds nothing.
+fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
+    let report = check(&ImageSource::new(image, SMALL_MIB)).map_err(|error| error.to_string())?;
+    if report.is_clean() && !report.needs_recovery {
+        return Ok(());
+    }
+    let findings: Vec<String> = report.findings.iter().take(8).map(ToString::to_string).collect();
+    Err(format!("after a mount: {}", findings.join("; ")))
+}
+
+/// e2fsck replays what a crash left, and may clear orphans; then it finds nothing, nor does our
+/// own check, and we find what was promised.
+pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = dir.path().join("image");
+    save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
+    let said = e2fsck(&["-fp"], &path);
+    // A tree that is deeper than it must be is no damage.
+    let expected = ["recovering journal", "rphan", "files (", "could be shorter"];
+    let is_expected = |line: &str| expected.iter().any(|expected| line.contains(expected));
+    let other = said.text.lines().find(|line| !line.is_empty() && !is_expected(line));
+    if !(0..=1).contains(&said.code) || other.is_some() {
+        return Err(format!("-fp: {said}"));
+    }
+    let said = e2fsck(&["-fn"], &path);
+    if said.code != 0 {
+        return Err(format!("after -fp, -fn: {said}"));
+    }
+    let replayed = load(&path).map_err(|error| error.to_string())?;
+    nothing_is_wrong(&replayed).map_err(|wrong| format!("replayed by e2fsck: {wrong}"))?;
+    let world = World::new(seed, SMALL_MIB, replayed);
+    let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
+    let found = world.run(async move |fs: Ext4| read_all(&fs, &dirs).await);
+    compare(models, &found.map_err(|error| format!("mount: {error}"))??)
+}
+
+/// Crashes somewhere in the replay of what a crash left, or in what follows.
+pub(super) fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
+    let world = World::new(rng.next_u64(), SMALL_MIB, image.clone());
+    let mounting = mount(world.device(None), world.runtime());
+    world.sim.handle(world.user).spawn(async move { drop(mounting.await) });
+    let at = 1 + rng.below(120);
+    world.sim.run_until(|| world.disk.events() >= at);
+    crash(&world, rng)
+}
+
+/// Kills the user of the disk, or cuts the disk's power.
+pub(super) fn crash(world: &World, rng: &mut Rng) -> DiskImage {
+    let survival = match rng.below(6) {
+        0 => return world.disk.after_kill(rng),
+        1 => Survival::Nothing,
+        2 => Survival::Everything,
+        _ => Survival::Random,
+    };
+    world.disk.after_power_cut(survival, rng)
+}
+
+/// Reads the directories of clients, and all files in them.
+pub(super) async fn read_all(fs: &Ext4, dirs: &[Option<Ino>]) -> Result<AllHeld, String> {
+    let mut found = Vec::new();
+    for dir in dirs {
+        found.push(match dir {
+            Some(dir) => Some(read_dir(fs, *dir).await?),
+            None => None,
+        });
+    }
+    Ok(found)
+}
+
+async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Held, String> {
+    let (mut all, mut contents) = (Found::new(), BTreeMap::new());
+    let told = |error: manylogs_ext4::Error| error.to_string();
+    for (name, ino) in names(fs, dir).await.map_err(told)? {
+        // What is listed is found by its name, too: an index must lead to it.
+        if fs.lookup(dir, &name).await.map_err(told)?.ino != ino {
+            return Err(format!("{ino}: its name leads elsewhere"));
+        }
+        let attributes = fs.attributes(ino).await.map_err(told)?;
+        if attributes.kind == FileKind::File {
+            contents.insert(ino, fs.read(ino, 0, 1 << 20).await.map_err(told)?.to_vec());
+        }
+        all.insert(name, ino);
+    }
+    Ok((all, contents))
+}
+
+/// All names of a directory but its own.
+///
+/// # Errors
+/// Those of listing it.
+pub async fn names(fs: &Ext4, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, manylogs_ext4::Error> {
+    let (mut names, mut cookie) = (Vec::new(), 0);
+    loop {
+        let listed = fs.list(dir, cookie).await?;
+        let Some(last) = listed.last() else { break };
+        cookie = last.next;
+        let own = |name: &[u8]| name == b"." || name == b"..";
+        let others = listed.into_iter().filter(|listed| !own(&listed.name));
+        names.extend(others.map(|listed| (listed.name, listed.ino)));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
+    for (number, (model, found)) in models.iter().zip(found).enumerate() {
+        let Some((names, contents)) = found else { continue };
+        let checked = model.check(names, contents);
+        checked.map_err(|wrong| format!("client {number}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+/// Which of `every` is this: never, if that is zero.
+pub(super) fn is_due(rng: &mut Rng, every: u64) -> bool {
+    every > 0 && rng.one_in(every)
+}

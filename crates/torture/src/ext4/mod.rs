@@ -1,0 +1,18 @@
+//! Histories of the file system ext4: clients whose disk loses its power at any event, and images
+//! that were damaged on purpose. Both need `mkfs.ext4`, and `e2fsck` for a sample.
+
+mod client;
+mod history;
+mod images;
+mod judge;
+mod model;
+mod mutate;
+mod plan;
+mod world;
+
+pub(crate) use history::run_history;
+pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
+pub use judge::{Said, content, e2fsck, names};
+pub(crate) use mutate::run_mutant;
+pub use plan::{Ext4Plan, Shape};
+pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount};

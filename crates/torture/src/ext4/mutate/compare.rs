@@ -1,0 +1,76 @@
+//! Two judges of one damaged image: our own check, and e2fsck.
+
+use manylogs_ext4check::{Finding, Place, Problem, Report, Unreadable};
+use manylogs_sim::DiskImage;
+
+use crate::ext4::images::save;
+use crate::ext4::judge::{Said, e2fsck};
+use crate::ext4::world::SMALL_MIB;
+use crate::tally::Tally;
+
+/// Whether the two agree.
+///
+/// # Errors
+/// If one finds what the other does not, and that is not meant.
+pub(super) fn compare(
+    image: &DiskImage,
+    found: Result<Report, Unreadable>,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = dir.path().join("image");
+    save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
+    let said = e2fsck(&["-fn"], &path);
+    let ours = found.as_ref().map_or(true, |report| !report.is_clean());
+    match (ours, said.code != 0) {
+        (true, true) => tally.mutated_found_by_both += 1,
+        (false, false) => tally.mutated_found_by_neither += 1,
+        (true, false) if is_ours_alone(&found) => tally.mutated_found_by_check += 1,
+        (false, true) if is_theirs_alone(&said) => tally.mutated_found_by_e2fsck += 1,
+        (true, false) => return Err(format!("only our check finds: {}", told(&found))),
+        (false, true) => return Err(format!("only e2fsck finds: {said}")),
+    }
+    Ok(())
+}
+
+fn told(found: &Result<Report, Unreadable>) -> String {
+    match found {
+        Ok(report) => {
+            report.findings.iter().take(4).map(|finding| format!("{finding}; ")).collect()
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether e2fsck does not look at, or silently puts right, all that was found.
+fn is_ours_alone(found: &Result<Report, Unreadable>) -> bool {
+    let Ok(report) = found else { return false };
+    report.more == 0 && report.findings.iter().all(|finding| is_unseen(finding))
+}
+
+fn is_unseen(finding: &Finding) -> bool {
+    match finding.problem {
+        // e2fsck counts anew, and copies the journal's place again, without a word.
+        Problem::Count(..) => finding.place == Place::Superblock,
+        // With -n it leaves the list of orphans alone.
+        Problem::Orphan => true,
+        Problem::Impossible(what) => UNSEEN.contains(&what),
+        _ => false,
+    }
+}
+
+/// What the kernel refuses, or nobody reads.
+const UNSEEN: [&str; 7] = [
+    "a log that begins nowhere",
+    "another depth than its parent says",
+    "more unused inodes than inodes",
+    "the kind of '.' or '..'",
+    "the copy of the journal's place is another",
+    "the map of blocks for more descriptors",
+    "a depth of a tree without extents",
+];
+
+/// Whether our check does not look at what e2fsck found.
+fn is_theirs_alone(_: &Said) -> bool {
+    false
+}

@@ -1,0 +1,82 @@
+//! Everything that a seed decides ahead of a history.
+
+use manylogs_block::{Rng, to_usize};
+
+/// What clients prefer to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A bit of everything.
+    Mixed,
+    /// Many long names in one directory, so that its index grows and splits.
+    ManyNames,
+    /// Writes here and there, and holes, so that trees of extents grow, split and shrink.
+    Scattered,
+}
+
+/// The plan of a history.
+#[derive(Clone, Debug)]
+pub struct Ext4Plan {
+    /// The seed that it was made from.
+    pub seed: u64,
+    /// Which of the images is used, counted around.
+    pub image: usize,
+    /// What clients prefer.
+    pub shape: Shape,
+    /// Clients, each in a directory of its own.
+    pub clients: usize,
+    /// Of each client in one incarnation.
+    pub steps: u64,
+    /// How often the file system is mounted; each time but the last it crashes.
+    pub incarnations: u64,
+    /// One event in so many is forked.
+    pub fork_every: u64,
+    /// One judged state in so many is also judged by e2fsck; none if zero.
+    pub e2fsck_every: u64,
+}
+
+impl Ext4Plan {
+    /// The plan of a seed; the same one each time.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x00e4_4e44);
+        let image = to_usize(rng.below(64));
+        let shape = match rng.below(6) {
+            0 => Shape::ManyNames,
+            1 => Shape::Scattered,
+            _ => Shape::Mixed,
+        };
+        // Long ones fill the log.
+        let longer = if rng.one_in(6) { 6 } else { 1 };
+        Self {
+            seed,
+            image,
+            shape,
+            clients: 1 + to_usize(rng.below(3)),
+            steps: longer * (20 + rng.below(80)),
+            incarnations: 1 + rng.below(3),
+            fork_every: longer * (4 + rng.below(8)),
+            e2fsck_every: SAMPLE,
+        }
+    }
+
+    /// As [`Ext4Plan::of_seed`], for clients that prefer `shape`.
+    #[must_use]
+    pub fn shaped(seed: u64, shape: Shape) -> Self {
+        Self { shape, ..Self::of_seed(seed) }
+    }
+
+    /// Long ones bring much home.
+    #[must_use]
+    pub fn long(self) -> Self {
+        Self { clients: 3, steps: 400, incarnations: 1, fork_every: 25, ..self }
+    }
+
+    /// One judged state in so many is also judged by e2fsck; none if zero.
+    #[must_use]
+    pub fn with_e2fsck(self, every: u64) -> Self {
+        Self { e2fsck_every: every, ..self }
+    }
+}
+
+/// See [`Ext4Plan::e2fsck_every`].
+const SAMPLE: u64 = 40;

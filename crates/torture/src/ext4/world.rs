@@ -1,0 +1,151 @@
+//! A disk in virtual time, and a node that uses the file system on it.
+
+use std::rc::Rc;
+
+use manylogs::Phase;
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
+};
+use manylogs_ext4::{Error, Ext4, Options, Timestamp};
+use manylogs_ext4check::{Structure, Survey};
+use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
+
+/// Options of mkfs for small groups, so that small images have many.
+pub const SMALL_OPTIONS: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
+/// The size of those images.
+pub const SMALL_MIB: u64 = 24;
+
+/// Sectors of a block of the file system.
+pub(super) const BLOCK_SECTORS: u64 = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub struct World {
+    /// Where time passes.
+    pub sim: Sim,
+    /// The disk.
+    pub disk: CrashDisk,
+    /// Who uses it.
+    pub user: NodeId,
+    /// The disk's size.
+    pub mib: u64,
+}
+
+impl World {
+    /// A disk of `mib` MiB that holds `image`. Its cache is volatile; every second seed has a disk
+    /// that makes single writes durable by one command.
+    #[must_use]
+    pub fn new(seed: u64, mib: u64, image: DiskImage) -> Self {
+        let sim = Sim::new(seed, Order::Shuffled);
+        let (drive, user) = (sim.node(), sim.node());
+        let config = CrashDiskConfig {
+            capacity: Sectors(mib << 11),
+            physical_sector: Sectors(8),
+            volatile_cache: true,
+            native_fua: seed.is_multiple_of(2),
+            latency_max: Nanos::from_millis(2),
+        };
+        let disk = CrashDisk::new(sim.handle(drive), config, image);
+        Self { sim, disk, user, mib }
+    }
+
+    /// What tasks of the user run on.
+    #[must_use]
+    pub fn runtime(&self) -> Handle {
+        self.sim.handle(self.user)
+    }
+
+    /// The disk, which notes what it is used for if it is told where the log is.
+    pub(super) fn device(&self, log: Option<&Log>) -> Rc<dyn BlockDevice> {
+        match log {
+            None => Rc::new(self.disk.clone()),
+            Some(log) => Rc::new(Noted { disk: self.disk.clone(), log: log.clone() }),
+        }
+    }
+
+    /// Mounts the file system and calls `work` with it.
+    ///
+    /// # Errors
+    /// Those of the mount.
+    pub fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        work: impl FnOnce(Ext4) -> F + 'static,
+    ) -> Result<T, Error> {
+        let mounting = mount(self.device(None), self.runtime());
+        self.sim.block_on(self.user, async move { Ok(work(mounting.await?).await) })
+    }
+
+    /// What the disk holds when all of its cache is written.
+    #[must_use]
+    pub fn settled(&self) -> DiskImage {
+        self.disk.after_power_cut(Survival::Everything, &mut Rng::new(1))
+    }
+}
+
+/// Mounts with a clock that shows virtual time, from some day of 2023 on.
+///
+/// # Errors
+/// Those of [`Ext4::mount`].
+pub async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4, Error> {
+    let clock = runtime.clone();
+    let clock = move || {
+        let now = clock.now().0;
+        let seconds = 1_700_000_000 + i64::try_from(now / 1_000_000_000).unwrap_or(0);
+        Timestamp { seconds, nanos: u32::try_from(now % 1_000_000_000).unwrap_or(0) }
+    };
+    Ext4::mount(device, runtime, Options { clock: Rc::new(clock), read_only: false }).await
+}
+
+/// Where the journal is.
+#[derive(Clone, Debug)]
+pub(super) struct Log(Rc<Vec<std::ops::Range<u64>>>);
+
+impl Log {
+    /// The journal of a file system.
+    pub(super) fn of(survey: &Survey) -> Self {
+        let blocks = survey.structures.iter().filter_map(|structure| match structure {
+            Structure::Journal(block) | Structure::Log(block) => Some(block.0),
+            _ => None,
+        });
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for block in blocks {
+            let (start, end) = (block * BLOCK_SECTORS, (block + 1) * BLOCK_SECTORS);
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+        Self(Rc::new(runs))
+    }
+
+    /// What a request is for: a transaction's blocks; the journal's superblock, which gives room
+    /// back; or whatever goes home, data included.
+    fn phase(&self, extent: Extent) -> Phase {
+        let first = self.0.first().map_or(u64::MAX, |run| run.start);
+        match self.0.iter().any(|run| run.contains(&extent.start.0)) {
+            true if extent.start.0 == first => Phase::Reset,
+            true => Phase::Append,
+            false => Phase::Checkpoint,
+        }
+    }
+}
+
+/// A disk that notes what it is used for.
+struct Noted {
+    disk: CrashDisk,
+    log: Log,
+}
+
+impl BlockDevice for Noted {
+    fn capabilities(&self) -> Capabilities {
+        self.disk.capabilities()
+    }
+
+    fn submit(&self, request: Request) -> Completion {
+        let phase = match &request {
+            Request::Write { extent, .. } => self.log.phase(*extent),
+            _ => Phase::Append,
+        };
+        self.disk.submit_labelled(request, phase as u8)
+    }
+}

@@ -1,0 +1,97 @@
+//! The file system ext4, crashed and damaged by the campaign.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::ops::RangeInclusive;
+use std::time::Instant;
+
+use manylogs_ext4check::check;
+use manylogs_torture::ext4::{self, ImageSource, Templates, has_program};
+use manylogs_torture::{Campaign, Control, Ext4Campaign, Summary, System};
+
+/// The size of new images.
+const MIB: u64 = 96;
+/// Crash states that a test run must see at least.
+const STATES: u64 = 10_000;
+/// Damaged images that a test run tries.
+const MUTANTS: u64 = 6_000;
+
+/// `None`, and a word, if there is no mkfs.ext4 or no e2fsck.
+fn templates() -> Option<Templates> {
+    if has_program("mkfs.ext4") && has_program("e2fsck") {
+        return Some(Templates::make().unwrap());
+    }
+    eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+    None
+}
+
+/// Images of the options that people use: both judges find nothing. Prints what time each takes.
+#[test]
+fn new_images_of_every_kind_are_clean_for_both_judges() {
+    if templates().is_none() {
+        return;
+    }
+    let kinds: [&[&str]; 8] = [
+        &[],
+        &["-O", "^metadata_csum,^64bit"],
+        &["-O", "^flex_bg", "-I", "128"],
+        &["-O", "^extents,^64bit,^metadata_csum"],
+        &["-O", "orphan_file,metadata_csum_seed"],
+        &["-O", "^metadata_csum,^uninit_bg,^resize_inode"],
+        &["-O", "sparse_super2,^resize_inode"],
+        &["-O", "meta_bg,^resize_inode"],
+    ];
+    for kind in kinds {
+        let options = [&["-g", "2048", "-J", "size=4"], kind].concat();
+        let image = ext4::mkfs(MIB, &options).unwrap();
+        let begun = Instant::now();
+        let report = check(&ImageSource::new(&image, MIB)).unwrap();
+        let ours = begun.elapsed();
+        assert_eq!(report.findings, [], "{kind:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        ext4::save(&image, MIB, &path).unwrap();
+        let begun = Instant::now();
+        let said = ext4::e2fsck(&["-fn"], &path);
+        assert_eq!(said.code, 0, "{kind:?}: {said}");
+        println!("{kind:?}: {ours:?}, e2fsck {:?}", begun.elapsed());
+    }
+}
+
+fn run(seeds: RangeInclusive<u64>, states: Option<u64>, mutate: bool) -> Option<Summary> {
+    let campaign = Campaign {
+        system: System::Ext4,
+        seeds,
+        states,
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        faults: false,
+        trouble: false,
+        ext4: Some(Ext4Campaign { images: templates()?, e2fsck_every: 40, mutate }),
+    };
+    Some(campaign.run(&Control::default()))
+}
+
+#[test]
+fn what_was_synced_is_there_after_every_crash() {
+    let Some(summary) = run(1..=u64::MAX - 1, Some(STATES), false) else { return };
+    println!("{summary:#?}");
+    assert_eq!(summary.failure, None);
+    let tally = &summary.tally;
+    assert!(tally.phases.total() >= STATES);
+    let of_each = tally.phases.iter().filter(|(_, states)| *states > 0).count();
+    assert_eq!(of_each, 5, "mounts, logs, homes, tails and recoveries are crashed");
+    // One judged state in 40 is also judged by e2fsck, and half of those are replayed by it.
+    assert!(tally.judged_by_e2fsck >= STATES / 100 && tally.replayed_by_e2fsck >= STATES / 200);
+    assert!(tally.nested >= STATES / 10);
+}
+
+#[test]
+fn damaged_images_are_refused_or_used_with_errors() {
+    let Some(summary) = run(1..=MUTANTS, None, true) else { return };
+    println!("{summary:#?}");
+    assert_eq!(summary.failure, None);
+    let tally = &summary.tally;
+    assert_eq!(tally.mutated, MUTANTS);
+    assert!(tally.mutated_mounted >= MUTANTS / 4);
+    assert!(tally.mutated_found_by_both >= MUTANTS / 400);
+}
