@@ -101,6 +101,11 @@ impl Geometry {
         })
     }
 
+    /// Whether new files are mapped by extents; else by blocks.
+    pub(crate) fn has_extents(&self) -> bool {
+        has(self.features.incompat, incompat::EXTENTS)
+    }
+
     /// Whether directories of more links than fit count none.
     pub(crate) fn dir_nlink(&self) -> bool {
         has(self.features.ro_compat, ro_compat::DIR_NLINK)

@@ -14,7 +14,7 @@ use std::process::Command;
 use common::{World, content, has, load, mkfs, names, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
-use manylogs_sim::Survival;
+use manylogs_sim::{DiskImage, Survival};
 use tempfile::TempDir;
 
 const MIB: u64 = 64;
@@ -150,15 +150,17 @@ fn fill(root: &Path, seed: u64) {
     }
 }
 
-const KINDS: [&[&str]; 4] = [
+const KINDS: [&[&str]; 5] = [
     &[],
     &["-O", "^metadata_csum,^64bit"],
     &["-O", "^flex_bg,^uninit_bg,^metadata_csum", "-I", "128"],
     &["-O", "metadata_csum_seed,orphan_file"],
+    &["-O", "^extent,^64bit"],
 ];
 
-#[test]
-fn we_read_what_the_kernel_wrote_and_change_it() {
+/// Calls `test` with a seed, an image of each kind, and the path of a file that images may be
+/// saved in; it answers `None` where the kernel does not mount images.
+fn with_each_kind(test: impl Fn(u64, DiskImage, &Path) -> Option<()>) {
     if !can_mount() {
         return;
     }
@@ -166,13 +168,22 @@ fn we_read_what_the_kernel_wrote_and_change_it() {
     let path = dir.path().join("image");
     for (seed, kind) in (1..).zip(KINDS) {
         let Some(image) = mkfs(MIB, kind) else { return };
-        save(&image, MIB, &path);
+        if test(seed, image, &path).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn we_read_what_the_kernel_wrote_and_change_it() {
+    with_each_kind(|seed, image, path| {
+        save(&image, MIB, path);
         let tree = {
-            let Some(mounted) = Mounted::new(&path) else { return };
+            let mounted = Mounted::new(path)?;
             fill(mounted.path(), seed);
             of_kernel(mounted.path())
         };
-        let world = World::new(seed, MIB, load(&path));
+        let world = World::new(seed, MIB, load(path));
         let ours = world.run(async |fs| {
             let tree = of_ours(&fs).await;
             for (path, (kind, ..)) in &tree {
@@ -192,21 +203,15 @@ fn we_read_what_the_kernel_wrote_and_change_it() {
         let (ours, after) = ours.unwrap();
         assert_same(&tree, &ours);
         world.check();
-        save(&world.settled(), MIB, &path);
-        let Some(mounted) = Mounted::new(&path) else { return };
-        assert_same(&of_kernel(mounted.path()), &after);
-    }
+        save(&world.settled(), MIB, path);
+        assert_same(&of_kernel(Mounted::new(path)?.path()), &after);
+        Some(())
+    });
 }
 
 #[test]
 fn the_kernel_replays_what_a_crash_left_of_ours() {
-    if !can_mount() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("image");
-    for (seed, kind) in (1..).zip(KINDS) {
-        let Some(image) = mkfs(MIB, kind) else { return };
+    with_each_kind(|seed, image, path| {
         let world = World::new(seed, MIB, image);
         let tree = world.run(async move |fs| {
             for number in 0..300 {
@@ -226,12 +231,10 @@ fn the_kernel_replays_what_a_crash_left_of_ours() {
             of_ours(&fs).await
         });
         let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1));
-        save(&crashed, MIB, &path);
-        {
-            let Some(mounted) = Mounted::new(&path) else { return };
-            assert_same(&of_kernel(mounted.path()), &tree.unwrap());
-        }
-        let (code, said) = common::e2fsck(&["-fn"], &path);
+        save(&crashed, MIB, path);
+        assert_same(&of_kernel(Mounted::new(path)?.path()), &tree.unwrap());
+        let (code, said) = common::e2fsck(&["-fn"], path);
         assert_eq!(code, 0, "{said}");
-    }
+        Some(())
+    });
 }

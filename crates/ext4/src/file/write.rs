@@ -126,6 +126,7 @@ impl Core {
             let _tree = self.journal.tree.read().await;
             let raw = self.inode(node.ino).await?;
             Self::check_mutable(&raw)?;
+            self.check_growth(&raw, u64::from(range.end) * BLOCK)?;
             let mut at = range.start;
             while at < range.end {
                 let mapping = self.map(node.ino, &raw, FileBlock(at)).await?;

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
 use crate::inode::Node;
-use crate::ondisk::extent::{Extent, WRITTEN_MOST};
+use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, FileBlock, Run};
 
@@ -113,7 +113,7 @@ impl Core {
                         return Ok(Piece { extent, claim: None, unwritten });
                     }
                     Mapping::Hole(hole) => {
-                        let most = hole.min(pages).min(WRITTEN_MOST);
+                        let most = hole.min(pages).min(Self::insert_most(&raw, file));
                         let goal = self.goal_at(node, &raw, file).await?;
                         match self.claim(goal, most).await {
                             Ok(claim) => return Ok(new_piece(file, claim)),

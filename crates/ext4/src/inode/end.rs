@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
 use crate::ondisk::bytes::low32;
-use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::ondisk::inode::{FileKind, RawInode};
 use crate::units::{BLOCK, FileBlock, Ino};
 
 /// Blocks that one step of a long operation changes at most.
@@ -84,7 +84,7 @@ impl Core {
 pub(crate) fn has_tree(raw: &RawInode) -> bool {
     match raw.kind() {
         Some(FileKind::File | FileKind::Directory) => true,
-        Some(FileKind::Symlink) => raw.has_flag(flags::EXTENTS),
+        Some(FileKind::Symlink) => !raw.is_short_link(),
         _ => false,
     }
 }

@@ -104,9 +104,6 @@ impl Features {
         if self.compat & compat::HAS_JOURNAL == 0 {
             return missing("^has_journal", "add a journal with tune2fs -j");
         }
-        if self.incompat & incompat::EXTENTS == 0 {
-            return missing("^extent", "turn extents on with tune2fs -O extent");
-        }
         if self.incompat & incompat::FILETYPE == 0 {
             return missing("^filetype", "turn it on with tune2fs -O filetype and e2fsck -f");
         }

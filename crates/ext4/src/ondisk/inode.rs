@@ -2,7 +2,7 @@
 
 use crate::checksum::crc;
 use crate::ondisk::bytes::{high16, high32, join32, le16, le32, low16, low32, put_le16, put_le32};
-use crate::units::{BlockNo, Ino, Timestamp};
+use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Timestamp};
 
 /// Bytes of the first part, which every inode has.
 pub(crate) const SHORT: usize = 128;
@@ -274,6 +274,15 @@ impl RawInode {
     pub(crate) fn clear_attribute_block(&mut self) {
         put_le32(&mut self.0, 0x68, 0);
         put_le16(&mut self.0, 0x76, 0);
+    }
+
+    /// Whether it is a symbolic link whose target lies in the inode: no block but one of attributes
+    /// is in use.
+    pub(crate) fn is_short_link(&self) -> bool {
+        let attributes = if self.attribute_block().0 == 0 { 0 } else { BLOCK_SECTORS };
+        self.kind() == Some(FileKind::Symlink)
+            && !self.has_flag(flags::EXTENTS)
+            && self.sectors() == attributes
     }
 
     pub(crate) fn map(&self) -> &[u8] {

@@ -10,7 +10,7 @@ use crate::extents::MAP_CREDITS;
 use crate::file::{Allocate, SIZE_MOST, Seek};
 use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
+use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
 
 /// What is known of an inode.
@@ -129,7 +129,7 @@ impl Ext4 {
         let bad = || Corruption::inode(ino, "the length of the symbolic link");
         let len = usize::try_from(raw.size()).ok().filter(|len| (1..4096).contains(len));
         let len = len.ok_or_else(bad)?;
-        if !raw.has_flag(flags::EXTENTS) {
+        if raw.is_short_link() {
             let target = raw.map().get(..len).filter(|_| len < MAP_BYTES).ok_or_else(bad)?;
             return Ok(Bytes::copy_from_slice(target));
         }
@@ -284,6 +284,7 @@ impl Core {
             let old = self.file(&node).await?;
             if size > old {
                 self.check_writable()?;
+                self.check_resizable(ino, size).await?;
                 self.fill_end(&node, size).await?;
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
@@ -294,6 +295,14 @@ impl Core {
             }
         }
         self.shorten(&node, size).await
+    }
+
+    /// Whether a file can become larger by another size.
+    async fn check_resizable(&self, ino: Ino, size: u64) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
+        self.check_growth(&raw, size)
     }
 
     /// Cuts a file. The caller is the only writer.

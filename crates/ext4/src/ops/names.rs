@@ -220,7 +220,7 @@ impl Core {
             raw.map_mut()[..target.len()].copy_from_slice(target);
             return Ok(());
         }
-        Self::put_empty_tree(raw);
+        self.put_empty_map(raw);
         let block = self.take_block(handle, self.goal(ino)).await?;
         let extent = Extent { file: FileBlock(0), block, blocks: 1, written: true };
         self.insert_extent(handle, ino, raw, extent).await?;
