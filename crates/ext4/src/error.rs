@@ -51,6 +51,12 @@ pub enum Error {
     /// The inode may not be changed, or only grow (`chattr +i`, `+a`).
     #[error("the inode is immutable or append-only")]
     NotPermitted,
+    /// The inode has no such extended attribute.
+    #[error("no such extended attribute")]
+    NoXattr,
+    /// What is asked for is not for this kind of inode.
+    #[error("access denied")]
+    AccessDenied,
     /// There is no such place in the file.
     #[error("beyond the end")]
     BeyondEnd,
@@ -163,6 +169,8 @@ impl Error {
             Self::Refused(_) | Self::Invalid(_) => 22,
             Self::NotPermitted => 1,
             Self::BeyondEnd => 6,
+            Self::NoXattr => 61,
+            Self::AccessDenied => 13,
             Self::NotFound => 2,
             Self::Exists => 17,
             Self::NotADirectory => 20,

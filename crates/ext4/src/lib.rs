@@ -71,10 +71,11 @@ mod lock;
 mod ondisk;
 mod ops;
 mod units;
+mod xattr;
 
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
 pub use ondisk::inode::FileKind;
-pub use ops::{Attributes, Change, Ext4, New, Options, Taken, Usage};
+pub use ops::{Attributes, Change, Ext4, New, Options, SetXattr, Taken, Usage};
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

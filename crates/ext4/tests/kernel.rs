@@ -9,57 +9,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::{World, content, has, load, mkfs, names, save};
+use common::{Mounted, World, can_mount, content, load, mkfs, names, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};
-use tempfile::TempDir;
 
 const MIB: u64 = 64;
 
 /// What a tree holds: by path what it is, its mode, links, and content or target.
 type Tree = BTreeMap<String, (FileKind, u16, u32, Vec<u8>)>;
-
-/// A mounted image, until it is dropped.
-struct Mounted {
-    dir: TempDir,
-}
-
-impl Mounted {
-    /// `None`, which is said, where images cannot be mounted.
-    fn new(image: &Path) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o", "loop"]).args([image, dir.path()]);
-        if mount.output().is_ok_and(|said| said.status.success()) {
-            return Some(Self { dir });
-        }
-        eprintln!("skipped: the kernel does not mount images here");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.path()).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "umount");
-    }
-}
-
-fn can_mount() -> bool {
-    let ok = has("mount") && has("losetup") && fs::metadata("/dev/loop-control").is_ok();
-    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if !ok || !root {
-        eprintln!("skipped: needs root and loop devices");
-    }
-    ok && root
-}
 
 fn of_kernel(root: &Path) -> Tree {
     let mut tree = Tree::new();

@@ -5,6 +5,7 @@ use crate::error::Refusal;
 /// Features that need not be known.
 pub(crate) mod compat {
     pub(crate) const HAS_JOURNAL: u32 = 0x4;
+    pub(crate) const EXT_ATTR: u32 = 0x8;
     pub(crate) const DIR_INDEX: u32 = 0x20;
     pub(crate) const SPARSE_SUPER2: u32 = 0x200;
 }
@@ -38,7 +39,7 @@ const COMPAT: &[Known] = &[
     (0x1, "dir_prealloc", None),
     (0x2, "imagic_inodes", Some(REMAKE)),
     (compat::HAS_JOURNAL, "has_journal", None),
-    (0x8, "ext_attr", None),
+    (compat::EXT_ATTR, "ext_attr", None),
     (0x10, "resize_inode", None),
     (compat::DIR_INDEX, "dir_index", None),
     (compat::SPARSE_SUPER2, "sparse_super2", None),

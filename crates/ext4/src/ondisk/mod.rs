@@ -16,3 +16,4 @@ pub(crate) mod htree;
 pub(crate) mod inode;
 pub(crate) mod jbd2;
 pub(crate) mod superblock;
+pub(crate) mod xattr;

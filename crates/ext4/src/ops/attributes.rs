@@ -12,6 +12,7 @@ use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
+use crate::xattr::XATTR_CREDITS;
 
 /// What is known of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,11 +252,12 @@ impl Core {
 
     async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
         let node = self.node(ino);
-        let mut handle = self.begin(4).await?;
+        let mut handle = self.begin(4 + XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         Self::check_losable(&raw)?;
         if let Some(permissions) = change.permissions {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
+            self.follow_mode(&mut handle, ino, &mut raw).await?;
         }
         let (uid, gid) = raw.owner();
         raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));

@@ -4,8 +4,10 @@ mod attributes;
 mod mount;
 mod names;
 mod rename;
+mod xattr;
 
 pub use attributes::{Attributes, Change, Usage};
 pub use mount::{Ext4, Options};
 pub use names::New;
 pub use rename::Taken;
+pub use xattr::SetXattr;

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -136,6 +136,45 @@ impl World {
         let (code, said) = e2fsck(&["-fn"], &path);
         assert_eq!(code, 0, "{said}");
     }
+}
+
+/// A mounted image, until it is dropped.
+pub(crate) struct Mounted {
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// `None`, which is said, where images cannot be mounted.
+    pub(crate) fn new(image: &Path) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", "loop"]).args([image, dir.path()]);
+        if mount.output().is_ok_and(|said| said.status.success()) {
+            return Some(Self { dir });
+        }
+        eprintln!("skipped: the kernel does not mount images here");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "umount");
+    }
+}
+
+pub(crate) fn can_mount() -> bool {
+    let ok = has("mount") && has("losetup") && std::fs::metadata("/dev/loop-control").is_ok();
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !ok || !root {
+        eprintln!("skipped: needs root and loop devices");
+    }
+    ok && root
 }
 
 /// Mounts with a clock that goes on by itself.
