@@ -12,8 +12,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The journal could not be written: nothing is changed any more until the next mount.
-    #[error("the file system is read-only since its journal could not be written: {0}")]
+    /// The journal could not be written, or [`crate::Ext4::stop_changes`] was called: nothing is
+    /// changed any more until the next mount.
+    #[error("nothing is changed any more until the next mount: {0}")]
     Aborted(IoError),
     /// Metadata says something impossible.
     #[error("corrupted: {0}")]

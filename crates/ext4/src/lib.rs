@@ -70,12 +70,17 @@ mod journal;
 mod lock;
 mod ondisk;
 mod ops;
+mod summary;
 mod units;
 mod xattr;
 
+pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
 pub use ondisk::inode::FileKind;
-pub use ops::{Attributes, Change, Ext4, New, Options, SetXattr, Taken, Usage};
+pub use ops::{
+    AccessTimes, Attributes, Change, Ext4, New, OpenFor, Options, SetXattr, Taken, Usage,
+};
+pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

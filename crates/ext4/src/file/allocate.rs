@@ -129,7 +129,7 @@ impl Core {
             let mut raw = self.inode(node.ino).await?;
             Self::check_losable(&raw)?;
             let blocks = u64::from(first)..u64::from(end);
-            let freed = Unmapped::Freed { metadata: false };
+            let freed = Unmapped::Freed { metadata: self.journals_content(&raw) };
             done = self.remove_extents(&mut handle, node.ino, &mut raw, blocks, freed).await?;
             raw.set_time(TimeField::Modify, self.now());
             raw.set_time(TimeField::Change, self.now());

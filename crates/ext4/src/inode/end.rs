@@ -43,7 +43,7 @@ impl Core {
         if !has_tree(raw) {
             return Ok(true);
         }
-        let metadata = raw.kind() != Some(FileKind::File);
+        let metadata = self.journals_content(raw);
         let range = size.div_ceil(BLOCK)..FileBlock::MAX;
         self.remove_extents(handle, ino, raw, range, Unmapped::Freed { metadata }).await
     }

@@ -96,6 +96,13 @@ pub(crate) struct Features {
 }
 
 impl Features {
+    /// The names of those that are known.
+    pub(crate) fn names(self) -> Vec<&'static str> {
+        let sets = [(self.compat, COMPAT), (self.incompat, INCOMPAT), (self.ro_compat, RO_COMPAT)];
+        let known = sets.into_iter().flat_map(|(bits, known)| known.iter().map(move |k| (bits, k)));
+        known.filter(|(bits, (bit, ..))| bits & bit != 0).map(|(_, (_, name, _))| *name).collect()
+    }
+
     /// Whether such a file system can be mounted and written.
     pub(crate) fn check(self) -> Result<(), Refusal> {
         check("compatible", self.compat, COMPAT)?;

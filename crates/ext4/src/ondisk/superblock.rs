@@ -204,6 +204,14 @@ impl Superblock {
         put_le16(&mut *self.0, STATE, state);
     }
 
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.wide(0xC, 0x158)
+    }
+
+    pub(crate) fn free_inodes(&self) -> u32 {
+        self.u32(0x10)
+    }
+
     /// The totals, which programs like `dumpe2fs` show.
     pub(crate) fn set_free(&mut self, blocks: u64, inodes: u32) {
         put_le32(&mut *self.0, 0xC, low32(blocks));

@@ -199,6 +199,15 @@ impl Ext4 {
         self.core.sync_file(ino).await
     }
 
+    /// Makes a file's content durable, and what is needed to find it: not its times. What was
+    /// written over blocks that it had costs no transaction.
+    ///
+    /// # Errors
+    /// As [`Ext4::sync`].
+    pub async fn sync_content(&self, ino: Ino) -> Result<()> {
+        self.core.sync_content(ino).await
+    }
+
     /// Makes everything durable.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! What programs ask for.
 
+mod access;
 mod attributes;
 mod mount;
 mod names;
 mod rename;
 mod xattr;
 
+pub use access::{AccessTimes, OpenFor};
 pub use attributes::{Attributes, Change, Usage};
 pub use mount::{Ext4, Options};
 pub use names::New;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Lba, Nanos, Sector, Sectors};
-use manylogs_ext4::{Error, Ext4, Ino, Options, Timestamp};
+use manylogs_ext4::{Error, Ext4, Ino, Mode, Options, Timestamp};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim};
 
 /// Small groups, so that small images have many.
@@ -179,6 +179,15 @@ pub(crate) fn can_mount() -> bool {
 
 /// Mounts with a clock that goes on by itself.
 pub(crate) async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4, Error> {
+    mount_in(Mode::Ordered, device, runtime).await
+}
+
+/// As [`mount`], in a mode.
+pub(crate) async fn mount_in(
+    mode: Mode,
+    device: Rc<dyn BlockDevice>,
+    runtime: Handle,
+) -> Result<Ext4, Error> {
     let (clock, ticks) = (runtime.clone(), Cell::new(0));
     let clock = move || {
         ticks.set(ticks.get() + 1);
@@ -186,7 +195,8 @@ pub(crate) async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Resul
         let seconds = 1_700_000_000 + i64::try_from(now / 1_000_000_000).unwrap();
         Timestamp { seconds, nanos: u32::try_from(now % 1_000_000_000).unwrap() }
     };
-    Ext4::mount(device, runtime, Options { clock: Rc::new(clock), read_only: false }).await
+    let options = Options { clock: Rc::new(clock), read_only: false };
+    Ext4::mount_in(mode, device, runtime, options).await
 }
 
 /// Bytes that tell files and places in them apart.
