@@ -66,6 +66,9 @@ MAN_DIR ?= $(PREFIX)/share/man/man1
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 FISH_DIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# mount(8) and umount(8) look for helpers here.
+HELPER_DIR ?= /sbin
+HELPERS := mount.fuse.manylogs umount.fuse.manylogs
 
 build: tools ublk-tools
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
@@ -86,6 +89,11 @@ install:
 		> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/60-manylogs.rules \
 		> $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	install -d $(DESTDIR)$(HELPER_DIR)
+	for helper in $(HELPERS); do \
+		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/mount/$$helper \
+			> $(DESTDIR)$(HELPER_DIR)/$$helper && chmod 755 $(DESTDIR)$(HELPER_DIR)/$$helper || exit 1; \
+	done
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/manylogs
@@ -95,6 +103,7 @@ uninstall:
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	rm -f $(foreach helper,$(HELPERS),$(DESTDIR)$(HELPER_DIR)/$(helper))
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use manylogs_mlfs::{MountError, serve};
+use manylogs_mlfs::{MountError, MountOptions, serve};
 use tempfile::TempDir;
 
 /// An image that is mounted, until it is unmounted.
@@ -48,9 +48,17 @@ impl Mount {
 
     /// Serves it in a thread, and waits until it is there.
     fn start(&mut self) {
+        self.start_with("");
+    }
+
+    /// As [`Mount::start`], with options of `mount -o`.
+    fn start_with(&mut self, list: &str) {
+        let mut options = MountOptions::default();
+        options.add(list).unwrap();
         let (tell, told) = mpsc::channel();
         let (image, root) = (self.image(), self.root());
-        self.server = Some(thread::spawn(move || serve(&image, &root, || tell.send(()).unwrap())));
+        self.server =
+            Some(thread::spawn(move || serve(&image, &root, options, || tell.send(()).unwrap())));
         told.recv_timeout(Duration::from_secs(60)).unwrap();
         // It is mounted when its root is another device.
         while fs::metadata(self.root()).unwrap().dev() == fs::metadata(&self.dir).unwrap().dev() {
@@ -111,9 +119,13 @@ fn programs_find_what_they_wrote_now_and_after_the_next_mount() {
 #[test]
 fn what_cannot_be_mounted_is_refused_by_name() {
     let Some(mount) = Mount::new(&["-b", "1024"]) else { return };
-    let refused = serve(&mount.image(), &mount.root(), || ()).unwrap_err().to_string();
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("1024 bytes") && refused.contains("-b 4096"), "{refused}");
     let Some(mount) = Mount::new(&["-b", "4096", "-O", "quota"]) else { return };
-    let refused = serve(&mount.image(), &mount.root(), || ()).unwrap_err().to_string();
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("feature quota"), "{refused}");
 }
