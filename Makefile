@@ -13,7 +13,8 @@
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
 #   make coverage  which lines of the volume the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
-#               killed (root; an hour or more, FAST=1 for some minutes)
+#               killed; pjdfstest, fsx and stress-ng use MLFS (root; an hour or more, FAST=1 for
+#               some minutes)
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
@@ -138,6 +139,8 @@ programs: tools
 	@dpkg -s $(PROGRAMS) >/dev/null 2>&1 || sh tools/install.sh $(PROGRAMS)
 	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
 		$(CARGO) install fsx --version 0.3.2 --locked
+	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v pjdfstest >/dev/null || \
+		$(CARGO) install pjdfstest --version 0.2.2 --locked
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
 	tests/programs/run.sh $(CHECKS)
 
