@@ -15,7 +15,8 @@
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
 #   make coverage  which lines of the volume the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
-#               killed (root; an hour or more, FAST=1 for some minutes)
+#               killed; pjdfstest, fsx and stress-ng use MLFS (root; an hour or more, FAST=1 for
+#               some minutes)
 #   make soak   served volumes under a changing load for an hour, in which nothing may grow
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
@@ -68,6 +69,9 @@ MAN_DIR ?= $(PREFIX)/share/man/man1
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 FISH_DIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# mount(8) and umount(8) look for helpers here.
+HELPER_DIR ?= /sbin
+HELPERS := mount.fuse.manylogs umount.fuse.manylogs
 
 build: tools ublk-tools
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit \
@@ -90,6 +94,11 @@ install:
 		> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/60-manylogs.rules \
 		> $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	install -d $(DESTDIR)$(HELPER_DIR)
+	for helper in $(HELPERS); do \
+		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/mount/$$helper \
+			> $(DESTDIR)$(HELPER_DIR)/$$helper && chmod 755 $(DESTDIR)$(HELPER_DIR)/$$helper || exit 1; \
+	done
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/manylogs
@@ -99,6 +108,7 @@ uninstall:
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	rm -f $(foreach helper,$(HELPERS),$(DESTDIR)$(HELPER_DIR)/$(helper))
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures
@@ -141,6 +151,8 @@ programs: tools
 	@dpkg -s $(PROGRAMS) >/dev/null 2>&1 || sh tools/install.sh $(PROGRAMS)
 	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v fsx >/dev/null || \
 		$(CARGO) install fsx --version 0.3.2 --locked
+	@PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" command -v pjdfstest >/dev/null || \
+		$(CARGO) install pjdfstest --version 0.2.2 --locked
 	$(CARGO) build --release --locked --package manylogs-cli --package manylogs-nbdkit
 	tests/programs/run.sh $(CHECKS)
 

@@ -16,6 +16,8 @@
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
+#   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, stress-ng, fsck, in both modes of
+#          its journal
 #   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:
@@ -51,7 +53,7 @@ stress_seconds=$([ "$fast" ] && echo 20 || echo 60)
 seed=${SEED:-1}
 PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
 RANDOM=$seed
-for part in common volume fio file_system postgres nbd; do
+for part in common volume fio file_system mlfs postgres nbd; do
     # shellcheck disable=SC1090
     source "$here/$part.sh"
 done
@@ -98,10 +100,10 @@ kill_rounds() {
 
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-[ $# -gt 0 ] || set -- raw ext4 xfs pg kills nbd
+[ $# -gt 0 ] || set -- raw ext4 xfs pg kills mlfs nbd
 for name; do
     case $name in
-    raw | kills | nbd | short) "$name" ;;
+    raw | kills | mlfs | nbd | short) "$name" ;;
     ext4 | xfs) file_system "$name" ;;
     fsx-ext4 | fsx-xfs) fsx_alone "${name#fsx-}" ;;
     pg) postgres ;;

@@ -112,6 +112,7 @@ clean_up() {
     end_postgres
     end_others
     unmount "$work/nbd/mnt"
+    unmount "$mnt"
     [ -z "${fuse_loop:-}" ] || losetup -d "$fuse_loop" 2>/dev/null
     unmount "$work/nbd/file"
     unserve

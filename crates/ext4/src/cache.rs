@@ -24,7 +24,7 @@ pub(crate) enum Checked {
     ExtentNode,
     DirectoryLeaf,
     DirectoryIndex,
-    Attributes,
+    Xattrs,
 }
 
 /// One block.

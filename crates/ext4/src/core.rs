@@ -12,9 +12,20 @@ use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
 use crate::inode::Node;
 use crate::journal::{Handle, Journal};
-use crate::ondisk::inode::{RawInode, flags};
+use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::superblock::Superblock;
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
+
+/// What the journal holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Metadata. Content is on the device before what refers to it.
+    #[default]
+    Ordered,
+    /// Metadata and the content of files: one commit makes both durable, and content that is
+    /// overwritten is old or new in whole pages.
+    Data,
+}
 
 /// See the module.
 pub(crate) struct Core {
@@ -37,6 +48,7 @@ pub(crate) struct Core {
     /// Something of some file waits to be written, or did so a moment ago.
     pub(crate) may_be_dirty: Cell<bool>,
     pub(crate) read_only: bool,
+    pub(crate) mode: Mode,
 }
 
 impl Core {
@@ -65,6 +77,11 @@ impl Core {
     pub(crate) fn check_losable(raw: &RawInode) -> Result<()> {
         let kept = raw.has_flag(flags::IMMUTABLE | flags::APPEND);
         if kept { Err(Error::NotPermitted) } else { Ok(()) }
+    }
+
+    /// Whether blocks of the inode's content are in the cache, and in transactions.
+    pub(crate) fn journals_content(&self, raw: &RawInode) -> bool {
+        self.mode == Mode::Data || raw.kind() != Some(FileKind::File)
     }
 
     /// A block of metadata. The caller has the tree.

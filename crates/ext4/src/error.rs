@@ -12,8 +12,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The journal could not be written: nothing is changed any more until the next mount.
-    #[error("the file system is read-only since its journal could not be written: {0}")]
+    /// The journal could not be written, or [`crate::Ext4::stop_changes`] was called: nothing is
+    /// changed any more until the next mount.
+    #[error("nothing is changed any more until the next mount: {0}")]
     Aborted(IoError),
     /// Metadata says something impossible.
     #[error("corrupted: {0}")]
@@ -51,6 +52,12 @@ pub enum Error {
     /// The inode may not be changed, or only grow (`chattr +i`, `+a`).
     #[error("the inode is immutable or append-only")]
     NotPermitted,
+    /// The inode has no such extended attribute.
+    #[error("no such extended attribute")]
+    NoXattr,
+    /// What is asked for is not for this kind of inode.
+    #[error("access denied")]
+    AccessDenied,
     /// There is no such place in the file.
     #[error("beyond the end")]
     BeyondEnd,
@@ -163,6 +170,8 @@ impl Error {
             Self::Refused(_) | Self::Invalid(_) => 22,
             Self::NotPermitted => 1,
             Self::BeyondEnd => 6,
+            Self::NoXattr => 61,
+            Self::AccessDenied => 13,
             Self::NotFound => 2,
             Self::Exists => 17,
             Self::NotADirectory => 20,

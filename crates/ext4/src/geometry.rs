@@ -101,6 +101,16 @@ impl Geometry {
         })
     }
 
+    /// Whether the superblock says that there may be blocks of extended attributes.
+    pub(crate) fn has_xattr_blocks(&self) -> bool {
+        has(self.features.compat, compat::EXT_ATTR)
+    }
+
+    /// Whether new files are mapped by extents; else by blocks.
+    pub(crate) fn has_extents(&self) -> bool {
+        has(self.features.incompat, incompat::EXTENTS)
+    }
+
     /// Whether directories of more links than fit count none.
     pub(crate) fn dir_nlink(&self) -> bool {
         has(self.features.ro_compat, ro_compat::DIR_NLINK)

@@ -6,7 +6,7 @@
 //!    |
 //!   dir  file  inode        directories; pages and writing back; births, ends, orphans
 //!    |    |     |
-//!   extents   alloc         which blocks are where; which are free
+//!   extents   alloc         which blocks are where (blockmap: as ext3 says it); which are free
 //!    |         |
 //!   journal    cache        handles, transactions, commits; blocks of metadata in memory
 //!    |
@@ -52,11 +52,11 @@
 //!
 //! # What does not work yet
 //!
-//! Files that are mapped by blocks rather than extents, extended attributes, and journalled
-//! data are not there. One update of metadata goes on at a time, and waits for the blocks
+//! Extended attributes and journalled data are not there. One update of metadata goes on at a time, and waits for the blocks
 //! that it reads.
 
 mod alloc;
+mod blockmap;
 mod cache;
 mod checksum;
 mod core;
@@ -70,11 +70,17 @@ mod journal;
 mod lock;
 mod ondisk;
 mod ops;
+mod summary;
 mod units;
+mod xattr;
 
+pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
 pub use ondisk::inode::FileKind;
-pub use ops::{Attributes, Change, Ext4, New, Options, Taken, Usage};
+pub use ops::{
+    AccessTimes, Attributes, Change, Ext4, New, OpenFor, Options, SetXattr, Taken, Usage,
+};
+pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
-use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Seek, Taken};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, OpenFor, Seek, Taken};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -257,6 +257,13 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
             assert_eq!(fs.link(ino, root, b"new").await.err(), no);
             assert_eq!(fs.change(ino, mode).await.err(), no);
             assert_eq!(fs.change(ino, cut).await.err(), no);
+            let whole = OpenFor { write: true, ..OpenFor::default() };
+            assert_eq!(fs.check_open(ino, whole).await.err(), no);
+            let at_end = OpenFor { append: true, ..whole };
+            let allowed = fs.check_open(ino, at_end).await.err();
+            assert_eq!(allowed, no.clone().filter(|_| name == b"immutable"));
+            assert_eq!(fs.check_open(ino, OpenFor { truncate: true, ..at_end }).await.err(), no);
+            assert_eq!(fs.write(ino, 3, vec![1]).await.err(), no);
             let grown = fs.write(ino, 7, vec![1]).await.err();
             assert_eq!(grown, no.clone().filter(|_| name == b"immutable"));
         }

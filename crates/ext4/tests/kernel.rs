@@ -9,57 +9,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::{Judged, World, content, has, load, mkfs, names, save};
+use common::{Judged, Mounted, World, can_mount, content, load, mkfs, names, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
-use manylogs_sim::Survival;
-use tempfile::TempDir;
+use manylogs_sim::{DiskImage, Survival};
 
 const MIB: u64 = 64;
 
 /// What a tree holds: by path what it is, its mode, links, and content or target.
 type Tree = BTreeMap<String, (FileKind, u16, u32, Vec<u8>)>;
-
-/// A mounted image, until it is dropped.
-struct Mounted {
-    dir: TempDir,
-}
-
-impl Mounted {
-    /// `None`, which is said, where images cannot be mounted.
-    fn new(image: &Path) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o", "loop"]).args([image, dir.path()]);
-        if mount.output().is_ok_and(|said| said.status.success()) {
-            return Some(Self { dir });
-        }
-        eprintln!("skipped: the kernel does not mount images here");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.path()).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "umount");
-    }
-}
-
-fn can_mount() -> bool {
-    let ok = has("mount") && has("losetup") && fs::metadata("/dev/loop-control").is_ok();
-    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if !ok || !root {
-        eprintln!("skipped: needs root and loop devices");
-    }
-    ok && root
-}
 
 fn of_kernel(root: &Path) -> Tree {
     let mut tree = Tree::new();
@@ -150,15 +109,17 @@ fn fill(root: &Path, seed: u64) {
     }
 }
 
-const KINDS: [&[&str]; 4] = [
+const KINDS: [&[&str]; 5] = [
     &[],
     &["-O", "^metadata_csum,^64bit"],
     &["-O", "^flex_bg,^uninit_bg,^metadata_csum", "-I", "128"],
     &["-O", "metadata_csum_seed,orphan_file"],
+    &["-O", "^extent,^64bit"],
 ];
 
-#[test]
-fn we_read_what_the_kernel_wrote_and_change_it() {
+/// Calls `test` with a seed, an image of each kind, and the path of a file that images may be
+/// saved in; it answers `None` where the kernel does not mount images.
+fn with_each_kind(test: impl Fn(u64, DiskImage, &Path) -> Option<()>) {
     if !can_mount() {
         return;
     }
@@ -166,13 +127,22 @@ fn we_read_what_the_kernel_wrote_and_change_it() {
     let path = dir.path().join("image");
     for (seed, kind) in (1..).zip(KINDS) {
         let Some(image) = mkfs(MIB, kind) else { return };
-        save(&image, MIB, &path);
+        if test(seed, image, &path).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn we_read_what_the_kernel_wrote_and_change_it() {
+    with_each_kind(|seed, image, path| {
+        save(&image, MIB, path);
         let tree = {
-            let Some(mounted) = Mounted::new(&path) else { return };
+            let mounted = Mounted::new(path)?;
             fill(mounted.path(), seed);
             of_kernel(mounted.path())
         };
-        let world = World::new(seed, MIB, load(&path));
+        let world = World::new(seed, MIB, load(path));
         let ours = world.run(async |fs| {
             let tree = of_ours(&fs).await;
             for (path, (kind, ..)) in &tree {
@@ -192,21 +162,15 @@ fn we_read_what_the_kernel_wrote_and_change_it() {
         let (ours, after) = ours.unwrap();
         assert_same(&tree, &ours);
         world.check();
-        save(&world.settled(), MIB, &path);
-        let Some(mounted) = Mounted::new(&path) else { return };
-        assert_same(&of_kernel(mounted.path()), &after);
-    }
+        save(&world.settled(), MIB, path);
+        assert_same(&of_kernel(Mounted::new(path)?.path()), &after);
+        Some(())
+    });
 }
 
 #[test]
 fn the_kernel_replays_what_a_crash_left_of_ours() {
-    if !can_mount() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("image");
-    for (seed, kind) in (1..).zip(KINDS) {
-        let Some(image) = mkfs(MIB, kind) else { return };
+    with_each_kind(|seed, image, path| {
         let world = World::new(seed, MIB, image);
         let tree = world.run(async move |fs| {
             for number in 0..300 {
@@ -226,12 +190,10 @@ fn the_kernel_replays_what_a_crash_left_of_ours() {
             of_ours(&fs).await
         });
         let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1));
-        save(&crashed, MIB, &path);
-        {
-            let Some(mounted) = Mounted::new(&path) else { return };
-            assert_same(&of_kernel(mounted.path()), &tree.unwrap());
-        }
-        let (code, said) = common::e2fsck(&["-fn"], &path);
+        save(&crashed, MIB, path);
+        assert_same(&of_kernel(Mounted::new(path)?.path()), &tree.unwrap());
+        let (code, said) = common::e2fsck(&["-fn"], path);
         assert_eq!(code, 0, "{said}");
-    }
+        Some(())
+    });
 }

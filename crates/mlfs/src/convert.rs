@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use manylogs_ext4::{Allocate, Attributes, Error, FileKind, Ino, Seek, Timestamp};
+use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
+use manylogs_ext4::{Allocate, Attributes, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
+use rustix::fs::OFlags;
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
 pub(crate) fn to_node(ino: Ino) -> INodeNo {
@@ -102,6 +103,20 @@ pub(crate) const fn to_allocation(mode: i32) -> Option<(Allocate, bool)> {
         ZERO_RANGE => Some((Allocate::Zeroes, false)),
         ZERO_AND_KEEP => Some((Allocate::Zeroes, true)),
         _ => None,
+    }
+}
+
+/// Whether a file was opened with a flag.
+pub(crate) const fn has(flags: OpenFlags, flag: OFlags) -> bool {
+    flags.0 & flag.bits().cast_signed() != 0
+}
+
+/// What a file is opened for.
+pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
+    OpenFor {
+        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
+        append: has(flags, OFlags::APPEND),
+        truncate: has(flags, OFlags::TRUNC),
     }
 }
 

@@ -9,11 +9,11 @@ use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use manylogs_block::{Handle, LocalTask, Signal};
+use manylogs_block::{BlockDevice, Handle, LocalTask, Signal};
 use manylogs_ext4::{Ext4, Options, Timestamp};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
-use crate::MountError;
+use crate::{MountError, MountOptions};
 
 /// What the file system is asked for: becomes a task of its thread.
 pub(crate) type Job = Box<dyn FnOnce(Ext4) -> LocalTask + Send>;
@@ -101,12 +101,12 @@ impl Queue {
 
 impl Engine {
     /// Mounts the file system on `source` in a thread of its own.
-    pub(crate) fn start(source: &Path) -> Result<Self, MountError> {
+    pub(crate) fn start(source: &Path, options: MountOptions) -> Result<Self, MountError> {
         let queue = Arc::new(Queue::default());
         let (tell, told) = mpsc::channel();
         let (source, jobs) = (source.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let thread = named.spawn(move || run(&source, &jobs, &tell))?;
+        let thread = named.spawn(move || run(&source, options, &jobs, &tell))?;
         let engine = Self { queue, thread };
         match told.recv() {
             Ok(()) => Ok(engine),
@@ -126,13 +126,24 @@ impl Engine {
     }
 }
 
-fn run(source: &Path, queue: &Arc<Queue>, tell: &mpsc::Sender<()>) -> Result<(), MountError> {
+fn run(
+    source: &Path,
+    options: MountOptions,
+    queue: &Arc<Queue>,
+    tell: &mpsc::Sender<()>,
+) -> Result<(), MountError> {
     let _gone = Gone(queue);
     let reactor = Reactor::new()?;
-    let device = FileDevice::open(&reactor, source, &OpenOptions::new(OpenMode::Exclusive))?;
+    let open = if options.read_only { OpenMode::ReadOnly } else { OpenMode::Exclusive };
+    let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
+    let device: Rc<dyn BlockDevice> = match options.between {
+        Some(between) => between(&reactor, device).map_err(MountError::Between)?,
+        None => device,
+    };
     let runtime = reactor.handle();
-    let options = Options { clock: Rc::new(now), read_only: false };
-    let mounting = Ext4::mount(Rc::new(device), runtime.clone(), options);
+    let mode = options.mode;
+    let options = Options { clock: Rc::new(now), read_only: options.read_only };
+    let mounting = Ext4::mount_in(mode, device, runtime.clone(), options);
     let fs = reactor.block_on(mounting)?;
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(());

@@ -3,77 +3,54 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    Request, TimeOrNow, WriteFlags,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use manylogs_ext4::{Attributes, Change, Error, Ext4, FileKind, New, Taken};
+use manylogs_ext4::{AccessTimes, Change, FileKind, New, SetXattr, Taken};
+use rustix::fs::OFlags;
 
+use crate::callers::Caller;
 use crate::convert::{
-    to_allocation, to_attr, to_device, to_errno, to_ino, to_node, to_seek, to_timestamp, to_type,
+    has, to_allocation, to_attr, to_device, to_ino, to_node, to_open, to_seek, to_timestamp,
+    to_type,
 };
-use crate::engine::Queue;
+use crate::jobs::{ATTRIBUTES_TTL, Jobs, note_access};
 
-/// Nobody else changes names.
-const NAMES_TTL: Duration = Duration::from_secs(3600);
-/// Blocks in use change when data is written back.
-const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
+/// Flags of setting an extended attribute (`man 2 setxattr`).
+const XATTR_CREATE: i32 = 1;
+/// See [`XATTR_CREATE`].
+const XATTR_REPLACE: i32 = 2;
 /// Longest request that the kernel may send: 256 pages.
 const REQUEST_MAX: u32 = 1 << 20;
 
 /// Translates.
 pub(crate) struct Front {
-    queue: Arc<Queue>,
+    jobs: Jobs,
+    files: AccessTimes,
+    directories: AccessTimes,
 }
 
 impl Front {
-    pub(crate) const fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
-    }
-
-    /// Runs `job` on the file system's thread.
-    fn run<F: Future<Output = ()> + 'static>(&self, job: impl FnOnce(Ext4) -> F + Send + 'static) {
-        self.queue.push(Box::new(move |fs| Box::pin(job(fs))));
-    }
-
-    fn empty<F: Future<Output = Result<(), Error>> + 'static>(
-        &self,
-        reply: ReplyEmpty,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
-    ) {
-        self.run(async move |fs| match job(fs).await {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(to_errno(&error)),
-        });
-    }
-
-    /// Answers with an inode, which the kernel knows from now on.
-    fn entry<F: Future<Output = Result<Attributes, Error>> + 'static>(
-        &self,
-        reply: ReplyEntry,
-        job: impl FnOnce(Ext4) -> F + Send + 'static,
-    ) {
-        self.run(async move |fs| match job(fs.clone()).await {
-            Ok(known) => {
-                fs.open(known.ino);
-                let generation = Generation(known.generation.into());
-                reply.entry_with_ttls(&ATTRIBUTES_TTL, &NAMES_TTL, &to_attr(&known), generation);
-            }
-            Err(error) => reply.error(to_errno(&error)),
-        });
+    pub(crate) const fn new(jobs: Jobs, files: AccessTimes, directories: AccessTimes) -> Self {
+        Self { jobs, files, directories }
     }
 }
 
 /// What is created, for whoever asks.
-fn new(request: &Request, kind: FileKind, mode: u32) -> New {
-    let permissions = u16::try_from(mode & 0o7777).unwrap_or(0);
-    New { uid: request.uid(), gid: request.gid(), ..New::plain(kind, permissions) }
+fn new(request: &Request, kind: FileKind, mode: u32, umask: u32) -> New {
+    let umask = permissions(umask);
+    New { uid: request.uid(), gid: request.gid(), umask, ..New::plain(kind, permissions(mode)) }
+}
+
+/// The lower twelve bits of a mode.
+fn permissions(mode: u32) -> u16 {
+    u16::try_from(mode & 0o7777).unwrap_or(0)
 }
 
 fn owned(name: &OsStr) -> Vec<u8> {
@@ -85,27 +62,27 @@ impl Filesystem for Front {
         // What a kernel does not offer it does without.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        // The kernel checks lists of access; the umask is ours, as a default list may replace it.
+        let acl = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+        config.add_capabilities(acl).map_err(|_| std::io::ErrorKind::Unsupported)?;
         let _ = config.set_max_write(REQUEST_MAX);
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (dir, name) = (to_ino(parent), owned(name));
-        self.entry(reply, async move |fs| fs.lookup(dir, &name).await);
+        self.jobs.entry(reply, async move |fs| fs.lookup(dir, &name).await);
     }
 
     fn forget(&self, _: &Request, node: INodeNo, times: u64) {
         let (ino, times) = (to_ino(node), u32::try_from(times).unwrap_or(u32::MAX));
         // A failure leaves an orphan, which the next mount ends.
-        self.run(async move |fs| drop(fs.close(ino, times).await));
+        self.jobs.run(async move |fs, _| drop(fs.close(ino, times).await));
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let ino = to_ino(node);
-        self.run(async move |fs| match fs.attributes(ino).await {
-            Ok(known) => reply.attr(&ATTRIBUTES_TTL, &to_attr(&known)),
-            Err(error) => reply.error(to_errno(&error)),
-        });
+        self.jobs.attributes(reply, async move |fs| fs.attributes(ino).await);
     }
 
     fn setattr(
@@ -126,22 +103,16 @@ impl Filesystem for Front {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let permissions = mode.map(|mode| u16::try_from(mode & 0o7777).unwrap_or(0));
+        let permissions = mode.map(permissions);
         let (accessed, modified) = (accessed.map(to_timestamp), modified.map(to_timestamp));
         let change = Change { permissions, uid, gid, size, accessed, modified };
         let ino = to_ino(node);
-        self.run(async move |fs| match fs.change(ino, change).await {
-            Ok(known) => reply.attr(&ATTRIBUTES_TTL, &to_attr(&known)),
-            Err(error) => reply.error(to_errno(&error)),
-        });
+        self.jobs.attributes(reply, async move |fs| fs.change(ino, change).await);
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
-        let ino = to_ino(node);
-        self.run(async move |fs| match fs.read_link(ino).await {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(to_errno(&error)),
-        });
+        let (ino, times) = (to_ino(node), self.files);
+        self.jobs.content(reply, ino, times, async move |fs| fs.read_link(ino).await);
     }
 
     fn mknod(
@@ -150,15 +121,15 @@ impl Filesystem for Front {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         let kind = FileKind::of_mode(u16::try_from(mode & 0o170_000).unwrap_or(0));
         let Some(kind) = kind else { return reply.error(Errno::EINVAL) };
-        let new = New { device: to_device(rdev), ..new(request, kind, mode) };
+        let new = New { device: to_device(rdev), ..new(request, kind, mode, umask) };
         let (dir, name) = (to_ino(parent), owned(name));
-        self.entry(reply, async move |fs| fs.create(dir, &name, new).await);
+        self.jobs.entry(reply, async move |fs| fs.create(dir, &name, new).await);
     }
 
     fn mkdir(
@@ -167,22 +138,22 @@ impl Filesystem for Front {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let new = new(request, FileKind::Directory, mode);
+        let new = new(request, FileKind::Directory, mode, umask);
         let (dir, name) = (to_ino(parent), owned(name));
-        self.entry(reply, async move |fs| fs.create(dir, &name, new).await);
+        self.jobs.entry(reply, async move |fs| fs.create(dir, &name, new).await);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (dir, name) = (to_ino(parent), owned(name));
-        self.empty(reply, async move |fs| fs.unlink(dir, &name).await);
+        self.jobs.empty(reply, async move |fs| fs.unlink(dir, &name).await);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (dir, name) = (to_ino(parent), owned(name));
-        self.empty(reply, async move |fs| fs.remove_directory(dir, &name).await);
+        self.jobs.empty(reply, async move |fs| fs.remove_directory(dir, &name).await);
     }
 
     fn symlink(
@@ -194,9 +165,9 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let target = Bytes::copy_from_slice(target.as_os_str().as_bytes());
-        let new = New { target, ..new(request, FileKind::Symlink, 0o777) };
+        let new = New { target, ..new(request, FileKind::Symlink, 0o777, 0) };
         let (dir, name) = (to_ino(parent), owned(name));
-        self.entry(reply, async move |fs| fs.create(dir, &name, new).await);
+        self.jobs.entry(reply, async move |fs| fs.create(dir, &name, new).await);
     }
 
     fn rename(
@@ -220,16 +191,25 @@ impl Filesystem for Front {
         };
         let from = (to_ino(parent), owned(name));
         let to = (to_ino(to_parent), owned(to_name));
-        self.empty(reply, async move |fs| fs.rename((from.0, &from.1), (to.0, &to.1), taken).await);
+        self.jobs
+            .empty(reply, async move |fs| fs.rename((from.0, &from.1), (to.0, &to.1), taken).await);
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (ino, dir, name) = (to_ino(node), to_ino(parent), owned(name));
-        self.entry(reply, async move |fs| fs.link(ino, dir, &name).await);
+        self.jobs.entry(reply, async move |fs| fs.link(ino, dir, &name).await);
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+    fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let what = to_open(flags);
+        if !what.write && !what.truncate {
+            return reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        }
+        let ino = to_ino(node);
+        self.jobs.run(async move |fs, refuse| match fs.check_open(ino, what).await {
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
     }
 
     fn create(
@@ -238,13 +218,13 @@ impl Filesystem for Front {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         _: i32,
         reply: ReplyCreate,
     ) {
-        let new = new(request, FileKind::File, mode);
+        let new = new(request, FileKind::File, mode, umask);
         let (dir, name) = (to_ino(parent), owned(name));
-        self.run(async move |fs| match fs.create(dir, &name, new).await {
+        self.jobs.run(async move |fs, refuse| match fs.create(dir, &name, new).await {
             Ok(known) => {
                 fs.open(known.ino);
                 let generation = Generation(known.generation.into());
@@ -252,7 +232,7 @@ impl Filesystem for Front {
                 let (ttl, attr) = (&ATTRIBUTES_TTL, to_attr(&known));
                 reply.created(ttl, &attr, generation, FileHandle(0), flags);
             }
-            Err(error) => reply.error(to_errno(&error)),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
@@ -263,15 +243,15 @@ impl Filesystem for Front {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let ino = to_ino(node);
-        self.run(async move |fs| match fs.read(ino, offset, size as usize).await {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(to_errno(&error)),
-        });
+        let unnoticed = has(flags, OFlags::NOATIME);
+        let times = if unnoticed { AccessTimes::Off } else { self.files };
+        self.jobs
+            .content(reply, ino, times, async move |fs| fs.read(ino, offset, size as usize).await);
     }
 
     fn write(
@@ -288,15 +268,15 @@ impl Filesystem for Front {
     ) {
         let (ino, data) = (to_ino(node), Bytes::copy_from_slice(data));
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let durable = flags.0 & (rustix::fs::OFlags::DSYNC.bits().cast_signed()) != 0;
-        self.run(async move |fs| {
+        let durable = has(flags, OFlags::DSYNC);
+        self.jobs.run(async move |fs, refuse| {
             let written = async {
                 fs.write(ino, offset, data).await?;
                 if durable { fs.sync(ino).await } else { Ok(()) }
             };
             match written.await {
                 Ok(()) => reply.written(len),
-                Err(error) => reply.error(to_errno(&error)),
+                Err(error) => reply.error(refuse.errno(&fs, &error)),
             }
         });
     }
@@ -306,14 +286,23 @@ impl Filesystem for Front {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        content_alone: bool,
+        reply: ReplyEmpty,
+    ) {
         let ino = to_ino(node);
-        self.empty(reply, async move |fs| fs.sync(ino).await);
+        self.jobs.empty(reply, async move |fs| {
+            if content_alone { fs.sync_content(ino).await } else { fs.sync(ino).await }
+        });
     }
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let ino = to_ino(node);
-        self.empty(reply, async move |fs| fs.sync(ino).await);
+        self.jobs.empty(reply, async move |fs| fs.sync(ino).await);
     }
 
     fn readdir(
@@ -324,8 +313,8 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let ino = to_ino(node);
-        self.run(async move |fs| match fs.list(ino, offset).await {
+        let (ino, times) = (to_ino(node), self.directories);
+        self.jobs.run(async move |fs, refuse| match fs.list(ino, offset).await {
             Ok(listed) => {
                 for entry in listed {
                     // What the directory does not say is said when somebody looks.
@@ -336,8 +325,9 @@ impl Filesystem for Front {
                     }
                 }
                 reply.ok();
+                note_access(&fs, ino, times).await;
             }
-            Err(error) => reply.error(to_errno(&error)),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
@@ -355,7 +345,7 @@ impl Filesystem for Front {
             return reply.error(Errno::EOPNOTSUPP);
         };
         let (ino, range) = (to_ino(node), offset..offset.saturating_add(length));
-        self.empty(reply, async move |fs| fs.allocate(ino, range, what, keep_size).await);
+        self.jobs.empty(reply, async move |fs| fs.allocate(ino, range, what, keep_size).await);
     }
 
     fn lseek(
@@ -370,18 +360,61 @@ impl Filesystem for Front {
         let Some(what) = to_seek(whence) else { return reply.error(Errno::EINVAL) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
         let ino = to_ino(node);
-        self.run(async move |fs| match fs.seek(ino, offset, what).await {
+        self.jobs.run(async move |fs, refuse| match fs.seek(ino, offset, what).await {
             Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
-            Err(error) => reply.error(to_errno(&error)),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.run(async move |fs| {
+        self.jobs.run(async move |fs, _| {
             let usage = fs.usage();
             let (free, available) = (usage.free_blocks, usage.available_blocks);
             let (inodes, free_inodes) = (usage.inodes, usage.free_inodes);
             reply.statfs(usage.blocks, free, available, inodes, free_inodes, 4096, 255, 4096);
         });
+    }
+
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (ino, name) = (to_ino(node), owned(name));
+        self.jobs.xattr(reply, size, async move |fs| fs.xattr(ino, &name).await);
+    }
+
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let (ino, trusted) = (to_ino(node), request.uid() == 0);
+        self.jobs.xattr(reply, size, async move |fs| {
+            let names = fs.xattrs(ino).await?.into_iter();
+            let shown = names.filter(|name| trusted || !name.starts_with(b"trusted."));
+            Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
+        });
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (ino, name, value) = (to_ino(node), owned(name), Bytes::copy_from_slice(value));
+        let caller = Caller::of(request);
+        self.jobs.empty(reply, async move |fs| {
+            // Only whoever is in the group may let programs have it.
+            let group = fs.attributes(ino).await?.gid;
+            let how = SetXattr {
+                create: flags & XATTR_CREATE != 0,
+                replace: flags & XATTR_REPLACE != 0,
+                drop_set_gid: !caller.may_set_gid(group),
+            };
+            fs.set_xattr(ino, &name, value, how).await
+        });
+    }
+
+    fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (ino, name) = (to_ino(node), owned(name));
+        self.jobs.empty(reply, async move |fs| fs.remove_xattr(ino, &name).await);
     }
 }

@@ -4,9 +4,12 @@
 //! what the kernel asks for into jobs for that thread, and the answers are sent from there. An
 //! inode is in use for as long as the kernel knows it, whether or not it has a name.
 
+mod callers;
 mod convert;
 mod engine;
 mod front;
+mod jobs;
+mod options;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +21,10 @@ use thiserror::Error;
 
 use engine::Engine;
 use front::Front;
+use jobs::Jobs;
+
+pub use manylogs_ext4::{AccessTimes, Mode};
+pub use options::{Between, MountOptions, OnError, OptionError};
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
@@ -40,6 +47,9 @@ pub enum MountError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// What was to be put over the device does not fit it.
+    #[error("{0}")]
+    Between(String),
     /// The system has no threads or descriptors left.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -54,20 +64,31 @@ pub enum MountError {
 /// # Errors
 /// See [`MountError`]. After an error other than [`MountError::Mount`] nothing is mounted, and the
 /// next mount replays the journal if it must.
-pub fn serve(source: &Path, target: &Path, mounted: impl FnOnce()) -> Result<(), MountError> {
+pub fn serve(
+    source: &Path,
+    target: &Path,
+    options: MountOptions,
+    mounted: impl FnOnce(),
+) -> Result<(), MountError> {
     if !Path::new("/dev/fuse").exists() {
         return Err(MountError::NoFuse);
     }
-    let engine = Engine::start(source)?;
     let mut config = Config::default();
     config.acl = SessionACL::All;
-    config.mount_options = vec![
+    config.mount_options = options.for_kernel(rustix::process::geteuid().is_root());
+    config.mount_options.extend([
         MountOption::FSName(source.display().to_string()),
-        MountOption::Subtype("manylogs".to_owned()),
+        // fuser gives a subtype to fusermount alone; the kernel takes it as well.
+        MountOption::CUSTOM("subtype=manylogs".to_owned()),
         MountOption::DefaultPermissions,
-    ];
-    let front = Front::new(Arc::clone(engine.queue()));
-    let served = Session::new(front, target, &config).and_then(|session| {
+    ]);
+    let files = options.access_times;
+    let directories = if options.no_directory_times { AccessTimes::Off } else { files };
+    let on_error = options.on_error;
+    let engine = Engine::start(source, options)?;
+    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
+    let served = Session::new(Front::new(jobs, files, directories), target, &config);
+    let served = served.and_then(|session| {
         mounted();
         session.run()
     });

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use manylogs_mlfs::{MountError, serve};
+use manylogs_mlfs::{MountError, MountOptions, serve};
 use tempfile::TempDir;
 
 /// An image that is mounted, until it is unmounted.
@@ -48,9 +48,17 @@ impl Mount {
 
     /// Serves it in a thread, and waits until it is there.
     fn start(&mut self) {
+        self.start_with("");
+    }
+
+    /// As [`Mount::start`], with options of `mount -o`.
+    fn start_with(&mut self, list: &str) {
+        let mut options = MountOptions::default();
+        options.add(list).unwrap();
         let (tell, told) = mpsc::channel();
         let (image, root) = (self.image(), self.root());
-        self.server = Some(thread::spawn(move || serve(&image, &root, || tell.send(()).unwrap())));
+        self.server =
+            Some(thread::spawn(move || serve(&image, &root, options, || tell.send(()).unwrap())));
         told.recv_timeout(Duration::from_secs(60)).unwrap();
         // It is mounted when its root is another device.
         while fs::metadata(self.root()).unwrap().dev() == fs::metadata(&self.dir).unwrap().dev() {
@@ -111,9 +119,155 @@ fn programs_find_what_they_wrote_now_and_after_the_next_mount() {
 #[test]
 fn what_cannot_be_mounted_is_refused_by_name() {
     let Some(mount) = Mount::new(&["-b", "1024"]) else { return };
-    let refused = serve(&mount.image(), &mount.root(), || ()).unwrap_err().to_string();
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("1024 bytes") && refused.contains("-b 4096"), "{refused}");
     let Some(mount) = Mount::new(&["-b", "4096", "-O", "quota"]) else { return };
-    let refused = serve(&mount.image(), &mount.root(), || ()).unwrap_err().to_string();
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("feature quota"), "{refused}");
+}
+
+/// Runs a script in the mounted file system; what it prints.
+fn sh(mount: &Mount, script: &str) -> String {
+    let script = format!("exec 2>&1; {script}");
+    let said = Command::new("sh").args(["-euc", &script]).current_dir(mount.root()).output();
+    let said = said.unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success(), "{script}: {text}");
+    text.into_owned()
+}
+
+/// Whether programs are there; what is missing is said.
+fn have(programs: &[&str]) -> bool {
+    let missing =
+        programs.iter().find(|program| Command::new(program).arg("--help").output().is_err());
+    if let Some(missing) = missing {
+        eprintln!("skipped: needs {missing}");
+    }
+    missing.is_none()
+}
+
+#[test]
+fn attributes_and_lists_of_access_are_those_of_a_local_file_system() {
+    if !have(&["setfattr", "getfattr", "setfacl", "getfacl", "setpriv"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let said = sh(
+        &mount,
+        "touch f; setfattr -n user.a -v 1 f; setfattr -n trusted.b -v 2 f
+        getfattr -d -m - f; setfattr -x user.a f; ! getfattr -n user.a f
+        ! setfattr -n user.large -v $(head -c 5000 /dev/zero | tr '\\0' x) f",
+    );
+    assert!(said.contains("user.a=\"1\"") && said.contains("trusted.b=\"2\""), "{said}");
+    assert!(said.contains("No such attribute") && said.contains("No space left"), "{said}");
+    // The kernel asks our lists who may do what.
+    let script = format!(
+        "chmod 711 .; mkdir d; chmod 700 d; echo secret >d/s; chmod 600 d/s
+        ! {nobody} cat d/s
+        setfacl -m u:65534:rx d; setfacl -m u:65534:r d/s; {nobody} cat d/s; stat -c %a d d/s
+        chmod 600 d/s; ! {nobody} cat d/s
+        setfacl -d -m u:65534:rwx d; umask 077; echo new >d/n; mkdir d/sub; getfacl -cn d/n d/sub
+        setfacl -b d/n; stat -c %a d/n"
+    );
+    let said = sh(&mount, &script);
+    assert!(said.contains("secret\n750\n640"), "{said}");
+    assert_eq!(said.matches("Permission denied").count(), 2, "{said}");
+    assert!(said.contains("user:65534:rwx\t#effective:rw-"), "{said}");
+    assert!(said.contains("default:user:65534:rwx"), "{said}");
+    let after = sh(&mount, "getfacl -cn d/s | grep 65534");
+    mount.stop();
+    mount.start_with("ro");
+    assert_eq!(sh(&mount, "getfacl -cn d/s | grep 65534"), after);
+    let said = sh(&mount, "! touch new; ! setfattr -n user.x -v 1 f; cat d/s");
+    assert_eq!(said.matches("Read-only file system").count(), 2, "{said}");
+    mount.stop();
+}
+
+#[test]
+fn privileges_are_lost_when_a_file_changes() {
+    if !have(&["setfattr", "setpriv", "getfattr"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let script = format!(
+        "chmod 711 .; capability=0x0100000200040000000000000000000000000000
+        for how in 'dd if=/dev/zero of=F bs=1 count=1 conv=notrunc status=none' \
+            'truncate -s 1 F' 'chown 1:1 F'; do
+            rm -f f; echo content >f; chmod 6777 f
+            setfattr -n security.capability -v $capability f
+            getfattr -n security.capability f >/dev/null
+            case $how in chown*) as= ;; *) as='{nobody}' ;; esac
+            $as $(echo \"$how\" | sed s/F/f/)
+            ! getfattr -n security.capability f 2>/dev/null
+            stat -c '%a %s' f
+        done
+        echo content >g; chmod 4777 g; echo more >>g; stat -c %a g"
+    );
+    let said = sh(&mount, &script);
+    assert_eq!(said, "777 8\n777 1\n777 8\n4777\n", "root keeps the bits of what it writes");
+    mount.stop();
+}
+
+#[test]
+fn times_of_access_change_as_the_options_say() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    let old = "touch -a -d @1000000000 f; touch -m -d @1100000000 f";
+    // Content that is not in the kernel's memory is asked for.
+    let read = "cat f >/dev/null; stat -c %X f";
+    for (list, first, again) in
+        [("noatime", false, false), ("", true, false), ("strictatime", true, true)]
+    {
+        mount.start_with(list);
+        sh(&mount, "echo content >f");
+        sh(&mount, old);
+        mount.stop();
+        mount.start_with(list);
+        let changed = sh(&mount, read).trim() != "1000000000";
+        assert_eq!(changed, first, "{list}: first");
+        mount.stop();
+        mount.start_with(list);
+        let before = sh(&mount, "stat -c %x f");
+        std::thread::sleep(Duration::from_millis(20));
+        sh(&mount, "cat f >/dev/null");
+        let changed = sh(&mount, "stat -c %x f") != before;
+        assert_eq!(changed, again, "{list}: again");
+        mount.stop();
+    }
+}
+
+#[test]
+fn append_only_files_are_opened_for_appending() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    sh(&mount, "echo content >f");
+    mount.stop();
+    let set = "set_inode_field f flags 0x80020";
+    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
+    assert!(done.unwrap().status.success());
+    mount.start();
+    let said = sh(
+        &mount,
+        "! echo x >f; ! dd if=/dev/zero of=f bs=1 count=1 conv=notrunc; echo more >>f; cat f",
+    );
+    assert!(said.ends_with("content\nmore\n") && said.contains("not permitted"), "{said}");
+    mount.stop();
+}
+
+#[test]
+fn content_goes_through_the_journal_if_asked() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start_with("data=journal");
+    sh(&mount, "head -c 12000000 /dev/urandom >a; cp a b; sync b; cmp a b; rm a; cp b c; cmp b c");
+    mount.stop();
+    mount.start();
+    sh(&mount, "cmp b c");
+    mount.stop();
 }

@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use manylogs_block::Nanos;
+use manylogs_block::{BlockDevice, Nanos};
 use manylogs_disk::{EmulatedDrive, Options, Profile};
-use manylogs_storage::prefer_this_thread;
+use manylogs_storage::{Reactor, prefer_this_thread};
 
 use crate::engine::ServeError;
 use crate::stack::Stack;
@@ -34,17 +34,30 @@ impl Emulation {
     /// # Errors
     /// If the content does not fit the drive, or no drive that small can be modelled.
     pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<EmulatedDrive, ServeError> {
-        let capacity = stack.device.capabilities().capacity;
+        let drive = self.over(&stack.reactor, Rc::clone(&stack.device))?;
+        stack.device = Rc::new(drive.clone());
+        Ok(drive)
+    }
+
+    /// The drive with the content of a device, in the time of `reactor`, whose thread it prefers
+    /// to others.
+    ///
+    /// # Errors
+    /// If the content does not fit the drive, or no drive that small can be modelled.
+    pub fn over(
+        &self,
+        reactor: &Reactor,
+        content: Rc<dyn BlockDevice>,
+    ) -> Result<EmulatedDrive, ServeError> {
+        let capacity = content.capabilities().capacity;
         let profile = if self.fit { self.profile.fitted(capacity)? } else { self.profile.clone() };
         let usual = Options::of(&profile);
         let write_cache = self.write_cache.unwrap_or(usual.write_cache);
         let options = Options { write_cache, ..usual };
-        let content = Rc::clone(&stack.device);
-        let drive = EmulatedDrive::new(stack.runtime(), &profile, &options, content)?;
-        stack.reactor.spin_before_timers(SPIN);
+        let drive = EmulatedDrive::new(reactor.handle(), &profile, &options, content)?;
+        reactor.spin_before_timers(SPIN);
         // Without the privilege the drive may be late, which its report says.
         let _ = prefer_this_thread();
-        stack.device = Rc::new(drive.clone());
         Ok(drive)
     }
 }

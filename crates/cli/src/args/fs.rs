@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::args::serve::OnOff;
+
 #[derive(Debug, Args)]
 pub(crate) struct FsArgs {
     #[command(subcommand)]
@@ -14,6 +16,10 @@ pub(crate) struct FsArgs {
 pub(crate) enum FsCommand {
     /// Mount an ext4 file system with blocks of 4096 bytes, until it is unmounted or Ctrl-C.
     Mount(FsMountArgs),
+    /// Unmount it, and wait until the last write is on the disk.
+    Unmount(FsUnmountArgs),
+    /// Show what a file system is: its features, what is free, its state. Changes nothing.
+    Status(FsStatusArgs),
 }
 
 #[derive(Debug, Args)]
@@ -23,12 +29,47 @@ pub(crate) struct FsMountArgs {
     /// The directory to mount on.
     pub(crate) target: PathBuf,
     /// What the journal holds.
-    #[arg(long, value_enum, default_value_t = ModeArg::Ordered)]
-    pub(crate) mode: ModeArg,
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
+    /// errors=continue, errors=remount-ro, data=ordered, data=journal, nodev, nosuid, noexec, sync,
+    /// dirsync, emulate=DRIVE.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub(crate) options: Vec<String>,
+    /// Return when the file system is mounted; its server goes on.
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// Emulate this drive: every request takes the time that it would take on the drive. The
+    /// drive's whole span is scaled to the device.
+    #[arg(long, value_name = "DRIVE")]
+    pub(crate) emulate: Option<String>,
+    /// With --emulate: the device is the beginning of the drive, not its whole span.
+    #[arg(long)]
+    pub(crate) no_fit: bool,
+    /// With --emulate: the drive's write cache.
+    #[arg(long, value_enum, value_name = "on|off")]
+    pub(crate) write_cache: Option<OnOff>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsUnmountArgs {
+    /// The directory that it is mounted on.
+    pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsStatusArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Metadata; data is written before what refers to it.
+    /// Metadata; data is written before what refers to it. The default.
     Ordered,
+    /// Metadata and data.
+    Data,
 }

@@ -1,38 +1,79 @@
 //! `manylogs fs`: file systems of our own.
 
-use std::path::Path;
+mod background;
+mod mounted;
+mod status;
 
-use manylogs_mlfs::MountError;
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs_mlfs::{Between, Mode, MountError, MountOptions};
+use manylogs_serve::Emulation;
 use manylogs_serve::log::{Level, line};
 
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs, ModeArg};
+use crate::args::serve::OnOff;
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
     match &args.command {
+        FsCommand::Mount(args) if args.background => background::mount(args),
         FsCommand::Mount(args) => mount(args),
+        FsCommand::Unmount(args) => mounted::unmount(&args.target),
+        FsCommand::Status(args) => status::run(args),
     }
 }
 
 fn mount(args: &FsMountArgs) -> Result<(), Failure> {
-    let ModeArg::Ordered = args.mode;
+    let options = options(args)?;
     if !args.target.is_dir() {
         return Err(Failure::input(format!("{}: not a directory", args.target.display())));
     }
     let target = args.target.clone();
-    ctrlc::set_handler(move || unmount(&target)).map_err(Failure::failed)?;
+    ctrlc::set_handler(move || interrupted(&target)).map_err(Failure::failed)?;
     let (source, target) = (args.source.display(), args.target.display());
     let said = || {
         // A terminal that is gone does not matter to a file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));
     };
-    manylogs_mlfs::serve(&args.source, &args.target, said)
+    manylogs_mlfs::serve(&args.source, &args.target, options, said)
         .map_err(|error| failure(&args.source, &error))
 }
 
+/// What the arguments say, in the order: the list of options, then options of their own.
+fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
+    let mut options = MountOptions::default();
+    let mut drive = args.emulate.clone();
+    for option in args.options.iter().flat_map(|list| list.split(',')) {
+        match option.strip_prefix("emulate=") {
+            Some(name) => drive = Some(name.to_owned()),
+            None => options.add(option).map_err(Failure::input)?,
+        }
+    }
+    match args.mode {
+        Some(ModeArg::Ordered) => options.mode = Mode::Ordered,
+        Some(ModeArg::Data) => options.mode = Mode::Data,
+        None => {}
+    }
+    options.between = drive.map(|name| emulated(args, &name)).transpose()?;
+    Ok(options)
+}
+
+fn emulated(args: &FsMountArgs, name: &str) -> Result<Between, Failure> {
+    let emulation = Emulation {
+        profile: super::drive(name)?,
+        fit: !args.no_fit,
+        write_cache: args.write_cache.map(|cache| cache == OnOff::On),
+    };
+    Ok(Box::new(move |reactor, device| {
+        let drive = emulation.over(reactor, device).map_err(|error| error.to_string())?;
+        Ok(Rc::new(drive))
+    }))
+}
+
 /// Ends the mount, unless somebody uses it.
-fn unmount(target: &Path) {
+fn interrupted(target: &Path) {
     if let Err(error) = rustix::mount::unmount(target, rustix::mount::UnmountFlags::empty()) {
         let message = format!("{}: still mounted: {error}", target.display());
         line(Level::Warning, None, &message, &[]);
@@ -42,7 +83,9 @@ fn unmount(target: &Path) {
 fn failure(source: &Path, error: &MountError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
-        MountError::FileSystem(manylogs_ext4::Error::Refused(_)) => Failure::Input(message),
+        MountError::FileSystem(manylogs_ext4::Error::Refused(_)) | MountError::Between(_) => {
+            Failure::Input(message)
+        }
         MountError::FileSystem(manylogs_ext4::Error::Corrupt(_)) => Failure::Damage(message),
         _ => Failure::Failed(message),
     }

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
 use crate::ondisk::extent::{DEPTH_MOST, Entries, Extent, Index};
-use crate::ondisk::inode::RawInode;
+use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BLOCK_SECTORS, Ino};
 
 impl Core {
@@ -20,6 +20,9 @@ impl Core {
         raw: &mut RawInode,
         new: Extent,
     ) -> Result<()> {
+        if !raw.has_flag(flags::EXTENTS) {
+            return self.insert_pointers(handle, ino, raw, new).await;
+        }
         let mut path = self.path(ino, raw, new.file.0.into()).await?;
         let leaf = path.len() - 1;
         let Entries::Leaf(extents) = &mut path[leaf].node else {

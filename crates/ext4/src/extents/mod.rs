@@ -1,4 +1,5 @@
-//! Extent trees: which blocks of a file are where.
+//! Extent trees: which blocks of a file are where. Files without one are those of
+//! [`crate::blockmap`].
 //!
 //! A tree's root lies in its inode and its nodes in blocks of their own. A node that is decoded is
 //! checked against its parent: one level less, keys in its part, blocks where files may have them.
@@ -15,7 +16,7 @@ use crate::core::Core;
 use crate::error::{Corruption, Place, Result};
 use crate::journal::Handle;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::extent::{Entries, Extent, capacity, is_whole, seal};
+use crate::ondisk::extent::{Entries, Extent, WRITTEN_MOST, capacity, is_whole, seal};
 use crate::ondisk::inode::{MAP_BYTES, RawInode, flags};
 use crate::units::{BLOCK_BYTES, BlockNo, FileBlock, Ino, Run};
 
@@ -58,6 +59,9 @@ fn child_for(node: &Entries, at: u64) -> usize {
 impl Core {
     /// Where the file's blocks from `at` are. The caller has the tree.
     pub(crate) async fn map(&self, ino: Ino, raw: &RawInode, at: FileBlock) -> Result<Mapping> {
+        if !raw.has_flag(flags::EXTENTS) {
+            return self.map_pointers(ino, raw, at).await;
+        }
         let path = self.path(ino, raw, at.0.into()).await?;
         let mut hole_ends = FileBlock::MAX;
         for level in &path {
@@ -84,9 +88,6 @@ impl Core {
     /// The nodes from the root to the leaf that says what is at `at`.
     async fn path(&self, ino: Ino, raw: &RawInode, at: u64) -> Result<Vec<Level>> {
         let bad = |what| Corruption::inode(ino, what);
-        if !raw.has_flag(flags::EXTENTS) {
-            return Err(crate::Error::Unsupported("files that are not mapped by extents"));
-        }
         let root = Entries::decode(raw.map()).ok_or_else(|| bad("the root of its tree"))?;
         self.check_extents(ino, &root)?;
         let mut path = vec![Level { child: child_for(&root, at), node: root, buffer: None }];
@@ -163,9 +164,19 @@ impl Core {
         }
     }
 
-    /// Writes an empty tree into an inode.
-    pub(crate) fn put_empty_tree(raw: &mut RawInode) {
-        raw.set_flag(flags::EXTENTS, true);
-        Entries::Leaf(Vec::new()).encode(raw.map_mut());
+    /// How many blocks from `at` on one extent may map that is inserted.
+    pub(crate) fn insert_most(raw: &RawInode, at: FileBlock) -> u32 {
+        if raw.has_flag(flags::EXTENTS) { WRITTEN_MOST } else { Self::pointers_left(at) }
+    }
+
+    /// Writes into an inode that no block is mapped: an empty tree, or pointers to nothing where
+    /// the file system has no extents.
+    pub(crate) fn put_empty_map(&self, raw: &mut RawInode) {
+        let has_extents = self.geometry.has_extents();
+        raw.set_flag(flags::EXTENTS, has_extents);
+        raw.map_mut().fill(0);
+        if has_extents {
+            Entries::Leaf(Vec::new()).encode(raw.map_mut());
+        }
     }
 }

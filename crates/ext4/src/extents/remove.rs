@@ -6,8 +6,8 @@ use super::{Level, MAP_CREDITS, room};
 use crate::core::Core;
 use crate::error::{Corruption, Result};
 use crate::journal::Handle;
-use crate::ondisk::extent::{Entries, Extent};
-use crate::ondisk::inode::RawInode;
+use crate::ondisk::extent::Entries;
+use crate::ondisk::inode::{RawInode, flags};
 use crate::units::{BLOCK_SECTORS, Ino, Run};
 
 /// What becomes of blocks that are unmapped.
@@ -30,6 +30,9 @@ impl Core {
         range: std::ops::Range<u64>,
         then: Unmapped,
     ) -> Result<bool> {
+        if !raw.has_flag(flags::EXTENTS) {
+            return self.remove_pointers(handle, ino, raw, range, then).await;
+        }
         while !range.is_empty() {
             if handle.credits_left() < 2 * MAP_CREDITS {
                 return Ok(false);
@@ -66,9 +69,9 @@ impl Core {
             (None, Some(right)) => extents[at] = right,
             (None, None) => drop(extents.remove(at)),
         }
-        if then != Unmapped::Kept {
-            let metadata = then == Unmapped::Freed { metadata: true };
-            self.free_data(handle, ino, raw, gone, metadata).await?;
+        if let Unmapped::Freed { metadata } = then {
+            let run = Run { start: gone.block, blocks: gone.blocks };
+            self.free_run(handle, ino, raw, run, metadata).await?;
         }
         self.shrink(handle, ino, raw, &mut path).await?;
         if let (Some(_), Some(right)) = (left, right)
@@ -79,21 +82,18 @@ impl Core {
         Ok(true)
     }
 
-    async fn free_data(
+    /// Frees blocks that an inode has no more, which also says so; `metadata` says that they were
+    /// in the cache. The caller writes the inode.
+    pub(crate) async fn free_run(
         &self,
         handle: &mut Handle<'_>,
         ino: Ino,
         raw: &mut RawInode,
-        gone: Extent,
+        run: Run,
         metadata: bool,
     ) -> Result<()> {
-        let run = Run { start: gone.block, blocks: gone.blocks };
         self.free(handle, ino, run, metadata).await?;
-        self.less_sectors(ino, raw, gone.blocks)
-    }
-
-    fn less_sectors(&self, ino: Ino, raw: &mut RawInode, blocks: u32) -> Result<()> {
-        let less = raw.sectors().checked_sub(u64::from(blocks) * BLOCK_SECTORS);
+        let less = raw.sectors().checked_sub(u64::from(run.blocks) * BLOCK_SECTORS);
         let bad = || Corruption::inode(ino, "it has more blocks than it says");
         raw.set_sectors(less.ok_or_else(bad)?);
         Ok(())
@@ -111,8 +111,7 @@ impl Core {
             let Some(Level { buffer: Some(buffer), .. }) = path.pop() else { break };
             let run = Run { start: buffer.block(), blocks: 1 };
             drop(buffer);
-            self.free(handle, ino, run, true).await?;
-            self.less_sectors(ino, raw, 1)?;
+            self.free_run(handle, ino, raw, run, true).await?;
             let last = path.len() - 1;
             let parent = &mut path[last];
             if let Entries::Inner(_, children) = &mut parent.node {
@@ -150,7 +149,6 @@ impl Core {
         if let Some(leaf) = path.pop() {
             path[0].node = leaf.node;
         }
-        self.free(handle, ino, run, true).await?;
-        self.less_sectors(ino, raw, 1)
+        self.free_run(handle, ino, raw, run, true).await
     }
 }

@@ -10,7 +10,7 @@ use crate::file::SIZE_MOST;
 use crate::inode::Node;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::{Extent, UNWRITTEN_MOST};
-use crate::ondisk::inode::TimeField;
+use crate::ondisk::inode::{TimeField, flags};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Run};
 
 /// What becomes of a range of a file.
@@ -40,6 +40,7 @@ impl Core {
             return Err(Error::TooLarge);
         }
         let node = self.node(ino);
+        self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
         let _writing = node.writing.take().await;
         if what != Allocate::Blocks {
@@ -61,13 +62,27 @@ impl Core {
         Ok(())
     }
 
+    /// Whether such an allocation is possible at all.
+    async fn check_allocation(&self, ino: Ino, what: Allocate) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.inode(ino).await?;
+        match what {
+            Allocate::Blocks => Self::check_mutable(&raw)?,
+            Allocate::Hole | Allocate::Zeroes => Self::check_losable(&raw)?,
+        }
+        if what == Allocate::Hole || raw.has_flag(flags::EXTENTS) {
+            return Ok(());
+        }
+        Err(Error::Unsupported("allocating in a file that is mapped by blocks"))
+    }
+
     /// Maps blocks that read as zeroes where there are none.
     async fn take_holes(&self, node: &Node, blocks: Range<u32>) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
             let mut handle = self.begin(2 * MAP_CREDITS).await?;
             let mut raw = self.inode(node.ino).await?;
-            Self::check_losable(&raw)?;
+            Self::check_mutable(&raw)?;
             let left = blocks.end - at;
             let hole = match self.map(node.ino, &raw, FileBlock(at)).await? {
                 Mapping::Mapped(extent) => {
@@ -114,7 +129,7 @@ impl Core {
             let mut raw = self.inode(node.ino).await?;
             Self::check_losable(&raw)?;
             let blocks = u64::from(first)..u64::from(end);
-            let freed = Unmapped::Freed { metadata: false };
+            let freed = Unmapped::Freed { metadata: self.journals_content(&raw) };
             done = self.remove_extents(&mut handle, node.ino, &mut raw, blocks, freed).await?;
             raw.set_time(TimeField::Modify, self.now());
             raw.set_time(TimeField::Change, self.now());

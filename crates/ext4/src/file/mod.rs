@@ -1,6 +1,7 @@
 //! Content of files: reading, writing into memory, and bringing that to the device.
 
 mod allocate;
+mod journalled;
 mod read;
 mod seek;
 mod sync;

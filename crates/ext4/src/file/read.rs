@@ -14,7 +14,7 @@ use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino, Run};
 /// What a part of a file holds on the device.
 enum Part {
     Zeroes(u32),
-    OnDevice(u32, Completion),
+    OnDevice { blocks: u32, read: Completion, newer: Vec<(u32, Bytes)> },
 }
 
 impl Core {
@@ -73,15 +73,15 @@ impl Core {
                 let part = match self.map(ino, &raw, FileBlock(at)).await? {
                     Mapping::Mapped(extent) if extent.written => {
                         let run = Run { start: extent.block, blocks: extent.blocks.min(left) };
-                        let extent = run.sectors();
-                        let read = self.device.submit(Request::Read { extent });
-                        Part::OnDevice(run.blocks, read)
+                        let newer = self.newer_than_device(run);
+                        let read = self.device.submit(Request::Read { extent: run.sectors() });
+                        Part::OnDevice { blocks: run.blocks, read, newer }
                     }
                     Mapping::Mapped(extent) => Part::Zeroes(extent.blocks.min(left)),
                     Mapping::Hole(hole) => Part::Zeroes(hole.min(left)),
                 };
                 at += match &part {
-                    Part::Zeroes(blocks) | Part::OnDevice(blocks, _) => *blocks,
+                    Part::Zeroes(blocks) | Part::OnDevice { blocks, .. } => *blocks,
                 };
                 parts.push(part);
             }
@@ -92,10 +92,15 @@ impl Core {
                 Part::Zeroes(blocks) => {
                     bytes.resize(bytes.len() + blocks as usize * BLOCK_BYTES, 0);
                 }
-                Part::OnDevice(_, read) => {
+                Part::OnDevice { read, newer, .. } => {
+                    let start = bytes.len();
                     let content = read.await?.to_bytes();
                     let content = content.ok_or(manylogs_block::IoError::Unsupported)?;
                     bytes.extend_from_slice(&content);
+                    for (number, block) in newer {
+                        let at = start + number as usize * BLOCK_BYTES;
+                        bytes[at..at + BLOCK_BYTES].copy_from_slice(&block);
+                    }
                 }
             }
         }

@@ -5,6 +5,8 @@ use manylogs_plant::{Bug, is};
 
 use crate::core::Core;
 use crate::error::Result;
+use crate::file::writeback::Times;
+use crate::inode::Node;
 use crate::units::Ino;
 
 impl Core {
@@ -14,7 +16,21 @@ impl Core {
     /// Those of the device. What was written before may be lost then.
     pub(crate) async fn sync_file(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
-        self.write_back(&node).await?;
+        self.write_back(&node, Times::Written).await?;
+        self.make_durable(&node).await
+    }
+
+    /// As [`Core::sync_file`], but for times: what was overwritten needs no transaction.
+    ///
+    /// # Errors
+    /// As [`Core::sync_file`].
+    pub(crate) async fn sync_content(&self, ino: Ino) -> Result<()> {
+        let node = self.node(ino);
+        self.write_back(&node, Times::Kept).await?;
+        self.make_durable(&node).await
+    }
+
+    async fn make_durable(&self, node: &Node) -> Result<()> {
         let sent = node.sent.get();
         match node.tid.get().filter(|tid| !self.journal.is_durable(*tid)) {
             // Its flush covers the data, which was written before.

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::Mapping;
+use crate::file::writeback::Times;
 use crate::inode::{Node, Page};
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
@@ -31,12 +32,13 @@ impl Core {
         }
         let node = self.node(ino);
         if self.dirty_pages.get() > DIRTY_MOST {
-            self.write_back(&node).await?;
+            self.write_back(&node, Times::Written).await?;
             self.write_back_all().await?;
         }
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
+        self.check_place(ino, offset, size).await?;
         self.fill_end(&node, end).await?;
         let (first, last) = (low32(offset / BLOCK), low32((end - 1) / BLOCK));
         // The edges are read before anything is promised.
@@ -76,6 +78,13 @@ impl Core {
         node.written_at.set(Some(self.now()));
         self.note_dirty();
         Ok(())
+    }
+
+    /// An append-only file is written behind its end.
+    async fn check_place(&self, ino: Ino, offset: u64, size: u64) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.inode(ino).await?;
+        if offset < size { Self::check_losable(&raw) } else { Self::check_mutable(&raw) }
     }
 
     /// A file that becomes longer reads zeroes behind its old end, whatever its last block holds.
@@ -126,6 +135,7 @@ impl Core {
             let _tree = self.journal.tree.read().await;
             let raw = self.inode(node.ino).await?;
             Self::check_mutable(&raw)?;
+            self.check_growth(&raw, u64::from(range.end) * BLOCK)?;
             let mut at = range.start;
             while at < range.end {
                 let mapping = self.map(node.ino, &raw, FileBlock(at)).await?;

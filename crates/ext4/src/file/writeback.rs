@@ -10,11 +10,12 @@ use bytes::Bytes;
 use manylogs_block::{Completion, Hint, Payload, Request, all_done};
 
 use crate::alloc::Claim;
-use crate::core::Core;
+use crate::core::{Core, Mode};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
 use crate::inode::Node;
-use crate::ondisk::extent::{Extent, WRITTEN_MOST};
+use crate::journal::Handle;
+use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, FileBlock, Run};
 
@@ -23,16 +24,28 @@ const BATCH: usize = 2048;
 /// Pieces that one handle maps: the smallest journal has room for more than their credits.
 const PIECES: usize = 2;
 
+/// What becomes of a file's times when its pages are brought to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// The inode gets them.
+    Written,
+    /// They wait for the next time, unless the inode gets another size.
+    Kept,
+}
+
 /// Pages as they were when writing them began.
 struct Snapshot {
-    pages: Vec<(u32, Bytes, u64)>,
+    pages: Vec<Held>,
     /// The size that the file has when all pages are written.
     size: u64,
 }
 
+/// A page: its number, its content, and the version that this is.
+pub(super) type Held = (u32, Bytes, u64);
+
 /// Consecutive pages, and the consecutive blocks that they go to.
-struct Piece {
-    extent: Extent,
+pub(super) struct Piece {
+    pub(super) extent: Extent,
     /// The blocks are new.
     claim: Option<Claim>,
     /// The blocks are mapped, and read as zeroes so far.
@@ -44,7 +57,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of the device: the pages stay dirty.
-    pub(crate) async fn write_back(&self, node: &Rc<Node>) -> Result<()> {
+    pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
         let _alone = node.writing.take().await;
         let _content = node.content.read().await;
         let snapshot = Snapshot {
@@ -55,10 +68,17 @@ impl Core {
             size: node.size.get().unwrap_or(0),
         };
         for batch in snapshot.pages.chunks(BATCH) {
+            if self.mode == Mode::Data {
+                self.journal_pages(node, batch).await?;
+                continue;
+            }
             let pieces = self.plan(node, batch).await?;
             self.send(node, batch, &pieces).await?;
             self.map_pieces(node, pieces).await?;
             self.clean(node, batch);
+        }
+        if times == Times::Kept && !node.size_is_new.get() {
+            return Ok(());
         }
         self.put_size(node, snapshot.size).await
     }
@@ -72,7 +92,7 @@ impl Core {
         let dirty = self.dirty_nodes();
         let mut result = Ok(());
         for node in dirty {
-            let written = self.write_back(&node).await;
+            let written = self.write_back(&node, Times::Written).await;
             if node.is_dirty() {
                 self.may_be_dirty.set(true);
             }
@@ -87,7 +107,7 @@ impl Core {
     }
 
     /// Where pages go.
-    async fn plan(&self, node: &Node, batch: &[(u32, Bytes, u64)]) -> Result<Vec<Piece>> {
+    pub(super) async fn plan(&self, node: &Node, batch: &[Held]) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut rest = batch;
         while let Some((first, ..)) = rest.first() {
@@ -113,7 +133,7 @@ impl Core {
                         return Ok(Piece { extent, claim: None, unwritten });
                     }
                     Mapping::Hole(hole) => {
-                        let most = hole.min(pages).min(WRITTEN_MOST);
+                        let most = hole.min(pages).min(Self::insert_most(&raw, file));
                         let goal = self.goal_at(node, &raw, file).await?;
                         match self.claim(goal, most).await {
                             Ok(claim) => return Ok(new_piece(file, claim)),
@@ -142,7 +162,7 @@ impl Core {
         })
     }
 
-    async fn send(&self, node: &Node, batch: &[(u32, Bytes, u64)], pieces: &[Piece]) -> Result<()> {
+    async fn send(&self, node: &Node, batch: &[Held], pieces: &[Piece]) -> Result<()> {
         let mut contents = batch.iter().map(|(_, bytes, _)| bytes.clone());
         let write = |piece: &Piece| -> Completion {
             let extent = Run { start: piece.extent.block, blocks: piece.extent.blocks }.sectors();
@@ -169,20 +189,7 @@ impl Core {
             let mut handle = self.begin(3 * MAP_CREDITS * PIECES).await?;
             let mut raw = self.inode(node.ino).await?;
             for piece in now {
-                let extent = Extent { written: true, ..piece.extent };
-                if let Some(claim) = piece.claim {
-                    raw.set_sectors(raw.sectors() + u64::from(extent.blocks) * BLOCK_SECTORS);
-                    self.use_claim(&mut handle, claim).await?;
-                } else {
-                    let range = extent.file.0.into()..extent.end();
-                    let kept = Unmapped::Kept;
-                    self.remove_extents(&mut handle, node.ino, &mut raw, range, kept).await?;
-                }
-                self.insert_extent(&mut handle, node.ino, &mut raw, extent).await?;
-                // Data is never behind the end: the inode's size follows it.
-                let behind = extent.end() * BLOCK;
-                let size = node.size.get().unwrap_or(0).min(behind).max(raw.size());
-                raw.set_size(size);
+                self.map_piece(&mut handle, node, &mut raw, piece).await?;
             }
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
             node.tid.set(Some(handle.finish()));
@@ -190,8 +197,34 @@ impl Core {
         Ok(())
     }
 
+    /// Maps the blocks of a piece, if they are not. The caller writes the inode.
+    pub(super) async fn map_piece(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        raw: &mut RawInode,
+        piece: Piece,
+    ) -> Result<()> {
+        let extent = Extent { written: true, ..piece.extent };
+        if let Some(claim) = piece.claim {
+            raw.set_sectors(raw.sectors() + u64::from(extent.blocks) * BLOCK_SECTORS);
+            self.use_claim(handle, claim).await?;
+        } else if piece.unwritten {
+            let range = extent.file.0.into()..extent.end();
+            self.remove_extents(handle, node.ino, raw, range, Unmapped::Kept).await?;
+        } else {
+            return Ok(());
+        }
+        self.insert_extent(handle, node.ino, raw, extent).await?;
+        // Data is never behind the end: the inode's size follows it.
+        let behind = extent.end() * BLOCK;
+        let size = node.size.get().unwrap_or(0).min(behind).max(raw.size());
+        raw.set_size(size);
+        Ok(())
+    }
+
     /// Pages that did not change meanwhile are on the device.
-    fn clean(&self, node: &Node, batch: &[(u32, Bytes, u64)]) {
+    pub(super) fn clean(&self, node: &Node, batch: &[Held]) {
         let mut pages = node.pages.borrow_mut();
         for (number, _, version) in batch {
             let Some(page) = pages.get_mut(number) else { continue };

@@ -48,7 +48,7 @@ impl Core {
             raw.set_time(field, now);
         }
         if matches!(new.kind, FileKind::File | FileKind::Directory) {
-            Self::put_empty_tree(&mut raw);
+            self.put_empty_map(&mut raw);
         }
         Ok((ino, raw))
     }

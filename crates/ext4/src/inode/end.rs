@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
 use crate::ondisk::bytes::low32;
-use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::ondisk::inode::{FileKind, RawInode};
 use crate::units::{BLOCK, FileBlock, Ino};
 
 /// Blocks that one step of a long operation changes at most.
@@ -43,7 +43,7 @@ impl Core {
         if !has_tree(raw) {
             return Ok(true);
         }
-        let metadata = raw.kind() != Some(FileKind::File);
+        let metadata = self.journals_content(raw);
         let range = size.div_ceil(BLOCK)..FileBlock::MAX;
         self.remove_extents(handle, ino, raw, range, Unmapped::Freed { metadata }).await
     }
@@ -66,7 +66,7 @@ impl Core {
                 continue;
             }
             self.leave_orphans(&mut handle, ino, &mut raw).await?;
-            self.drop_attributes(&mut handle, ino, &mut raw).await?;
+            self.drop_xattr_block(&mut handle, ino, &mut raw).await?;
             let directory = raw.kind() == Some(FileKind::Directory);
             raw.set_size(0);
             raw.set_deleted_or_next(low32(self.now().seconds.cast_unsigned()).max(1));
@@ -84,7 +84,7 @@ impl Core {
 pub(crate) fn has_tree(raw: &RawInode) -> bool {
     match raw.kind() {
         Some(FileKind::File | FileKind::Directory) => true,
-        Some(FileKind::Symlink) => raw.has_flag(flags::EXTENTS),
+        Some(FileKind::Symlink) => !raw.is_short_link(),
         _ => false,
     }
 }

@@ -1,6 +1,5 @@
 //! Inodes: what is in memory of those in use, their birth, their end, and the orphans in between.
 
-mod attributes;
 mod birth;
 mod end;
 mod node;

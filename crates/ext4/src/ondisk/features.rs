@@ -5,6 +5,7 @@ use crate::error::Refusal;
 /// Features that need not be known.
 pub(crate) mod compat {
     pub(crate) const HAS_JOURNAL: u32 = 0x4;
+    pub(crate) const EXT_ATTR: u32 = 0x8;
     pub(crate) const DIR_INDEX: u32 = 0x20;
     pub(crate) const SPARSE_SUPER2: u32 = 0x200;
 }
@@ -38,7 +39,7 @@ const COMPAT: &[Known] = &[
     (0x1, "dir_prealloc", None),
     (0x2, "imagic_inodes", Some(REMAKE)),
     (compat::HAS_JOURNAL, "has_journal", None),
-    (0x8, "ext_attr", None),
+    (compat::EXT_ATTR, "ext_attr", None),
     (0x10, "resize_inode", None),
     (compat::DIR_INDEX, "dir_index", None),
     (compat::SPARSE_SUPER2, "sparse_super2", None),
@@ -95,6 +96,13 @@ pub(crate) struct Features {
 }
 
 impl Features {
+    /// The names of those that are known.
+    pub(crate) fn names(self) -> Vec<&'static str> {
+        let sets = [(self.compat, COMPAT), (self.incompat, INCOMPAT), (self.ro_compat, RO_COMPAT)];
+        let known = sets.into_iter().flat_map(|(bits, known)| known.iter().map(move |k| (bits, k)));
+        known.filter(|(bits, (bit, ..))| bits & bit != 0).map(|(_, (_, name, _))| *name).collect()
+    }
+
     /// Whether such a file system can be mounted and written.
     pub(crate) fn check(self) -> Result<(), Refusal> {
         check("compatible", self.compat, COMPAT)?;
@@ -103,9 +111,6 @@ impl Features {
         let missing = |name, advice| Err(Refusal::Feature { name, advice });
         if self.compat & compat::HAS_JOURNAL == 0 {
             return missing("^has_journal", "add a journal with tune2fs -j");
-        }
-        if self.incompat & incompat::EXTENTS == 0 {
-            return missing("^extent", "turn extents on with tune2fs -O extent");
         }
         if self.incompat & incompat::FILETYPE == 0 {
             return missing("^filetype", "turn it on with tune2fs -O filetype and e2fsck -f");

@@ -2,7 +2,8 @@
 
 use crate::checksum::crc;
 use crate::ondisk::bytes::{high16, high32, join32, le16, le32, low16, low32, put_le16, put_le32};
-use crate::units::{BlockNo, Ino, Timestamp};
+use crate::ondisk::xattr::{self, Xattr};
+use crate::units::{BLOCK_SECTORS, BlockNo, Ino, Timestamp};
 
 /// Bytes of the first part, which every inode has.
 pub(crate) const SHORT: usize = 128;
@@ -18,6 +19,8 @@ const EXTRA: usize = 0x80;
 pub(crate) mod flags {
     pub(crate) const IMMUTABLE: u32 = 0x10;
     pub(crate) const APPEND: u32 = 0x20;
+    /// Reading leaves the time of access as it is.
+    pub(crate) const NO_ACCESS_TIME: u32 = 0x80;
     pub(crate) const INDEX: u32 = 0x1000;
     pub(crate) const HUGE_FILE: u32 = 0x40000;
     pub(crate) const EXTENTS: u32 = 0x80000;
@@ -267,13 +270,50 @@ impl RawInode {
     }
 
     /// The block of extended attributes; zero if there is none.
-    pub(crate) fn attribute_block(&self) -> BlockNo {
+    pub(crate) fn xattr_block(&self) -> BlockNo {
         BlockNo(join32(self.u32(0x68), self.u16(0x76).into()))
     }
 
-    pub(crate) fn clear_attribute_block(&mut self) {
-        put_le32(&mut self.0, 0x68, 0);
-        put_le16(&mut self.0, 0x76, 0);
+    pub(crate) fn set_xattr_block(&mut self, block: BlockNo) {
+        put_le32(&mut self.0, 0x68, low32(block.0));
+        put_le16(&mut self.0, 0x76, low16(high32(block.0)));
+    }
+
+    /// Where the inode has room behind its fields: a magic number, then attributes.
+    fn inline_area(&self) -> Option<usize> {
+        let start = SHORT + self.extra();
+        (start + 8 <= self.0.len()).then_some(start)
+    }
+
+    /// Bytes for attributes in the inode.
+    pub(crate) fn inline_room(&self) -> usize {
+        self.inline_area().map_or(0, |start| self.0.len() - start - 4)
+    }
+
+    /// The attributes in the inode; `None` if they say something impossible.
+    pub(crate) fn inline_xattrs(&self) -> Option<Vec<Xattr>> {
+        match self.inline_area() {
+            Some(start) if self.u32(start) == xattr::MAGIC => {
+                xattr::decode(&self.0[start + 4..], 0)
+            }
+            _ => Some(Vec::new()),
+        }
+    }
+
+    /// Puts attributes that fit into the inode.
+    pub(crate) fn set_inline_xattrs(&mut self, xattrs: &[Xattr]) {
+        let Some(start) = self.inline_area() else { return };
+        put_le32(&mut self.0, start, if xattrs.is_empty() { 0 } else { xattr::MAGIC });
+        xattr::encode_inline(&mut self.0[start + 4..], xattrs);
+    }
+
+    /// Whether it is a symbolic link whose target lies in the inode: no block but one of attributes
+    /// is in use.
+    pub(crate) fn is_short_link(&self) -> bool {
+        let attributes = if self.xattr_block().0 == 0 { 0 } else { BLOCK_SECTORS };
+        self.kind() == Some(FileKind::Symlink)
+            && !self.has_flag(flags::EXTENTS)
+            && self.sectors() == attributes
     }
 
     pub(crate) fn map(&self) -> &[u8] {

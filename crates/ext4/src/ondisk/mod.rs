@@ -6,6 +6,7 @@
 //! number lies where it may is checked by [`crate::geometry::Geometry::data_run`] and its kin.
 
 pub(crate) mod bitmap;
+pub(crate) mod blockmap;
 pub(crate) mod bytes;
 pub(crate) mod dirent;
 pub(crate) mod extent;
@@ -15,3 +16,4 @@ pub(crate) mod htree;
 pub(crate) mod inode;
 pub(crate) mod jbd2;
 pub(crate) mod superblock;
+pub(crate) mod xattr;

@@ -5,7 +5,7 @@ use manylogs_block::{SECTOR_BYTES, Sectors};
 use crate::checksum::{NO_SEED, crc};
 use crate::error::{Corruption, Place, Refusal, Result};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32};
-use crate::ondisk::features::{Features, incompat, ro_compat};
+use crate::ondisk::features::{Features, compat, incompat, ro_compat};
 use crate::units::{BLOCK, Ino};
 
 /// Where the superblock begins in block 0.
@@ -193,9 +193,23 @@ impl Superblock {
         put_le32(&mut *self.0, 0x60, bits | if needs { incompat::RECOVER } else { 0 });
     }
 
+    /// There may be blocks of extended attributes.
+    pub(crate) fn set_has_xattrs(&mut self) {
+        let features = self.u32(0x5C) | compat::EXT_ATTR;
+        put_le32(&mut *self.0, 0x5C, features);
+    }
+
     pub(crate) fn set_clean(&mut self) {
         let state = self.u16(STATE) | STATE_VALID;
         put_le16(&mut *self.0, STATE, state);
+    }
+
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.wide(0xC, 0x158)
+    }
+
+    pub(crate) fn free_inodes(&self) -> u32 {
+        self.u32(0x10)
     }
 
     /// The totals, which programs like `dumpe2fs` show.

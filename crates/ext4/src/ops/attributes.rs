@@ -10,8 +10,9 @@ use crate::extents::MAP_CREDITS;
 use crate::file::{Allocate, SIZE_MOST, Seek};
 use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
+use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
 use crate::units::{BLOCK, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
+use crate::xattr::XATTR_CREDITS;
 
 /// What is known of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl Ext4 {
         let bad = || Corruption::inode(ino, "the length of the symbolic link");
         let len = usize::try_from(raw.size()).ok().filter(|len| (1..4096).contains(len));
         let len = len.ok_or_else(bad)?;
-        if !raw.has_flag(flags::EXTENTS) {
+        if raw.is_short_link() {
             let target = raw.map().get(..len).filter(|_| len < MAP_BYTES).ok_or_else(bad)?;
             return Ok(Bytes::copy_from_slice(target));
         }
@@ -198,6 +199,15 @@ impl Ext4 {
         self.core.sync_file(ino).await
     }
 
+    /// Makes a file's content durable, and what is needed to find it: not its times. What was
+    /// written over blocks that it had costs no transaction.
+    ///
+    /// # Errors
+    /// As [`Ext4::sync`].
+    pub async fn sync_content(&self, ino: Ino) -> Result<()> {
+        self.core.sync_content(ino).await
+    }
+
     /// Makes everything durable.
     ///
     /// # Errors
@@ -251,11 +261,12 @@ impl Core {
 
     async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
         let node = self.node(ino);
-        let mut handle = self.begin(4).await?;
+        let mut handle = self.begin(4 + XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         Self::check_losable(&raw)?;
         if let Some(permissions) = change.permissions {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
+            self.follow_mode(&mut handle, ino, &mut raw).await?;
         }
         let (uid, gid) = raw.owner();
         raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
@@ -284,6 +295,7 @@ impl Core {
             let old = self.file(&node).await?;
             if size > old {
                 self.check_writable()?;
+                self.check_resizable(ino, size).await?;
                 self.fill_end(&node, size).await?;
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
@@ -294,6 +306,14 @@ impl Core {
             }
         }
         self.shorten(&node, size).await
+    }
+
+    /// Whether a file can become larger by another size.
+    async fn check_resizable(&self, ino: Ino, size: u64) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
+        self.check_growth(&raw, size)
     }
 
     /// Cuts a file. The caller is the only writer.

@@ -1,11 +1,15 @@
 //! What programs ask for.
 
+mod access;
 mod attributes;
 mod mount;
 mod names;
 mod rename;
+mod xattr;
 
+pub use access::{AccessTimes, OpenFor};
 pub use attributes::{Attributes, Change, Usage};
 pub use mount::{Ext4, Options};
 pub use names::New;
 pub use rename::Taken;
+pub use xattr::SetXattr;

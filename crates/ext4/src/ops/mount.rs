@@ -9,7 +9,7 @@ use manylogs_plant::{Bug, is};
 
 use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
-use crate::core::Core;
+use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Place, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
@@ -42,11 +42,24 @@ pub struct Ext4 {
 
 impl Ext4 {
     /// Mounts the file system on `device`: replays its journal, ends its orphans, and starts the
-    /// task that commits.
+    /// task that commits. Its journal holds metadata: [`Mode::Ordered`].
     ///
     /// # Errors
     /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
     pub async fn mount(
+        device: Rc<dyn BlockDevice>,
+        runtime: Executor,
+        options: Options,
+    ) -> Result<Self> {
+        Self::mount_in(Mode::Ordered, device, runtime, options).await
+    }
+
+    /// As [`Ext4::mount`], with a journal that holds what `mode` says.
+    ///
+    /// # Errors
+    /// As [`Ext4::mount`].
+    pub async fn mount_in(
+        mode: Mode,
         device: Rc<dyn BlockDevice>,
         runtime: Executor,
         options: Options,
@@ -59,7 +72,7 @@ impl Ext4 {
         }
         // What is durable must not depend on what the last user left in the device's cache.
         device.submit(Request::Flush).await?;
-        let early = Self::load(&device, &runtime, &options).await?;
+        let early = Self::load(mode, &device, &runtime, &options).await?;
         let runs = early.core.journal_runs().await?;
         let journal = jbd2::read_superblock(&device, runs.clone()).await?;
         let geometry = &early.core.geometry;
@@ -71,7 +84,7 @@ impl Ext4 {
             journal.superblock.sequence()
         };
         // The replay may have changed everything that was read so far.
-        let loaded = Self::load(&device, &runtime, &options).await?;
+        let loaded = Self::load(mode, &device, &runtime, &options).await?;
         if loaded.core.journal_runs().await? != runs {
             return Err(Refusal::NeedsCheck("the journal's own inode changed").into());
         }
@@ -80,6 +93,7 @@ impl Ext4 {
 
     /// What is mounted before the journal is known: nothing may be written.
     async fn load(
+        mode: Mode,
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,
         options: &Options,
@@ -125,6 +139,7 @@ impl Ext4 {
             dirty_pages: Cell::default(),
             may_be_dirty: Cell::default(),
             read_only: options.read_only,
+            mode,
         };
         Ok(Self { core: Rc::new(core) })
     }

@@ -12,6 +12,7 @@ use crate::journal::Handle;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField, flags};
 use crate::units::{BLOCK_BYTES, BLOCK_SECTORS, FileBlock, Ino, Timestamp};
+use crate::xattr::XATTR_CREDITS;
 
 /// Links that an inode can have.
 const LINKS_MOST: u16 = 65_000;
@@ -26,6 +27,8 @@ pub struct New {
     pub kind: FileKind,
     /// The lower twelve bits of the mode.
     pub permissions: u16,
+    /// Bits of the mode that it loses, unless the directory has a default list of access.
+    pub umask: u16,
     /// Owner.
     pub uid: u32,
     /// Owning group, unless the directory hands its own down.
@@ -40,7 +43,7 @@ impl New {
     /// A file, a directory, a pipe or a socket.
     #[must_use]
     pub const fn plain(kind: FileKind, permissions: u16) -> Self {
-        Self { kind, permissions, uid: 0, gid: 0, target: Bytes::new(), device: (0, 0) }
+        Self { kind, permissions, umask: 0, uid: 0, gid: 0, target: Bytes::new(), device: (0, 0) }
     }
 }
 
@@ -52,7 +55,7 @@ impl Ext4 {
     pub async fn create(&self, dir: Ino, name: &[u8], new: New) -> Result<Attributes> {
         check_new_name(name)?;
         let core = &self.core;
-        let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS).await?;
+        let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS + XATTR_CREDITS).await?;
         let mut above = core.directory(dir).await?;
         Core::check_mutable(&above)?;
         if core.find(dir, &above, name).await?.is_some() {
@@ -62,6 +65,7 @@ impl Ext4 {
         let born =
             Newborn { kind: new.kind, permissions: new.permissions, owner: (new.uid, new.gid) };
         let (ino, mut raw) = core.bear(&mut handle, dir, &above, born, now).await?;
+        core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
         core.furnish(&mut handle, dir, ino, &mut raw, &new).await?;
         core.put_inode(&mut handle, ino, &mut raw).await?;
         core.insert_name(&mut handle, dir, &mut above, name, (ino, new.kind)).await?;
@@ -225,7 +229,7 @@ impl Core {
             raw.map_mut()[..target.len()].copy_from_slice(target);
             return Ok(());
         }
-        Self::put_empty_tree(raw);
+        self.put_empty_map(raw);
         let block = self.take_block(handle, self.goal(ino)).await?;
         let extent = Extent { file: FileBlock(0), block, blocks: 1, written: true };
         self.insert_extent(handle, ino, raw, extent).await?;

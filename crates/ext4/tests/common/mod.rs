@@ -2,13 +2,15 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use manylogs_ext4::{Ext4, Ino};
 use manylogs_sim::DiskImage;
 use manylogs_torture::ext4::{self, ImageSource};
 pub(crate) use manylogs_torture::ext4::{
-    SMALL_MIB, SMALL_OPTIONS as SMALL, World, content, has_program as has, mount,
+    SMALL_MIB, SMALL_OPTIONS as SMALL, World, content, has_program as has, mount, mount_in,
 };
 
 /// An image that mkfs.ext4 made; `None` if there is no mkfs.ext4, which is said.
@@ -61,6 +63,45 @@ impl Judged for World {
         let report = manylogs_ext4check::check(&ImageSource::new(&image, self.mib)).unwrap();
         assert_eq!(report.findings, []);
     }
+}
+
+/// A mounted image, until it is dropped.
+pub(crate) struct Mounted {
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// `None`, which is said, where images cannot be mounted.
+    pub(crate) fn new(image: &Path) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", "loop"]).args([image, dir.path()]);
+        if mount.output().is_ok_and(|said| said.status.success()) {
+            return Some(Self { dir });
+        }
+        eprintln!("skipped: the kernel does not mount images here");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "umount");
+    }
+}
+
+pub(crate) fn can_mount() -> bool {
+    let ok = has("mount") && has("losetup") && std::fs::metadata("/dev/loop-control").is_ok();
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !ok || !root {
+        eprintln!("skipped: needs root and loop devices");
+    }
+    ok && root
 }
 
 /// All names of a directory but its own.

@@ -73,6 +73,11 @@ impl InFlightRecords {
         self.0.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The newest record.
     pub fn last(&self) -> Option<&InFlightRecord> {
         self.0.back().map(|(_, record)| record)
@@ -84,14 +89,17 @@ impl InFlightRecords {
         self.0.push_back((sequence, record));
     }
 
+    /// The record of this sequence.
     pub fn get(&self, sequence: RecordSequence) -> Option<&InFlightRecord> {
         self.0.iter().find(|(other, _)| *other == sequence).map(|(_, record)| record)
     }
 
+    /// The record of this sequence, to be changed.
     pub fn get_mut(&mut self, sequence: RecordSequence) -> Option<&mut InFlightRecord> {
         self.0.iter_mut().find(|(other, _)| *other == sequence).map(|(_, record)| record)
     }
 
+    /// Takes the record of this sequence out.
     pub fn remove(&mut self, sequence: RecordSequence) -> Option<InFlightRecord> {
         let index = self.0.iter().position(|(other, _)| *other == sequence)?;
         self.0.remove(index).map(|(_, record)| record)

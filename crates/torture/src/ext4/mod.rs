@@ -15,4 +15,4 @@ pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};
 pub(crate) use mutate::run_mutant;
 pub use plan::{Ext4Plan, Shape};
-pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount};
+pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in};

@@ -6,7 +6,7 @@ use manylogs::Phase;
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
 };
-use manylogs_ext4::{Error, Ext4, Options, Timestamp};
+use manylogs_ext4::{Error, Ext4, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
 
@@ -82,18 +82,31 @@ impl World {
     }
 }
 
-/// Mounts with a clock that shows virtual time, from some day of 2023 on.
+/// Mounts as [`mount_in`] does, in the mode `ordered`.
 ///
 /// # Errors
 /// Those of [`Ext4::mount`].
 pub async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4, Error> {
+    mount_in(Mode::Ordered, device, runtime).await
+}
+
+/// Mounts with a clock that shows virtual time, from some day of 2023 on.
+///
+/// # Errors
+/// Those of [`Ext4::mount`].
+pub async fn mount_in(
+    mode: Mode,
+    device: Rc<dyn BlockDevice>,
+    runtime: Handle,
+) -> Result<Ext4, Error> {
     let clock = runtime.clone();
     let clock = move || {
         let now = clock.now().0;
         let seconds = 1_700_000_000 + i64::try_from(now / 1_000_000_000).unwrap_or(0);
         Timestamp { seconds, nanos: u32::try_from(now % 1_000_000_000).unwrap_or(0) }
     };
-    Ext4::mount(device, runtime, Options { clock: Rc::new(clock), read_only: false }).await
+    let options = Options { clock: Rc::new(clock), read_only: false };
+    Ext4::mount_in(mode, device, runtime, options).await
 }
 
 /// Where the journal is.

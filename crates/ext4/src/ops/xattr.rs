@@ -1,0 +1,145 @@
+//! Extended attributes.
+
+use bytes::Bytes;
+
+use super::Ext4;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::journal::Handle;
+use crate::ondisk::inode::{FileKind, RawInode, TimeField};
+use crate::ondisk::xattr::Key;
+use crate::units::Ino;
+use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Acl, XATTR_CREDITS};
+
+/// The mode's bit that gives a program the file's group.
+const SET_GROUP: u16 = 0o2000;
+
+/// When an attribute may be set, and what else happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetXattr {
+    /// Only if it is not there.
+    pub create: bool,
+    /// Only if it is there.
+    pub replace: bool,
+    /// With a list of access the mode loses its set-group-id bit: who sets it is not in the group.
+    pub drop_set_gid: bool,
+}
+
+impl Ext4 {
+    /// The value of an attribute by its whole name, such as `user.comment`. Lists of access
+    /// (`system.posix_acl_access`, `system.posix_acl_default`) are in the form that programs give
+    /// to Linux.
+    ///
+    /// # Errors
+    /// [`Error::NoXattr`] if there is none, [`Error::Unsupported`] for other beginnings than
+    /// `user.`, `trusted.`, `security.` and the two.
+    pub async fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes> {
+        let key = Key::of(name)?;
+        let _tree = self.core.journal.tree.read().await;
+        let raw = self.core.inode(ino).await?;
+        if key.index == ACL_ACCESS || key.index == ACL_DEFAULT {
+            let acl = self.core.acl(ino, &raw, key.index).await?;
+            return Ok(acl.ok_or(Error::NoXattr)?.to_xattr());
+        }
+        self.core.xattr(ino, &raw, &key).await?.ok_or(Error::NoXattr)
+    }
+
+    /// The names of an inode's attributes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub async fn xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let _tree = self.core.journal.tree.read().await;
+        let raw = self.core.inode(ino).await?;
+        self.core.xattr_names(ino, &raw).await
+    }
+
+    /// Sets an attribute; see [`Ext4::xattr`] for its name. A list of access also sets the mode,
+    /// and is not kept if the mode says the same.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] and [`Error::NoXattr`] as `how` says, [`Error::NoSpace`] if the inode and
+    /// one block have no room for it, [`Error::Invalid`] for a list without sense,
+    /// [`Error::AccessDenied`] for a default list of what is no directory,
+    /// [`Error::NotPermitted`].
+    pub async fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: impl Into<Bytes>,
+        how: SetXattr,
+    ) -> Result<()> {
+        let (key, value) = (Key::of(name)?, value.into());
+        self.core.change_xattr(ino, key, Some(value), how).await
+    }
+
+    /// Takes an attribute away.
+    ///
+    /// # Errors
+    /// [`Error::NoXattr`], [`Error::NotPermitted`].
+    pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let how = SetXattr { replace: true, ..SetXattr::default() };
+        self.core.change_xattr(ino, Key::of(name)?, None, how).await
+    }
+}
+
+impl Core {
+    async fn change_xattr(
+        &self,
+        ino: Ino,
+        key: Key,
+        value: Option<Bytes>,
+        how: SetXattr,
+    ) -> Result<()> {
+        let mut handle = self.begin(XATTR_CREDITS + 1).await?;
+        let mut raw = self.inode(ino).await?;
+        Self::check_losable(&raw)?;
+        let is_acl = key.index == ACL_ACCESS || key.index == ACL_DEFAULT;
+        match self.xattr(ino, &raw, &key).await? {
+            Some(_) if how.create => return Err(Error::Exists),
+            // Every file has a list of access, if only that of its mode.
+            None if how.replace && !is_acl => return Err(Error::NoXattr),
+            _ => {}
+        }
+        if is_acl {
+            let list = value.as_deref().filter(|list| list.len() > 4);
+            let wrong = Error::Invalid("a list of access without sense");
+            let acl = list.map(|list| Acl::of_xattr(list).ok_or(wrong)).transpose()?;
+            self.change_acl(&mut handle, ino, &mut raw, key.index, acl, how).await?;
+        } else {
+            self.put_xattr(&mut handle, ino, &mut raw, key, value).await?;
+        }
+        raw.set_time(TimeField::Change, self.now());
+        self.put_inode(&mut handle, ino, &mut raw).await?;
+        self.note_change(ino, handle.finish());
+        Ok(())
+    }
+
+    async fn change_acl(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: Ino,
+        raw: &mut RawInode,
+        index: u8,
+        acl: Option<Acl>,
+        how: SetXattr,
+    ) -> Result<()> {
+        match raw.kind() {
+            Some(FileKind::Symlink) => {
+                return Err(Error::Unsupported("lists of access of symbolic links"));
+            }
+            Some(FileKind::Directory) => {}
+            _ if index == ACL_DEFAULT && acl.is_some() => return Err(Error::AccessDenied),
+            _ => {}
+        }
+        if index == ACL_DEFAULT {
+            return self.put_acl(handle, ino, raw, index, acl.as_ref()).await;
+        }
+        if let Some(acl) = &acl {
+            let dropped = if how.drop_set_gid { SET_GROUP } else { 0 };
+            raw.set_mode(raw.mode() & !0o777 & !dropped | acl.mode());
+        }
+        let kept = acl.filter(|acl| !acl.is_mode_alone());
+        self.put_acl(handle, ino, raw, index, kept.as_ref()).await
+    }
+}

@@ -1,0 +1,56 @@
+//! Extended attributes: names with values, that a file has besides its content.
+//!
+//! They lie in the inode as far as there is room, then in one block. What the kernel made several
+//! inodes share is copied before it is changed. Access control lists are attributes with a form
+//! of their own on the disk.
+
+mod acl;
+mod inherit;
+mod store;
+
+pub(crate) use acl::Acl;
+pub(crate) use store::XATTR_CREDITS;
+
+use crate::error::{Error, Result};
+use crate::ondisk::xattr::Key;
+
+/// The index of lists that say who may use a file.
+pub(crate) const ACL_ACCESS: u8 = 2;
+/// The index of lists that new files in a directory get.
+pub(crate) const ACL_DEFAULT: u8 = 3;
+/// The longest name, without its beginning.
+const NAME_MOST: usize = 255;
+
+/// Beginnings of names, and what stands for them.
+const PREFIXES: [(&[u8], u8); 3] = [(b"user.", 1), (b"trusted.", 4), (b"security.", 6)];
+/// Names that are a beginning alone.
+const WHOLE: [(&[u8], u8); 2] =
+    [(b"system.posix_acl_access", ACL_ACCESS), (b"system.posix_acl_default", ACL_DEFAULT)];
+
+impl Key {
+    /// The key of an attribute's name.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if nothing may be called so.
+    pub(crate) fn of(name: &[u8]) -> Result<Self> {
+        if let Some((_, index)) = WHOLE.into_iter().find(|(whole, _)| *whole == name) {
+            return Ok(Self { index, name: Vec::new() });
+        }
+        for (prefix, index) in PREFIXES {
+            match name.strip_prefix(prefix) {
+                Some([]) => return Err(Error::Invalid("the name of the attribute is empty")),
+                Some(rest) if rest.len() > NAME_MOST => return Err(Error::NameTooLong),
+                Some(rest) => return Ok(Self { index, name: rest.to_vec() }),
+                None => {}
+            }
+        }
+        Err(Error::Unsupported("attributes of this name"))
+    }
+
+    /// The attribute's name; `None` if others keep something there that has none.
+    fn full_name(&self) -> Option<Vec<u8>> {
+        let mut all = PREFIXES.into_iter().chain(WHOLE);
+        let (prefix, _) = all.find(|(_, index)| *index == self.index)?;
+        Some([prefix, &self.name].concat())
+    }
+}

@@ -1,0 +1,140 @@
+//! Content in the journal, and what is synced without its times.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::rc::Rc;
+
+use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs};
+use manylogs_block::Rng;
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, Mode, New};
+use manylogs_sim::Survival;
+
+const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
+
+/// Mounts the world's disk in this mode and calls `work`.
+fn run_in<T: 'static>(mode: Mode, world: &World, work: impl AsyncFnOnce(Ext4) -> T + 'static) -> T {
+    let mounting = common::mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
+    world.sim.block_on(world.user, async move { work(mounting.await.unwrap()).await })
+}
+
+async fn file(fs: &Ext4, name: &str) -> Ino {
+    fs.create(Ino::ROOT, name.as_bytes(), New::plain(FileKind::File, 0o644)).await.unwrap().ino
+}
+
+#[test]
+fn journalled_content_is_read_overwritten_cut_and_comes_home() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    run_in(Mode::Data, &world, async |fs: Ext4| {
+        let ino = file(&fs, "file").await;
+        let mut expected = vec![0; 3 << 20];
+        let mut rng = Rng::new(9);
+        for round in 0..300 {
+            let len = 1 + usize::try_from(rng.below(60_000)).unwrap();
+            let at = usize::try_from(rng.below((expected.len() - len) as u64)).unwrap();
+            let mut bytes = content(round, len);
+            if len > 4 {
+                // A block of content may look like one of the journal's own.
+                bytes[..4].copy_from_slice(&MAGIC);
+            }
+            expected[at..at + len].copy_from_slice(&bytes);
+            fs.write(ino, at as u64, bytes).await.unwrap();
+            match rng.below(10) {
+                0 => {
+                    let range = at as u64..(at + len) as u64;
+                    fs.allocate(ino, range, Allocate::Hole, true).await.unwrap();
+                    expected[at..at + len].fill(0);
+                }
+                1 => fs.sync(ino).await.unwrap(),
+                2 => {
+                    let size = Some(at as u64);
+                    fs.change(ino, Change { size, ..Change::default() }).await.unwrap();
+                    expected[at..].fill(0);
+                    let size = Some(expected.len() as u64);
+                    fs.change(ino, Change { size, ..Change::default() }).await.unwrap();
+                }
+                _ => {}
+            }
+            let read = fs.read(ino, 0, expected.len()).await.unwrap();
+            assert!(read[..] == expected[..read.len()], "round {round}");
+        }
+        fs.unmount().await.unwrap();
+        let again = expected.clone();
+        drop(again);
+    });
+    world.check();
+}
+
+#[test]
+fn one_commit_makes_content_and_metadata_durable() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for seed in 0..40 {
+        let world = World::new(seed, SMALL_MIB, image.clone());
+        let synced = run_in(Mode::Data, &world, async move |fs: Ext4| {
+            let mut rng = Rng::new(seed);
+            let mut synced = Vec::new();
+            for number in 0..30 {
+                let name = format!("file {}", rng.below(8));
+                let ino = match fs.lookup(Ino::ROOT, name.as_bytes()).await {
+                    Ok(known) => known.ino,
+                    Err(error) => {
+                        assert_eq!(error, Error::NotFound);
+                        file(&fs, &name).await
+                    }
+                };
+                let bytes = content(number, 1 + usize::try_from(rng.below(90_000)).unwrap());
+                fs.write(ino, 0, bytes.clone()).await.unwrap();
+                synced.retain(|(known, _)| *known != name);
+                if rng.one_in(2) {
+                    fs.sync(ino).await.unwrap();
+                    synced.push((name, bytes));
+                } else if rng.one_in(3) {
+                    fs.unlink(Ino::ROOT, name.as_bytes()).await.unwrap();
+                }
+            }
+            synced
+        });
+        let crashed = world.disk.after_power_cut(Survival::Random, &mut Rng::new(seed));
+        let world = World::new(seed, SMALL_MIB, crashed);
+        // The next mount may be in the other mode.
+        let mode = if seed % 2 == 0 { Mode::Ordered } else { Mode::Data };
+        run_in(mode, &world, async move |fs: Ext4| {
+            for (name, bytes) in synced {
+                let ino = fs.lookup(Ino::ROOT, name.as_bytes()).await.unwrap().ino;
+                let read = fs.read(ino, 0, bytes.len()).await.unwrap();
+                assert!(read == bytes, "seed {seed}: {name}");
+            }
+            fs.unmount().await.unwrap();
+        });
+        world.check();
+    }
+}
+
+#[test]
+fn what_is_overwritten_in_place_is_durable_without_its_times() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for (seed, alone) in [(1, true), (2, false)] {
+        let world = World::new(seed, SMALL_MIB, image.clone());
+        let (first, last) = run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let ino = file(&fs, "file").await;
+            fs.write(ino, 0, content(1, 50_000)).await.unwrap();
+            fs.sync(ino).await.unwrap();
+            let first = fs.attributes(ino).await.unwrap().modified;
+            fs.write(ino, 8192, content(2, 20_000)).await.unwrap();
+            if alone { fs.sync_content(ino).await } else { fs.sync(ino).await }.unwrap();
+            (first, fs.attributes(ino).await.unwrap().modified)
+        });
+        assert!(first < last);
+        let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(seed));
+        let world = World::new(seed, SMALL_MIB, crashed);
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let known = fs.lookup(Ino::ROOT, b"file").await.unwrap();
+            let read = fs.read(known.ino, 8192, 20_000).await.unwrap();
+            assert!(read == content(2, 20_000));
+            // No transaction was committed for the time of the content alone.
+            assert_eq!(known.modified, if alone { first } else { last });
+        });
+    }
+}

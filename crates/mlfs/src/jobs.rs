@@ -1,0 +1,130 @@
+//! Jobs for the file system, and how their results are sent to the kernel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fuser::{Errno, Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyXattr};
+use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino};
+
+use crate::convert::{to_attr, to_errno};
+use crate::engine::Queue;
+use crate::options::OnError;
+
+/// Nobody else changes names.
+pub(crate) const NAMES_TTL: Duration = Duration::from_secs(3600);
+/// Blocks in use change when data is written back.
+pub(crate) const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
+
+/// Sends jobs to the file system's thread.
+pub(crate) struct Jobs {
+    queue: Arc<Queue>,
+    on_error: OnError,
+}
+
+/// What is known of an error before the kernel hears of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Refuse(OnError);
+
+impl Refuse {
+    /// The error's number. Damage may end all changes.
+    pub(crate) fn errno(self, fs: &Ext4, error: &Error) -> Errno {
+        if matches!(error, Error::Corrupt(_)) && self.0 == OnError::ReadOnly {
+            fs.stop_changes();
+        }
+        to_errno(error)
+    }
+}
+
+impl Jobs {
+    pub(crate) const fn new(queue: Arc<Queue>, on_error: OnError) -> Self {
+        Self { queue, on_error }
+    }
+
+    /// Runs `job` on the file system's thread.
+    pub(crate) fn run<F: Future<Output = ()> + 'static>(
+        &self,
+        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+    ) {
+        let refuse = Refuse(self.on_error);
+        self.queue.push(Box::new(move |fs| Box::pin(job(fs, refuse))));
+    }
+
+    pub(crate) fn empty<F: Future<Output = Result<(), Error>> + 'static>(
+        &self,
+        reply: ReplyEmpty,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with an inode, which the kernel knows from now on.
+    pub(crate) fn entry<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: ReplyEntry,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => {
+                fs.open(known.ino);
+                let generation = Generation(known.generation.into());
+                reply.entry_with_ttls(&ATTRIBUTES_TTL, &NAMES_TTL, &to_attr(&known), generation);
+            }
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with what is known of an inode.
+    pub(crate) fn attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: ReplyAttr,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => reply.attr(&ATTRIBUTES_TTL, &to_attr(&known)),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with what was read of `ino`.
+    pub(crate) fn content<F: Future<Output = Result<Bytes, Error>> + 'static>(
+        &self,
+        reply: ReplyData,
+        ino: Ino,
+        times: AccessTimes,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(bytes) => {
+                reply.data(&bytes);
+                note_access(&fs, ino, times).await;
+            }
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with bytes for which the caller has `room`, or with their length if it has none.
+    pub(crate) fn xattr<F: Future<Output = Result<Bytes, Error>> + 'static>(
+        &self,
+        reply: ReplyXattr,
+        room: u32,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(bytes) => match u32::try_from(bytes.len()) {
+                Ok(len) if room == 0 => reply.size(len),
+                Ok(len) if len <= room => reply.data(&bytes),
+                _ => reply.error(Errno::ERANGE),
+            },
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+}
+
+/// An inode was read. That its time cannot be kept is no reason to fail.
+pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) {
+    let _ = fs.note_access(ino, times).await;
+}

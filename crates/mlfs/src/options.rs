@@ -1,0 +1,195 @@
+//! How a file system is mounted.
+
+use std::rc::Rc;
+
+use fuser::MountOption;
+use manylogs_block::BlockDevice;
+use manylogs_ext4::{AccessTimes, Mode};
+use manylogs_storage::Reactor;
+use thiserror::Error;
+
+/// Puts something between the device and the file system, such as an emulated drive.
+pub type Between =
+    Box<dyn FnOnce(&Reactor, Rc<dyn BlockDevice>) -> Result<Rc<dyn BlockDevice>, String> + Send>;
+
+/// How a file system is mounted. See [`MountOptions::add`].
+#[derive(Default)]
+pub struct MountOptions {
+    /// Nothing is written, not even a replay of the journal.
+    pub read_only: bool,
+    /// When reading changes times.
+    pub access_times: AccessTimes,
+    /// Reading directories does not.
+    pub no_directory_times: bool,
+    /// What follows damage that is found.
+    pub on_error: OnError,
+    /// What the journal holds.
+    pub mode: Mode,
+    /// What the kernel shall do or leave.
+    pub(crate) flags: Vec<MountOption>,
+    /// What is put over the device.
+    pub between: Option<Between>,
+}
+
+/// What follows when an operation finds damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The operation fails; others go on.
+    #[default]
+    Continue,
+    /// Nothing is changed any more until the next mount.
+    ReadOnly,
+}
+
+/// An option that cannot be had.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// Nobody knows it.
+    #[error("unknown mount option {0}: see manylogs fs mount --help")]
+    Unknown(String),
+    /// It is known from others, and not offered.
+    #[error("mount option {option}: {why}")]
+    NotOffered {
+        /// As it was given.
+        option: String,
+        /// What is the matter.
+        why: &'static str,
+    },
+}
+
+impl MountOptions {
+    /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
+    /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
+    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites. Those for
+    /// programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    ///
+    /// # Errors
+    /// For an option that is not among them; none of the list may be in effect then.
+    pub fn add(&mut self, list: &str) -> Result<(), OptionError> {
+        list.split(',')
+            .filter(|option| !option.is_empty())
+            .try_for_each(|option| self.add_one(option))
+    }
+
+    fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
+        let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
+        match option {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "noatime" => self.access_times = AccessTimes::Off,
+            "relatime" | "atime" => self.access_times = AccessTimes::Relative,
+            "strictatime" => self.access_times = AccessTimes::Strict,
+            "nodiratime" => self.no_directory_times = true,
+            "diratime" => self.no_directory_times = false,
+            "errors=continue" => self.on_error = OnError::Continue,
+            "errors=remount-ro" => self.on_error = OnError::ReadOnly,
+            "errors=panic" => return Err(not_offered("a program cannot stop the kernel")),
+            "data=ordered" => self.mode = Mode::Ordered,
+            "data=journal" | "data=data" => self.mode = Mode::Data,
+            "data=writeback" => {
+                return Err(not_offered("content could be older than its size: use data=ordered"));
+            }
+            "nodev" => self.flag(MountOption::NoDev, &MountOption::Dev),
+            "dev" => self.flag(MountOption::Dev, &MountOption::NoDev),
+            "nosuid" => self.flag(MountOption::NoSuid, &MountOption::Suid),
+            "suid" => self.flag(MountOption::Suid, &MountOption::NoSuid),
+            "noexec" => self.flag(MountOption::NoExec, &MountOption::Exec),
+            "exec" => self.flag(MountOption::Exec, &MountOption::NoExec),
+            "sync" => self.flag(MountOption::Sync, &MountOption::Async),
+            "async" => self.flag(MountOption::Async, &MountOption::Sync),
+            "dirsync" => self.flags.push(MountOption::DirSync),
+            "remount" => {
+                return Err(not_offered("unmount the file system and mount it again"));
+            }
+            _ if is_for_others(option) => {}
+            _ => return Err(OptionError::Unknown(option.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// The last of two opposites counts.
+    fn flag(&mut self, flag: MountOption, opposite: &MountOption) {
+        self.flags.retain(|other| other != opposite && *other != flag);
+        self.flags.push(flag);
+    }
+
+    /// What the kernel is told. Whoever may mount may have devices and set-user-id programs.
+    pub(crate) fn for_kernel(&self, may_all: bool) -> Vec<MountOption> {
+        let mut flags = self.flags.clone();
+        for (on, off) in
+            [(MountOption::Dev, MountOption::NoDev), (MountOption::Suid, MountOption::NoSuid)]
+        {
+            if may_all && !flags.contains(&on) && !flags.contains(&off) {
+                flags.push(on);
+            }
+        }
+        if self.read_only {
+            flags.push(MountOption::RO);
+        }
+        flags
+    }
+}
+
+/// Options for programs that read fstab, and those that a mount has anyway.
+fn is_for_others(option: &str) -> bool {
+    let words = [
+        "defaults",
+        "auto",
+        "noauto",
+        "nofail",
+        "_netdev",
+        "user",
+        "nouser",
+        "users",
+        "owner",
+        "group",
+        "allow_other",
+        "default_permissions",
+        "loop",
+        "acl",
+        "user_xattr",
+        "lazytime",
+        "nolazytime",
+    ];
+    words.contains(&option) || option.starts_with("x-") || option.starts_with("comment=")
+}
+
+impl std::fmt::Debug for MountOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MountOptions")
+            .field("read_only", &self.read_only)
+            .field("access_times", &self.access_times)
+            .field("on_error", &self.on_error)
+            .field("mode", &self.mode)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_opposites_counts_and_fstab_words_pass() {
+        let mut options = MountOptions::default();
+        options.add("defaults,noatime,nodev,dev,nosuid,x-systemd.automount,ro,rw").unwrap();
+        assert!(!options.read_only && options.access_times == AccessTimes::Off);
+        let told = options.for_kernel(true);
+        assert_eq!(told, [MountOption::Dev, MountOption::NoSuid]);
+        assert_eq!(options.for_kernel(false), told);
+        assert_eq!(MountOptions::default().for_kernel(true), [MountOption::Dev, MountOption::Suid]);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_by_name() {
+        let mut options = MountOptions::default();
+        let unknown = options.add("ro,barrier=0").unwrap_err();
+        assert_eq!(unknown, OptionError::Unknown("barrier=0".to_owned()));
+        for option in ["errors=panic", "data=writeback", "remount"] {
+            let refused = options.add(option).unwrap_err();
+            assert!(matches!(&refused, OptionError::NotOffered { option: o, .. } if o == option));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+#!/bin/bash
+# MLFS: an image that manylogs fs mount serves. Part of run.sh.
+
+# What no file system behind FUSE can be asked: glibc knows the largest count of links by the type
+# of the file system; and remounting read-only, which other programs' open files make fail.
+mlfs_skipped=14
+
+mlfs() {
+    has mkfs.ext4 || { skip "mlfs: mkfs.ext4 is missing" && return; }
+    local mode
+    for mode in ordered data; do
+        : >"$log"
+        mlfs_fresh "$mode" || { fail "mlfs, $mode: not made or mounted" && continue; }
+        if [ "$mode" = ordered ] && has pjdfstest; then
+            check "mlfs: pjdfstest" mlfs_pjdfstest
+        elif [ "$mode" = ordered ]; then
+            skip "mlfs: pjdfstest is missing (cargo install pjdfstest --version 0.2.2)"
+        fi
+        fsx_if_there "mlfs, $mode"
+        if has stress-ng; then check "mlfs, $mode: stress-ng" fs_stress; fi
+        check "mlfs, $mode: unmount and fsck" mlfs_is_whole
+    done
+}
+
+# mlfs_fresh MODE: a new file system, mounted.
+mlfs_fresh() {
+    image=$work/mlfs.img
+    rm -f "$image" && truncate -s 2G "$image" || return 1
+    quietly mkfs.ext4 -q -F -b 4096 "$image" &&
+        quietly "$manylogs" fs mount "$image" "$mnt" --mode "$1" --background
+}
+
+mlfs_pjdfstest() {
+    cat >"$work/pjdfstest.toml" <<'TOML'
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.02
+allow_remount = false
+expected_failures = []
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+TOML
+    local code=0
+    # By a short way: the names of sockets have 107 bytes at most. What it makes elsewhere it makes
+    # on the file system of the images.
+    local short
+    short=$(mktemp -d /tmp/mlfs.XXXX) && quietly mount --bind "$mnt" "$short" || return 1
+    chmod 755 "$mnt"
+    quietly pjdfstest -c "$work/pjdfstest.toml" -p "$short" -s "$work" || code=$?
+    unmount "$short"
+    rmdir "$short"
+    figures=$(sed -n 's/^Summary: //p' "$log")
+    local skipped
+    skipped=$(sed -n 's/^Summary: .* \([0-9]*\) skipped.*/\1/p' "$log")
+    # More that was skipped is less that was tried.
+    [ "$code" = 0 ] && [ "${skipped:-999}" -le "$mlfs_skipped" ]
+}
+
+mlfs_is_whole() {
+    # The server lets the image go when the last write is there.
+    quietly "$manylogs" fs unmount "$mnt" && quietly e2fsck -fn "$image" || return 1
+    figures=$(tail -n 1 "$log" | sed 's/.*: //')
+}
