@@ -1,22 +1,22 @@
-//! Who waits for a request, and how the answers of its pieces become one.
+//! Delivers answers, and joins the answers of a request's pieces.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{Completer, IoError, IoResult, Payload};
 
-/// Where the answer of a request, or of a piece of one, goes.
+/// Receiver of the answer of a request or of a piece of a request.
 pub(crate) enum Answer {
     Whole(Completer),
     Piece(Rc<Pieces>, usize),
 }
 
-/// A request that goes to the device in pieces.
+/// A request that the scheduler divides into pieces.
 pub(crate) struct Pieces {
     completer: Cell<Option<Completer>>,
-    /// Pieces that are not answered, and one more until the last has been handed out.
+    /// Number of unanswered pieces, plus one until the last piece has been handed out.
     left: Cell<usize>,
-    /// The pieces' content, in order of address.
+    /// Content of the pieces in order of address.
     parts: RefCell<Vec<Payload>>,
     /// The error of the piece with the lowest address.
     error: RefCell<Option<(usize, IoError)>>,
@@ -32,7 +32,7 @@ impl Pieces {
         })
     }
 
-    /// The answer of the next piece by address; after the last one no other may follow.
+    /// Receiver for the answer of the next piece by address. No piece may follow the last one.
     pub(crate) fn next(self: &Rc<Self>, last: bool) -> Answer {
         self.left.set(self.left.get() + usize::from(!last));
         let mut parts = self.parts.borrow_mut();
@@ -40,7 +40,7 @@ impl Pieces {
         Answer::Piece(Rc::clone(self), parts.len() - 1)
     }
 
-    /// Whether an answer completes the request.
+    /// Records an answer and returns whether it completes the request.
     fn is_last(&self) -> bool {
         self.left.get() == 1
     }

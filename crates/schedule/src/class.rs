@@ -1,9 +1,9 @@
-//! What a request is for, which decides when it goes.
+//! Classes of requests, which decide when a request goes to the device.
 
 /// The classes, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A record or a flush that somebody waits for.
+    /// A record or a flush that a client waits for.
     Record,
     /// A client's small read.
     Small,
@@ -14,7 +14,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Every class.
+    /// All classes.
     pub const ALL: [Self; 4] = [Self::Record, Self::Small, Self::Stream, Self::Background];
 
     /// Whether requests of the class are a client's, who waits for them.
@@ -23,7 +23,7 @@ impl Class {
         matches!(self, Self::Small | Self::Stream)
     }
 
-    /// Its name for people and metrics.
+    /// Name of the class in outputs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

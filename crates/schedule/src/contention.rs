@@ -1,46 +1,47 @@
-//! Whether clients keep the device busy without a pause, as a neighbour's stream does.
+//! Detects contention: clients keep the device busy without a pause, as a neighbour's stream does.
 //!
-//! Holding requests back pays only then. In a burst the device needs all of them at once to order
-//! them well, and beside requests with pauses between them records are quick anyway.
+//! Holding requests back pays only under contention. In a burst the device needs all requests at
+//! once to order them well. Beside requests with pauses between them, records are fast anyway.
 
 use manylogs_block::{Nanos, Time};
 
-/// A pause up to this long is none: a client needs time to go on.
+/// Shorter pauses do not count, as a client needs time to send its next request.
 pub(crate) const NO_PAUSE: Nanos = Nanos::from_millis(1);
-/// Up to so many requests at a time are no burst, however their number changes.
+/// Up to this number of requests in flight are not a burst, however the number changes.
 const FEW: usize = 16;
-/// The number of requests stays the same if it changes by no more than one part in this many:
-/// clients that wait for answers always have as many under way, and bursts grow and shrink ...
+/// The number of requests in flight is steady if it changes by at most this fraction of itself.
+/// Clients that wait for answers keep a steady number in flight. Bursts grow and shrink.
 const STEADY: usize = 8;
-/// ... or by so many: a request counts twice where a log lies between its parts.
+/// A change by at most this number is steady too: a request counts twice if a log lies between its
+/// parts.
 const IN_PARTS: usize = 4;
-/// Clients that wait for answers have no more under way: what goes beyond is a backlog, which the
-/// device gets through soonest if it has all of it to order.
+/// Clients that wait for answers keep at most this number in flight. A larger number is a backlog,
+/// which the device finishes soonest if it can order all of it.
 const BACKLOG: usize = 512;
 
-/// What clients did lately, in spans of the time that contention takes to be believed.
+/// Recent activity of clients, in spans of the time after which contention is assumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
-    /// How long the device must have been busy.
+    /// Time for which the device must have been busy.
     after: Nanos,
-    /// Clients' requests that have not been answered.
+    /// Number of clients' requests in flight.
     under_way: usize,
     last_end: Time,
-    /// When the current span began.
+    /// Beginning of the current span.
     began: Time,
-    /// The most requests under way in the current span, and in the two before it; zero for spans
-    /// from before the last pause.
+    /// Largest number of requests in flight in the current span and in each of the two before. Zero
+    /// for spans before the last pause.
     most: [usize; 3],
 }
 
 impl Contention {
-    /// Contention that is believed after the device was busy for `after`.
+    /// A detector that reports contention after the device was busy for `after`.
     pub(crate) const fn new(after: Nanos) -> Self {
         let (under_way, most) = (0, [0; 3]);
         Self { after, under_way, last_end: Time(0), began: Time(0), most }
     }
 
-    /// A client's request arrived.
+    /// Records the arrival of a client's request.
     pub(crate) fn arrived(&mut self, now: Time) {
         if self.pauses(now) {
             self.began = now;
@@ -55,15 +56,14 @@ impl Contention {
         self.most[0] = self.most[0].max(self.under_way);
     }
 
-    /// One that had arrived was answered.
+    /// Records the answer to a client's request.
     pub(crate) fn ended(&mut self, now: Time) {
         debug_assert!(self.under_way > 0, "each request ends once");
         self.under_way -= 1;
         self.last_end = now;
     }
 
-    /// Whether clients have kept the device busy up to `now`, with about as many requests all the
-    /// time.
+    /// Whether clients have kept the device busy up to `now` with a steady number of requests.
     pub(crate) fn lasts(&self, now: Time) -> bool {
         if self.after == Nanos(0) {
             return true;

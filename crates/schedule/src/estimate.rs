@@ -1,23 +1,23 @@
-//! What requests cost the device, learned from what it did.
+//! Estimates service times from the device's past answers.
 
 use manylogs_block::{Nanos, Sectors, Time};
 
-/// A first guess, until the device has shown what it does: 100 MB/s.
+/// First estimate, before the first observation: 100 MB/s.
 const SECTOR_NS: f64 = 5_120.0;
-/// An estimate moves by this share of itself with each observation.
+/// Each observation moves the estimate by this share of itself.
 const STEP: f64 = 1.0 / 16.0;
-/// What the device has read ahead it answers at once, several requests together: only what took
-/// this long in all says what a sector takes.
+/// The device answers several requests at once if it has read ahead. So only a span of at least
+/// this length says how long a sector takes.
 const COUNTS: Nanos = Nanos::from_millis(1);
-/// Bounds of what is believed: 10 GB/s to 1 MB/s.
+/// Bounds of the estimate: 10 GB/s to 1 MB/s.
 const SECTOR_NS_BOUNDS: (f64, f64) = (51.2, 512_000.0);
 
-/// The time that a sector of a stream takes: what a third of the observations stay below. A mean
-/// would count the way back from every record.
+/// Time that a sector of a stream takes: the value below which a third of the observations lie. A
+/// mean would include the seek back from each record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamCost {
     sector_ns: f64,
-    /// What the device did since the last observation that counted, and for how long.
+    /// Sectors and busy time since the last observation that counted.
     seen: (Sectors, Nanos),
 }
 
@@ -28,7 +28,7 @@ impl Default for StreamCost {
 }
 
 impl StreamCost {
-    /// The device was busy with `len` sectors of a stream for `span`.
+    /// Records that the device was busy with `len` sectors of a stream for `span`.
     pub(crate) fn observe(&mut self, len: Sectors, span: Nanos) {
         self.seen = (self.seen.0 + len, self.seen.1 + span);
         if self.seen.1 < COUNTS {
@@ -41,21 +41,21 @@ impl StreamCost {
         self.sector_ns = (self.sector_ns * step).clamp(least, most);
     }
 
-    /// How long the device will be busy with `len` sectors.
+    /// Expected service time of `len` sectors.
     pub(crate) fn of(self, len: Sectors) -> Nanos {
         Nanos::from_secs_f64(len.0 as f64 * self.sector_ns / 1e9)
     }
 }
 
-/// When the device was last seen to finish something: what it did between two ends took the time
-/// between them, or from the arrival of the later one.
+/// Time of the device's last answer. A request was in service since the answer before, or since its
+/// arrival if that was later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     last_end: Time,
 }
 
 impl Clock {
-    /// How long the device was busy with what arrived at `arrived` and ends now.
+    /// Service time of a request that arrived at `arrived` and is answered now.
     pub(crate) fn end(&mut self, arrived: Time, now: Time) -> Nanos {
         let begin = self.last_end.max(arrived);
         self.last_end = now;
@@ -63,18 +63,19 @@ impl Clock {
     }
 }
 
-/// How many small reads may lie in the device: as many as keep a record's wait at the target.
+/// Number of small reads that may be in the device: the largest that keeps a record's latency at
+/// the target.
 ///
-/// The device orders them better the more there are, and a record waits the longer: which number
-/// is right depends on the drive, so it follows what records see.
+/// More reads let the device order them better, but make a record wait longer. The right number
+/// depends on the drive. So the number follows the latency of records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmallDepth {
     depth: f64,
-    /// Mean of what records took lately.
+    /// Moving mean of the latency of records.
     mean_ns: f64,
 }
 
-/// A record in so many counts in the mean.
+/// Weight of one record in the moving mean, as a divisor.
 const RECENT: f64 = 16.0;
 const DEPTH_BOUNDS: (f64, f64) = (2.0, 64.0);
 
@@ -85,7 +86,7 @@ impl Default for SmallDepth {
 }
 
 impl SmallDepth {
-    /// A record that found small reads in the device took `took`.
+    /// Records the latency of a record that found small reads in the device.
     pub(crate) fn observe(&mut self, took: Nanos, target: Nanos) {
         if self.mean_ns == 0.0 {
             self.mean_ns = target.0 as f64;

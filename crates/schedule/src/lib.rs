@@ -1,11 +1,11 @@
-//! When a device turns to which request.
+//! Decides when requests go to a device.
 //!
-//! A drive's queue prefers what needs no positioning, so that a stream starves whatever is apart
-//! from it. The [`Scheduler`] keeps back what the drive would prefer: while records are expected
-//! and clients keep the device busy without a pause, the work that lies in the device is bounded in
-//! time, and nothing but a record goes while one is under way. It knows devices, classes and times,
-//! but no logs; what it needs to know of the device it learns from what the device does.
-//! `docs/design.md` says what was taken from where.
+//! A drive's queue prefers requests that need no positioning, so that a stream starves all requests
+//! that are far from it. The [`Scheduler`] holds requests back: while records are expected and
+//! clients keep the device busy without a pause, it bounds the work in the device by time, and
+//! sends only records while a record is in flight. The scheduler knows devices, classes and times,
+//! but no logs. It learns the speed of the device from its answers. `docs/design.md` names the
+//! sources of these ideas.
 
 mod answer;
 mod class;

@@ -1,4 +1,4 @@
-//! What may lie in the device at a time, and who goes next.
+//! Limits on the work in the device, and the turns of the classes.
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
@@ -6,65 +6,65 @@ use crate::Class;
 use crate::contention::NO_PAUSE;
 use crate::estimate::{SmallDepth, StreamCost};
 
-/// A record that arrives finds at most this share of the target ahead of it from streams.
+/// Work of streams in the device takes at most this share of the target.
 const STREAM_SHARE: f64 = 0.15;
-/// Pieces of writes that may lie in the device at least: without a cache it loses a revolution
-/// where the next one is not there when the last has ended.
+/// Number of pieces of writes that may always be in the device. Without a write cache a drive loses
+/// a revolution if the next piece is not there when the last one ends.
 pub(crate) const WRITES_LEAST: usize = 2;
-/// A record may take so many targets beside small reads: their order is worth that much.
+/// Latency of a record beside small reads, in targets. Ordering the reads is worth this much.
 const SMALL_TARGETS: f64 = 2.8;
-/// Where both wait, small reads and streams take turns of so many targets.
+/// Length of a turn in targets, where both small reads and streams wait.
 const TURN_TARGETS: f64 = 1.0;
-/// Nobody is held back for longer than so many targets without a turn.
+/// A class gets a turn after this many targets ...
 const PATIENCE_TARGETS: f64 = 1.0;
-/// ... whatever happens.
+/// ... but at the latest after this time.
 const LONGEST_TARGETS: f64 = 25.0;
-/// Streams go in pieces once they have gone on for so many targets.
+/// Streams go in pieces once they have lasted this many targets.
 const STREAK_TARGETS: f64 = 10.0;
-/// What waits beyond so many is a burst: the more waits, the more may lie in the device, as what
-/// its order saves is saved for all of them.
+/// More waiting requests than this are a burst. Then more requests may be in the device, as its
+/// ordering saves time for all of them.
 const BURST: usize = 16;
-/// Where more than this wait ...
+/// If more requests than this wait ...
 const OVERWHELMED: usize = 32;
-/// ... one of them for so many targets, what is scattered does not stop for records: each would
-/// cost all the others the time of a movement and more.
+/// ... and one of them for this many targets, scattered requests do not stop for records, as each
+/// stop would delay all others by a seek and more.
 const OVERWHELMED_TARGETS: f64 = 20.0;
-/// While a record is under way so many others may pass it where no stream goes on and few wait:
-/// what the device has read ahead costs the record nothing.
+/// Number of other requests that may pass a record in flight if no stream goes on and few requests
+/// wait. Requests that the device has read ahead cost the record no time.
 pub(crate) const PASSES: u32 = 4;
-/// The volume's own work goes, where clients always wait, after so many targets.
+/// The volume's own work gets a turn after this many targets if clients always wait.
 const BACKGROUND_TARGETS: f64 = 10.0;
 
-/// What a [`Scheduler`](crate::Scheduler) is to achieve, and when.
+/// Target of a [`Scheduler`](crate::Scheduler).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Targets {
-    /// Latency that records are to see at most from what lies ahead of them; zero to hold nothing
-    /// back.
+    /// Largest delay of a record by requests ahead of it. Zero switches holding back off.
     pub latency: Nanos,
-    /// How long clients keep the device busy without a pause before anything is held back.
+    /// Time for which clients must keep the device busy without a pause before requests are held
+    /// back.
     pub contended_after: Nanos,
 }
 
-/// The bounds that follow from the target.
+/// Limits that follow from the target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The target; zero where nothing is held back.
+    /// The target. Zero if nothing is held back.
     pub(crate) latency: Nanos,
-    /// Of the work of streams that lies in the device.
+    /// Limit of the work of streams in the device.
     pub(crate) stream: Nanos,
-    /// What a record may take beside small reads.
+    /// Latency of a record that is accepted beside small reads.
     pub(crate) small: Nanos,
-    /// A turn where classes alternate.
+    /// Length of a turn.
     pub(crate) turn: Nanos,
-    /// How long all are held back for one record after the other ...
+    /// Longest time for which requests are held back for a series of records ...
     pub(crate) patience: Nanos,
     /// ... and for a single one.
     pub(crate) longest: Nanos,
-    /// Streams that go on without a pause for so long go in pieces.
+    /// Streams go in pieces once they have lasted this long without a pause.
     pub(crate) streak: Nanos,
-    /// What waits for so long shows that the device has more to do than it can.
+    /// A request that has waited this long shows that the device is overloaded.
     pub(crate) overwhelmed: Nanos,
-    /// The longest that the volume's own work waits for a turn.
+    /// Longest wait of the volume's own work for a turn.
     pub(crate) background: Nanos,
 }
 
@@ -85,27 +85,27 @@ impl Bounds {
     }
 }
 
-/// What lies in the device and was counted.
+/// Work in the device that the limits count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InDevice {
     pub(crate) records: usize,
-    /// Clients' requests.
+    /// Number of clients' requests.
     pub(crate) clients: usize,
-    /// Requests that each take a movement of their own: they are limited in number.
+    /// Number of scattered requests, each of which needs a seek. Their number is limited.
     pub(crate) scattered: usize,
-    /// The others but records: their work is limited.
+    /// Number of flowing requests: all others but records.
     pub(crate) flowing: usize,
-    /// See `flowing`.
+    /// Estimated service time of the flowing requests. It is limited.
     pub(crate) work: Nanos,
 }
 
 impl InDevice {
-    /// All but records.
+    /// Number of all requests but records.
     pub(crate) const fn others(&self) -> usize {
         self.scattered + self.flowing
     }
 
-    /// A request goes to the device, or comes back.
+    /// Adds a request that goes to the device, or removes one that was answered.
     pub(crate) fn note(&mut self, class: Class, load: Load, comes: bool) {
         let step = |count: &mut usize| *count = if comes { *count - 1 } else { *count + 1 };
         match class {
@@ -124,20 +124,20 @@ impl InDevice {
     }
 }
 
-/// What a request means for the device.
+/// Load that a request puts on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// A movement and a revolution.
+    /// A seek and rotational latency.
     Scattered,
-    /// So much time, as part of a stream.
+    /// Transfer time of a part of a stream.
     Flowing(Nanos),
 }
 
-/// Background requests up to this long are scattered.
+/// Background requests up to this length count as scattered.
 const SCATTERED: Sectors = Sectors(128);
 
 impl Load {
-    /// That of `extent`, when the last piece of a stream in the device ends at `last`.
+    /// The load of `extent`, if the last piece of a stream in the device ends at `last`.
     pub(crate) fn of(class: Class, extent: Extent, last: Lba, stream: StreamCost) -> Self {
         match class {
             Class::Small => Self::Scattered,
@@ -148,11 +148,12 @@ impl Load {
     }
 }
 
-/// Small reads in a device with priorities: of its 32 places one is left for a record.
+/// Number of small reads in a device with priorities: one of its 32 queue slots is left for a
+/// record.
 pub(crate) const BESIDE_PRIORITY: usize = 31;
 
-/// Since when streams have gone on without a pause. Pieces let records in between at little cost
-/// to a stream that goes on anyway; what comes alone is sooner done with whole.
+/// Tracks since when streams have lasted without a pause. Pieces let records pass at little cost to
+/// a stream that continues. A single large request ends sooner if it goes whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streak {
     since: Time,
@@ -160,31 +161,33 @@ pub(crate) struct Streak {
 }
 
 impl Streak {
-    /// A request of a stream arrived; `any` others of streams are there.
+    /// Records the arrival of a stream's request. `any`: other requests of streams are in the
+    /// scheduler.
     pub(crate) fn arrived(&mut self, now: Time, any: bool) {
         if !any && now.since(self.last_end) > NO_PAUSE {
             self.since = now;
         }
     }
 
-    /// One has ended.
+    /// Records the end of a stream's request.
     pub(crate) fn ended(&mut self, now: Time) {
         self.last_end = now;
     }
 
-    /// Whether streams have gone on for `long` at `now`; `any` of them are there.
+    /// Whether streams have lasted for `long` at `now`. `any`: requests of streams are in the
+    /// scheduler.
     pub(crate) fn is_long(self, now: Time, long: Nanos, any: bool) -> bool {
         let goes_on = any || now.since(self.last_end) <= NO_PAUSE;
         goes_on && now.since(self.since) >= long
     }
 }
 
-/// Small reads and streams take turns where both wait.
+/// Turns of small reads and streams, if both wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     class: Class,
     ends: Time,
-    /// When the last turn of the volume's own work began.
+    /// Beginning of the last turn of the volume's own work.
     background: Time,
 }
 
@@ -195,8 +198,8 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Whether it is the turn of the volume's own work at `now`, the oldest of which has waited
-    /// since `oldest` while clients' requests went.
+    /// Whether the volume's own work has a turn at `now`. Its oldest request has waited since
+    /// `oldest`, while clients' requests went to the device.
     pub(crate) fn background(&mut self, now: Time, oldest: Time, bounds: &Bounds) -> bool {
         let due = oldest.max(self.background + bounds.turn) + bounds.background;
         if now >= due {
@@ -205,7 +208,7 @@ impl Turns {
         now.since(self.background) < bounds.turn && self.background > Time(0)
     }
 
-    /// Whose turn it is at `now`, when both wait.
+    /// The class that has the turn at `now`, if both wait.
     pub(crate) fn at(&mut self, now: Time, turn: Nanos) -> Class {
         if now >= self.ends {
             self.class = if self.class == Class::Small { Class::Stream } else { Class::Small };
@@ -215,7 +218,7 @@ impl Turns {
     }
 }
 
-/// Requests of clients that wait: how many, and since when the oldest has.
+/// Waiting requests of clients: their number, and the arrival of the oldest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backlog {
     pub(crate) requests: usize,
@@ -223,23 +226,24 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Scattered requests that may lie in the device, if `learned` keep records in time.
+    /// Number of scattered requests that may be in the device, where `learned` is the number that
+    /// keeps records at the target.
     pub(crate) fn depth(self, learned: usize) -> usize {
         learned.max(self.requests.saturating_sub(BURST))
     }
 
-    /// Whether there is more to do than the device can.
+    /// Whether the device is overloaded.
     pub(crate) fn overwhelms(self, now: Time, bounds: &Bounds) -> bool {
         self.requests > OVERWHELMED && now.since(self.oldest) >= bounds.overwhelmed
     }
 
-    /// Whether so few wait that they are sooner done with than held back.
+    /// Whether so few requests wait that holding them back costs more than sending them.
     pub(crate) const fn is_small(self) -> bool {
         self.requests <= PASSES as usize
     }
 }
 
-/// What was learned of the device.
+/// Number of small reads that keeps records at the target, as learned.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Learned {
     pub(crate) stream: StreamCost,

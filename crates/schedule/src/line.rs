@@ -1,4 +1,4 @@
-//! The requests of one class that wait, in the order in which they go: that of an upward sweep.
+//! Waiting requests of one class, in the order of an upward sweep over the addresses.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use manylogs_block::{Lba, Nanos, Time};
 
 use crate::queue::{Departing, Waiting};
 
-/// A request that waited this long goes first, wherever it is ...
+/// Deadline: a request that has waited this long goes first, wherever it is ...
 const DEADLINE: Nanos = Nanos::from_millis(250);
-/// ... and the sweep goes on from there for so many: where all are overdue, each movement must
-/// still be worth it.
+/// ... and the sweep continues from there for this many requests, so that seeks stay worthwhile
+/// even if all requests are overdue.
 const BATCH: u32 = 16;
 
-/// Where a request begins, and its place in the order of arrival.
+/// First sector of a request, and its place in the order of arrival.
 type Key = (Lba, u64);
 
-/// See the module.
+/// Waiting requests of one class. See the module.
 #[derive(Default)]
 pub(crate) struct Line {
     by_address: BTreeMap<Key, Waiting>,
     by_arrival: BTreeMap<u64, Lba>,
-    /// Where the sweep goes on.
+    /// Position from which the sweep continues.
     sweep: Key,
-    /// What has gone in part: the rest comes next.
+    /// A request of which a part has gone. Its rest goes next.
     begun: bool,
-    /// Requests that go before deadlines are looked at.
+    /// Requests that go before deadlines are checked again.
     batch: u32,
 }
 
@@ -52,12 +52,12 @@ impl Line {
         self.by_address.get(&(start, sequence))
     }
 
-    /// The one that goes next at `now`.
+    /// The request that goes next at `now`.
     pub(crate) fn next(&self, now: Time) -> Option<&Waiting> {
         self.by_address.get(&self.next_key(now)?)
     }
 
-    /// Takes it, or a piece of it.
+    /// Takes the next request or a piece of it.
     pub(crate) fn take_next(&mut self, now: Time, in_pieces: bool) -> Option<Departing> {
         let key = self.next_key(now)?;
         if !self.begun {
@@ -67,7 +67,7 @@ impl Line {
         self.take(key, in_pieces)
     }
 
-    /// Takes all that is left of the one at `key`.
+    /// Takes the rest of the request at `key`.
     pub(crate) fn take_whole(&mut self, key: Key) -> Option<Departing> {
         self.take(key, false)
     }
@@ -92,7 +92,7 @@ impl Line {
         ahead.or_else(|| self.by_address.first_key_value()).map(|(key, _)| *key)
     }
 
-    /// How many follow the oldest if that is overdue.
+    /// Number of requests that follow the oldest one if that is overdue.
     fn batch_at(&self, now: Time) -> u32 {
         let overdue = self.oldest().is_some_and(|oldest| now.since(oldest.arrived) >= DEADLINE);
         if overdue { BATCH } else { 0 }

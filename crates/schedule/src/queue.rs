@@ -1,4 +1,4 @@
-//! Requests that wait, by class.
+//! Waiting requests by class.
 
 use manylogs_block::{Completer, Extent, Lba, Request, Sectors, Time};
 
@@ -8,13 +8,14 @@ use crate::limits::Backlog;
 use crate::line::Line;
 use manylogs_plant::{self as plant, Bug};
 
-/// Streams go to the device in pieces that end at multiples of this: small ones, as a drive reads
-/// on by itself.
+/// Pieces of streams of reads end at multiples of this length. They are small, as a drive reads
+/// ahead.
 const READ_PIECE: Sectors = Sectors(128);
-/// A drive does not write on by itself: with longer pieces it is less often left without the next.
+/// Pieces of writes are longer, so that the drive has the next piece in time. A drive reads ahead,
+/// but cannot write ahead.
 const WRITE_PIECE: Sectors = Sectors(1024);
 
-/// A request that waits.
+/// A waiting request.
 pub(crate) struct Waiting {
     /// Order of arrival.
     pub(crate) sequence: u64,
@@ -22,35 +23,35 @@ pub(crate) struct Waiting {
     pub(crate) request: Request,
     pub(crate) arrived: Time,
     answer: Waits,
-    /// Sectors that have gone to the device.
+    /// Number of sectors that have gone to the device.
     sent: Sectors,
 }
 
 enum Waits {
     For(Completer),
     InPieces(std::rc::Rc<Pieces>),
-    /// While the answer is taken.
+    /// Placeholder while the answer is taken out.
     Nobody,
 }
 
-/// What goes to the device.
+/// A request or piece that goes to the device.
 pub(crate) struct Departing {
     pub(crate) request: Request,
     pub(crate) class: Class,
     pub(crate) arrived: Time,
     pub(crate) answer: Answer,
-    /// Whether nothing of the request is left.
+    /// Whether this is the last piece of its request.
     pub(crate) last: bool,
 }
 
-/// The requests that wait.
+/// All waiting requests.
 #[derive(Default)]
 pub(crate) struct Queues {
     next_sequence: u64,
     small: Line,
     streams: Line,
     background: Line,
-    /// How many of all write.
+    /// Number of waiting requests that write.
     writes: usize,
 }
 
@@ -59,7 +60,7 @@ impl Waiting {
         writes(&self.request)
     }
 
-    /// Where it begins, and its place in the order of arrival.
+    /// First sector, and the place in the order of arrival.
     pub(crate) fn key(&self) -> (Lba, u64) {
         (self.request.extent().map_or(Lba(0), |extent| extent.start), self.sequence)
     }
@@ -72,13 +73,13 @@ impl Waiting {
         (self.writes() || writes(other)) && own.overlaps(extent)
     }
 
-    /// What of it goes next, all of the rest unless `in_pieces`.
+    /// The piece that goes next, or the whole rest unless `in_pieces`.
     pub(crate) fn next_piece(&self, in_pieces: bool) -> Option<Extent> {
         let extent = self.request.extent()?;
         let rest = Extent::between(extent.start + self.sent, extent.end());
         let divisible = matches!(self.request, Request::Read { .. } | Request::Write { .. });
         let piece = if self.writes() { WRITE_PIECE } else { READ_PIECE };
-        // No crumbs at either end.
+        // Pieces at both ends are not made too short.
         if !in_pieces || !divisible || rest.len.0 <= piece.0 + piece.0 / 2 {
             return Some(rest);
         }
@@ -132,7 +133,7 @@ impl Queues {
         }
     }
 
-    /// Records never wait: one that is asked for is taken for a stream.
+    /// The line of a class. Records never wait: their class gives the line of streams.
     const fn line_mut(&mut self, class: Class) -> &mut Line {
         match class {
             Class::Small => &mut self.small,
@@ -149,7 +150,7 @@ impl Queues {
         self.len(class) > 0
     }
 
-    /// Requests of `class` that wait.
+    /// Number of waiting requests of `class`.
     pub(crate) fn len(&self, class: Class) -> usize {
         self.line(class).map_or(0, Line::len)
     }
@@ -164,12 +165,12 @@ impl Queues {
         self.line_mut(class).push(waiting);
     }
 
-    /// When the oldest request of `class` arrived.
+    /// Arrival of the oldest request of `class`.
     pub(crate) fn oldest(&self, class: Class) -> Option<Time> {
         self.line(class)?.oldest().map(|waiting| waiting.arrived)
     }
 
-    /// Clients' requests that wait at `now`.
+    /// Waiting requests of clients at `now`.
     pub(crate) fn backlog(&self, now: Time) -> Backlog {
         let (small, streams) = (self.oldest(Class::Small), self.oldest(Class::Stream));
         let requests = self.small.len() + self.streams.len();
@@ -177,13 +178,13 @@ impl Queues {
         Backlog { requests, oldest }
     }
 
-    /// The one of `class` that [`Queues::take`] would take, or take a piece of.
+    /// The request of `class` of which [`Queues::take`] would take the next piece.
     pub(crate) fn next(&self, class: Class, now: Time) -> Option<&Waiting> {
         self.line(class)?.next(now)
     }
 
-    /// What goes next of `class`, in pieces unless all may go. What must go before it comes
-    /// before it.
+    /// Takes the next request of `class`, or a piece of it if `in_pieces`. Requests that must go
+    /// before it come first in the result.
     pub(crate) fn take(&mut self, class: Class, now: Time, in_pieces: bool) -> Vec<Departing> {
         let Some(next) = self.next(class, now) else { return Vec::new() };
         let mut out = Vec::with_capacity(1);
@@ -196,7 +197,7 @@ impl Queues {
         out
     }
 
-    /// Everything that waits and must go before `request`, which has just arrived.
+    /// Takes all waiting requests that must go before `request`, which has just arrived.
     pub(crate) fn before(&mut self, request: &Request) -> Vec<Departing> {
         let mut out = Vec::new();
         if !self.is_empty() && (self.writes > 0 || writes(request)) {
@@ -205,8 +206,8 @@ impl Queues {
         out
     }
 
-    /// Takes what arrived before `sequence` and touches the same sectors, in order of arrival, and
-    /// what must go before that.
+    /// Takes the requests that arrived before `sequence` and touch the same sectors, in order of
+    /// arrival, with all requests that must go before these.
     fn take_forerunners(&mut self, request: &Request, sequence: u64, out: &mut Vec<Departing>) {
         while !plant::is(Bug::OverlapsOvertaken) {
             let lines = [&self.small, &self.streams, &self.background];
@@ -241,7 +242,7 @@ fn part_of(request: &Request, extent: Extent, piece: Extent) -> Request {
             let payload = payload.slice(skip, piece.len);
             Request::Write { extent: piece, payload, fua: *fua, hint: *hint }
         }
-        // Others always go whole.
+        // Discards, zeroing and flushes always go whole.
         other => other.clone(),
     }
 }

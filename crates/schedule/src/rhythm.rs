@@ -1,45 +1,46 @@
-//! When records are expected: while they come, and shortly before the next is due.
+//! Predicts records: they are expected shortly after a record, and shortly before the next one is
+//! due.
 
 use manylogs_block::{Nanos, Time};
 
 /// Records are expected for at least this long after the last.
 const LEAST: Nanos = Nanos::from_secs(1);
-/// ... and at most this long, unless the rhythm says when the next is due.
+/// ... and at most this long, unless the rhythm predicts the next one.
 const MOST: Nanos = Nanos::from_secs(10);
-/// ... in between for so many intervals.
+/// Between these bounds, for this many intervals.
 const INTERVALS: f64 = 4.0;
-/// An interval in so many counts in the mean.
+/// Weight of one interval in the moving mean, as a divisor.
 const RECENT: f64 = 4.0;
-/// Around the moment at which the next is due, in intervals.
+/// The next record is expected between these shares of the interval after the last one.
 const DUE: (f64, f64) = (0.8, 1.25);
-/// Intervals longer than this are no rhythm.
+/// Longer intervals do not count as a rhythm.
 const LONGEST: Nanos = Nanos::from_secs(120);
-/// Records closer to one another belong to one sync.
+/// Records within this time belong to one sync.
 const ONE_SYNC: Nanos = Nanos::from_millis(20);
 
-/// The gap in which a client answers with its next record, if it does so at once.
+/// Longest gap after which the next record counts as following at once.
 const AT_ONCE: Nanos = Nanos::from_millis(1);
 /// Reads are held back after a record if at least this share of records is followed at once.
 const FOLLOWED: f64 = 0.25;
-/// A record in so many counts.
+/// Weight of one record in the moving share, as a divisor.
 const RECENT_GAPS: f64 = 32.0;
-/// Bounds of how long reads are held back after a record.
+/// Bounds of the time for which reads are held back after a record.
 const GRACE: (u64, u64) = (20_000, 500_000);
 
-/// What is known of when records come.
+/// Rhythm of records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rhythm {
     last: Option<Time>,
     interval_ns: f64,
-    /// Share of records that another followed at once, and after what gap those did.
+    /// Share of records that another followed at once, and the mean gap between these.
     followed: f64,
     gap_ns: f64,
-    /// When the device last finished its last record.
+    /// Time at which the last record in the device ended.
     last_end: Option<Time>,
 }
 
 impl Rhythm {
-    /// A record arrived.
+    /// Records the arrival of a record.
     pub(crate) fn arrived(&mut self, now: Time) {
         if let Some(last) = self.last {
             let gap = now.since(last);
@@ -60,7 +61,7 @@ impl Rhythm {
         self.last = Some(now);
     }
 
-    /// The last record in the device has ended.
+    /// Records that the last record in the device has ended.
     pub(crate) fn ended(&mut self, now: Time) {
         self.last_end = Some(now);
     }
@@ -73,7 +74,7 @@ impl Rhythm {
         }
     }
 
-    /// Whether another record is expected soon enough to keep the device ready for it.
+    /// Whether the next record is expected so soon that the device should be kept ready for it.
     pub(crate) fn expects(&self, now: Time) -> bool {
         let Some(last) = self.last else { return false };
         let since = now.since(last);
@@ -82,7 +83,8 @@ impl Rhythm {
         since <= recent || (DUE.0..DUE.1).contains(&intervals)
     }
 
-    /// How long after a record others are held back, as the next may follow at once.
+    /// Time for which other requests are held back after a record, as the next record may follow at
+    /// once.
     pub(crate) fn grace(&self) -> Nanos {
         if self.followed < FOLLOWED {
             return Nanos(0);

@@ -1,4 +1,4 @@
-//! The scheduler: hands requests to the device when their time has come.
+//! The scheduler, which sends requests to the device.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::queue::Departing;
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
 
-/// Stands before a device and decides what lies in it. Clones are the same scheduler.
+/// A scheduler in front of a device. Clones share one scheduler.
 ///
 /// While no records are expected, and where clients do not keep the device busy, every request
 /// passes at once. Of requests that touch the same sectors, one of which writes, the one that
@@ -29,14 +29,14 @@ struct Inner {
     priorities: bool,
     state: RefCell<State>,
     watchers: Watchers<(Rc<Inner>, Flight)>,
-    /// A call further up hands out what may go.
+    /// Set while requests are being sent: a call from within leaves the rest to that call.
     pumping: Cell<bool>,
-    /// The earliest timer that is set.
+    /// Earliest timer.
     armed: Cell<Option<Time>>,
 }
 
 impl Scheduler {
-    /// Before `device`; its tasks on the node of `runtime`.
+    /// Makes a scheduler in front of `device`. Its tasks run on the node of `runtime`.
     #[must_use]
     pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, targets: Targets) -> Self {
         let watchers =
@@ -56,13 +56,13 @@ impl Scheduler {
         }))
     }
 
-    /// Changes the target latency; what is in the device stays there.
+    /// Changes the target latency. Requests in the device stay there.
     pub fn set_latency(&self, latency: Nanos) {
         self.0.state.borrow_mut().bounds = Bounds::of(latency);
         self.0.pump();
     }
 
-    /// Takes `request` over. A record goes to the device before this returns. Without a target
+    /// Takes a request over. A record goes to the device before the call returns. Without a target
     /// latency, and once nothing waits any more, requests are not even counted.
     pub fn submit(&self, class: Class, request: Request) -> Completion {
         let inner = &self.0;
@@ -106,7 +106,7 @@ impl Scheduler {
         completion
     }
 
-    /// Where the head is, as far as one can know, while requests are held back: at the end of the
+    /// Position of the head while requests are held back, as far as it is known: the end of the
     /// last client's request that the device has answered.
     #[must_use]
     pub fn head(&self) -> Option<Lba> {
@@ -114,7 +114,7 @@ impl Scheduler {
         state.holds_back(self.0.runtime.now()).then_some(state.head)?
     }
 
-    /// What waits, what was held back and what was learned.
+    /// Counters: waiting requests, held-back requests and learned values.
     #[must_use]
     pub fn stats(&self) -> ScheduleStats {
         let state = self.0.state.borrow();
@@ -124,7 +124,7 @@ impl Scheduler {
 }
 
 impl Inner {
-    /// Hands out what may go now.
+    /// Sends all requests that may go now.
     fn pump(self: &Rc<Self>) {
         if self.pumping.replace(true) {
             return;
@@ -174,7 +174,8 @@ impl Inner {
                 && std::mem::take(&mut state.away)
             {
                 let write = matches!(request, Request::Write { .. });
-                // A drive reads on by itself. A write must be followed before it has ended.
+                // A drive reads ahead, but after a write the next one must be in the queue before
+                // the first has ended.
                 state.alone_until = if write { sent + work } else { sent + state.bounds.longest };
             }
             let flush = request == Request::Flush;
@@ -192,8 +193,7 @@ impl Inner {
         self.pump();
     }
 
-    /// Sees to it that what waits goes when its time has come, where no answer is under way that
-    /// would see to it.
+    /// Sets a timer for waiting requests if no request is in flight whose answer would send them.
     fn arm(self: &Rc<Self>) {
         let at = {
             let state = self.state.borrow();

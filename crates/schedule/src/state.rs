@@ -1,4 +1,4 @@
-//! What the scheduler knows, and who goes next by it.
+//! State of the scheduler and the choice of the next request.
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
@@ -14,7 +14,7 @@ use crate::rhythm::Rhythm;
 use crate::stats::Counters;
 use manylogs_plant::{self as plant, Bug};
 
-/// See the module.
+/// State of the scheduler. See the module.
 pub(crate) struct State {
     pub(crate) bounds: Bounds,
     pub(crate) queues: Queues,
@@ -23,29 +23,30 @@ pub(crate) struct State {
     pub(crate) clock: Clock,
     pub(crate) rhythm: Rhythm,
     pub(crate) turns: Turns,
-    /// Others wait until then for a record that may follow at once.
+    /// Other requests wait until this time for a record that may follow at once.
     pub(crate) grace_until: Time,
-    /// When something other than a record last went, or nothing waited.
+    /// Time at which a request other than a record last went, or nothing waited.
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
     pub(crate) contention: Contention,
-    /// A record took the head away since a stream last went.
+    /// Whether a record moved the head since a stream's request last went.
     pub(crate) away: bool,
-    /// Until then one piece of a stream lies in the device alone: of two, the device would begin
-    /// with the one that comes under its head first, and go back for the other.
+    /// Until this time only one piece of a stream is in the device. Of two pieces the drive would
+    /// begin with the one that passes its head first, and would need another revolution for the
+    /// other.
     pub(crate) alone_until: Time,
-    /// Records that have ended since.
+    /// Number of records that have ended since that time.
     pub(crate) records_since_turn: u32,
-    /// Others that went while the records under way were.
+    /// Number of other requests that went while a record was in flight.
     pub(crate) passes: u32,
-    /// The end of the last client's request that was counted and that the device has answered.
+    /// End of the last client's request that the limits counted and the device has answered.
     pub(crate) head: Option<Lba>,
-    /// Where the last piece of a stream that went to the device ends.
+    /// End of the last piece of a stream that went to the device.
     pub(crate) stream_end: Lba,
     pub(crate) counters: Counters,
 }
 
-/// A request in the device.
+/// A request that is in the device.
 pub(crate) struct Flight {
     pub(crate) class: Class,
     pub(crate) answer: Answer,
@@ -54,12 +55,12 @@ pub(crate) struct Flight {
     pub(crate) sent: Time,
     pub(crate) flush: bool,
     pub(crate) end: Option<Lba>,
-    /// Whether scattered requests were in the device when it went.
+    /// Whether scattered requests were in the device when the request went.
     pub(crate) beside_scattered: bool,
 }
 
-/// Records that follow one another without a pause, before others have a turn between them: a
-/// single one that the device leaves waiting would wait longer still.
+/// Number of successive records after which other requests get a turn. A single record that the
+/// device delays would wait even longer otherwise.
 const RECORDS_BEFORE_TURN: u32 = 2;
 
 impl State {
@@ -86,7 +87,7 @@ impl State {
         }
     }
 
-    /// What goes now: nothing, or a request and what must go before it.
+    /// Requests that go now: none, or one request with those that must go before it.
     pub(crate) fn next(&mut self, now: Time, priorities: bool) -> Vec<Departing> {
         if self.queues.is_empty() {
             self.last_turn = now;
@@ -110,12 +111,12 @@ impl State {
         {
             return Vec::new();
         }
-        // What takes a movement of its own goes whole: it is worth it.
+        // A request that needs its own seek goes whole.
         let flows = matches!(load, Load::Flowing(_));
         self.queues.take(class, now, flows && goes_on || class == Class::Background)
     }
 
-    /// Whether a request of `class` that comes next waits for a record.
+    /// Whether the next request of `class` must wait for a record.
     fn is_held_back(
         &self,
         class: Class,
@@ -138,10 +139,10 @@ impl State {
         }
         let backlog = self.queues.backlog(now);
         let scattered = matches!(load, Load::Scattered);
-        // A device with priorities goes on with the record, whatever small reads it has.
+        // A device with priorities serves the record first, however many small reads it has.
         let by_priority = priorities && class == Class::Small;
         let overwhelmed = scattered && backlog.overwhelms(now, &self.bounds);
-        // What comes alone, as part of no stream that goes on, does not keep a record for long.
+        // A single request that is not part of a lasting stream delays a record only shortly.
         let alone = !goes_on && self.rhythm.grace() == Nanos(0) && self.passes < PASSES;
         !(by_priority || overwhelmed || alone && backlog.is_small())
     }
@@ -150,17 +151,17 @@ impl State {
         Load::of(class, extent, self.stream_end, self.learned.stream)
     }
 
-    /// Whether requests are held back, and bounded, for records that may come.
+    /// Whether requests are held back and limited because records are expected.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
         self.expects_records(now) && self.contention.lasts(now)
     }
 
-    /// Whether records may come, and nothing passes without being counted.
+    /// Whether records are expected, so that all requests are counted.
     pub(crate) fn expects_records(&self, now: Time) -> bool {
         self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
     }
 
-    /// Whose turn it is.
+    /// The class that has the turn.
     fn class(&mut self, now: Time) -> Option<Class> {
         let waits = |class| self.queues.waits(class);
         if waits(Class::Background) {
@@ -178,7 +179,7 @@ impl State {
         }
     }
 
-    /// Whether a request of `load` that comes next may go.
+    /// Whether the next request, which has this load, may go.
     fn has_room(&self, load: Load, writes: bool, now: Time, priorities: bool) -> bool {
         let there = &self.in_device;
         if there.others() == 0 {

@@ -1,10 +1,10 @@
-//! What the scheduler counts.
+//! Counters of the scheduler.
 
 use manylogs_block::Nanos;
 
 use crate::Class;
 
-/// Counters that only grow, by class.
+/// Monotonic counters by class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     requests: [u64; 4],
@@ -16,31 +16,31 @@ pub(crate) struct Counters {
 /// One class of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
-    /// Requests, or pieces of such, that went to the device while records were expected.
+    /// Requests or pieces that went to the device while records were expected.
     pub requests: u64,
-    /// Those that did not go when they arrived.
+    /// Requests or pieces that were held back.
     pub held: u64,
-    /// What they waited for their turn, all together, in nanoseconds.
+    /// Total time for which they were held back, in nanoseconds.
     pub held_ns: u64,
-    /// The longest that one waited, in nanoseconds.
+    /// Longest time for which one was held back, in nanoseconds.
     pub held_max_ns: u64,
-    /// Requests that wait now.
+    /// Requests that are waiting now.
     pub waiting: u64,
 }
 
-/// What the scheduler did.
+/// Statistics of the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleStats {
-    /// By class, in the order of [`Class::ALL`].
+    /// Counters by class, in the order of [`Class::ALL`].
     pub classes: [ClassStats; 4],
-    /// Small reads that may lie in the device while records are expected.
+    /// Number of small reads that may be in the device while records are expected.
     pub small_depth: u64,
-    /// How long others are held back after a record, in nanoseconds.
+    /// Time for which other requests are held back after a record, in nanoseconds.
     pub grace_ns: u64,
 }
 
 impl Counters {
-    /// A request of `class`, or a piece of one, went after it was held for `held`.
+    /// Counts a request of `class`, or a piece of one, that was held back for `held`.
     pub(crate) fn sent(&mut self, class: Class, held: Nanos) {
         let index = class as usize;
         self.requests[index] += 1;
