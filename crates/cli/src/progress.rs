@@ -1,4 +1,4 @@
-//! Progress of a replay on a terminal: one bar for each policy.
+//! Progress bars of a replay on a terminal: one bar for each policy.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -8,21 +8,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
-use manylogs_lab::replay::Control;
+use manylogs_lab::replay::Progress;
 
 const REDRAW: Duration = Duration::from_millis(100);
 const STYLE: &str = "{prefix:<14} {wide_bar} {percent:>3} %  {rate:>9} requests/s  {eta:>4} left";
 
 /// Bars that follow running replays; nothing at all when standard error is no terminal.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct Bars {
     ended: Arc<AtomicBool>,
     painter: Option<JoinHandle<()>>,
 }
 
-impl Progress {
-    /// Shows a bar of length `requests` for each of `names`, following `controls`.
-    pub(crate) fn show(names: &[String], controls: &[Arc<Control>], requests: u64) -> Self {
+impl Bars {
+    /// Shows a bar of length `requests` for each of `names`, following `progresses`.
+    pub(crate) fn show(names: &[String], progresses: &[Arc<Progress>], requests: u64) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::default();
         }
@@ -32,13 +32,13 @@ impl Progress {
             .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
                 let _ = write!(out, "{}", HumanCount(whole(state.per_sec())));
             });
-        let bars: Vec<(ProgressBar, Arc<Control>)> = names
+        let bars: Vec<(ProgressBar, Arc<Progress>)> = names
             .iter()
-            .zip(controls)
-            .map(|(name, control)| {
+            .zip(progresses)
+            .map(|(name, progress)| {
                 let bar = all.add(ProgressBar::new(requests).with_style(style.clone()));
                 bar.set_prefix(name.clone());
-                (bar, Arc::clone(control))
+                (bar, Arc::clone(progress))
             })
             .collect();
         let ended = Arc::new(AtomicBool::new(false));
@@ -59,9 +59,9 @@ fn whole(rate: f64) -> u64 {
     rate.round() as u64
 }
 
-fn follow(bars: &[(ProgressBar, Arc<Control>)]) {
-    for (bar, control) in bars {
-        let done = control.done.load(Ordering::Relaxed);
+fn follow(bars: &[(ProgressBar, Arc<Progress>)]) {
+    for (bar, progress) in bars {
+        let done = progress.done.load(Ordering::Relaxed);
         if done > 0 && bar.position() == 0 {
             // Policies wait for a free core: their time counts from their start.
             bar.reset_eta();
@@ -71,7 +71,7 @@ fn follow(bars: &[(ProgressBar, Arc<Control>)]) {
     }
 }
 
-impl Drop for Progress {
+impl Drop for Bars {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(painter) = self.painter.take() {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use manylogs_lab::prepare::{TraceSpec, prepare};
 use manylogs_lab::replay::{
-    Control, DriveSettings, Durability, Loop, Outcome, Plan, Workload, exported_capacity,
+    DriveSettings, Durability, Loop, Outcome, Plan, Progress, Workload, exported_capacity,
     parse_policies, run_all,
 };
 use manylogs_lab::synthetic::Phone;
@@ -163,7 +163,7 @@ fn replay(case: &str, passes: u64) -> Result<Outcome, Failure> {
     let mut plan = Plan::new(workload(trace, passes)?, settings()?, Durability::All);
     plan.pump.mode = Loop::Open { outstanding_max: 4096, stop_at_overload: false };
     let policies = parse_policies(&[policy])?;
-    let outcomes = run_all(&plan, &policies, &[Arc::<Control>::default()], 1);
+    let outcomes = run_all(&plan, &policies, &[Arc::<Progress>::default()], 1);
     Ok(outcomes.into_iter().next().ok_or("one policy, one outcome")??)
 }
 

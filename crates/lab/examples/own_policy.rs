@@ -11,11 +11,11 @@ use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request, Sectors, Time};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request, Time};
 use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{Options, profile};
 use manylogs_lab::replay::{
-    Class, Control, Durability, PumpSettings, Recorder, SMALL_WRITE, Workload, pump,
+    Class, Durability, Progress, PumpSettings, Recorder, SMALL_WRITE, Workload, pump,
 };
 use manylogs_lab::synthetic::Synthetic;
 use manylogs_sim::{Order, Sim};
@@ -66,9 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let recorder = Rc::new(RefCell::new(Recorder::default()));
         let settings = PumpSettings::new(Durability::All);
         let (runtime, load, notes) = (sim.handle(host), workload.clone(), Rc::clone(&recorder));
-        let control = Arc::<Control>::default();
+        let progress = Arc::<Progress>::default();
         let report = sim.block_on(host, async move {
-            pump(runtime, device, (&load, 1.0), settings, notes, control).await
+            pump(runtime, device, (&load, 1.0), settings, notes, progress).await
         })?;
         let ms = recorder.borrow().latencies(&Class::DURABLE).mean_us() / 1e3;
         let seconds = report.last_completion.since(Time(0)).as_secs_f64();

@@ -21,7 +21,7 @@ mod workload;
 pub use assemble::{Setting, assemble};
 pub use durability::Durability;
 pub use policies::{NamedPolicy, PolicyListError, parse_policies};
-pub use pump::{Control, Loop, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
+pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
 pub use recorder::{Answered, Class, Recorder};
 pub(crate) use run::pooled;
 pub use run::{Outcome, Plan, ReplayError, on_threads, run, run_all};

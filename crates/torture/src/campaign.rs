@@ -63,7 +63,7 @@ pub struct Campaign {
 
 /// Follows a campaign, and ends it.
 #[derive(Debug, Default)]
-pub struct Control {
+pub struct Progress {
     /// Set to end the campaign after the histories under way.
     pub stop: AtomicBool,
     /// Histories added up.
@@ -106,7 +106,7 @@ struct Ledger {
 impl Campaign {
     /// Runs it.
     #[must_use]
-    pub fn run(&self, control: &Control) -> Summary {
+    pub fn run(&self, progress: &Progress) -> Summary {
         let ledger = Mutex::new(Ledger {
             next: *self.seeds.start(),
             waiting: BTreeMap::new(),
@@ -117,11 +117,11 @@ impl Campaign {
         let next = AtomicU64::new(*self.seeds.start());
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
-                scope.spawn(|| self.work(&next, &ledger, control));
+                scope.spawn(|| self.work(&next, &ledger, progress));
             }
         });
         let mut ledger = ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
-        ledger.summary.interrupted = !ledger.closed && control.stop.load(Ordering::Relaxed);
+        ledger.summary.interrupted = !ledger.closed && progress.stop.load(Ordering::Relaxed);
         ledger.summary
     }
 
@@ -147,9 +147,9 @@ impl Campaign {
         run_ext4(&Ext4Plan::of_seed(seed).with_e2fsck(campaign.e2fsck_every), images)
     }
 
-    fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, control: &Control) {
+    fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, progress: &Progress) {
         let mut images = None;
-        while !control.stop.load(Ordering::Relaxed) && !lock(ledger).closed {
+        while !progress.stop.load(Ordering::Relaxed) && !lock(ledger).closed {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if !self.seeds.contains(&seed) {
                 return;
@@ -159,7 +159,7 @@ impl Campaign {
                 System::Everest => run_everest(&EverestPlan::of_seed(seed)),
                 System::Ext4 => self.run_ext4(seed, &mut images),
             };
-            lock(ledger).take_up(seed, result, self.states, control);
+            lock(ledger).take_up(seed, result, self.states, progress);
         }
     }
 }
@@ -229,7 +229,7 @@ impl Ledger {
         seed: u64,
         result: Result<Report, Violation>,
         enough: Option<u64>,
-        control: &Control,
+        progress: &Progress,
     ) {
         self.waiting.insert(seed, result);
         while !self.closed
@@ -245,8 +245,8 @@ impl Ledger {
             self.next += 1;
             self.closed |= enough.is_some_and(|enough| self.states.len() as u64 >= enough);
         }
-        control.histories.store(self.summary.tally.histories, Ordering::Relaxed);
-        control.states.store(self.states.len() as u64, Ordering::Relaxed);
+        progress.histories.store(self.summary.tally.histories, Ordering::Relaxed);
+        progress.states.store(self.states.len() as u64, Ordering::Relaxed);
     }
 
     fn add(&mut self, report: &Report) {

@@ -36,7 +36,7 @@ mod verdict;
 mod zones;
 
 pub use campaign::{
-    Campaign, Control, Ext4Campaign, Failure, Summary, System, run_everest, run_ext4, run_mutant,
+    Campaign, Ext4Campaign, Failure, Progress, Summary, System, run_everest, run_ext4, run_mutant,
     run_plan, run_seed,
 };
 pub use everest::EverestPlan;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use manylogs_torture::{Campaign, Control, Fault, System, run_seed};
+use manylogs_torture::{Campaign, Fault, Progress, System, run_seed};
 
 /// States that a test run must see at least.
 const STATES: u64 = 20_000;
@@ -19,7 +19,7 @@ fn campaign(states: u64, jobs: usize) -> Campaign {
 
 #[test]
 fn nothing_acknowledged_is_lost_in_any_crash() {
-    let summary = campaign(STATES, jobs()).run(&Control::default());
+    let summary = campaign(STATES, jobs()).run(&Progress::default());
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);
     assert!(summary.tally.phases.total() >= STATES);
@@ -44,7 +44,7 @@ fn every_request_is_answered_and_nothing_is_lost_whatever_fails() {
         states: None,
         ..campaign(1, jobs())
     };
-    let summary = trouble.run(&Control::default());
+    let summary = trouble.run(&Progress::default());
     println!("{summary:#?}");
     assert_eq!(summary.failure, None);
     let tally = &summary.tally;
@@ -62,6 +62,6 @@ fn the_same_seed_gives_the_same_history() {
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
-    let run = |jobs| campaign(1500, jobs).run(&Control::default());
+    let run = |jobs| campaign(1500, jobs).run(&Progress::default());
     assert_eq!(run(1), run(3));
 }

@@ -1,6 +1,6 @@
 //! Everest's store and its clients, crashed by the campaign.
 
-use manylogs_torture::{Campaign, Control, EverestPlan, System, run_everest};
+use manylogs_torture::{Campaign, EverestPlan, Progress, System, run_everest};
 
 /// Histories of one run.
 const HISTORIES: u64 = 80;
@@ -17,7 +17,7 @@ fn what_was_off_loaded_survives_every_crash() {
         trouble: false,
         ext4: None,
     };
-    let summary = campaign.run(&Control::default());
+    let summary = campaign.run(&Progress::default());
     assert_eq!(summary.failure, None);
     let states = summary.tally.phases.total();
     println!("{states} crash states of {HISTORIES} histories");

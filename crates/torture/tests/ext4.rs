@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use manylogs_ext4check::check;
 use manylogs_torture::ext4::{self, ImageSource, Templates, has_program};
-use manylogs_torture::{Campaign, Control, Ext4Campaign, Summary, System};
+use manylogs_torture::{Campaign, Ext4Campaign, Progress, Summary, System};
 
 /// The size of new images.
 const MIB: u64 = 96;
@@ -68,7 +68,7 @@ fn run(seeds: RangeInclusive<u64>, states: Option<u64>, mutate: bool) -> Option<
         trouble: false,
         ext4: Some(Ext4Campaign { images: templates()?, e2fsck_every: 40, mutate }),
     };
-    Some(campaign.run(&Control::default()))
+    Some(campaign.run(&Progress::default()))
 }
 
 #[test]

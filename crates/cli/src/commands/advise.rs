@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use manylogs_lab::advise::{Advice, Found, replays_at_most, search};
-use manylogs_lab::replay::{Control, NamedPolicy, Plan, assemble, run_all};
+use manylogs_lab::replay::{NamedPolicy, Plan, Progress, assemble, run_all};
 use manylogs_lab::{report, table};
 
 use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
 use crate::args::lab::AdviseArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
-use crate::progress::Progress;
+use crate::progress::Bars;
 
 pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
     let args = &args.load;
@@ -22,15 +22,15 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
     let load = Load::read(args, &ours)?;
     let mut plan = load.plan(args, &ours);
     let rate = choose_rate(args, &mut plan)?;
-    let control = Arc::<Control>::default();
-    stop_on_ctrl_c(vec![Arc::clone(&control)])?;
-    let found = searched(&plan, &control, args.threads())?;
-    let controls: Vec<Arc<Control>> =
-        found.finalists.iter().map(|_| Arc::clone(&control)).collect();
-    let results = run_all(&plan, &found.finalists, &controls, args.threads());
+    let progress = Arc::<Progress>::default();
+    stop_on_ctrl_c(vec![Arc::clone(&progress)])?;
+    let found = searched(&plan, &progress, args.threads())?;
+    let progresses: Vec<Arc<Progress>> =
+        found.finalists.iter().map(|_| Arc::clone(&progress)).collect();
+    let results = run_all(&plan, &found.finalists, &progresses, args.threads());
     let outcomes = results.into_iter().map(|result| result.map_err(|e| replay_failure(&e)));
     let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
-    if control.stop.load(Ordering::Relaxed) {
+    if progress.stop.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
     let mut replay = assemble(&plan, load.setting(args, &plan, rate), &outcomes);
@@ -48,11 +48,11 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
 }
 
 /// The search, with a progress bar on a terminal.
-fn searched(plan: &Plan, control: &Arc<Control>, threads: usize) -> Result<Found, Failure> {
+fn searched(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, Failure> {
     let requests = plan.workload.requests() * replays_at_most();
-    let progress = Progress::show(&["search".to_owned()], &[Arc::clone(control)], requests);
-    let found = search(plan, control, threads).map_err(|e| replay_failure(&e))?;
-    drop(progress);
+    let shown = Bars::show(&["search".to_owned()], &[Arc::clone(progress)], requests);
+    let found = search(plan, progress, threads).map_err(|e| replay_failure(&e))?;
+    drop(shown);
     if found.interrupted { Err(Failure::Interrupted) } else { Ok(found) }
 }
 

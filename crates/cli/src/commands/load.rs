@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use manylogs_block::Sectors;
 use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
 use manylogs_lab::replay::{
-    Control, DriveSettings, Durability, Loop, NamedPolicy, Plan, PumpSettings, QueueSettings,
+    DriveSettings, Durability, Loop, NamedPolicy, Plan, Progress, PumpSettings, QueueSettings,
     ReplayError, SMALL_WRITE, Setting, Workload, exported_capacity, find_rate,
 };
 use manylogs_lab::results::RateDetails;
@@ -101,7 +101,7 @@ pub(crate) fn choose_rate(args: &LoadArgs, plan: &mut Plan) -> Result<RateDetail
                 workload: plan.workload.clone().repeated(1),
                 ..plan.clone()
             };
-            let found = find_rate(&probe, args.utilisation, &Arc::new(Control::default()))
+            let found = find_rate(&probe, args.utilisation, &Arc::new(Progress::default()))
                 .map_err(|error| replay_failure(&error))?;
             RateDetails {
                 factor: found.factor,
@@ -115,10 +115,10 @@ pub(crate) fn choose_rate(args: &LoadArgs, plan: &mut Plan) -> Result<RateDetail
     Ok(details)
 }
 
-/// Ends the replays that `controls` are of when the user presses Ctrl-C.
-pub(crate) fn stop_on_ctrl_c(controls: Vec<Arc<Control>>) -> Result<(), Failure> {
+/// Stops the replays of `progresses` when the user presses Ctrl-C.
+pub(crate) fn stop_on_ctrl_c(progresses: Vec<Arc<Progress>>) -> Result<(), Failure> {
     ctrlc::set_handler(move || {
-        controls.iter().for_each(|control| control.stop.store(true, Ordering::Relaxed));
+        progresses.iter().for_each(|progress| progress.stop.store(true, Ordering::Relaxed));
     })
     .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use manylogs_lab::replay::{
-    Control, Durability, Loop, NamedPolicy, Outcome, Plan, assemble, parse_policies, run_all,
+    Durability, Loop, NamedPolicy, Outcome, Plan, Progress, assemble, parse_policies, run_all,
 };
 use manylogs_lab::results::Replay;
 use manylogs_lab::{report, table};
@@ -12,7 +12,7 @@ use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
 use crate::args::lab::{LoadArgs, LoopArg, OverloadArg, ReplayArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
-use crate::progress::Progress;
+use crate::progress::Bars;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let given = parse_policies(&args.policy).map_err(Failure::input)?;
@@ -91,13 +91,12 @@ fn replay(
     plan: &Plan,
     policies: &[NamedPolicy],
 ) -> Result<Vec<Outcome>, Failure> {
-    let controls: Vec<Arc<Control>> = policies.iter().map(|_| Arc::default()).collect();
-    stop_on_ctrl_c(controls.clone())?;
+    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::default()).collect();
+    stop_on_ctrl_c(progresses.clone())?;
     let names: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
-    let progress =
-        Progress::show(&names, &controls, plan.workload.requests() * u64::from(plan.seeds));
-    let results = run_all(plan, policies, &controls, args.load.threads());
-    drop(progress);
+    let shown = Bars::show(&names, &progresses, plan.workload.requests() * u64::from(plan.seeds));
+    let results = run_all(plan, policies, &progresses, args.load.threads());
+    drop(shown);
     results.into_iter().map(|result| result.map_err(|e| replay_failure(&e))).collect()
 }
 

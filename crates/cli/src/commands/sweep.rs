@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use manylogs_lab::replay::{Control, on_threads};
+use manylogs_lab::replay::{Progress, on_threads};
 use manylogs_lab::sweep::{
     Ask, Columns, Job, Journal, JournalError, Loads, Row, Sweep, SweepError, columns, jobs, summary,
 };
@@ -15,7 +15,7 @@ use super::load::stop_on_ctrl_c;
 use crate::args::lab::SweepArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
-use crate::progress::Progress;
+use crate::progress::Bars;
 
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::load(&args.file).map_err(|error| match error {
@@ -34,19 +34,18 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     let work = Work {
         sweep: &sweep,
         loads: Loads::default(),
-        control: Arc::default(),
+        progress: Arc::default(),
         runs: Arc::default(),
         done: Mutex::new(kept.into_iter().map(|row| (row.ask.clone(), row)).collect()),
         journal: Mutex::new(journal),
         failure: Mutex::default(),
     };
-    stop_on_ctrl_c(vec![Arc::clone(&work.control)])?;
+    stop_on_ctrl_c(vec![Arc::clone(&work.progress)])?;
     let began = Instant::now();
     let left: Vec<&Job> = jobs.iter().filter(|job| !work.is_done(&job.ask)).collect();
-    let progress =
-        Progress::show(&["runs".to_owned()], &[Arc::clone(&work.runs)], left.len() as u64);
+    let shown = Bars::show(&["runs".to_owned()], &[Arc::clone(&work.runs)], left.len() as u64);
     on_threads(left.len(), args.threads(), |index| work.one(left[index]));
-    drop(progress);
+    drop(shown);
     let rows = work.rows(&jobs);
     outputs.write(&columns(&rows))?;
     let cost = format!(
@@ -64,9 +63,9 @@ struct Work<'a> {
     sweep: &'a Sweep,
     loads: Loads,
     /// Ends the replays under way.
-    control: Arc<Control>,
+    progress: Arc<Progress>,
     /// Counts the runs that are done.
-    runs: Arc<Control>,
+    runs: Arc<Progress>,
     done: Mutex<BTreeMap<Ask, Row>>,
     journal: Mutex<Option<Journal>>,
     /// The first.
@@ -83,17 +82,17 @@ impl Work<'_> {
     }
 
     fn one(&self, job: &Job) {
-        if self.control.stop.load(Ordering::Relaxed) {
+        if self.progress.stop.load(Ordering::Relaxed) {
             return;
         }
-        let result = job.run(self.sweep, &self.loads, &self.control).map_err(Failure::input);
+        let result = job.run(self.sweep, &self.loads, &self.progress).map_err(Failure::input);
         let kept = result.and_then(|found| match found {
             Some((row, requests)) => self.keep(row, &requests),
             None => Ok(()),
         });
         if let Err(failure) = kept {
             locked(&self.failure).get_or_insert(failure);
-            self.control.stop.store(true, Ordering::Relaxed);
+            self.progress.stop.store(true, Ordering::Relaxed);
         }
     }
 

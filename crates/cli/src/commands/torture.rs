@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use manylogs_torture::ext4::Templates;
 use manylogs_torture::{
-    Campaign, Control, Detected, Ext4Campaign, Fault, FaultCount, Summary, System, Tally,
+    Campaign, Detected, Ext4Campaign, Fault, FaultCount, Progress, Summary, System, Tally,
 };
 use serde_json::{Value, json};
 
@@ -38,12 +38,12 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         trouble: args.trouble,
         ext4: ext4(args, system)?,
     };
-    let control = Arc::new(Control::default());
-    let stop = Arc::clone(&control);
+    let progress = Arc::new(Progress::default());
+    let stop = Arc::clone(&progress);
     ctrlc::set_handler(move || stop.stop.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
     let started = Instant::now();
-    let summary = run_shown(&campaign, &control);
+    let summary = run_shown(&campaign, &progress);
     let elapsed = started.elapsed();
     if let Some(json) = json {
         let text = serde_json::to_string_pretty(&as_json(&summary)).unwrap_or_default();
@@ -114,7 +114,7 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
 }
 
 /// Runs the campaign; on a terminal a line tells how far it is.
-fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
+fn run_shown(campaign: &Campaign, progress: &Progress) -> Summary {
     // A panic in a history is a failure of that history, told at the end like any other.
     panic::set_hook(Box::new(|_| ()));
     let terminal = std::io::stderr().is_terminal();
@@ -124,8 +124,8 @@ fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
         if terminal {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
-                    let states = control.states.load(Ordering::Relaxed);
-                    let histories = control.histories.load(Ordering::Relaxed);
+                    let states = progress.states.load(Ordering::Relaxed);
+                    let histories = progress.histories.load(Ordering::Relaxed);
                     let rate = states as f64 / started.elapsed().as_secs_f64();
                     eprint!("\r{states} crash states, {histories} histories, {rate:.0} states/s ");
                     std::thread::sleep(REDRAW);
@@ -133,7 +133,7 @@ fn run_shown(campaign: &Campaign, control: &Control) -> Summary {
                 eprintln!();
             });
         }
-        let summary = campaign.run(control);
+        let summary = campaign.run(progress);
         ended.store(true, Ordering::Relaxed);
         summary
     });

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{KEPT_MIN, settings};
 use crate::replay::{
-    Class, Control, NamedPolicy, Outcome, Plan, ReplayError, on_threads, pooled, run,
+    Class, NamedPolicy, Outcome, Plan, Progress, ReplayError, on_threads, pooled, run,
 };
 use crate::stats::round3;
 
@@ -86,17 +86,17 @@ pub fn replays_at_most() -> u64 {
 ///
 /// # Errors
 /// As the replays themselves.
-pub fn search(plan: &Plan, control: &Arc<Control>, threads: usize) -> Result<Found, ReplayError> {
+pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, ReplayError> {
     let mut names = vec![NamedPolicy::nologging()];
     if plan.drive.write_cache {
         names.extend(NamedPolicy::parse("nologging:cache=off"));
     }
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
-    let plain = replay(&plan, &names, control, threads)?;
+    let plain = replay(&plan, &names, progress, threads)?;
     let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
         unreachable!("there is a plain drive")
     };
-    let mut tries = Tries { plan, base, control, threads, tried: Vec::new() };
+    let mut tries = Tries { plan, base, progress, threads, tried: Vec::new() };
     let mut best = Options::new();
     tries.measure(vec![best.clone()])?;
     for _ in 0..ROUNDS {
@@ -114,7 +114,7 @@ pub fn search(plan: &Plan, control: &Arc<Control>, threads: usize) -> Result<Fou
 struct Tries<'a> {
     plan: Plan,
     base: Outcome,
-    control: &'a Arc<Control>,
+    progress: &'a Arc<Progress>,
     threads: usize,
     tried: Vec<(Options, Tried)>,
 }
@@ -165,11 +165,11 @@ impl Tries<'_> {
             policy.on(capacity).is_ok().then_some((options, policy))
         };
         let (options, policies): (Vec<_>, Vec<_>) = new.filter_map(policy).unzip();
-        if self.control.stop.load(Ordering::Relaxed) {
+        if self.progress.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let outcomes = replay(&self.plan, &policies, self.control, self.threads)?;
-        if self.control.stop.load(Ordering::Relaxed) {
+        let outcomes = replay(&self.plan, &policies, self.progress, self.threads)?;
+        if self.progress.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
         let tried = outcomes.iter().map(|outcome| tried(&self.base, outcome));
@@ -190,7 +190,7 @@ impl Tries<'_> {
         Found {
             finalists,
             tried: self.tried.into_iter().map(|(_, tried)| tried).collect(),
-            interrupted: self.control.stop.load(Ordering::Relaxed),
+            interrupted: self.progress.stop.load(Ordering::Relaxed),
         }
     }
 }
@@ -199,12 +199,12 @@ impl Tries<'_> {
 fn replay(
     plan: &Plan,
     policies: &[NamedPolicy],
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
     threads: usize,
 ) -> Result<Vec<Outcome>, ReplayError> {
     let outcomes = on_threads(policies.len() * SEEDS, threads, |job| {
         let seed = plan.nth_seed(FIRST_SEED + job % SEEDS);
-        run(&Plan { seed, ..plan.clone() }, &policies[job / SEEDS], control)
+        run(&Plan { seed, ..plan.clone() }, &policies[job / SEEDS], progress)
     });
     let mut outcomes = outcomes.into_iter();
     policies.iter().map(|_| pooled(outcomes.by_ref().take(SEEDS).collect())).collect()

@@ -54,7 +54,7 @@ impl Loop {
 
 /// Progress of a replay for other threads, and a way to stop it.
 #[derive(Debug, Default)]
-pub struct Control {
+pub struct Progress {
     /// Requests replayed so far, over all seeds.
     pub done: AtomicU64,
     /// Set to end the replay early.
@@ -112,7 +112,7 @@ pub async fn pump(
     (workload, rate): (&Workload, f64),
     settings: PumpSettings,
     recorder: Rc<RefCell<Recorder>>,
-    control: Arc<Control>,
+    progress: Arc<Progress>,
 ) -> Result<PumpReport, PumpError> {
     let can_discard = device.capabilities().discard;
     let PumpSettings { durability, small_write_max, .. } = settings;
@@ -120,7 +120,7 @@ pub async fn pump(
         answers: Answers::new(runtime, device, recorder),
         asks: Asks::new(workload.start(rate)?, workload.requests(), durability, small_write_max),
         settings,
-        control,
+        progress,
         can_discard,
         sleep: None,
         next: None,
@@ -154,7 +154,7 @@ struct Feed {
     answers: Rc<Answers>,
     asks: Asks,
     settings: PumpSettings,
-    control: Arc<Control>,
+    progress: Arc<Progress>,
     can_discard: bool,
     sleep: Option<Sleep>,
     /// A request that was read from the trace and not yet handed to the device.
@@ -197,7 +197,7 @@ impl Future for Feed {
                 Step::End => {
                     this.report.last_completion = this.answers.last_completion.get();
                     let rest = this.report.requests % PROGRESS_EVERY;
-                    this.control.done.fetch_add(rest, Ordering::Relaxed);
+                    this.progress.done.fetch_add(rest, Ordering::Relaxed);
                     return Poll::Ready(Ok(this.report));
                 }
             }
@@ -207,7 +207,7 @@ impl Future for Feed {
 
 impl Feed {
     fn step(&mut self) -> Result<Step, PumpError> {
-        self.report.interrupted |= self.control.stop.load(Ordering::Relaxed);
+        self.report.interrupted |= self.progress.stop.load(Ordering::Relaxed);
         let ends = self.report.stopped_at_overload || self.report.interrupted;
         if self.next.is_none() && !ends {
             self.next = self.asks.next_ask()?;
@@ -244,7 +244,7 @@ impl Feed {
         let now = self.answers.runtime.now();
         self.report.requests += 1;
         if self.report.requests.is_multiple_of(PROGRESS_EVERY) {
-            self.control.done.fetch_add(PROGRESS_EVERY, Ordering::Relaxed);
+            self.progress.done.fetch_add(PROGRESS_EVERY, Ordering::Relaxed);
         }
         let arrived = match self.settings.mode {
             Loop::Open { .. } => ask.request.at,

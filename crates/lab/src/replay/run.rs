@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::durability::Durability;
 use super::policies::NamedPolicy;
-use super::pump::{Control, Loop, PumpError, PumpReport, PumpSettings, pump};
+use super::pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, pump};
 use super::recorder::Recorder;
 use super::stack::{DriveSettings, HeadPoint, Stack};
 use super::workload::Workload;
@@ -119,19 +119,19 @@ pub enum ReplayError {
 
 /// Replays `plan` under each policy from each seed, on up to `threads` threads.
 ///
-/// The results keep the order of `policies`. `controls` has one entry for each policy.
+/// The results keep the order of `policies`. `progresses` has one entry for each policy.
 pub fn run_all(
     plan: &Plan,
     policies: &[NamedPolicy],
-    controls: &[Arc<Control>],
+    progresses: &[Arc<Progress>],
     threads: usize,
 ) -> Vec<Result<Outcome, ReplayError>> {
-    assert_eq!(policies.len(), controls.len(), "one control for each policy");
+    assert_eq!(policies.len(), progresses.len(), "one progress for each policy");
     let seeds = manylogs_block::to_usize(u64::from(plan.seeds.max(1)));
     let replays = on_threads(policies.len() * seeds, threads, |job| {
         let policy = job / seeds;
         let plan = Plan { seed: plan.nth_seed(job % seeds), ..plan.clone() };
-        run(&plan, &policies[policy], &controls[policy])
+        run(&plan, &policies[policy], &progresses[policy])
     });
     let mut replays = replays.into_iter();
     let of_policy = |_| pooled(replays.by_ref().take(seeds).collect());
@@ -188,14 +188,14 @@ pub(crate) fn pooled(replays: Vec<Result<Outcome, ReplayError>>) -> Result<Outco
 pub fn run(
     plan: &Plan,
     policy: &NamedPolicy,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<Outcome, ReplayError> {
     let sim = Sim::new(plan.seed, Order::Fifo);
     let stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.keep_requests)));
     let (began, busy_before) = (sim.now(), stack.drive_busy());
     let started = Instant::now();
-    let report = feed(&sim, plan, policy, &stack, &recorder, control)?;
+    let report = feed(&sim, plan, policy, &stack, &recorder, progress)?;
     let wall = started.elapsed();
     let drive_busy = Nanos(stack.drive_busy().0.saturating_sub(busy_before.0));
     recorder.borrow_mut().finish(sim.now());
@@ -236,14 +236,14 @@ fn feed(
     policy: &NamedPolicy,
     stack: &Stack,
     recorder: &Rc<RefCell<Recorder>>,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<PumpReport, ReplayError> {
     let slot = Rc::new(RefCell::new(None));
     let (runtime, top, settings, rate) = (stack.runtime(), stack.top(), plan.pump, plan.rate);
     let (workload, recorder) = (plan.workload.clone(), Rc::clone(recorder));
-    let (answer, control) = (Rc::clone(&slot), Arc::clone(control));
+    let (answer, progress) = (Rc::clone(&slot), Arc::clone(progress));
     stack.runtime().spawn(async move {
-        let report = pump(runtime, top, (&workload, rate), settings, recorder, control).await;
+        let report = pump(runtime, top, (&workload, rate), settings, recorder, progress).await;
         *answer.borrow_mut() = Some(report);
     });
     if sim.run_until(|| slot.borrow().is_some()) == Stopped::Stalled {

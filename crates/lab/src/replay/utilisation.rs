@@ -5,7 +5,7 @@ use std::sync::Arc;
 use manylogs_block::Nanos;
 
 use super::policies::NamedPolicy;
-use super::pump::Control;
+use super::pump::Progress;
 use super::run::{Plan, ReplayError, run};
 
 /// Largest number of probes. Each probe replays the trace once without logging.
@@ -33,11 +33,11 @@ pub struct RateFound {
 pub fn find_rate(
     plan: &Plan,
     target: f64,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<RateFound, ReplayError> {
     let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
         let plan = Plan { rate: factor, checkpoint_after: false, ..plan.clone() };
-        let outcome = run(&plan, &NamedPolicy::nologging(), control)?;
+        let outcome = run(&plan, &NamedPolicy::nologging(), progress)?;
         let utilisation =
             outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
         let overloaded = outcome.overloaded || outcome.median() > CONGESTED;

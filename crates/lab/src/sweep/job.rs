@@ -14,7 +14,7 @@ use super::file::{Rate, Sweep};
 use super::row::{Ask, Row};
 use crate::prepare::{TraceSpec, prepare};
 use crate::replay::{
-    Answered, Control, DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload,
+    Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, QueueSettings, Workload,
     exported_capacity, find_rate, run,
 };
 
@@ -86,7 +86,7 @@ fn drive(name: &str) -> Result<Arc<Profile>, String> {
 
 impl Job {
     /// Does the run and returns its row, with one line for each request if the sweep asks for
-    /// these. `None` if `control` ended the run.
+    /// these. `None` if `progress` ended the run.
     ///
     /// # Errors
     /// If a trace cannot be read, the policy does not fit the drive, or a request fails.
@@ -94,11 +94,11 @@ impl Job {
         &self,
         sweep: &Sweep,
         loads: &Loads,
-        control: &Arc<Control>,
+        progress: &Arc<Progress>,
     ) -> Result<Option<(Row, Columns)>, String> {
         let load = self.load(sweep, loads)?;
         let plan = self.plan(&load, sweep.output.requests.is_some());
-        let outcome = run(&plan, &self.policy, control).map_err(|error| error.to_string())?;
+        let outcome = run(&plan, &self.policy, progress).map_err(|error| error.to_string())?;
         if outcome.interrupted {
             return Ok(None);
         }
