@@ -28,7 +28,7 @@ pub enum Phase {
     Swap,
     /// A table snapshot, and the root that names it.
     Snapshot,
-    /// The root that marks logs ahead of their use.
+    /// The root that opens logs ahead of their use.
     OpenedSet,
     /// Format, the root with the new incarnation, and changes of the superblock.
     Open,

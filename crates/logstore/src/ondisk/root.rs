@@ -11,7 +11,7 @@ use manylogs_plant::{self as plant, Bug};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::ondisk::touched::{OPENED_TOGETHER, TOUCHED_BYTES, Touched, USED_TOGETHER};
+use crate::ondisk::log_bitmap::{LOG_BITMAP_BYTES, LogBitmap, OPENED_TOGETHER, USED_TOGETHER};
 
 /// Sectors of a root slot.
 pub const ROOT_SECTORS: Sectors = Sectors(24);
@@ -40,12 +40,12 @@ struct Raw {
     retired_count: U32,
     sequence_limit: U64,
     reserved: [u8; 44],
-    touched: [u8; TOUCHED_BYTES],
-    used: [u8; TOUCHED_BYTES],
+    opened: [u8; LOG_BITMAP_BYTES],
+    used: [u8; LOG_BITMAP_BYTES],
     retired: [U32; RETIRED_MAX],
 }
 
-const _: () = assert!(size_of::<Raw>() == 128 + 2 * TOUCHED_BYTES + 4 * RETIRED_MAX);
+const _: () = assert!(size_of::<Raw>() == 128 + 2 * LOG_BITMAP_BYTES + 4 * RETIRED_MAX);
 /// Bytes that the checksum covers.
 pub const ROOT_BYTES: usize = size_of::<Raw>();
 const _: () = assert!(size_of::<Raw>() as u64 <= ROOT_SECTORS.bytes());
@@ -87,9 +87,9 @@ pub struct Root {
     /// The snapshot that recovery may begin with.
     pub snapshot: Option<SnapshotRef>,
     /// Logs that may have changed since the snapshot.
-    pub touched: Touched,
+    pub opened: LogBitmap,
     /// Logs that may ever have been used: the others are not even looked at.
-    pub used: Touched,
+    pub used: LogBitmap,
     /// Logs that failed and take no more records.
     pub retired: Vec<LogId>,
     /// State in which the store was left.
@@ -105,8 +105,8 @@ impl Root {
             sequence_limit: SequenceLimit(SequenceLimit::NONE_USED.0 + SequenceLimit::STEP),
             floor: DataSequence(0),
             snapshot: None,
-            touched: Touched::none(logs),
-            used: Touched::none(logs),
+            opened: LogBitmap::none(logs),
+            used: LogBitmap::none(logs),
             retired: Vec::new(),
             left: Left::Open,
         }
@@ -118,8 +118,8 @@ impl Root {
             self.used.add_around(log, logs, USED_TOGETHER);
         }
         if self.snapshot.is_some() {
-            self.touched.add_around(log, logs, OPENED_TOGETHER);
-            self.used.add_all(&self.touched);
+            self.opened.add_around(log, logs, OPENED_TOGETHER);
+            self.used.add_all(&self.opened);
         }
     }
 
@@ -153,12 +153,12 @@ impl Root {
             snapshot_bytes: U64::new(snapshot.bytes),
             snapshot_checksum: U32::new(snapshot.checksum),
             snapshot_slot: U32::new(snapshot.slot),
-            logs_per_bit: U32::new(self.touched.logs_per_bit()),
+            logs_per_bit: U32::new(self.opened.logs_per_bit()),
             flags: U32::new(flags),
             retired_count: U32::new(u32::try_from(retired.len()).unwrap_or(0)),
             sequence_limit: U64::new(self.sequence_limit.0),
             reserved: [0; 44],
-            touched: *self.touched.bits(),
+            opened: *self.opened.bits(),
             used: *self.used.bits(),
             retired: [U32::ZERO; RETIRED_MAX],
         };
@@ -212,8 +212,8 @@ impl Root {
             sequence_limit,
             floor: DataSequence(raw.floor.get()),
             snapshot,
-            touched: Touched::from_raw(raw.logs_per_bit.get(), raw.touched)?,
-            used: Touched::from_raw(raw.logs_per_bit.get(), raw.used)?,
+            opened: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.opened)?,
+            used: LogBitmap::from_raw(raw.logs_per_bit.get(), raw.used)?,
             retired: retired.iter().map(|log| LogId(log.get())).collect(),
             left,
         })
@@ -226,16 +226,16 @@ mod tests {
 
     #[test]
     fn a_root_survives_encoding_and_no_bit_flip_passes() {
-        let mut touched = Touched::none(200_000);
-        touched.add_around(LogId(70_000), 200_000, 32);
+        let mut opened = LogBitmap::none(200_000);
+        opened.add_around(LogId(70_000), 200_000, 32);
         let root = Root {
             generation: 9,
             incarnation: Incarnation(4),
             sequence_limit: SequenceLimit(1 << 50),
             floor: DataSequence(77),
             snapshot: Some(SnapshotRef { slot: 1, bytes: 1000, checksum: 5 }),
-            used: touched.clone(),
-            touched,
+            used: opened.clone(),
+            opened,
             retired: vec![LogId(5), LogId(199_999)],
             left: Left::Closed,
         };

@@ -108,10 +108,10 @@ impl Store {
 
     /// The fields of the next record, which goes to `log`. A snapshot under way notes the log.
     pub fn next_record(&mut self, log: LogId) -> AppendOf {
-        if let Some(touched) = &mut self.roots.capturing
+        if let Some(opened) = &mut self.roots.capturing
             && !plant::is(Bug::SnapshotMissesLog)
         {
-            touched.add(log);
+            opened.add(log);
         }
         let sequence = self.sequences.next_record;
         self.sequences.next_record = sequence.next();

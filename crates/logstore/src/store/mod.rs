@@ -85,7 +85,7 @@ pub struct Store {
     pub home: HomeWrites,
     /// Why the store takes no more entries, if it does not.
     pub read_only: Option<&'static str>,
-    /// Log that placement would like to use but may not before it is marked in the root.
+    /// Log that placement would like to use but may not before it is opened in the root.
     pub unopened: Option<LogId>,
     /// Entries that displaced versions in the log whose content moves now, and how many sectors.
     pub overtakers: Vec<(SlotId, Ticket, u64)>,

@@ -6,9 +6,9 @@ use super::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
-    /// Whether records may be appended to `log`: it is marked in the root, and its epoch has begun.
+    /// Whether records may be appended to `log`: it is opened in the root, and its epoch has begun.
     pub fn is_ready(&self, log: LogId) -> bool {
-        (self.is_marked(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
+        (self.is_opened(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)
     }
 
     /// Whether the log's epoch has begun durably, so that records may follow.
@@ -21,15 +21,15 @@ impl Store {
     }
 
     /// Whether the root allows records in `log`.
-    pub fn is_marked(&self, log: LogId) -> bool {
+    pub fn is_opened(&self, log: LogId) -> bool {
         if self.apart.is_some() {
             // Recovery does not look for records in the logs.
             return true;
         }
         let opened =
-            self.roots.on_disk.snapshot.is_none() || self.roots.on_disk.touched.contains(log);
+            self.roots.on_disk.snapshot.is_none() || self.roots.on_disk.opened.contains(log);
         opened
             && self.roots.on_disk.used.contains(log)
-            && self.roots.next_marked.as_ref().is_none_or(|next| next.contains(log))
+            && self.roots.next_opened.as_ref().is_none_or(|next| next.contains(log))
     }
 }

@@ -2,8 +2,8 @@
 
 use manylogs_block::TaskLock;
 
+use crate::ondisk::log_bitmap::LogBitmap;
 use crate::ondisk::root::Root;
-use crate::ondisk::touched::Touched;
 
 /// The root on the disk and its updates.
 #[derive(Debug)]
@@ -17,15 +17,15 @@ pub struct Roots {
     /// Held while the root is changed: changes follow one another.
     pub changing: TaskLock,
     /// While a snapshot is captured and written: the logs appended to since.
-    pub capturing: Option<Touched>,
+    pub capturing: Option<LogBitmap>,
     /// While the root that names the snapshot is written: the set of opened logs it will have.
-    pub next_marked: Option<Touched>,
+    pub next_opened: Option<LogBitmap>,
 }
 
 impl Roots {
     /// Of a volume whose newest root is `on_disk`, found in `slot`.
     pub fn new(on_disk: Root, slot: usize) -> Self {
         let (generation, changing) = (on_disk.generation, TaskLock::default());
-        Self { on_disk, generation, slot, changing, capturing: None, next_marked: None }
+        Self { on_disk, generation, slot, changing, capturing: None, next_opened: None }
     }
 }

@@ -187,7 +187,7 @@ pub async fn inspect_with(
         incarnation: root.incarnation.0,
         floor: store.roots.on_disk.floor.0,
         snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
-        opened_logs: store.logs.ids().filter(|id| root.touched.contains(*id)).count() as u64,
+        opened_logs: store.logs.ids().filter(|id| root.opened.contains(*id)).count() as u64,
         retired: root.retired.clone(),
         table: table_of(&store),
         logs: store

@@ -155,26 +155,26 @@ impl Inner {
         }
     }
 
-    /// Marks in the root, ahead of use, the logs around the one that placement asks for, and
-    /// begins an epoch there.
+    /// Opens the logs around the one that placement asks for: the root names them as opened, ahead
+    /// of use. Then begins an epoch there.
     async fn open_wanted_log(self: &Rc<Self>) {
         self.note_retired().await;
         let Some(log) = self.state.borrow_mut().store.unopened.take() else { return };
-        let (marked, publishing) = {
+        let (opened, publishing) = {
             let state = self.state.borrow();
-            (state.store.is_marked(log), state.store.roots.next_marked.is_some())
+            (state.store.is_opened(log), state.store.roots.next_opened.is_some())
         };
-        if !marked && !plant::is(Bug::OpenedSetLate) {
+        if !opened && !plant::is(Bug::OpenedSetLate) {
             // While a snapshot is published its set of opened logs is fixed; placement asks again.
             if publishing {
                 return;
             }
             let logs = self.layout.regions().len();
-            let mark = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
+            let opening = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
             // Without it the volume takes no writes any more.
-            let _ = mark.await;
+            let _ = opening.await;
         }
-        if self.state.borrow().store.is_marked(log) || plant::is(Bug::OpenedSetLate) {
+        if self.state.borrow().store.is_opened(log) || plant::is(Bug::OpenedSetLate) {
             self.begin_epoch(log).await;
         }
         self.notify_progress();

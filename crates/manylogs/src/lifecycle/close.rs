@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use manylogs_block::Nanos;
+use manylogs_logstore::ondisk::log_bitmap::LogBitmap;
 use manylogs_logstore::ondisk::root::Left;
-use manylogs_logstore::ondisk::touched::Touched;
 
 use crate::cleaning::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
@@ -152,7 +152,7 @@ impl Inner {
         self.update_root(Phase::Drain, |root| root.snapshot = None).await?;
         let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());
         let bytes = zero(&self.device, Phase::Drain, places).await?;
-        let none = Touched::none(self.layout.regions().len());
+        let none = LogBitmap::none(self.layout.regions().len());
         self.update_root(Phase::Drain, |root| root.used = none).await?;
         Ok(bytes)
     }

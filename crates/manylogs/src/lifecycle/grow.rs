@@ -55,7 +55,7 @@ impl Volume {
         }
         let root = Root {
             generation: root.generation + 1,
-            touched: root.touched.resized(new.regions().len()),
+            opened: root.opened.resized(new.regions().len()),
             used: root.used.resized(new.regions().len()),
             ..root
         };

@@ -173,5 +173,5 @@ fn look_up(
 
 /// Whether a log may have changed since the snapshot.
 fn opened_since(store: &Store, log: LogId) -> bool {
-    store.roots.on_disk.touched.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+    store.roots.on_disk.opened.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }

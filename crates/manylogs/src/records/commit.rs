@@ -14,9 +14,9 @@ use manylogs_logstore::store::apart::NvTable;
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);
-/// Logs are marked in the root no more often than this while others will do: each mark takes the
+/// Logs are opened in the root no more often than this while others serve: each opening takes the
 /// head across the disk and back.
-const MARKS_APART: Nanos = Nanos::from_secs(2);
+const OPENINGS_APART: Nanos = Nanos::from_secs(2);
 /// Upper bound of the number of records in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
@@ -185,13 +185,13 @@ impl Inner {
                 (None, None)
             }
         };
-        // Another log serves meanwhile, as a mark alone is not worth a write of the root.
+        // Another log serves meanwhile, as one opening alone is not worth a write of the root.
         let now = self.runtime.now();
         let soon = self.config().latency > Nanos(0)
             && log.is_some()
-            && now.since(state.pacing.last_mark) < MARKS_APART;
+            && now.since(state.pacing.last_opening) < OPENINGS_APART;
         if unopened.is_some() && !soon {
-            state.pacing.last_mark = now;
+            state.pacing.last_opening = now;
             state.store.unopened = unopened;
             self.log_wanted.notify();
         }

@@ -21,8 +21,8 @@ pub(crate) struct Pacing {
     pub(crate) last_append: Time,
     /// A timer is set for the next.
     pub(crate) stagger_armed: bool,
-    /// Time at which placement last asked for a log to be marked.
-    pub(crate) last_mark: Time,
+    /// Time at which placement last asked for a log to be opened.
+    pub(crate) last_opening: Time,
     /// Whether the next record waits for others to share it.
     pub(crate) hold: Hold,
     /// The timer that is set for that.

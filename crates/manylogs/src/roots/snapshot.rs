@@ -5,9 +5,9 @@ use std::rc::Rc;
 use manylogs_block::{
     BlockDevice, Extent, IoError, Payload, Request, SECTOR_BYTES, Sectors, to_usize,
 };
+use manylogs_logstore::ondisk::log_bitmap::{LogBitmap, OPENED_TOGETHER};
 use manylogs_logstore::ondisk::root::{Left, SnapshotRef};
 use manylogs_logstore::ondisk::snapshot::{Snapshot, decode, encode};
-use manylogs_logstore::ondisk::touched::{OPENED_TOGETHER, Touched};
 
 use crate::ondisk::layout::Layout;
 use crate::phase::{Below, Phase};
@@ -40,7 +40,7 @@ impl Inner {
         let result = self.publish(&bytes, left).await;
         let mut state = self.state.borrow_mut();
         state.store.roots.capturing = None;
-        state.store.roots.next_marked = None;
+        state.store.roots.next_opened = None;
         drop(state);
         self.notify_progress();
         result
@@ -50,11 +50,11 @@ impl Inner {
     /// is still in memory now will be found there.
     fn capture(&self) -> Vec<u8> {
         let mut state = self.state.borrow_mut();
-        let mut touched = Touched::none(state.store.logs.count());
+        let mut opened = LogBitmap::none(state.store.logs.count());
         for log in state.store.logs.iter().filter(|log| log.is_busy()) {
-            touched.add(log.id());
+            opened.add(log.id());
         }
-        state.store.roots.capturing = Some(touched);
+        state.store.roots.capturing = Some(opened);
         state.store.note_table_size();
         encode(state.store.logs.iter(), state.store.map.iter())
     }
@@ -79,11 +79,11 @@ impl Inner {
         self.device.submit(Phase::Snapshot, Request::Flush).await?;
         let snapshot =
             SnapshotRef { slot, bytes: bytes.len() as u64, checksum: crc32c::crc32c(bytes) };
-        let touched = self.close_capture(left);
+        let opened = self.close_capture(left);
         let named = self.update_root(Phase::Snapshot, |root| {
             root.snapshot = Some(snapshot);
-            root.used.add_all(&touched);
-            root.touched = touched;
+            root.used.add_all(&opened);
+            root.opened = opened;
             root.left = left;
         });
         named.await?;
@@ -92,21 +92,21 @@ impl Inner {
     }
 
     /// From here on only logs of the new set, and of the old one, take records.
-    fn close_capture(&self, left: Left) -> Touched {
+    fn close_capture(&self, left: Left) -> LogBitmap {
         let mut state = self.state.borrow_mut();
-        let mut touched = state
+        let mut opened = state
             .store
             .roots
             .capturing
             .take()
-            .unwrap_or_else(|| Touched::none(state.store.logs.count()));
+            .unwrap_or_else(|| LogBitmap::none(state.store.logs.count()));
         if left == Left::Open
             && let Some(near) = nearest(&state.store.logs, state.head, |_| true)
         {
-            touched.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
+            opened.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
         }
-        state.store.roots.next_marked = Some(touched.clone());
-        touched
+        state.store.roots.next_opened = Some(opened.clone());
+        opened
     }
 }
 

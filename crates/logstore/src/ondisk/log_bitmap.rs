@@ -1,38 +1,38 @@
-//! The set of logs that may have changed since the snapshot.
+//! A set of logs as the root keeps it: one bit for each log, or for several neighbours.
 
 use crate::LogId;
 use manylogs_block::narrow;
 use manylogs_plant::{self as plant, Bug};
 
 /// Bytes of the set.
-pub const TOUCHED_BYTES: usize = 4096;
+pub const LOG_BITMAP_BYTES: usize = 4096;
 const BITS: u32 = 8 * 4096;
 /// Logs to either side that are opened together, ahead of use: a sixteenth, at most this many.
 pub const OPENED_TOGETHER: u32 = 32;
 /// Few logs are all used at once.
 const LEAST_USED: u32 = 8;
-/// The same for logs that are used for the first time: what it costs is only a look at each in a
-/// recovery without a snapshot.
+/// Logs that are used for the first time together. Each costs one look in a recovery without a
+/// snapshot.
 pub const USED_TOGETHER: u32 = 512;
 
-/// Each bit stands for one log, or for several neighbours where there are many.
+/// A set of logs. Each bit stands for one log, or for several neighbours where there are many.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Touched {
+pub struct LogBitmap {
     logs_per_bit: u32,
-    bits: Box<[u8; TOUCHED_BYTES]>,
+    bits: Box<[u8; LOG_BITMAP_BYTES]>,
 }
 
-impl Touched {
+impl LogBitmap {
     /// The empty set for a store of `logs` logs.
     pub fn none(logs: usize) -> Self {
         let logs: u32 = narrow(logs);
         let logs_per_bit =
             if plant::is(Bug::LogSetTruncated) { 1 } else { logs.div_ceil(BITS).max(1) };
-        Self { logs_per_bit, bits: Box::new([0; TOUCHED_BYTES]) }
+        Self { logs_per_bit, bits: Box::new([0; LOG_BITMAP_BYTES]) }
     }
 
     /// As read from a root; `None` if it makes no sense.
-    pub fn from_raw(logs_per_bit: u32, bits: [u8; TOUCHED_BYTES]) -> Option<Self> {
+    pub fn from_raw(logs_per_bit: u32, bits: [u8; LOG_BITMAP_BYTES]) -> Option<Self> {
         (logs_per_bit > 0).then(|| Self { logs_per_bit, bits: Box::new(bits) })
     }
 
@@ -48,7 +48,7 @@ impl Touched {
     }
 
     /// The set as the root holds it.
-    pub const fn bits(&self) -> &[u8; TOUCHED_BYTES] {
+    pub const fn bits(&self) -> &[u8; LOG_BITMAP_BYTES] {
         &self.bits
     }
 
@@ -102,9 +102,9 @@ impl Touched {
     }
 }
 
-impl std::fmt::Debug for Touched {
+impl std::fmt::Debug for LogBitmap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Touched({} x {} logs)", self.count(), self.logs_per_bit)
+        write!(f, "LogBitmap({} x {} logs)", self.count(), self.logs_per_bit)
     }
 }
 
@@ -115,17 +115,17 @@ mod tests {
     #[test]
     fn marks_cover_the_log_and_its_neighbours() {
         for (logs, batch) in [(100, 6), (10_000, 32), (8, 0)] {
-            let mut touched = Touched::none(logs);
-            touched.add_around(LogId(4 + batch), logs, OPENED_TOGETHER);
-            assert!((4..=4 + 2 * batch).all(|log| touched.contains(LogId(log))));
-            assert!(!touched.contains(LogId(3)));
-            assert!(!touched.contains(LogId(5 + 2 * batch)));
+            let mut opened = LogBitmap::none(logs);
+            opened.add_around(LogId(4 + batch), logs, OPENED_TOGETHER);
+            assert!((4..=4 + 2 * batch).all(|log| opened.contains(LogId(log))));
+            assert!(!opened.contains(LogId(3)));
+            assert!(!opened.contains(LogId(5 + 2 * batch)));
         }
     }
 
     #[test]
     fn a_resized_set_still_has_every_log() {
-        let mut small = Touched::none(30_000);
+        let mut small = LogBitmap::none(30_000);
         let logs = [0, 7, 29_999].map(LogId);
         logs.iter().for_each(|log| small.add(*log));
         let large = small.resized(100_000);
