@@ -73,6 +73,11 @@ impl InFlightRecords {
         self.0.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The newest.
     pub fn last(&self) -> Option<&InFlightRecord> {
         self.0.back().map(|(_, record)| record)
