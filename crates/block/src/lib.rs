@@ -16,6 +16,7 @@ mod signal;
 mod task_lock;
 mod tasks;
 mod text;
+mod timers;
 mod units;
 mod watch;
 

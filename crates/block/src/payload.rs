@@ -66,14 +66,15 @@ fn byte_range(start: u64, len: u64) -> std::ops::Range<usize> {
 }
 
 fn checksum_of_tags(mut crc: u32, first: u64, len: u64) -> u32 {
-    let mut tags = first..first + len;
-    while !tags.is_empty() {
-        let (mut buffer, mut used) = ([0; 64], 0);
-        for (slot, tag) in buffer.chunks_exact_mut(8).zip(tags.by_ref()) {
+    let mut left = len;
+    while left > 0 {
+        let (mut buffer, next) = ([0; 64], first + (len - left));
+        for (slot, tag) in buffer.chunks_exact_mut(8).zip(next..) {
             slot.copy_from_slice(&tag.to_le_bytes());
-            used += 8;
         }
-        crc = crc32c::crc32c_append(crc, &buffer[..used]);
+        let tags = left.min(8);
+        crc = crc32c::crc32c_append(crc, &buffer[..to_usize(tags * 8)]);
+        left -= tags;
     }
     crc
 }
@@ -160,6 +161,12 @@ impl Payload {
         }
     }
 
+    /// Adds `len` sectors of zeroes behind what is there.
+    pub fn append_zeroes(&mut self, len: Sectors) {
+        self.push(Piece::Zeroes(len));
+    }
+
+    #[inline]
     fn push(&mut self, piece: Piece) {
         if piece.is_empty() {
             return;
@@ -194,6 +201,13 @@ impl Payload {
     /// If the range reaches beyond the payload.
     #[must_use]
     pub fn checksum(&self, start: Sectors, len: Sectors) -> u32 {
+        // Most are one piece, of which all is asked for.
+        if let [piece] = self.pieces.as_slice()
+            && start == Sectors(0)
+            && len == piece.len()
+        {
+            return piece.checksum_onto(0);
+        }
         let mut crc = 0;
         self.walk(start, len, |piece, from, count| {
             crc = if from == 0 && count == piece.len().0 {

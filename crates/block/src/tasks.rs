@@ -3,13 +3,13 @@
 //! The virtual clock and the real one differ in which ready task runs next and in what happens
 //! when none is ready, and in nothing else: this is the rest.
 
-use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
+use crate::timers::Timers;
 use crate::{LocalTask, Time, to_usize};
 
 /// The tasks and timers of a single-threaded executor.
@@ -23,8 +23,7 @@ pub struct Tasks {
     /// Woken tasks that were taken over from `woken`, in order.
     ready: RefCell<VecDeque<u32>>,
     woken: Arc<WokenQueue>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
-    timer_count: Cell<u64>,
+    timers: RefCell<Timers>,
 }
 
 struct Slot {
@@ -62,12 +61,6 @@ struct Woken {
 }
 
 type Nudge = Box<dyn Fn() + Send + Sync>;
-
-struct Timer {
-    deadline: Time,
-    order: u64,
-    waker: Waker,
-}
 
 impl Wake for TaskLink {
     fn wake(self: Arc<Self>) {
@@ -122,26 +115,6 @@ impl WokenQueue {
             }
             self.any.store(false, Ordering::Relaxed);
         }
-    }
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.deadline, self.order).cmp(&(other.deadline, other.order))
     }
 }
 
@@ -267,25 +240,20 @@ impl Tasks {
     /// Wakes `waker` once `deadline` is reached; see [`Tasks::fire_until`].
     #[inline]
     pub fn wake_at(&self, deadline: Time, waker: &Waker) {
-        let order = self.timer_count.get();
-        self.timer_count.set(order + 1);
-        let timer = Timer { deadline, order, waker: waker.clone() };
-        self.timers.borrow_mut().push(Reverse(timer));
+        self.timers.borrow_mut().push(deadline, waker.clone());
     }
 
     /// The earliest deadline of a timer.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.timers.borrow().peek().map(|Reverse(timer)| timer.deadline)
+        self.timers.borrow().next_deadline()
     }
 
     /// Fires every timer whose deadline is `now` or earlier.
     pub fn fire_until(&self, now: Time) {
         let mut timers = self.timers.borrow_mut();
-        while timers.peek().is_some_and(|Reverse(timer)| timer.deadline <= now) {
-            if let Some(Reverse(timer)) = timers.pop() {
-                timer.waker.wake();
-            }
+        while timers.next_deadline().is_some_and(|deadline| deadline <= now) {
+            timers.pop().into_iter().for_each(|(_, waker)| waker.wake());
         }
     }
 
@@ -293,14 +261,12 @@ impl Tasks {
     #[inline]
     pub fn fire_first(&self) -> Option<Time> {
         let mut timers = self.timers.borrow_mut();
-        let Reverse(first) = timers.pop()?;
-        first.waker.wake();
-        while timers.peek().is_some_and(|Reverse(timer)| timer.deadline == first.deadline) {
-            if let Some(Reverse(timer)) = timers.pop() {
-                timer.waker.wake();
-            }
+        let (first, waker) = timers.pop()?;
+        waker.wake();
+        while timers.next_deadline() == Some(first) {
+            timers.pop().into_iter().for_each(|(_, waker)| waker.wake());
         }
-        Some(first.deadline)
+        Some(first)
     }
 
     /// Whether a task is ready.

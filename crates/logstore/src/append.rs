@@ -7,6 +7,8 @@ use crate::{DataSequence, LogOffset, Record, RecordSequence, VolumeId};
 
 /// Where in its log the payload of each data entry of a record begins. Most records are short.
 pub type Offsets = SmallVec<[LogOffset; 4]>;
+/// The checksums of a record's payload, unit by unit.
+pub type UnitChecksums = SmallVec<[u32; 8]>;
 /// The payload of each data entry of a record.
 pub type Payloads = SmallVec<[Payload; 2]>;
 

@@ -21,7 +21,7 @@ pub mod store;
 mod tree;
 mod units;
 
-pub use append::{AppendOf, AppendSlot, Offsets, Payloads};
+pub use append::{AppendOf, AppendSlot, Offsets, Payloads, UnitChecksums};
 pub use content::{LogContent, Supersede};
 pub use entry::{Class, ENTRY_BYTES, Entry, EntryKind};
 pub use log::Log;

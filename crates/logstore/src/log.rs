@@ -250,10 +250,10 @@ impl Log {
         let mut payload = Payload::with_room_for(payloads.len() + 3);
         if self.shape.headers == Headers::InLog {
             payload.append(Payload::bytes(encoded));
-            payload.append(Payload::zeroes(record.header_sectors - payload.len()));
+            payload.append_zeroes(record.header_sectors - payload.len());
         }
         payloads.into_iter().for_each(|part| payload.append(part));
-        payload.append(Payload::zeroes(record.record_sectors - payload.len()));
+        payload.append_zeroes(record.record_sectors - payload.len());
         let start = self.tail;
         let offsets = self.take_up(&record);
         self.in_flight.push_back(InFlight { record: of.sequence, start, durable: false });

@@ -7,9 +7,10 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::entry::{ENTRY_BYTES, decode_entry, encode_entry};
-use crate::shape::{header_bytes, units_in};
+use crate::shape::header_bytes;
 use crate::{
-    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, RecordSequence, RecordShape, units_of,
+    DataSequence, Entry, EntryKind, Epoch, LogId, LogOffset, RecordSequence, RecordShape,
+    UnitChecksums, units_of,
 };
 
 const MAGIC: [u8; 8] = *b"MLOGREC1";
@@ -93,7 +94,7 @@ pub struct Record {
     /// Entries of the record. The payload of data entries follows in this order.
     pub entries: Vec<Entry>,
     /// Checksums of the payload, unit by unit, data entries only.
-    pub unit_checksums: Vec<u32>,
+    pub unit_checksums: UnitChecksums,
     /// Length of the encoded header, padding included.
     pub header_sectors: Sectors,
     /// Length of header, payload and padding.
@@ -148,16 +149,18 @@ impl Record {
     ) -> (Self, Bytes) {
         assert!(entries.len() <= MAX_ENTRIES, "{} entries", entries.len());
         let data = entries.iter().filter(|entry| entry.kind == EntryKind::Data);
-        let mut unit_checksums = Vec::with_capacity(to_usize(units_in(&entries)));
-        let mut payloads = payloads.iter();
+        let mut unit_checksums = UnitChecksums::new();
+        let (mut payloads, mut payload_len) = (payloads.iter(), Sectors(0));
         for entry in data {
             let payload = payloads.next().unwrap_or_else(|| panic!("payload missing"));
             assert!(payload.len() == entry.extent.len, "payload of another length");
-            unit_checksums.extend(
-                units_of(entry.extent.len).map(|(start, len)| payload.checksum(start, len)),
-            );
+            payload_len += entry.extent.len;
+            for (start, len) in units_of(entry.extent.len) {
+                unit_checksums.push(payload.checksum(start, len));
+            }
         }
-        let (header_sectors, record_sectors) = shape.measure(&entries);
+        let units = unit_checksums.len() as u64;
+        let (header_sectors, record_sectors) = shape.len_of(entries.len(), units, payload_len);
         let mut record =
             Self { header, entries, unit_checksums, header_sectors, record_sectors, checksum: 0 };
         let mut bytes = record.used_bytes();
@@ -312,7 +315,10 @@ fn raw_of(bytes: &[u8]) -> Result<RawHeader, RecordError> {
     Ok(raw)
 }
 
-fn decode_body(raw: &RawHeader, body: &[u8]) -> Result<(Vec<Entry>, Vec<u32>), RecordError> {
+/// What follows the fixed part of a header.
+type BodyOfHeader = (Vec<Entry>, UnitChecksums);
+
+fn decode_body(raw: &RawHeader, body: &[u8]) -> Result<BodyOfHeader, RecordError> {
     let split = usize::from(raw.entry_count.get()) * ENTRY_BYTES;
     let (entries, checksums) = body.split_at(split);
     let entries = entries.chunks_exact(ENTRY_BYTES).map(decode_entry).collect::<Result<_, _>>()?;

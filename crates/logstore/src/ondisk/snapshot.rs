@@ -83,12 +83,14 @@ impl Snapshot {
     }
 }
 
-/// Encodes the logs that are in use and the durable part of the table.
+/// Encodes the logs that are in use and the durable part of the table; that takes about
+/// `expected_bytes`.
 pub fn encode<'a>(
+    expected_bytes: usize,
     logs: impl Iterator<Item = &'a Log>,
     map: impl Iterator<Item = (Extent, Mapped<Place>)>,
 ) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(expected_bytes);
     out.put_u64_le(MAGIC);
     let used: Vec<&Log> = logs.filter(|log| log.bound().0 > 0).collect();
     put(&mut out, used.len() as u64);
@@ -231,10 +233,10 @@ fn checked_extent(start: u64, len: u64) -> Option<Extent> {
 /// LEB128: seven bits a byte, lowest first.
 fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.put_u8(value.to_le_bytes()[0] | 0x80);
+        out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
-    out.put_u8(value.to_le_bytes()[0]);
+    out.push(value.to_le_bytes()[0]);
 }
 
 fn get(input: &mut &[u8]) -> Option<u64> {
@@ -295,7 +297,7 @@ mod tests {
             at(1 << 40, 1 << 35, 9, Place::Lost { log: LogId(200_000) }),
             at((3 << 48) + 7, 8, 10, in_log(Class::Data)),
         ];
-        let bytes = encode(std::iter::empty(), map.iter().copied());
+        let bytes = encode(0, std::iter::empty(), map.iter().copied());
         assert_eq!(decode(&bytes).unwrap().map, map);
     }
 }

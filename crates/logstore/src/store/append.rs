@@ -26,7 +26,8 @@ impl Store {
                 break;
             }
             size = next;
-            for id in self.entries.pending.drain(..entries) {
+            for _ in 0..entries {
+                let Some(id) = self.entries.pending.pop_front() else { break };
                 let slot = self.entries.slots.get(id);
                 // The record takes the room that was set aside.
                 self.reserved -= slot.reserved;
@@ -43,7 +44,11 @@ impl Store {
     /// The size of a record of `size` with the first batch that waits, and how many entries that
     /// has.
     fn with_batch(&self, size: RecordSize, first: SlotId) -> (RecordSize, usize) {
-        let entries = 1 + usize::from(self.entries.slots.get(first).rest);
+        let slot = self.entries.slots.get(first);
+        if slot.rest == 0 {
+            return (size.with(slot.entry.payload_sectors()), 1);
+        }
+        let entries = 1 + usize::from(slot.rest);
         let entries = if plant::is(Bug::BatchSplit) { 1 } else { entries };
         let batch = self.entries.pending.iter().take(entries);
         let payload = |id: &SlotId| self.entries.slots.get(*id).entry.payload_sectors();
@@ -62,9 +67,14 @@ impl Store {
     pub fn append(&mut self, log: LogId, slots: RecordSlots) -> (RecordSequence, AppendSlot) {
         let of = self.next_record(log);
         let sequence = of.sequence;
-        let entries = slots.iter().map(|id| self.entries.slots.get(*id).entry).collect();
-        let payloads: Payloads =
-            slots.iter().filter_map(|id| self.entries.slots.get(*id).payload.clone()).collect();
+        let mut entries = Vec::with_capacity(slots.len());
+        let mut payloads = Payloads::new();
+        for slot in slots.iter().map(|id| self.entries.slots.get(*id)) {
+            entries.push(slot.entry);
+            if let Some(payload) = &slot.payload {
+                payloads.push(payload.clone());
+            }
+        }
         let mut slot = self.logs.with(log, |log| log.append(&of, entries, payloads));
         let supersedes =
             slot.record.entries.iter().filter(|e| e.kind == EntryKind::Supersede).count();

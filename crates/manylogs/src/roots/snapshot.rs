@@ -56,7 +56,9 @@ impl Inner {
         }
         state.store.roots.capturing = Some(opened);
         state.store.note_table_size();
-        encode(state.store.logs.iter(), state.store.map.iter())
+        // As long as the last one, and a little.
+        let last = state.store.roots.on_disk.snapshot.map_or(0, |snapshot| snapshot.bytes);
+        encode(to_usize(last + last / 8), state.store.logs.iter(), state.store.map.iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
@@ -115,7 +117,8 @@ async fn write_chunks(device: &Below, place: Extent, bytes: &[u8]) -> Result<(),
     for chunk in bytes.chunks(to_usize(CHUNK.bytes())) {
         let len = Sectors::from_bytes_ceil(chunk.len() as u64);
         let len = Sectors(len.0.next_multiple_of(device.capabilities().physical_sector.0));
-        let mut padded = chunk.to_vec();
+        let mut padded = Vec::with_capacity(to_usize(len.bytes()));
+        padded.extend_from_slice(chunk);
         padded.resize(to_usize(len.bytes()), 0);
         let write = Request::Write {
             extent: Extent { start: at, len },

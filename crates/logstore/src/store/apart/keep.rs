@@ -27,7 +27,7 @@ impl Store {
     ) -> Result<DataSequence, NvramError> {
         let incarnation = root.incarnation.0;
         if let Some(table) = &mut self.apart {
-            let snapshot = encode(self.logs.iter(), self.map.iter());
+            let snapshot = encode(0, self.logs.iter(), self.map.iter());
             table.begin(&snapshot, root.floor, incarnation)?;
             return Ok(root.floor);
         }

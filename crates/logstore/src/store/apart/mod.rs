@@ -106,7 +106,7 @@ pub fn create(
         incarnation,
     };
     let mut table = NvTable::new(nvram, selector, 1, 0);
-    let empty = encode(std::iter::empty(), std::iter::empty());
+    let empty = encode(0, std::iter::empty(), std::iter::empty());
     table.begin(&empty, floor, incarnation)?;
     Ok(table)
 }
@@ -277,7 +277,7 @@ impl NvTable {
                 versions.logs.adjust(id, Log::clear_supersedes);
             }
         }
-        Ok((encode(versions.logs.iter(), versions.logged(floor)), floor))
+        Ok((encode(0, versions.logs.iter(), versions.logged(floor)), floor))
     }
 
     /// Begins an incarnation, with a table that was just read.
