@@ -91,7 +91,7 @@ impl Scheduler {
             state.streak.arrived(now, any);
         }
         if matches!(class, Class::Small | Class::Stream) {
-            state.contention.arrived(now);
+            state.client_asks(class, &request, now);
         }
         let (completer, completion): (Completer, _) = completion();
         state.queues.push(class, request, now, completer);

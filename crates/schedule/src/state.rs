@@ -1,6 +1,6 @@
 //! What the scheduler knows, and who goes next by it.
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
+use manylogs_block::{Extent, Lba, Nanos, Request, Sectors, Time};
 
 use crate::Class;
 use crate::answer::Answer;
@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) head: Option<Lba>,
     /// Where the last piece of a stream that went to the device ends.
     pub(crate) stream_end: Lba,
+    /// Where the last request of a stream that arrived ends.
+    pub(crate) asked_end: Lba,
     pub(crate) counters: Counters,
 }
 
@@ -82,8 +84,17 @@ impl State {
             passes: 0,
             head: None,
             stream_end: Lba(0),
+            asked_end: Lba(0),
             counters: Counters::default(),
         }
+    }
+
+    /// A client's request arrives.
+    pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
+        let stream = if class == Class::Stream { request.extent() } else { None };
+        let goes_on = stream.is_some_and(|extent| extent.start == self.asked_end);
+        self.asked_end = stream.map_or(self.asked_end, Extent::end);
+        self.contention.arrived(now, goes_on);
     }
 
     /// What goes now: nothing, or a request and what must go before it.
