@@ -11,7 +11,7 @@ use crate::limits::{
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
-use crate::stats::Counters;
+use crate::stats::{Cause, Counters, Waits};
 use manylogs_plant::{self as plant, Bug};
 
 /// See the module.
@@ -45,6 +45,9 @@ pub(crate) struct State {
     /// Where the last request of a stream that arrived ends.
     pub(crate) asked_end: Lba,
     pub(crate) counters: Counters,
+    /// Why the request that is next did not go when it was last looked at.
+    cause: Cause,
+    pub(crate) waits: Waits,
 }
 
 /// A request in the device.
@@ -86,6 +89,8 @@ impl State {
             stream_end: Lba(0),
             asked_end: Lba(0),
             counters: Counters::default(),
+            cause: Cause::Record,
+            waits: Waits::default(),
         }
     }
 
@@ -113,17 +118,27 @@ impl State {
         let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
         let Some(piece) = next.next_piece(true) else {
             let held_back = self.is_held_back(class, Load::Scattered, goes_on, now, priorities);
+            self.cause = Cause::Record;
             return if held_back { Vec::new() } else { self.queues.take(class, now, false) };
         };
         let (load, writes) = (self.load(class, piece), next.writes());
-        if self.is_held_back(class, load, goes_on, now, priorities)
-            || !self.has_room(load, writes, now, priorities)
-        {
+        if self.is_held_back(class, load, goes_on, now, priorities) {
+            self.cause = Cause::Record;
+            return Vec::new();
+        }
+        if !self.has_room(load, writes, now, priorities) {
+            self.cause = Cause::Room;
             return Vec::new();
         }
         // What takes a movement of its own goes whole: it is worth it.
         let flows = matches!(load, Load::Flowing(_));
         self.queues.take(class, now, flows && goes_on || class == Class::Background)
+    }
+
+    /// Nothing more goes now.
+    pub(crate) fn note_waits(&mut self, now: Time) {
+        let cause = if self.queues.is_empty() { None } else { Some(self.cause) };
+        self.waits.note(cause, now);
     }
 
     /// Whether a request of `class` that comes next waits for a record.
