@@ -22,8 +22,9 @@
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
-#               drives with the volume and without; tables, and plots in docs/plots (root; an hour,
-#               FAST=1 for some minutes)
+#               drives with the volume and without, and below the kernel's schedulers; tables, and
+#               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
+#               interrupted: remove out/effect.jsonl to begin anew
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
@@ -170,13 +171,13 @@ short-programs: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	FAST=1 tests/programs/run.sh short
 
-# PARTS names some of the parts of benches/effect/run.sh; FAST=1, DRIVES and more: see there.
+# PARTS names some of the parts of benches/effect/run.sh; FAST=1, DRIVES and more: see there. What is
+# in out/effect.jsonl is not run again.
 EFFECT_TOOLS := e2fsprogs xfsprogs postgresql gcc libc6-dev libwiredtiger-dev python3
 effect: tools
 	@dpkg -s $(EFFECT_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(EFFECT_TOOLS)
 	$(CARGO) build --release --locked --package manylogs-cli
 	mkdir -p out
-	rm -f out/effect.jsonl
 	benches/effect/run.sh $(PARTS)
 	benches/effect/report.py out/effect.jsonl $(if $(FAST),out,docs/plots) | tee out/effect.md
 

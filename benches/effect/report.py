@@ -11,11 +11,13 @@ import json
 import os
 import sys
 
+import matrix
 import svg
 
 SYSTEM_NAMES = {
     "ext4-ordered": "ext4 ordered", "ext4-journal": "ext4 journal", "xfs": "XFS",
     "ext4-journal-async": "ext4 journal, journal_async_commit",
+    "ext4-writeback-async": "ext4 writeback, journal_async_commit",
     "ext4-ordered-5g": "ext4 ordered, 5 GiB journal",
     "ext4-journal-5g": "ext4 journal, 5 GiB journal",
 }
@@ -24,7 +26,7 @@ BESIDE_NAMES = {
 }
 STREAM_NAMES = {"read": "reader", "write": "writer"}
 COLOURS = {"ext4-ordered": "#4477aa", "ext4-journal": "#cc6677", "xfs": "#228833"}
-PARTS = ["small", "databases"]
+PARTS = ["small", "matrix", "databases"]
 DEVICES = ["raw", "volume"]
 
 
@@ -157,7 +159,8 @@ def database_table(runs):
 
 
 def small_plot(runs, drive, directory):
-    keep = lambda key: key[1] == drive and key[5] == "small" and key[2] in COLOURS
+    keep = lambda key: (key[0] == "small" and key[1] == drive and key[5] == "small"
+                        and key[2] in COLOURS)
     streams, systems = runs.values(4, keep), runs.values(2, keep)
     rates = sorted(runs.values(6, keep))
     if not rates:
@@ -218,6 +221,7 @@ def main():
     for drive in runs.values(1):
         small_tables(runs, drive)
         small_plot(runs, drive, sys.argv[2])
+        matrix.report(runs, drive, table, lambda name, text: save(sys.argv[2], name, text))
     database_table(runs)
     database_plot(runs, sys.argv[2])
     late = max(run["late_p99_ms"] for run in runs.found.values())

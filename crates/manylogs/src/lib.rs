@@ -45,4 +45,4 @@ pub use settings::policy::{Policy, PolicyError};
 pub use settings::{Settings, SettingsError};
 pub use volume::{MappedExtent, Volume};
 
-pub use manylogs_schedule::{Class, ClassStats, ScheduleStats};
+pub use manylogs_schedule::{Cause, Class, ClassStats, ScheduleStats};

@@ -7,6 +7,12 @@ use manylogs_block::{Nanos, Time};
 
 /// Shorter pauses do not count, as a client needs time to send its next request.
 pub(crate) const NO_PAUSE: Nanos = Nanos::from_millis(1);
+/// A client that continues its stream may pause for longer: a reader through the page cache asks for
+/// the next requests after it has copied the last ones (2 to 6 ms for 2.5 MiB, measured) ...
+const OWN_PAUSE: Nanos = Nanos::from_millis(20);
+/// ... as long as such pauses take at most one part in this many of the time after which contention
+/// is assumed.
+const OWN_SHARE: u64 = 4;
 /// Up to this number of requests in flight are not a burst, however the number changes.
 const FEW: usize = 16;
 /// The number of requests in flight is steady if it changes by at most this fraction of itself.
@@ -27,6 +33,8 @@ pub(crate) struct Contention {
     /// Number of clients' requests in flight.
     under_way: usize,
     last_end: Time,
+    /// Length of the pauses in the current span after which a client continued its stream.
+    paused: Nanos,
     /// Beginning of the current span.
     began: Time,
     /// Largest number of requests in flight in the current span and in each of the two before. Zero
@@ -37,19 +45,24 @@ pub(crate) struct Contention {
 impl Contention {
     /// A detector that reports contention after the device was busy for `after`.
     pub(crate) const fn new(after: Nanos) -> Self {
-        let (under_way, most) = (0, [0; 3]);
-        Self { after, under_way, last_end: Time(0), began: Time(0), most }
+        let (under_way, most, paused) = (0, [0; 3], Nanos(0));
+        Self { after, under_way, last_end: Time(0), paused, began: Time(0), most }
     }
 
-    /// Records the arrival of a client's request.
-    pub(crate) fn arrived(&mut self, now: Time) {
-        if self.pauses(now) {
+    /// Records the arrival of a client's request. `goes_on`: the request continues its stream.
+    pub(crate) fn arrived(&mut self, now: Time, goes_on: bool) {
+        let pause = self.pause(now);
+        if self.is_over(pause) || pause > NO_PAUSE && !goes_on {
             self.began = now;
+            self.paused = Nanos(0);
             self.most = [0; 3];
+        } else if pause > NO_PAUSE {
+            self.paused = self.paused + pause;
         }
         self.under_way += 1;
         if now.since(self.began) >= self.after {
             self.began = now;
+            self.paused = Nanos(0);
             self.most.rotate_right(1);
             self.most[0] = 0;
         }
@@ -69,7 +82,7 @@ impl Contention {
             return true;
         }
         let [current, last, before] = self.most;
-        if last == 0 || self.pauses(now) {
+        if last == 0 || self.is_over(self.pause(now)) {
             return false;
         }
         let (least, most) = match before {
@@ -81,8 +94,15 @@ impl Contention {
         most <= FEW || (most <= least + tolerated && most <= BACKLOG)
     }
 
-    fn pauses(&self, now: Time) -> bool {
-        self.under_way == 0 && now.since(self.last_end) > NO_PAUSE
+    /// How long clients have asked for nothing.
+    fn pause(&self, now: Time) -> Nanos {
+        if self.under_way == 0 { now.since(self.last_end) } else { Nanos(0) }
+    }
+
+    /// Whether a pause is too long for any client.
+    fn is_over(&self, pause: Nanos) -> bool {
+        let paused = Nanos((self.paused + pause).0.saturating_mul(OWN_SHARE));
+        pause > OWN_PAUSE || pause > NO_PAUSE && paused > self.after
     }
 }
 
@@ -96,11 +116,11 @@ mod tests {
     fn stream(contention: &mut Contention, from: u64, ms: u64, under_way: usize) -> Time {
         let at = |ms: u64| Time(0) + Nanos::from_millis(ms);
         for _ in 0..under_way {
-            contention.arrived(at(from));
+            contention.arrived(at(from), false);
         }
         for now in (from..from + ms).step_by(5).map(at) {
             contention.ended(now);
-            contention.arrived(now);
+            contention.arrived(now, true);
         }
         let end = at(from + ms);
         for _ in 0..under_way {
@@ -117,10 +137,33 @@ mod tests {
             assert!(!contention.lasts(end));
             let end = stream(&mut contention, 1280, 400, under_way);
             assert!(contention.lasts(end), "{under_way}");
-            assert!(!contention.lasts(end + Nanos::from_millis(2)), "it has ended");
+            assert!(!contention.lasts(end + Nanos::from_millis(25)), "it has ended");
             let end = stream(&mut contention, 1690, 100, under_way);
             assert!(!contention.lasts(end), "a pause begins anew");
         }
+    }
+
+    /// Whether a reader that pauses for `pause_ms` after each 30 ms is contention at last.
+    fn reader_with_pauses(pause_ms: u64, goes_on: bool) -> bool {
+        let mut contention = Contention::new(AFTER);
+        let mut now = Time(0) + Nanos::from_secs(1);
+        for _ in 0..100 {
+            contention.arrived(now, goes_on);
+            now = now + Nanos::from_millis(30);
+            contention.ended(now);
+            now = now + Nanos::from_millis(pause_ms);
+        }
+        contention.arrived(now, goes_on);
+        contention.lasts(now)
+    }
+
+    #[test]
+    fn a_reader_that_goes_on_after_short_pauses_is_contention() {
+        assert!(reader_with_pauses(1, false), "nobody is faster");
+        assert!(reader_with_pauses(5, true), "as through the page cache");
+        assert!(!reader_with_pauses(5, false), "requests that have nothing to do with each other");
+        assert!(!reader_with_pauses(15, true), "a third of the time");
+        assert!(!reader_with_pauses(25, true), "too long");
     }
 
     #[test]

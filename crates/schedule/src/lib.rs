@@ -22,4 +22,4 @@ mod stats;
 pub use class::Class;
 pub use limits::Targets;
 pub use scheduler::Scheduler;
-pub use stats::{ClassStats, ScheduleStats};
+pub use stats::{Cause, ClassStats, ScheduleStats};

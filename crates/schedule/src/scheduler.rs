@@ -97,7 +97,7 @@ impl Scheduler {
             state.streak.arrived(now, any);
         }
         if class.is_client() {
-            state.contention.arrived(now);
+            state.client_asks(class, &request, now);
         }
         let (completer, completion): (Completer, _) = completion();
         state.queues.push(class, request, now, completer);
@@ -119,7 +119,14 @@ impl Scheduler {
     pub fn stats(&self) -> ScheduleStats {
         let state = self.0.state.borrow();
         let waiting = Class::ALL.map(|class| state.queues.len(class) as u64);
-        state.counters.stats(waiting, state.learned.small.depth() as u64, state.rhythm.grace())
+        let (waits_for, waited_ns) = state.waits.at(self.0.runtime.now());
+        ScheduleStats {
+            classes: state.counters.classes(waiting),
+            small_depth: state.learned.small.depth() as u64,
+            grace_ns: state.rhythm.grace().0,
+            waits_for,
+            waited_ns,
+        }
     }
 }
 
@@ -138,6 +145,7 @@ impl Inner {
             departing.into_iter().for_each(|departing| self.send(departing));
         }
         self.pumping.set(false);
+        self.state.borrow_mut().note_waits(self.runtime.now());
         self.arm();
     }
 

@@ -1,6 +1,6 @@
 //! State of the scheduler and the choice of the next request.
 
-use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
+use manylogs_block::{Extent, Lba, Nanos, Request, Sectors, Time};
 
 use crate::Class;
 use crate::answer::Answer;
@@ -11,7 +11,7 @@ use crate::limits::{
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
-use crate::stats::Counters;
+use crate::stats::{Cause, Counters, Waits};
 use manylogs_plant::{self as plant, Bug};
 
 /// State of the scheduler. See the module.
@@ -43,7 +43,12 @@ pub(crate) struct State {
     pub(crate) head: Option<Lba>,
     /// End of the last piece of a stream that went to the device.
     pub(crate) stream_end: Lba,
+    /// End of the last request of a stream that arrived.
+    pub(crate) asked_end: Lba,
     pub(crate) counters: Counters,
+    /// Reason why the next request did not go when it was last checked.
+    cause: Cause,
+    pub(crate) waits: Waits,
 }
 
 /// A request that is in the device.
@@ -83,8 +88,19 @@ impl State {
             passes: 0,
             head: None,
             stream_end: Lba(0),
+            asked_end: Lba(0),
             counters: Counters::default(),
+            cause: Cause::Record,
+            waits: Waits::default(),
         }
+    }
+
+    /// Records the arrival of a client's request.
+    pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
+        let stream = if class == Class::Stream { request.extent() } else { None };
+        let goes_on = stream.is_some_and(|extent| extent.start == self.asked_end);
+        self.asked_end = stream.map_or(self.asked_end, Extent::end);
+        self.contention.arrived(now, goes_on);
     }
 
     /// Requests that go now: none, or one request with those that must go before it.
@@ -103,17 +119,27 @@ impl State {
         let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
         let Some(piece) = next.next_piece(true) else {
             let held_back = self.is_held_back(class, Load::Scattered, goes_on, now, priorities);
+            self.cause = Cause::Record;
             return if held_back { Vec::new() } else { self.queues.take(class, now, false) };
         };
         let (load, writes) = (self.load(class, piece), next.writes());
-        if self.is_held_back(class, load, goes_on, now, priorities)
-            || !self.has_room(load, writes, now, priorities)
-        {
+        if self.is_held_back(class, load, goes_on, now, priorities) {
+            self.cause = Cause::Record;
+            return Vec::new();
+        }
+        if !self.has_room(load, writes, now, priorities) {
+            self.cause = Cause::Room;
             return Vec::new();
         }
         // A request that needs its own seek goes whole.
         let flows = matches!(load, Load::Flowing(_));
         self.queues.take(class, now, flows && goes_on || class == Class::Background)
+    }
+
+    /// Nothing more goes now.
+    pub(crate) fn note_waits(&mut self, now: Time) {
+        let cause = if self.queues.is_empty() { None } else { Some(self.cause) };
+        self.waits.note(cause, now);
     }
 
     /// Whether the next request of `class` must wait for a record.

@@ -1,8 +1,62 @@
 //! Counters of the scheduler.
 
-use manylogs_block::Nanos;
+use manylogs_block::{Nanos, Time};
 
 use crate::Class;
+
+/// What requests wait for that could not go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// A record that is under way, or may follow one at once.
+    Record,
+    /// Room in the device: as much lies there as a record may find ahead of it.
+    Room,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 2] = [Self::Record, Self::Room];
+
+    /// Its name for people and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Room => "room",
+        }
+    }
+}
+
+/// For how long something waited, by cause.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    now: Option<(Cause, Time)>,
+    ns: [u64; 2],
+}
+
+impl Waits {
+    /// From `now` on requests wait for `cause`, or none waits.
+    pub(crate) fn note(&mut self, cause: Option<Cause>, now: Time) {
+        self.ns = self.until(now);
+        self.now = cause.map(|cause| (cause, now));
+    }
+
+    /// What the next request waits for, and the sums up to `now`.
+    pub(crate) fn at(&self, now: Time) -> (Option<Cause>, [u64; 2]) {
+        (self.now.map(|(cause, _)| cause), self.until(now))
+    }
+
+    fn until(&self, now: Time) -> [u64; 2] {
+        let mut ns = self.ns;
+        if let Some((cause, since)) = self.now {
+            ns[cause as usize] += now.since(since).0;
+        }
+        ns
+    }
+}
+
+/// What goes so soon after it arrived was not held back: the same turn of the engine sent it.
+const SAME_TURN: Nanos = Nanos(100_000);
 
 /// Monotonic counters by class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +91,11 @@ pub struct ScheduleStats {
     pub small_depth: u64,
     /// Time for which other requests are held back after a record, in nanoseconds.
     pub grace_ns: u64,
+    /// What the next request waits for, if one waits.
+    pub waits_for: Option<Cause>,
+    /// For how long requests waited, in nanoseconds: by what the next one waited for, in the order
+    /// of [`Cause::ALL`].
+    pub waited_ns: [u64; 2],
 }
 
 impl Counters {
@@ -44,21 +103,21 @@ impl Counters {
     pub(crate) fn sent(&mut self, class: Class, held: Nanos) {
         let index = class as usize;
         self.requests[index] += 1;
-        if held > Nanos(0) {
+        if held > SAME_TURN {
             self.held[index] += 1;
             self.held_ns[index] += held.0;
             self.held_max_ns[index] = self.held_max_ns[index].max(held.0);
         }
     }
 
-    pub(crate) fn stats(&self, waiting: [u64; 4], small_depth: u64, grace: Nanos) -> ScheduleStats {
-        let classes = std::array::from_fn(|index| ClassStats {
+    /// What is known of each class, `waiting` of which wait.
+    pub(crate) fn classes(&self, waiting: [u64; 4]) -> [ClassStats; 4] {
+        std::array::from_fn(|index| ClassStats {
             requests: self.requests[index],
             held: self.held[index],
             held_ns: self.held_ns[index],
             held_max_ns: self.held_max_ns[index],
             waiting: waiting[index],
-        });
-        ScheduleStats { classes, small_depth, grace_ns: grace.0 }
+        })
     }
 }

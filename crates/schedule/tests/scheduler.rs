@@ -10,7 +10,7 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completer, Completion, Extent, Handle, Hint, IoError, Lba,
     MemoryDevice, Nanos, Payload, Request, Sectors, Time, completion,
 };
-use manylogs_schedule::{Class, Scheduler, Targets};
+use manylogs_schedule::{Cause, Class, Scheduler, Targets};
 use manylogs_sim::{Order, Sim};
 use proptest::prelude::*;
 
@@ -146,6 +146,43 @@ fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
         for read in stream {
             assert_eq!(read.await.unwrap().len(), Sectors(2048));
         }
+    });
+}
+
+#[test]
+fn it_says_what_waits_for_what() {
+    in_virtual_time(|runtime, _, scheduler| async move {
+        let turns = |class: Class| scheduler.stats().classes[class as usize];
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        assert_eq!((scheduler.stats().waits_for, scheduler.stats().waited_ns), (None, [0, 0]));
+        // The first two go on beside one another; the others find no room in the device.
+        let mut stream: VecDeque<_> =
+            (0..8).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        assert_eq!(scheduler.stats().waits_for, Some(Cause::Room));
+        let waiting = turns(Class::Stream).waiting;
+        assert!((1..8).contains(&waiting), "{waiting}");
+        stream.pop_front().unwrap().await.unwrap();
+        let [for_record, for_room] = scheduler.stats().waited_ns;
+        assert!(for_record == 0 && for_room > 0, "{for_record} {for_room}");
+        // While a record is under way the next of them waits for that.
+        let began = runtime.now();
+        let record = scheduler.submit(Class::Record, write((1 << 19) + 8, 8, 2));
+        stream.pop_front().unwrap().await.unwrap();
+        assert_eq!(scheduler.stats().waits_for, Some(Cause::Record));
+        record.await.unwrap();
+        let took = runtime.now().since(began);
+        let [for_record, _] = scheduler.stats().waited_ns;
+        assert!((1..=took.0).contains(&for_record), "{for_record} of {took:?}");
+        for read in stream {
+            read.await.unwrap();
+        }
+        let stats = scheduler.stats();
+        assert_eq!((stats.waits_for, turns(Class::Stream).waiting), (None, 0));
+        let (record, stream) = (turns(Class::Record), turns(Class::Stream));
+        assert_eq!((record.requests, record.held), (2, 0), "a record goes at once");
+        assert_eq!(stream.requests, 8);
+        assert!(stream.held >= waiting && stream.held_ns >= stream.held_max_ns);
+        assert!(stream.held_max_ns >= for_room);
     });
 }
 

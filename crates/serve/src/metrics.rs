@@ -150,15 +150,21 @@ fn of_volume(page: &mut Page, volume: &VolumeStatus) {
     for reason in &volume.written {
         page.sample("device_written_bytes_total", &[("phase", &reason.phase)], reason.bytes);
     }
-    turns(page, &volume.turns);
+    turns(page, volume);
 }
 
-fn turns(page: &mut Page, turns: &[TurnStatus]) {
+fn turns(page: &mut Page, volume: &VolumeStatus) {
     for (name, kind, help, value) in TURNS {
         page.family(name, kind, help);
-        for turn in turns {
+        for turn in &volume.turns {
             page.sample(name, &[("class", &turn.class)], value(turn));
         }
+    }
+    let name = "turns_waited_seconds_total";
+    let help = "Time in which requests to the device waited for a record, or for room there.";
+    page.family(name, "counter", help);
+    for wait in &volume.waited {
+        page.sample(name, &[("for", &wait.cause)], wait.waited_ns as f64 / 1e9);
     }
 }
 
@@ -209,9 +215,37 @@ fn label(key: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::WaitStatus;
 
     #[test]
     fn values_of_labels_are_escaped() {
         assert_eq!(label("device", "a\"b\\c\nd"), r#"device="a\"b\\c\nd""#);
+    }
+
+    #[test]
+    fn what_waits_for_what_is_told_by_class_and_cause() {
+        let turn = TurnStatus {
+            class: "stream".to_owned(),
+            requests: 9,
+            held: 4,
+            held_ns: 1_500_000_000,
+            held_max_ns: 500_000_000,
+            waiting: 2,
+        };
+        let wait = WaitStatus { cause: "record".to_owned(), waited_ns: 250_000_000 };
+        let volume =
+            VolumeStatus { turns: vec![turn], waited: vec![wait], ..VolumeStatus::default() };
+        let mut page = Page { text: String::new(), labels: "volume=\"i\"".to_owned() };
+        turns(&mut page, &volume);
+        for sample in [
+            "turns_total{volume=\"i\",class=\"stream\"} 9",
+            "turns_held_total{volume=\"i\",class=\"stream\"} 4",
+            "turns_held_seconds_total{volume=\"i\",class=\"stream\"} 1.5",
+            "turns_held_seconds_max{volume=\"i\",class=\"stream\"} 0.5",
+            "turns_waiting{volume=\"i\",class=\"stream\"} 2",
+            "turns_waited_seconds_total{volume=\"i\",for=\"record\"} 0.25",
+        ] {
+            assert!(page.text.contains(&format!("manylogs_{sample}\n")), "{sample}: {}", page.text);
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use manylogs::{Class, ClassStats, Health, Volume};
+use manylogs::{Cause, Class, ClassStats, Health, ScheduleStats, Volume};
 
 use crate::emulation;
 use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients};
 use crate::server::Server;
 use crate::status::{
-    NbdStatus, Reason, Status, TurnStatus, VolumeStatus, id_text, occupancy, seconds,
+    NbdStatus, Reason, Status, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy, seconds,
 };
 
 /// Larger tables are not walked through for a status. The time to drain them is given as an upper
@@ -41,6 +41,7 @@ impl Server {
 
     fn volume_status(&self, volume: &Volume) -> VolumeStatus {
         let stats = volume.stats();
+        let schedule = volume.schedule();
         let capacity = volume.layout().capacity().0;
         let (health, read_only) = match volume.health() {
             Health::Good => ("good", None),
@@ -80,7 +81,9 @@ impl Server {
             unread_extents: stats.unread_extents,
             written: self.reasons(),
             occupancy: occupancy(volume),
-            turns: turns(volume),
+            turns: turns(&schedule),
+            waits_for: schedule.waits_for.map(|cause| cause.name().to_owned()),
+            waited: waited(&schedule),
         }
     }
 
@@ -95,8 +98,15 @@ impl Server {
     }
 }
 
-fn turns(volume: &Volume) -> Vec<TurnStatus> {
-    let by_class = Class::ALL.into_iter().zip(volume.schedule().classes);
+fn waited(schedule: &ScheduleStats) -> Vec<WaitStatus> {
+    let by_cause = Cause::ALL.into_iter().zip(schedule.waited_ns);
+    by_cause
+        .map(|(cause, waited_ns)| WaitStatus { cause: cause.name().to_owned(), waited_ns })
+        .collect()
+}
+
+fn turns(schedule: &ScheduleStats) -> Vec<TurnStatus> {
+    let by_class = Class::ALL.into_iter().zip(schedule.classes);
     let turn = |(class, stats): (Class, ClassStats)| TurnStatus {
         class: class.name().to_owned(),
         requests: stats.requests,
@@ -114,5 +124,26 @@ fn nbd_status(clients: &NbdClients) -> NbdStatus {
         connections_max: CONNECTIONS_MAX as u64,
         held_bytes: clients.held_bytes.get() as u64,
         held_bytes_max: BYTES_MAX as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_scheduler_counts_is_told_by_class_and_cause() {
+        let mut schedule = ScheduleStats { waited_ns: [30, 40], ..ScheduleStats::default() };
+        schedule.classes[Class::Stream as usize] =
+            ClassStats { requests: 9, held: 4, held_ns: 70, held_max_ns: 50, waiting: 2 };
+        let told = turns(&schedule);
+        let classes: Vec<&str> = told.iter().map(|turn| turn.class.as_str()).collect();
+        assert_eq!(classes, ["record", "small", "stream", "background"]);
+        let class = "stream".to_owned();
+        let stream =
+            TurnStatus { class, requests: 9, held: 4, held_ns: 70, held_max_ns: 50, waiting: 2 };
+        assert_eq!(told[2], stream);
+        let wait = |cause: &str, waited_ns| WaitStatus { cause: cause.to_owned(), waited_ns };
+        assert_eq!(waited(&schedule), [wait("record", 30), wait("room", 40)]);
     }
 }

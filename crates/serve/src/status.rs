@@ -107,7 +107,7 @@ pub struct Stretch {
 }
 
 /// The volume that is served.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Id of the volume.
     pub id: String,
@@ -166,6 +166,22 @@ pub struct VolumeStatus {
     /// Scheduler of the device: waiting and held-back requests.
     #[serde(default)]
     pub turns: Vec<TurnStatus>,
+    /// What they wait for: `record` or `room` in the device; `None` if none waits.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// For how long requests waited, by what the next of them waited for.
+    #[serde(default)]
+    pub waited: Vec<WaitStatus>,
+}
+
+/// For how long requests to the device waited for something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitStatus {
+    /// `record`: one that was under way, or might have followed one at once. `room`: as much lay
+    /// in the device as a record may find ahead of it.
+    pub cause: String,
+    /// While at least one request waited for that.
+    pub waited_ns: u64,
 }
 
 /// Requests to the device of one class, and how the volume held them back while records were

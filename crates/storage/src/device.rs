@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::access::Access;
 use crate::buffer::Buffer;
 use crate::failure::io_error;
-use crate::file_io::{Callback, Done, FileIo, Op};
+use crate::file_io::{Callback, Done, FileIo, Op, WriteMode};
 use crate::gate::Gate;
 use crate::transfer::has_bytes;
 use crate::{partial, range};
@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) medium: Medium,
     pub(crate) writable: bool,
     pub(crate) access: Access,
+    /// Whether the disk serves commands with priority first, and may be told so.
+    pub(crate) priorities: bool,
     /// Where logical sectors are larger than 512 bytes.
     pub(crate) gate: Rc<Gate>,
     pub(crate) in_flight: Cell<usize>,
@@ -134,6 +136,15 @@ impl Core {
     }
 
     pub(crate) fn submit(self: &Rc<Self>, request: Request) -> Completion {
+        self.carry_out(request, false)
+    }
+
+    /// As `submit`; a write has priority, where the disk has such.
+    pub(crate) fn submit_urgent(self: &Rc<Self>, request: Request) -> Completion {
+        self.carry_out(request, self.priorities)
+    }
+
+    fn carry_out(self: &Rc<Self>, request: Request, urgent: bool) -> Completion {
         if let Err(error) = self.refuse(&request) {
             return Completion::ready(Err(error));
         }
@@ -143,7 +154,8 @@ impl Core {
         match request {
             Request::Read { extent } => partial::read(core, extent, then),
             Request::Write { extent, payload, fua, .. } => {
-                partial::write(core, extent, payload, fua, then);
+                let mode = WriteMode { durable: fua, urgent };
+                partial::write(core, extent, payload, mode, then);
             }
             Request::Flush => core.flush(then),
             Request::Discard { extent, fua } => range::discard(core, extent, fua, then),

@@ -19,6 +19,7 @@ use crate::device::{Core, Medium};
 use crate::driver::DeviceIo;
 use crate::holes;
 use crate::open::{self, OpenError, OpenMode};
+use crate::priority::may_prefer_io;
 use crate::reactor::Reactor;
 use crate::sysfs::Disk;
 
@@ -111,6 +112,11 @@ impl FileDevice {
         let backend =
             if automatic && lies_in(&opened.file, FUSE) { Backend::Threads } else { backend };
         let by_ring = backend == Backend::Uring;
+        // Of a write through the page cache the disk learns later, and from somebody else.
+        let priorities = by_ring
+            && access.is_direct()
+            && opened.disk.as_ref().is_some_and(Disk::has_priorities)
+            && may_prefer_io();
         let in_memory = automatic && lies_in(&opened.file, TMPFS);
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let core = Core {
@@ -120,6 +126,7 @@ impl FileDevice {
             medium,
             writable,
             access,
+            priorities,
             gate: Rc::default(),
             in_flight: 0.into(),
             flush_failed: false.into(),
@@ -167,6 +174,14 @@ impl BlockDevice for FileDevice {
 
     fn submit(&self, request: Request) -> Completion {
         self.core.submit(request)
+    }
+
+    fn submit_urgent(&self, request: Request) -> Completion {
+        self.core.submit_urgent(request)
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.core.priorities
     }
 
     fn extents(&self, within: Extent) -> Completion<Extents> {

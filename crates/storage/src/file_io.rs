@@ -8,6 +8,15 @@ use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Source};
 
+/// How something is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteMode {
+    /// Durable when it has ended.
+    pub(crate) durable: bool,
+    /// Before what the disk has not begun, where it has priorities. The ring tells the disk so.
+    pub(crate) urgent: bool,
+}
+
 /// One operation on a file. Its buffer belongs to whoever carries it out, until the end.
 pub(crate) enum Op {
     Read {
@@ -17,7 +26,7 @@ pub(crate) enum Op {
     Write {
         at: u64,
         from: Source,
-        durable: bool,
+        mode: WriteMode,
     },
     Sync,
     /// Something that may block and has no form of its own.
@@ -28,8 +37,8 @@ impl Op {
     /// The operation as it is carried out with one of these bugs planted.
     pub(crate) fn planted(self, ignores_fua: Bug, skips_sync: Bug) -> Self {
         match self {
-            Self::Write { at, from, .. } if plant::is(ignores_fua) => {
-                Self::Write { at, from, durable: false }
+            Self::Write { at, from, mode } if plant::is(ignores_fua) => {
+                Self::Write { at, from, mode: WriteMode { durable: false, ..mode } }
             }
             Self::Sync if plant::is(skips_sync) => Self::Call(Box::new(|_| Ok(()))),
             op => op,

@@ -7,6 +7,7 @@ use manylogs_block::{Extent, IoError, IoResult, Payload, Sectors};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::device::Core;
+use crate::file_io::WriteMode;
 use crate::gate::Claim;
 use crate::transfer::{Transfer, Work};
 
@@ -37,12 +38,12 @@ pub(crate) fn write(
     core: Rc<Core>,
     extent: Extent,
     payload: Payload,
-    durable: bool,
+    mode: WriteMode,
     then: impl FnOnce(IoResult) + 'static,
 ) {
     let this = Rc::clone(&core);
     claim(&core, extent, move |claim| {
-        write_claimed(this, extent, payload, durable, move |result| {
+        write_claimed(this, extent, payload, mode, move |result| {
             drop(claim);
             then(result);
         });
@@ -53,18 +54,18 @@ fn write_claimed(
     core: Rc<Core>,
     extent: Extent,
     payload: Payload,
-    durable: bool,
+    mode: WriteMode,
     then: impl FnOnce(IoResult) + 'static,
 ) {
     let covering = core.access.covering(extent);
     if covering == extent {
-        return Transfer::start(core, extent, Work::Write { payload, durable }, then);
+        return Transfer::start(core, extent, Work::Write { payload, mode }, then);
     }
     read_around(Rc::clone(&core), extent, move |around| match around {
         Ok((mut content, behind)) => {
             content.append(payload);
             content.append(behind);
-            let work = Work::Write { payload: content, durable };
+            let work = Work::Write { payload: content, mode };
             Transfer::start(core, covering, work, then);
         }
         Err(error) => then(Err(error)),

@@ -148,8 +148,8 @@ pub(crate) fn carry_out(file: &File, op: Op) -> Done {
             let result = rustix::io::preadv2(file, &mut slices, at, ReadWriteFlags::empty());
             Done { result, buffer: Some(into) }
         }
-        Op::Write { at, from, durable } => {
-            let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        Op::Write { at, from, mode } => {
+            let flags = if mode.durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             let result = rustix::io::pwritev2(file, &[IoSlice::new(from.bytes())], at, flags);
             Done { result, buffer: from.into_buffer() }
         }

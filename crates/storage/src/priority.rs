@@ -1,4 +1,5 @@
-//! Real-time priority for a thread that must run as soon as it is ready.
+//! Real-time priority: for a thread that must run as soon as it is ready, and for operations that
+//! a disk is to do before others.
 
 #![expect(unsafe_code, reason = "the system call takes a pointer")]
 
@@ -6,6 +7,24 @@ use std::io;
 
 /// The lowest real-time priority: already before every ordinary thread.
 const PRIORITY: i32 = 1;
+
+/// The highest priority of an operation on a disk: class 1 (real time), level 0, as in
+/// `linux/ioprio.h`. The kernel hands it to ATA disks as NCQ priority.
+pub(crate) const REAL_TIME_IO: u16 = 1 << 13;
+/// `IOPRIO_WHO_PROCESS`: a thread.
+const ONE_THREAD: libc::c_long = 1;
+
+/// Whether this process may give operations [`REAL_TIME_IO`]: it needs the capability
+/// `CAP_SYS_NICE` or `CAP_SYS_ADMIN`. The kernel is asked on a thread that does nothing else.
+pub(crate) fn may_prefer_io() -> bool {
+    let asked = std::thread::spawn(|| {
+        let own: libc::c_long = 0;
+        let priority = libc::c_long::from(REAL_TIME_IO);
+        // SAFETY: the call takes numbers only.
+        unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, own, priority) == 0 }
+    });
+    asked.join().unwrap_or(false)
+}
 
 /// Lets the calling thread run as soon as it is ready, before every ordinary thread of the machine
 /// (`SCHED_FIFO`), until it ends. On a machine with more work than processors an ordinary thread

@@ -12,7 +12,7 @@ use crate::access::Split;
 use crate::buffer::Buffer;
 use crate::device::{Core, Medium};
 use crate::failure::{TRIES, is_passing, is_unsupported};
-use crate::file_io::Op;
+use crate::file_io::{Op, WriteMode};
 use crate::{ioctl, partial};
 
 /// Zeroes up to this long are written as data, beside other writes. Longer ones are calls, which
@@ -35,7 +35,8 @@ pub(crate) fn zero(
     then: impl FnOnce(IoResult) + 'static,
 ) {
     if extent.len <= ZEROES_WRITTEN {
-        return partial::write(core, extent, Payload::zeroes(extent.len), durable, then);
+        let mode = WriteMode { durable, urgent: false };
+        return partial::write(core, extent, Payload::zeroes(extent.len), mode, then);
     }
     let then = flushed_if(durable, &core, then);
     zero_by(core, extent, zero_range, then);
@@ -117,7 +118,7 @@ fn zero_part(core: Rc<Core>, extent: Extent, then: impl FnOnce(IoResult) + 'stat
     if extent.is_empty() {
         return then(Ok(Payload::default()));
     }
-    partial::write(core, extent, Payload::zeroes(extent.len), false, then);
+    partial::write(core, extent, Payload::zeroes(extent.len), WriteMode::default(), then);
 }
 
 /// Lets a thread call `call` for the extent in bytes, one piece after the other.

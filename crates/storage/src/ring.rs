@@ -19,7 +19,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffer::{Buffer, Source};
 use crate::event::Event;
-use crate::file_io::{Done, Op};
+use crate::file_io::{Done, Op, WriteMode};
+use crate::priority::REAL_TIME_IO;
 use crate::slab::Slab;
 
 const ENTRIES: u32 = 256;
@@ -127,7 +128,7 @@ impl Ring {
                 let memory = Memory { start, ..self.keep(slot, Source::Own(into)) };
                 read_entry(fd, at, memory)
             }
-            Op::Write { at, from, durable } => write_entry(fd, at, durable, self.keep(slot, from)),
+            Op::Write { at, from, mode } => write_entry(fd, at, mode, self.keep(slot, from)),
             Op::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
             Op::Call(_) => unreachable!("calls go to the threads"),
         };
@@ -287,15 +288,20 @@ fn read_entry(fd: Fd, at: u64, memory: Memory) -> squeue::Entry {
     }
 }
 
-fn write_entry(fd: Fd, at: u64, durable: bool, memory: Memory) -> squeue::Entry {
+fn write_entry(fd: Fd, at: u64, mode: WriteMode, memory: Memory) -> squeue::Entry {
     let Memory { start, len, registered } = memory;
     let dsync = ReadWriteFlags::DSYNC.bits().cast_signed();
-    let flags = if durable { dsync } else { 0 };
+    let flags = if mode.durable { dsync } else { 0 };
+    let priority = if mode.urgent { REAL_TIME_IO } else { 0 };
     match registered {
-        Some(index) => {
-            opcode::WriteFixed::new(fd, start, len, index).offset(at).rw_flags(flags).build()
+        Some(index) => opcode::WriteFixed::new(fd, start, len, index)
+            .offset(at)
+            .rw_flags(flags)
+            .ioprio(priority)
+            .build(),
+        None => {
+            opcode::Write::new(fd, start, len).offset(at).rw_flags(flags).ioprio(priority).build()
         }
-        None => opcode::Write::new(fd, start, len).offset(at).rw_flags(flags).build(),
     }
 }
 
@@ -306,4 +312,36 @@ fn errno(error: &io::Error) -> Errno {
 /// Whether the kernel only asks to come back later, or a signal came.
 fn is_passing(error: &io::Error) -> bool {
     [Errno::INTR, Errno::BUSY, Errno::AGAIN].contains(&errno(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::priority::may_prefer_io;
+
+    #[test]
+    fn the_kernel_takes_writes_with_priority_from_those_who_may_ask() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let Ok(mut ring) = Ring::new(Arc::new(Event::new().unwrap())) else {
+            println!("skipped: the kernel has no io_uring for us");
+            return;
+        };
+        let registered = ring.buffer(512);
+        let buffers = [Some(Buffer::new(512)), registered].into_iter().flatten();
+        for (key, mut buffer) in buffers.enumerate() {
+            buffer.bytes_mut().fill(0xa0 + u8::try_from(key).unwrap());
+            let mode = WriteMode { durable: true, urgent: true };
+            let at = 512 * key as u64;
+            ring.start(key, Arc::clone(&file), Op::Write { at, from: Source::Own(buffer), mode });
+            let done = loop {
+                match ring.next_done() {
+                    Some((of, done)) => break (of, done.result),
+                    None => ring.wait(None).unwrap(),
+                }
+            };
+            // Who may not ask is told so: devices do not ask then.
+            let wanted = if may_prefer_io() { Ok(512) } else { Err(Errno::PERM) };
+            assert_eq!(done, (key, wanted));
+        }
+    }
 }

@@ -73,6 +73,13 @@ impl Disk {
         self.whole().join("device").exists()
     }
 
+    /// Whether the kernel tells the disk which commands have priority: of ATA disks with NCQ
+    /// priority, where the administrator has enabled it.
+    pub(crate) fn has_priorities(&self) -> bool {
+        let enabled = fs::read_to_string(self.whole().join("device/ncq_prio_enable"));
+        enabled.is_ok_and(|value| value.trim() == "1")
+    }
+
     /// Whether the kernel takes the disk for one without a volatile cache, and therefore ends
     /// flushes without sending them.
     pub(crate) fn drops_flushes(&self) -> bool {
@@ -128,4 +135,29 @@ pub(crate) fn loop_device_of(file: &std::path::Path) -> Option<String> {
             backing.is_ok_and(|backing| file.as_os_str() == backing.trim_end_matches('\n'))
         })
         .find_map(|entry| entry.file_name().into_string().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_are_the_disks_own_and_its_partitions_too() {
+        for (told, has) in [(Some("1\n"), true), (Some("0\n"), false), (None, false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (disk, partition) = (dir.path(), dir.path().join("sdb1"));
+            fs::create_dir(disk.join("device")).unwrap();
+            fs::create_dir(&partition).unwrap();
+            fs::write(disk.join("dev"), "8:16\n").unwrap();
+            fs::write(partition.join("dev"), "8:17\n").unwrap();
+            fs::write(partition.join("partition"), "1\n").unwrap();
+            if let Some(told) = told {
+                fs::write(disk.join("device/ncq_prio_enable"), told).unwrap();
+            }
+            for dir in [disk, &partition] {
+                let disk = Disk::in_dir(dir.to_owned()).unwrap();
+                assert_eq!(disk.has_priorities(), has, "{told:?} {dir:?}");
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::buffer::Source;
 use crate::device::Core;
 use crate::failure::{TRIES, is_passing};
-use crate::file_io::{Done, Op};
+use crate::file_io::{Done, Op, WriteMode};
 
 /// Longest operation: bounds what a request needs in memory beside its payload.
 const OPERATION_MAX: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
@@ -32,7 +32,7 @@ pub(crate) enum Work {
     Read(Payload),
     Write {
         payload: Payload,
-        durable: bool,
+        mode: WriteMode,
     },
 }
 
@@ -58,9 +58,9 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
         let core = Rc::clone(&self.core);
         let op = match &self.work {
             Work::Read(_) => Op::Read { at, into: core.buffer(to_usize(len.bytes())) },
-            Work::Write { payload, durable } => {
+            Work::Write { payload, mode } => {
                 let from = source(&core, &payload.slice(self.moved, len));
-                Op::Write { at, from, durable: *durable }
+                Op::Write { at, from, mode: *mode }
             }
         };
         core.start(op, move |done| self.ended(done));
@@ -114,7 +114,7 @@ impl<T: FnOnce(IoResult) + 'static> Transfer<T> {
             self.tries += 1;
             return self.step();
         }
-        let durable = matches!(self.work, Work::Write { durable: true, .. });
+        let durable = matches!(&self.work, Work::Write { mode, .. } if mode.durable);
         let error = self.core.failure(errno, self.rest(), durable);
         (self.then)(Err(error));
     }

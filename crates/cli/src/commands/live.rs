@@ -7,7 +7,7 @@ use manylogs_block::Nanos;
 use manylogs_serve::control::{Control, ControlError, Order, connect};
 use manylogs_serve::metrics::exposition;
 use manylogs_serve::status::{
-    EmulationStatus, Status, Stretch, TROUBLES, TurnStatus, VolumeStatus,
+    EmulationStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
 };
 
 use super::serve::control_failure;
@@ -139,7 +139,7 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
             .map_or_else(String::new, |share| { format!(" (one at {:.0} %)", 100.0 * share) }),
         volume.log_swaps
     );
-    turns(out, &volume.turns);
+    turns(out, volume);
     for trouble in TROUBLES {
         let count = (trouble.count)(volume);
         if count > 0 {
@@ -149,8 +149,8 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
 }
 
 /// What waits for what at the device: others for records, and for one another.
-fn turns(out: &mut String, turns: &[TurnStatus]) {
-    for turn in turns.iter().filter(|turn| turn.held > 0 || turn.waiting > 0) {
+fn turns(out: &mut String, volume: &VolumeStatus) {
+    for turn in volume.turns.iter().filter(|turn| turn.held > 0 || turn.waiting > 0) {
         let _ = writeln!(
             out,
             "held back       {}: {} of {} requests, {:.1} ms on average, {:.1} ms at most; {} wait",
@@ -161,6 +161,27 @@ fn turns(out: &mut String, turns: &[TurnStatus]) {
             turn.held_max_ns as f64 / 1e6,
             turn.waiting
         );
+    }
+    let waited = volume.waited.iter().filter(|wait| wait.waited_ns > 0);
+    let waited: Vec<String> = waited.map(wait_text).collect();
+    if !waited.is_empty() {
+        let now = volume
+            .waits_for
+            .as_deref()
+            .map_or_else(String::new, |cause| format!("; now for {}", cause_text(cause)));
+        let _ = writeln!(out, "waits for       {}{now}", waited.join(", "));
+    }
+}
+
+fn wait_text(wait: &WaitStatus) -> String {
+    format!("{} {:.1} s", cause_text(&wait.cause), wait.waited_ns as f64 / 1e9)
+}
+
+fn cause_text(cause: &str) -> &str {
+    match cause {
+        "record" => "a record",
+        "room" => "room in the device",
+        other => other,
     }
 }
 
@@ -207,4 +228,46 @@ pub(crate) fn shades(stretches: &[Stretch]) -> String {
         if stretch.used_bytes == 0 { SHADES[0] } else { SHADES[index.unwrap_or(0).max(1)] }
     };
     stretches.iter().map(shade).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_serve::status::TurnStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_waits_for_what() {
+        let mut volume = VolumeStatus {
+            turns: vec![
+                TurnStatus { class: "record".to_owned(), requests: 7, ..TurnStatus::default() },
+                TurnStatus {
+                    class: "stream".to_owned(),
+                    requests: 9,
+                    held: 4,
+                    held_ns: 60_000_000,
+                    held_max_ns: 25_000_000,
+                    waiting: 2,
+                },
+            ],
+            waited: vec![
+                WaitStatus { cause: "record".to_owned(), waited_ns: 1_250_000_000 },
+                WaitStatus { cause: "room".to_owned(), waited_ns: 0 },
+            ],
+            waits_for: Some("room".to_owned()),
+            ..VolumeStatus::default()
+        };
+        let mut text = String::new();
+        turns(&mut text, &volume);
+        assert_eq!(
+            text,
+            "held back       stream: 4 of 9 requests, 15.0 ms on average, 25.0 ms at most; 2 wait\n\
+             waits for       a record 1.2 s; now for room in the device\n"
+        );
+        volume.turns.clear();
+        volume.waited.clear();
+        text.clear();
+        turns(&mut text, &volume);
+        assert_eq!(text, "", "nothing was held back");
+    }
 }

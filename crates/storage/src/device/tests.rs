@@ -41,9 +41,10 @@ impl FileIo for Scripted {
         let Some((file, op, then)) = next else { return };
         let asked = match &op {
             Op::Read { at, into } => format!("read {at}+{}", into.bytes().len()),
-            Op::Write { at, from, durable } => {
-                let how = if *durable { "durably" } else { "lazily" };
-                format!("write {at}+{} {how}", from.bytes().len())
+            Op::Write { at, from, mode } => {
+                let how = if mode.durable { "durably" } else { "lazily" };
+                let first = if mode.urgent { " and first" } else { "" };
+                format!("write {at}+{} {how}{first}", from.bytes().len())
             }
             Op::Sync => "sync".to_owned(),
             Op::Call(_) => "call".to_owned(),
@@ -92,11 +93,19 @@ fn bench_with(access: Access, answers: impl IntoIterator<Item = Result<usize, Er
         medium: Medium::File,
         writable: true,
         access,
+        priorities: false,
         gate: Rc::default(),
         in_flight: 0.into(),
         flush_failed: false.into(),
     };
     Bench { core: Rc::new(core), script }
+}
+
+/// A disk that serves commands with priority first.
+fn bench_with_priorities() -> Bench {
+    let Bench { core, script } = bench(true, []);
+    let core = Rc::into_inner(core).unwrap();
+    Bench { core: Rc::new(Core { priorities: true, ..core }), script }
 }
 
 fn bench(direct: bool, answers: impl IntoIterator<Item = Result<usize, Errno>>) -> Bench {
@@ -128,6 +137,18 @@ fn write(fua: bool) -> Request {
     let extent = Extent::new(8, 2);
     let hint = manylogs_block::Hint::None;
     Request::Write { extent, payload: Payload::zeroes(extent.len), fua, hint }
+}
+
+#[test]
+fn urgent_writes_have_priority_where_the_disk_knows_it() {
+    let first = "write 4096+1024 durably and first";
+    for (bench, how) in [(bench_with_priorities(), first), (bench(true, []), &first[..23])] {
+        let urgent = bench.core.submit_urgent(write(true));
+        let plain = bench.core.submit(write(true));
+        bench.core.drain();
+        assert!(now(urgent).is_ok() && now(plain).is_ok());
+        assert_eq!(bench.asked(), [how, "write 4096+1024 durably"]);
+    }
 }
 
 #[test]

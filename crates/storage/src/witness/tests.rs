@@ -151,6 +151,7 @@ fn the_path_for_files_in_memory_asks_for_what_requests_say() {
         medium: Medium::File,
         writable: true,
         access: Access::Cached,
+        priorities: false,
         gate: Rc::default(),
         in_flight: 0.into(),
         flush_failed: false.into(),
