@@ -51,11 +51,9 @@ impl Index {
         matches!(self.roles.get(block), Some(Role::Inner))
     }
 
-    pub(crate) fn hash(&self, name: &[u8]) -> u32 {
-        self.function.hash(name, self.seed, self.unsigned)
-    }
-
-    pub(crate) fn note_name(&mut self, block: usize, hash: u32) {
+    /// Learns of a name in a block.
+    pub(crate) fn note_name(&mut self, block: usize, name: &[u8]) {
+        let hash = self.function.hash(name, self.seed, self.unsigned);
         if let Some(Role::Leaf(range)) = self.roles.get(block) {
             let below = hash < range.next || range.goes_on && hash == range.next;
             self.misplaced += u64::from(hash < range.first || !below);

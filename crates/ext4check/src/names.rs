@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::bytes::{crc32c, le16, le32};
 use crate::checker::{Checked, Checker};
 use crate::finding::{Place, Problem};
-use crate::index::Index;
 use crate::inodes::{Directory, Kind};
 use crate::layout::incompat;
 use crate::source::Block;
@@ -103,7 +102,7 @@ impl Checker<'_> {
                         hashes.push(hasher.finish());
                         self.check_name(directory.ino, block, &record);
                         if let Some(index) = &mut index {
-                            index.see(number, record.name);
+                            index.note_name(number, record.name);
                         }
                     }
                 }
@@ -255,13 +254,5 @@ impl Checker<'_> {
             }
         }
         true
-    }
-}
-
-/// An index learns of a name in one of its leaves.
-impl Index {
-    fn see(&mut self, block: usize, name: &[u8]) {
-        let hash = self.hash(name);
-        self.note_name(block, hash);
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::bytes::{be32, crc32c, high16, le32, low16, put_be32, put_le16, put_le32};
+use crate::bytes::{crc32c, high16, low16, put_be32, put_le16, put_le32};
 use crate::checker::{Checked, Checker};
 use crate::finding::Report;
 use crate::layout::{Layout, SUPERBLOCK, SUPERBLOCK_SUM};
@@ -202,11 +202,5 @@ impl Survey {
         }
         target.write(block, &bytes)?;
         self.seal(target, Structure::Descriptor(group))
-    }
-
-    /// Whether a block of the log begins as the journal's own blocks do.
-    #[must_use]
-    pub fn is_of_journal(bytes: &Block) -> bool {
-        be32(bytes, 0) == journal::MAGIC && le32(bytes, 4) != 0
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Bytes of a block: other sizes are not read.
 pub const BLOCK_BYTES: usize = 4096;
 /// Blocks that one block of a bitmap covers at most.
-pub(crate) const BITS: u32 = 8 * BLOCK_BYTES as u32;
+pub(crate) const BITS: u32 = 32_768;
 
 /// A block of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -148,7 +148,10 @@ fn told(system: System, summary: &Summary, elapsed: Duration) -> String {
         0 => format!("{states} distinct crash states in {} histories", tally.histories),
         images => format!("{images} damaged images"),
     };
-    let _ = writeln!(text, ", {seconds:.1} s\n");
+    let _ = writeln!(text, ", {seconds:.1} s");
+    if states > 0 {
+        text.push('\n');
+    }
     // Other systems do only some of what a volume does.
     let is_told = |count: u64| count > 0 || system == System::Volume;
     for (phase, count) in tally.phases.iter().filter(|(_, count)| is_told(*count)) {

@@ -45,7 +45,7 @@ fn told(found: &Result<Report, Unreadable>) -> String {
 /// Whether e2fsck does not look at, or silently puts right, all that was found.
 fn is_ours_alone(found: &Result<Report, Unreadable>) -> bool {
     let Ok(report) = found else { return false };
-    report.more == 0 && report.findings.iter().all(|finding| is_unseen(finding))
+    report.more == 0 && report.findings.iter().all(is_unseen)
 }
 
 fn is_unseen(finding: &Finding) -> bool {
