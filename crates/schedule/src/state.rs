@@ -181,9 +181,12 @@ impl State {
         self.expects_records(now) && self.contention.lasts(now)
     }
 
-    /// Whether records may come, and nothing passes without being counted.
+    /// Whether a record is under way or may come, and nothing passes without being counted.
     pub(crate) fn expects_records(&self, now: Time) -> bool {
-        self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
+        // One that the device leaves waiting for seconds must not be forgotten: its client sends
+        // no other meanwhile.
+        let under_way = self.in_device.records > 0;
+        self.bounds.latency > Nanos(0) && (under_way || self.rhythm.expects(now))
     }
 
     /// Whose turn it is.
