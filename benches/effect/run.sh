@@ -71,15 +71,22 @@ die() {
 carriers() { pgrep "^kworker/u|^kworker/[0-9]+:[0-9]+H|^ksoftirqd|^jbd2/${device#/dev/}-"; }
 
 # They get a real-time priority, like the server's and what uses the file system: else they would
-# wait for other work on the machine, and the stream for them.
+# wait for other work on the machine, and the stream for them. Their I/O stays what it was: without
+# a class of its own, that of real-time threads is the first, which mq-deadline and bfq obey.
 prefer_carriers() {
     local pid
-    for pid in $(carriers); do chrt --fifo --pid 1 "$pid" 2>>"$log" || true; done
+    for pid in $(carriers); do
+        [[ $(ionice --pid "$pid") != none* ]] || ionice --class 2 --classdata 4 --pid "$pid"
+        chrt --fifo --pid 1 "$pid"
+    done 2>>"$log" || true
 }
 
 release_carriers() {
     local pid
-    for pid in $(carriers); do chrt --other --pid 0 "$pid" 2>/dev/null || true; done
+    for pid in $(carriers); do
+        chrt --other --pid 0 "$pid"
+        ionice --class 0 --pid "$pid"
+    done 2>/dev/null || true
 }
 
 # What they and the server have waited for a processor: a thread and its nanoseconds in each line.
@@ -97,7 +104,7 @@ leave_place() {
 }
 
 measured() { timeout --foreground "$((seconds * 10 + 60))" "$@"; }
-first() { measured chrt --fifo 1 "$@"; }
+first() { measured ionice --class 2 --classdata 4 chrt --fifo 1 "$@"; }
 
 # put raw|volume: a new image, not emulated yet.
 put() {

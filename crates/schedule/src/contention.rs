@@ -57,7 +57,7 @@ impl Contention {
             self.paused = Nanos(0);
             self.most = [0; 3];
         } else if pause > NO_PAUSE {
-            self.paused = self.paused + pause;
+            self.paused += pause;
         }
         self.under_way += 1;
         if now.since(self.began) >= self.after {

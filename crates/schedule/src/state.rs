@@ -184,7 +184,10 @@ impl State {
 
     /// Whether records are expected, so that all requests are counted.
     pub(crate) fn expects_records(&self, now: Time) -> bool {
-        self.bounds.latency > Nanos(0) && self.rhythm.expects(now)
+        // One that the device leaves waiting for seconds must not be forgotten: its client sends
+        // no other meanwhile.
+        let under_way = self.in_device.records > 0;
+        self.bounds.latency > Nanos(0) && (under_way || self.rhythm.expects(now))
     }
 
     /// The class that has the turn.

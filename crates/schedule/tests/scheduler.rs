@@ -186,6 +186,26 @@ fn it_says_what_waits_for_what() {
     });
 }
 
+#[test]
+fn a_record_that_the_device_leaves_waiting_is_not_forgotten() {
+    in_virtual_time(|runtime, _, scheduler| async move {
+        // Two seconds of a stream, which the device serves first.
+        let mut stream: Vec<_> =
+            (0..200).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
+        let began = runtime.now();
+        let record = scheduler.submit(Class::Record, write(1 << 19, 8, 1));
+        runtime.sleep(Nanos::from_millis(1500)).await;
+        // Some have a turn, as nobody had one for so long; the others are held back.
+        stream.extend((200..204).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))));
+        assert!(scheduler.stats().classes[Class::Stream as usize].waiting > 0);
+        record.await.unwrap();
+        assert!(runtime.now().since(began) > Nanos::from_millis(1900), "it waited for them");
+        for read in stream {
+            read.await.unwrap();
+        }
+    });
+}
+
 /// Four clients append without a pause; everybody else has a turn all the same.
 fn nobody_starves() {
     in_virtual_time(|runtime, _, scheduler| async move {
