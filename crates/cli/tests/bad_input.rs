@@ -151,3 +151,12 @@ fn a_window_without_requests() {
     let trace = place.trace("t.csv", 10);
     place.run(&["replay", text(&trace), "--window", "2h+5m"]).fails(2, &["window"]);
 }
+
+#[test]
+fn damaged_images_are_of_ext4_and_no_crash_states() {
+    let place = Place::new();
+    place.run(&["torture", "--mutate", "5"]).fails(2, &["--mutate", "--system ext4"]);
+    let both = ["torture", "--system", "ext4", "--mutate", "5", "--states", "5"];
+    place.run(&both).fails(2, &["--mutate", "--states"]);
+    place.run(&["torture", "--system", "ext4", "--faults"]).fails(2, &["--faults"]);
+}

@@ -18,7 +18,8 @@ pub enum Unreadable {
     BlockSize,
     /// Features that this crate knows nothing of, or no journal.
     #[error(
-        "features that are not known here (incompat {incompat:#x}, ro_compat {ro_compat:#x}) or no journal: use e2fsck"
+        "unknown features (incompat {incompat:#x}, ro_compat {ro_compat:#x}), or no journal: \
+         use e2fsck"
     )]
     Features {
         /// Bits of the incompatible set.

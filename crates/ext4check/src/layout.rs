@@ -114,6 +114,9 @@ impl Layout {
         if bytes[0xD0..0xE0].iter().any(|byte| *byte != 0) || u32(0xE4) != 0 {
             return Err(Unreadable::Superblock("a journal on another device"));
         }
+        if ro_compat & ro_compat::METADATA_CSUM != 0 && bytes[0x175] != 1 {
+            return Err(Unreadable::Superblock("another checksum than CRC-32C"));
+        }
         if u32(0x18) != 2 || u32(0x1C) != 2 {
             return Err(Unreadable::BlockSize);
         }

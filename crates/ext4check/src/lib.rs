@@ -21,10 +21,11 @@
 //! other features than [`check`] names are refused: e2fsck knows them.
 //!
 //! Where it says more than e2fsck: counts of the superblock and its copy of the journal's place,
-//! which e2fsck corrects without a word; the list of orphans, which `e2fsck -n` leaves alone; the
-//! first block of the log; the depth that a node of extents says; the kinds of `.` and `..`; entries
-//! of the resize inode's map; more unused inodes than inodes; a name that an index cannot find
-//! because its hash is the first of the next block.
+//! which e2fsck corrects without a word; the list of orphans, which `e2fsck -n` leaves alone;
+//! fields of the journal's superblock, which e2fsck reads for a replay only; the depth that a node
+//! of extents says; the kinds of `.` and `..`; entries of the resize inode's map; more unused
+//! inodes than inodes; a name that an index cannot find because its hash is the first of the next
+//! block.
 //!
 //! Memory: 24 bytes for each inode in use and 8 for each block of a directory, and 4 KiB for each
 //! group in use.

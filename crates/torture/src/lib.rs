@@ -12,7 +12,8 @@
 //! Everest's store, and the file system ext4 with its journal, are crashed in the same way; images
 //! of ext4 are also damaged, and used.
 //!
-//! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows it is [`manylogs_sim::Oracle`].
+//! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows
+//! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
 
 mod between;
 mod campaign;

@@ -250,9 +250,9 @@ impl Tally {
         self.faults.iter().fold(FaultCount::default(), |sum, more| sum.plus(more))
     }
 
-    /// The counts that are too low for a campaign of volumes to prove anything. The limits are a tenth of a
-    /// per cent of all states for each phase, one history in 500 for what only some histories have,
-    /// and at least 10 of all else.
+    /// The counts that are too low for a campaign of volumes to prove anything. The limits are a
+    /// tenth of a per cent of all states for each phase, one history in 500 for what only some
+    /// histories have, and at least 10 of all else.
     #[must_use]
     pub fn neglected(&self) -> Vec<String> {
         let least = (self.phases.total() / 1000).max(20);
