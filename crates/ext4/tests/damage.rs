@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use common::{SMALL, SMALL_MIB, World, content, mkfs, mount};
 use manylogs_block::{Extent, IoError, Lba, Rng, Sector, to_usize};
-use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_sim::DiskImage;
 
 /// Mutated images that one run of the tests tries; `EXT4_DAMAGES` asks for more.
@@ -35,6 +35,9 @@ fn filled(options: &[&str]) -> Option<DiskImage> {
         let target = vec![b'l'; 300].into();
         let link = New { target, ..New::plain(FileKind::Symlink, 0o777) };
         fs.create(Ino::ROOT, b"link", link).await.unwrap();
+        for (name, len) in [(&b"user.short"[..], 30), (b"user.long", 900), (b"security.x", 2000)] {
+            fs.set_xattr(file.ino, name, content(3, len), SetXattr::default()).await.unwrap();
+        }
         fs.unmount().await.unwrap();
     });
     done.unwrap();
@@ -90,10 +93,16 @@ async fn use_all(fs: &Ext4) -> Result<(), Error> {
                     FileKind::Symlink => local(fs.read_link(entry.ino).await)?,
                     _ => {}
                 }
+                for name in fs.xattrs(entry.ino).await.unwrap_or_default() {
+                    local(fs.xattr(entry.ino, &name).await)?;
+                }
                 if looked % 5 == 0 && found.kind == FileKind::File {
                     local(fs.write(entry.ino, found.size / 2, vec![1; 5000]).await)?;
                     let size = Some(found.size / 3);
                     local(fs.change(entry.ino, Change { size, ..Change::default() }).await)?;
+                    let set =
+                        fs.set_xattr(entry.ino, b"user.new", vec![7; 300], SetXattr::default());
+                    local(set.await)?;
                     local(fs.unlink(dir, &entry.name).await)?;
                     let new = format!("new {looked}").into_bytes();
                     local(fs.create(dir, &new, New::plain(FileKind::File, 0o600)).await)?;

@@ -199,6 +199,19 @@ pub(crate) async fn mount_in(
     Ext4::mount_in(mode, device, runtime, options).await
 }
 
+/// A test that holds does not while a bug is planted. Without mkfs.ext4 it cannot tell.
+#[cfg(feature = "plant")]
+pub(crate) fn assert_noticed(bug: manylogs_plant::Bug, test: fn()) {
+    if !has("mkfs.ext4") || !has("e2fsck") {
+        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        return;
+    }
+    manylogs_plant::plant(Some(bug));
+    let caught = std::panic::catch_unwind(test).is_err();
+    manylogs_plant::plant(None);
+    assert!(caught, "{bug:?} is not noticed");
+}
+
 /// Bytes that tell files and places in them apart.
 pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = manylogs_block::Rng::new(seed);
