@@ -120,6 +120,43 @@ pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
     }
 }
 
+/// What is asked about an inode's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    GetFlags,
+    /// In the form that XFS began with, which the kernel asks for before it sets any.
+    GetExtended,
+    SetFlags(u32),
+}
+
+/// What `ioctl` asks for; `None` for what is not known.
+pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
+    /// `FS_IOC_GETFLAGS`, `FS_IOC_FSGETXATTR` and `FS_IOC_SETFLAGS`, on 64 bits.
+    const GET_FLAGS: u32 = 0x8008_6601;
+    const GET_EXTENDED: u32 = 0x801c_581f;
+    const SET_FLAGS: u32 = 0x4008_6602;
+    match command {
+        GET_FLAGS => Some(Order::GetFlags),
+        GET_EXTENDED => Some(Order::GetExtended),
+        SET_FLAGS => {
+            let flags = data.first_chunk().map(|flags| u32::from_ne_bytes(*flags));
+            flags.map(Order::SetFlags)
+        }
+        _ => None,
+    }
+}
+
+/// Flags of an inode as `struct fsxattr` has them.
+pub(crate) fn to_extended(flags: u32) -> [u8; 28] {
+    /// Immutable, append-only, no times of access, no dump: here and there.
+    const SAME: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x80, 0x40), (0x40, 0x80)];
+    let extended = SAME.into_iter().filter(|(here, _)| flags & here != 0);
+    let extended = extended.fold(0_u32, |all, (_, there)| all | there);
+    let mut bytes = [0; 28];
+    bytes[..4].copy_from_slice(&extended.to_ne_bytes());
+    bytes
+}
+
 /// What `lseek` looks for.
 pub(crate) const fn to_seek(whence: i32) -> Option<Seek> {
     match whence {

@@ -244,20 +244,31 @@ fn times_of_access_change_as_the_options_say() {
 }
 
 #[test]
-fn append_only_files_are_opened_for_appending() {
+fn flags_of_inodes_are_shown_changed_and_obeyed() {
+    if !have(&["chattr", "lsattr"]) {
+        return;
+    }
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
     mount.start();
-    sh(&mount, "echo content >f");
+    sh(&mount, "echo content >a; echo content >i; mkdir d; chattr +a a; chattr +i i; chattr +iA d");
     mount.stop();
-    let set = "set_inode_field f flags 0x80020";
-    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
-    assert!(done.unwrap().status.success());
     mount.start();
     let said = sh(
         &mount,
-        "! echo x >f; ! dd if=/dev/zero of=f bs=1 count=1 conv=notrunc; echo more >>f; cat f",
+        "lsattr -d a i d; ! echo x >a; ! dd if=/dev/zero of=a bs=1 count=1 conv=notrunc; echo more >>a
+        cat a; ! echo x >>i; ! rm a; ! rm i; ! mv i j; ! touch d/new; ! chattr +S a
+        chattr -i i d; chattr -a a; rm a i; touch d/new; lsattr -d d",
     );
-    assert!(said.ends_with("content\nmore\n") && said.contains("not permitted"), "{said}");
+    assert!(said.starts_with("-----a--------e------- a\n----i---------e------- i"), "{said}");
+    assert!(
+        said.contains("----i--A------e------- d") && said.contains("content\nmore\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("not permitted").count(), 7, "{said}");
+    assert!(
+        said.contains("not supported") && said.ends_with("-------A------e------- d\n"),
+        "{said}"
+    );
     mount.stop();
 }
 
