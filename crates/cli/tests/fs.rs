@@ -12,9 +12,10 @@ use common::Place;
 
 /// An image with a file system, if there is mkfs.ext4, which is said.
 fn image(place: &Place) -> bool {
-    File::create(place.path("disk.img")).unwrap().set_len(64 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(place.path("disk.img"));
-    let is_made = made.status().is_ok_and(|status| status.success());
+    File::create(place.path("disk.img")).unwrap().set_len(1 << 30).unwrap();
+    let mut mkfs = Command::new("mkfs.ext4");
+    let made = mkfs.args(["-q", "-b", "4096"]).arg(place.path("disk.img")).status();
+    let is_made = made.is_ok_and(|status| status.success());
     if !is_made {
         eprintln!("skipped: needs mkfs.ext4");
     }

@@ -282,3 +282,28 @@ fn content_goes_through_the_journal_if_asked() {
     sh(&mount, "cmp b c");
     mount.stop();
 }
+
+#[test]
+fn damage_ends_changes_if_asked() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    sh(&mount, "echo content >good; echo content >bad");
+    mount.stop();
+    // The block of the file lies beyond the end.
+    let whole = fs::read(mount.image()).unwrap();
+    let set = "set_inode_field bad block[5] 0xfffffff0";
+    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
+    assert!(done.unwrap().status.success());
+    for (list, changes) in [("errors=continue", true), ("errors=remount-ro", false)] {
+        mount.start_with(list);
+        let said = sh(&mount, "! cat bad; cat good");
+        assert!(said.contains("needs cleaning") && said.ends_with("content\n"), "{said}");
+        let new = fs::write(mount.root().join("new"), "x").map_err(|error| error.raw_os_error());
+        assert_eq!(new, if changes { Ok(()) } else { Err(Some(30)) }, "{list}");
+        assert_eq!(sh(&mount, "cat good"), "content\n");
+        assert!(Command::new("umount").arg(mount.root()).status().unwrap().success());
+        let served = mount.server.take().unwrap().join().unwrap();
+        assert_eq!(served.is_ok(), changes, "{served:?}");
+    }
+    fs::write(mount.image(), whole).unwrap();
+}
