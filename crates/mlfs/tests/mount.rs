@@ -74,6 +74,15 @@ impl Mount {
     }
 }
 
+impl Drop for Mount {
+    /// A test that failed leaves nothing mounted.
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            let _ = Command::new("umount").arg("-l").arg(self.root()).status();
+        }
+    }
+}
+
 #[test]
 fn programs_find_what_they_wrote_now_and_after_the_next_mount() {
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
