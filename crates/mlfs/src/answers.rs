@@ -8,7 +8,7 @@ use fuser::{FileType, ReplyDirectory, ReplyIoctl, ReplyStatfs, ReplyWrite};
 use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, SetXattr};
 
 use crate::callers::Caller;
-use crate::convert::{Order, to_extended, to_node, to_type};
+use crate::convert::{Order, Sync, to_extended, to_node, to_type};
 use crate::jobs::{Refuse, note_access};
 
 /// Flags of setting an extended attribute (`man 2 setxattr`).
@@ -45,13 +45,17 @@ pub(crate) async fn write(
     refuse: Refuse,
     (ino, offset): (Ino, u64),
     data: Bytes,
-    durable: bool,
+    sync: Option<Sync>,
     reply: ReplyWrite,
 ) {
     let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let written = async {
         fs.write(ino, offset, data).await?;
-        if durable { fs.sync(ino).await } else { Ok(()) }
+        match sync {
+            Some(Sync::All) => fs.sync(ino).await,
+            Some(Sync::Content) => fs.sync_content(ino).await,
+            None => Ok(()),
+        }
     };
     match written.await {
         Ok(()) => reply.written(len),

@@ -111,6 +111,27 @@ pub(crate) const fn has(flags: OpenFlags, flag: OFlags) -> bool {
     flags.0 & flag.bits().cast_signed() != 0
 }
 
+/// What is durable when a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// The content, and what is needed to find it.
+    Content,
+    /// The times as well.
+    All,
+}
+
+/// Bits of `O_SYNC`; rustix does not tell `O_DSYNC`, which is the lower one, apart.
+const SYNC: i32 = 0o4_010_000;
+
+/// What the flags that a file was opened with say of its writes.
+pub(crate) const fn to_sync(flags: OpenFlags) -> Option<Sync> {
+    match flags.0 & SYNC {
+        0 => None,
+        SYNC => Some(Sync::All),
+        _ => Some(Sync::Content),
+    }
+}
+
 /// What a file is opened for.
 pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
     OpenFor {
@@ -176,6 +197,13 @@ mod tests {
             assert_eq!(to_ino(to_node(ino)), ino);
         }
         assert_eq!(to_node(Ino::ROOT), INodeNo::ROOT);
+    }
+
+    #[test]
+    fn writes_are_as_durable_as_the_file_was_opened() {
+        assert_eq!(to_sync(OpenFlags(0o1)), None);
+        assert_eq!(to_sync(OpenFlags(0o10_001)), Some(Sync::Content));
+        assert_eq!(to_sync(OpenFlags(0o4_010_002)), Some(Sync::All));
     }
 
     #[test]

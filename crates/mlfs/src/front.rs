@@ -18,7 +18,8 @@ use rustix::fs::OFlags;
 use crate::answers;
 use crate::callers::Caller;
 use crate::convert::{
-    has, to_allocation, to_attr, to_device, to_ino, to_open, to_order, to_seek, to_timestamp,
+    has, to_allocation, to_attr, to_device, to_ino, to_open, to_order, to_seek, to_sync,
+    to_timestamp,
 };
 use crate::jobs::{ATTRIBUTES_TTL, Jobs};
 
@@ -264,9 +265,9 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         let (ino, data) = (to_ino(node), Bytes::copy_from_slice(data));
-        let durable = has(flags, OFlags::DSYNC);
+        let sync = to_sync(flags);
         self.jobs.run(async move |fs, refuse| {
-            answers::write(&fs, refuse, (ino, offset), data, durable, reply).await;
+            answers::write(&fs, refuse, (ino, offset), data, sync, reply).await;
         });
     }
 
