@@ -61,8 +61,7 @@
 //!
 //! # What does not work yet
 //!
-//! One update of metadata goes on at a time, and waits for the blocks that it reads. An error that
-//! was found is not marked in the superblock.
+//! One update of metadata goes on at a time, and waits for the blocks that it reads.
 
 mod alloc;
 mod blockmap;

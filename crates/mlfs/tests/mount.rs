@@ -299,7 +299,6 @@ fn damage_ends_changes_if_asked() {
     sh(&mount, "echo content >good; echo content >bad");
     mount.stop();
     // The block of the file lies beyond the end.
-    let whole = fs::read(mount.image()).unwrap();
     let set = "set_inode_field bad block[5] 0xfffffff0";
     let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
     assert!(done.unwrap().status.success());
@@ -314,5 +313,13 @@ fn damage_ends_changes_if_asked() {
         let served = mount.server.take().unwrap().join().unwrap();
         assert_eq!(served.is_ok(), changes, "{served:?}");
     }
-    fs::write(mount.image(), whole).unwrap();
+    // Somebody has to look first.
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("after an error") && refused.contains("e2fsck -p"), "{refused}");
+    let checked = Command::new("e2fsck").arg("-fy").arg(mount.image()).output().unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stdout));
+    mount.start();
+    assert_eq!(sh(&mount, "cat good"), "content\n");
+    mount.stop();
 }
