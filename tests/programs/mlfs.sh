@@ -17,6 +17,7 @@ mlfs() {
             skip "mlfs: pjdfstest is missing (cargo install pjdfstest --version 0.2.2)"
         fi
         fsx_if_there "mlfs, $mode"
+        check "mlfs, $mode: page cache, O_DIRECT and mmap of one file" mlfs_mixed
         if has stress-ng; then check "mlfs, $mode: stress-ng" fs_stress; fi
         check "mlfs, $mode: unmount and fsck" mlfs_is_whole
     done
@@ -58,6 +59,16 @@ TOML
     skipped=$(sed -n 's/^Summary: .* \([0-9]*\) skipped.*/\1/p' "$log")
     # More that was skipped is less that was tried.
     [ "$code" = 0 ] && [ "${skipped:-999}" -le "$mlfs_skipped" ]
+}
+
+# A twentieth of the operations with each of 20 seeds.
+mlfs_mixed() {
+    local run each=$((fsx_ops / 20))
+    for run in $(seq 20); do
+        quietly python3 "$here/mixed.py" "$mnt/mixed" "$each" "$((seed * 1000 + run))" || return 1
+    done
+    rm "$mnt/mixed"
+    figures="20 times $each operations"
 }
 
 mlfs_is_whole() {

@@ -16,8 +16,8 @@
 #   kills  kill -9 of the server under writers that know what they were promised (kills.py)
 #   short  fio, fsx and fsck on ext4, as with every change; not among the checks of no name, and
 #          skipped where it cannot run
-#   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, stress-ng, fsck, in both modes of
-#          its journal
+#   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, O_DIRECT beside mmap (mixed.py),
+#          stress-ng, fsck, in both modes of its journal
 #   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:

@@ -92,3 +92,24 @@ fn advise_writes_what_is_documented() {
     let found = output(&place, &["advise", "synthetic", "--limit", "1500", "--seeds", "1"]);
     compare(&[found], "`advise --json`");
 }
+
+#[test]
+fn the_status_of_a_file_system_is_what_is_documented() {
+    let place = Place::new();
+    let images = [&["-b", "4096"][..], &["-b", "1024"]].map(|options| {
+        let image = place.file("disk.img", "");
+        std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let made =
+            std::process::Command::new("mkfs.ext4").arg("-q").args(options).arg(&image).status();
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: needs mkfs.ext4");
+            return None;
+        }
+        let said = place.run(&["fs", "status", "disk.img", "--json"]);
+        serde_json::from_str::<Value>(&said.succeeds().stdout).ok()
+    });
+    let [Some(usual), Some(refused)] = images else { return };
+    assert_eq!((&usual["state"], &usual["refused"]), (&"clean".into(), &Value::Null));
+    assert!(refused["refused"].as_str().unwrap().contains("-b 4096"));
+    compare(&[usual, refused], "`fs status --json`");
+}

@@ -4,7 +4,7 @@
 //! ```text
 //!   ops        what programs ask for: mount, names, attributes, content
 //!    |
-//!   dir  file  inode        directories; pages and writing back; births, ends, orphans
+//!   dir  file  inode  xattr directories; pages and writing back; births, ends, orphans; attributes
 //!    |    |     |
 //!   extents   alloc         which blocks are where (blockmap: as ext3 says it); which are free
 //!    |         |
@@ -42,6 +42,15 @@
 //! several steps, is in the list of orphans from the first transaction to the last. A mount ends
 //! the orphans that it finds.
 //!
+//! **Content may be metadata.** In [`Mode::Data`] pages go into the transactions that map them, and
+//! no content is written past the journal. Blocks of content that are freed are revoked and
+//! forgotten as blocks of metadata are, and reading prefers what is newer than the device.
+//!
+//! **What is shared is copied.** A block of attributes that several inodes have is never changed,
+//! but for the count of its users: who changes attributes gets a block of its own.
+//!
+//! **A mode and its list of access say the same.** They change in one handle.
+//!
 //! **Promises are kept.** A write into memory reserves its blocks, or fails. Blocks of metadata
 //! come out of a pool that data cannot reserve.
 //!
@@ -52,8 +61,7 @@
 //!
 //! # What does not work yet
 //!
-//! Extended attributes and journalled data are not there. One update of metadata goes on at a time, and waits for the blocks
-//! that it reads.
+//! One update of metadata goes on at a time, and waits for the blocks that it reads.
 
 mod alloc;
 mod blockmap;

@@ -206,3 +206,10 @@ fn pointers_that_lead_nowhere_are_errors() {
         })
         .unwrap();
 }
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    let levels = blocks_of_all_levels_are_written_read_cut_and_freed;
+    common::assert_noticed(manylogs_plant::Bug::Ext4TableKept, levels);
+}

@@ -7,8 +7,8 @@ mod common;
 use std::rc::Rc;
 
 use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs};
-use manylogs_block::Rng;
-use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, Mode, New};
+use manylogs_block::{Nanos, Rng};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, Mode, New, SetXattr};
 use manylogs_sim::Survival;
 
 const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
@@ -48,6 +48,11 @@ fn journalled_content_is_read_overwritten_cut_and_comes_home() {
                     expected[at..at + len].fill(0);
                 }
                 1 => fs.sync(ino).await.unwrap(),
+                3 => {
+                    let range = at as u64..(at + len) as u64;
+                    fs.allocate(ino, range, Allocate::Zeroes, true).await.unwrap();
+                    expected[at..at + len].fill(0);
+                }
                 2 => {
                     let size = Some(at as u64);
                     fs.change(ino, Change { size, ..Change::default() }).await.unwrap();
@@ -61,8 +66,40 @@ fn journalled_content_is_read_overwritten_cut_and_comes_home() {
             assert!(read[..] == expected[..read.len()], "round {round}");
         }
         fs.unmount().await.unwrap();
-        let again = expected.clone();
-        drop(again);
+    });
+    world.check();
+}
+
+/// Data that is promised a block gets it, whoever else asks for blocks.
+#[test]
+fn attributes_and_names_leave_what_was_promised_to_data() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(3, SMALL_MIB, image);
+    run_in(Mode::Ordered, &world, async |fs: Ext4| {
+        let ino = file(&fs, "file").await;
+        let mut written = 0;
+        while fs.write(ino, written * 65_536, content(written, 65_536)).await.is_ok() {
+            written += 1;
+        }
+        let mut refused = 0;
+        for number in 0..600 {
+            let name = format!("{number} {}", "n".repeat(200)).into_bytes();
+            let new = New::plain(FileKind::File, 0o644);
+            let Ok(made) = fs.create(Ino::ROOT, &name, new).await else {
+                refused += 1;
+                continue;
+            };
+            let value = content(number, 3000);
+            let set = fs.set_xattr(made.ino, b"user.large", value, SetXattr::default()).await;
+            refused += u32::from(set == Err(Error::NoSpace));
+        }
+        assert!(refused > 0);
+        fs.sync(ino).await.unwrap();
+        for part in 0..written {
+            let read = fs.read(ino, part * 65_536, 65_536).await.unwrap();
+            assert!(read == content(part, 65_536), "part {part}");
+        }
+        fs.unmount().await.unwrap();
     });
     world.check();
 }
@@ -137,4 +174,43 @@ fn what_is_overwritten_in_place_is_durable_without_its_times() {
             assert_eq!(known.modified, if alone { first } else { last });
         });
     }
+}
+
+/// A transaction that is being committed may have flushed before the content was written.
+#[test]
+fn what_is_overwritten_while_a_commit_is_under_way_is_durable() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for step in 0..60 {
+        let world = World::new(step, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let ino = file(&fs, "file").await;
+            fs.write(ino, 0, content(1, 50_000)).await.unwrap();
+            fs.sync(ino).await.unwrap();
+            let permissions = Some(0o600);
+            fs.change(ino, Change { permissions, ..Change::default() }).await.unwrap();
+            let other = fs.clone();
+            runtime.spawn(async move { drop(other.sync_all().await) });
+            runtime.sleep(Nanos::from_micros(100 * step)).await;
+            fs.write(ino, 0, content(2, 50_000)).await.unwrap();
+            fs.sync_content(ino).await.unwrap();
+        });
+        let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(step));
+        let world = World::new(step, SMALL_MIB, crashed);
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let known = fs.lookup(Ino::ROOT, b"file").await.unwrap();
+            let read = fs.read(known.ino, 0, 50_000).await.unwrap();
+            assert!(read == content(2, 50_000), "step {step}");
+        });
+    }
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::Bug;
+    let read = journalled_content_is_read_overwritten_cut_and_comes_home;
+    common::assert_noticed(Bug::Ext4JournalledContentUnread, read);
+    let overwritten = what_is_overwritten_in_place_is_durable_without_its_times;
+    common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
 }

@@ -277,3 +277,14 @@ fn the_kernel_and_we_read_one_anothers_attributes() {
         assert!(made.contains("default:user:1000:rwx") && made.contains("user:1000:rwx"), "{made}");
     }
 }
+
+#[cfg(feature = "plant")]
+#[test]
+fn planted_bugs_are_noticed() {
+    use manylogs_plant::Bug;
+    let replaced = attributes_are_set_replaced_listed_and_removed;
+    common::assert_noticed(Bug::Ext4XattrBlockKept, replaced);
+    common::assert_noticed(Bug::Ext4XattrHashWrong, crashes_leave_attributes_whole);
+    let lists = lists_of_access_and_modes_keep_in_step_and_are_handed_down;
+    common::assert_noticed(Bug::Ext4AclLeavesMode, lists);
+}

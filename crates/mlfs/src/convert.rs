@@ -111,6 +111,27 @@ pub(crate) const fn has(flags: OpenFlags, flag: OFlags) -> bool {
     flags.0 & flag.bits().cast_signed() != 0
 }
 
+/// What is durable when a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// The content, and what is needed to find it.
+    Content,
+    /// The times as well.
+    All,
+}
+
+/// Bits of `O_SYNC`; rustix does not tell `O_DSYNC`, which is the lower one, apart.
+const SYNC: i32 = 0o4_010_000;
+
+/// What the flags that a file was opened with say of its writes.
+pub(crate) const fn to_sync(flags: OpenFlags) -> Option<Sync> {
+    match flags.0 & SYNC {
+        0 => None,
+        SYNC => Some(Sync::All),
+        _ => Some(Sync::Content),
+    }
+}
+
 /// What a file is opened for.
 pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
     OpenFor {
@@ -118,6 +139,43 @@ pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
         append: has(flags, OFlags::APPEND),
         truncate: has(flags, OFlags::TRUNC),
     }
+}
+
+/// What is asked about an inode's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    GetFlags,
+    /// In the form that XFS began with, which the kernel asks for before it sets any.
+    GetExtended,
+    SetFlags(u32),
+}
+
+/// What `ioctl` asks for; `None` for what is not known.
+pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
+    /// `FS_IOC_GETFLAGS`, `FS_IOC_FSGETXATTR` and `FS_IOC_SETFLAGS`, on 64 bits.
+    const GET_FLAGS: u32 = 0x8008_6601;
+    const GET_EXTENDED: u32 = 0x801c_581f;
+    const SET_FLAGS: u32 = 0x4008_6602;
+    match command {
+        GET_FLAGS => Some(Order::GetFlags),
+        GET_EXTENDED => Some(Order::GetExtended),
+        SET_FLAGS => {
+            let flags = data.first_chunk().map(|flags| u32::from_ne_bytes(*flags));
+            flags.map(Order::SetFlags)
+        }
+        _ => None,
+    }
+}
+
+/// Flags of an inode as `struct fsxattr` has them.
+pub(crate) fn to_extended(flags: u32) -> [u8; 28] {
+    /// Immutable, append-only, no times of access, no dump: here and there.
+    const SAME: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x80, 0x40), (0x40, 0x80)];
+    let extended = SAME.into_iter().filter(|(here, _)| flags & here != 0);
+    let extended = extended.fold(0_u32, |all, (_, there)| all | there);
+    let mut bytes = [0; 28];
+    bytes[..4].copy_from_slice(&extended.to_ne_bytes());
+    bytes
 }
 
 /// What `lseek` looks for.
@@ -139,6 +197,13 @@ mod tests {
             assert_eq!(to_ino(to_node(ino)), ino);
         }
         assert_eq!(to_node(Ino::ROOT), INodeNo::ROOT);
+    }
+
+    #[test]
+    fn writes_are_as_durable_as_the_file_was_opened() {
+        assert_eq!(to_sync(OpenFlags(0o1)), None);
+        assert_eq!(to_sync(OpenFlags(0o10_001)), Some(Sync::Content));
+        assert_eq!(to_sync(OpenFlags(0o4_010_002)), Some(Sync::All));
     }
 
     #[test]

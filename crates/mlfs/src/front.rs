@@ -7,25 +7,22 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use manylogs_ext4::{AccessTimes, Change, FileKind, New, SetXattr, Taken};
+use manylogs_ext4::{AccessTimes, Change, FileKind, New, Taken};
 use rustix::fs::OFlags;
 
+use crate::answers;
 use crate::callers::Caller;
 use crate::convert::{
-    has, to_allocation, to_attr, to_device, to_ino, to_node, to_open, to_seek, to_timestamp,
-    to_type,
+    has, to_allocation, to_attr, to_device, to_ino, to_open, to_order, to_seek, to_sync,
+    to_timestamp,
 };
-use crate::jobs::{ATTRIBUTES_TTL, Jobs, note_access};
+use crate::jobs::{ATTRIBUTES_TTL, Jobs};
 
-/// Flags of setting an extended attribute (`man 2 setxattr`).
-const XATTR_CREATE: i32 = 1;
-/// See [`XATTR_CREATE`].
-const XATTR_REPLACE: i32 = 2;
 /// Longest request that the kernel may send: 256 pages.
 const REQUEST_MAX: u32 = 1 << 20;
 
@@ -62,6 +59,7 @@ impl Filesystem for Front {
         // What a kernel does not offer it does without.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.add_capabilities(InitFlags::FUSE_HAS_IOCTL_DIR);
         // The kernel checks lists of access; the umask is ours, as a default list may replace it.
         let acl = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
         config.add_capabilities(acl).map_err(|_| std::io::ErrorKind::Unsupported)?;
@@ -267,17 +265,9 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         let (ino, data) = (to_ino(node), Bytes::copy_from_slice(data));
-        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let durable = has(flags, OFlags::DSYNC);
+        let sync = to_sync(flags);
         self.jobs.run(async move |fs, refuse| {
-            let written = async {
-                fs.write(ino, offset, data).await?;
-                if durable { fs.sync(ino).await } else { Ok(()) }
-            };
-            match written.await {
-                Ok(()) => reply.written(len),
-                Err(error) => reply.error(refuse.errno(&fs, &error)),
-            }
+            answers::write(&fs, refuse, (ino, offset), data, sync, reply).await;
         });
     }
 
@@ -311,23 +301,11 @@ impl Filesystem for Front {
         node: INodeNo,
         _: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         let (ino, times) = (to_ino(node), self.directories);
-        self.jobs.run(async move |fs, refuse| match fs.list(ino, offset).await {
-            Ok(listed) => {
-                for entry in listed {
-                    // What the directory does not say is said when somebody looks.
-                    let kind = entry.kind.map_or(FileType::RegularFile, to_type);
-                    let name = OsStr::from_bytes(&entry.name);
-                    if reply.add(to_node(entry.ino), entry.next, kind, name) {
-                        break;
-                    }
-                }
-                reply.ok();
-                note_access(&fs, ino, times).await;
-            }
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        self.jobs.run(async move |fs, refuse| {
+            answers::list(&fs, refuse, (ino, offset), times, reply).await;
         });
     }
 
@@ -367,12 +345,7 @@ impl Filesystem for Front {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.jobs.run(async move |fs, _| {
-            let usage = fs.usage();
-            let (free, available) = (usage.free_blocks, usage.available_blocks);
-            let (inodes, free_inodes) = (usage.inodes, usage.free_inodes);
-            reply.statfs(usage.blocks, free, available, inodes, free_inodes, 4096, 255, 4096);
-        });
+        self.jobs.run(async move |fs, _| answers::usage(&fs, reply));
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -382,11 +355,7 @@ impl Filesystem for Front {
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let (ino, trusted) = (to_ino(node), request.uid() == 0);
-        self.jobs.xattr(reply, size, async move |fs| {
-            let names = fs.xattrs(ino).await?.into_iter();
-            let shown = names.filter(|name| trusted || !name.starts_with(b"trusted."));
-            Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
-        });
+        self.jobs.xattr(reply, size, async move |fs| answers::xattrs(&fs, ino, trusted).await);
     }
 
     fn setxattr(
@@ -402,19 +371,30 @@ impl Filesystem for Front {
         let (ino, name, value) = (to_ino(node), owned(name), Bytes::copy_from_slice(value));
         let caller = Caller::of(request);
         self.jobs.empty(reply, async move |fs| {
-            // Only whoever is in the group may let programs have it.
-            let group = fs.attributes(ino).await?.gid;
-            let how = SetXattr {
-                create: flags & XATTR_CREATE != 0,
-                replace: flags & XATTR_REPLACE != 0,
-                drop_set_gid: !caller.may_set_gid(group),
-            };
-            fs.set_xattr(ino, &name, value, how).await
+            answers::set_xattr(&fs, ino, &name, value, (flags, caller)).await
         });
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (ino, name) = (to_ino(node), owned(name));
         self.jobs.empty(reply, async move |fs| fs.remove_xattr(ino, &name).await);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        let Some(order) = to_order(command, data) else { return reply.error(Errno::ENOTTY) };
+        let ino = to_ino(node);
+        self.jobs.run(async move |fs, refuse| {
+            answers::inode_flags(&fs, refuse, ino, order, reply).await;
+        });
     }
 }

@@ -74,6 +74,15 @@ impl Mount {
     }
 }
 
+impl Drop for Mount {
+    /// A test that failed leaves nothing mounted.
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            let _ = Command::new("umount").arg("-l").arg(self.root()).status();
+        }
+    }
+}
+
 #[test]
 fn programs_find_what_they_wrote_now_and_after_the_next_mount() {
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
@@ -244,20 +253,31 @@ fn times_of_access_change_as_the_options_say() {
 }
 
 #[test]
-fn append_only_files_are_opened_for_appending() {
+fn flags_of_inodes_are_shown_changed_and_obeyed() {
+    if !have(&["chattr", "lsattr"]) {
+        return;
+    }
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
     mount.start();
-    sh(&mount, "echo content >f");
+    sh(&mount, "echo content >a; echo content >i; mkdir d; chattr +a a; chattr +i i; chattr +iA d");
     mount.stop();
-    let set = "set_inode_field f flags 0x80020";
-    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
-    assert!(done.unwrap().status.success());
     mount.start();
     let said = sh(
         &mount,
-        "! echo x >f; ! dd if=/dev/zero of=f bs=1 count=1 conv=notrunc; echo more >>f; cat f",
+        "lsattr -d a i d; ! echo x >a; ! dd if=/dev/zero of=a bs=1 count=1 conv=notrunc; echo more >>a
+        cat a; ! echo x >>i; ! rm a; ! rm i; ! mv i j; ! touch d/new; ! chattr +S a
+        chattr -i i d; chattr -a a; rm a i; touch d/new; lsattr -d d",
     );
-    assert!(said.ends_with("content\nmore\n") && said.contains("not permitted"), "{said}");
+    assert!(said.starts_with("-----a--------e------- a\n----i---------e------- i"), "{said}");
+    assert!(
+        said.contains("----i--A------e------- d") && said.contains("content\nmore\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("not permitted").count(), 7, "{said}");
+    assert!(
+        said.contains("not supported") && said.ends_with("-------A------e------- d\n"),
+        "{said}"
+    );
     mount.stop();
 }
 
@@ -269,5 +289,37 @@ fn content_goes_through_the_journal_if_asked() {
     mount.stop();
     mount.start();
     sh(&mount, "cmp b c");
+    mount.stop();
+}
+
+#[test]
+fn damage_ends_changes_if_asked() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    sh(&mount, "echo content >good; echo content >bad");
+    mount.stop();
+    // The block of the file lies beyond the end.
+    let set = "set_inode_field bad block[5] 0xfffffff0";
+    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
+    assert!(done.unwrap().status.success());
+    for (list, changes) in [("errors=continue", true), ("errors=remount-ro", false)] {
+        mount.start_with(list);
+        let said = sh(&mount, "! cat bad; cat good");
+        assert!(said.contains("needs cleaning") && said.ends_with("content\n"), "{said}");
+        let new = fs::write(mount.root().join("new"), "x").map_err(|error| error.raw_os_error());
+        assert_eq!(new, if changes { Ok(()) } else { Err(Some(30)) }, "{list}");
+        assert_eq!(sh(&mount, "cat good"), "content\n");
+        assert!(Command::new("umount").arg(mount.root()).status().unwrap().success());
+        let served = mount.server.take().unwrap().join().unwrap();
+        assert_eq!(served.is_ok(), changes, "{served:?}");
+    }
+    // Somebody has to look first.
+    let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("after an error") && refused.contains("e2fsck -p"), "{refused}");
+    let checked = Command::new("e2fsck").arg("-fy").arg(mount.image()).output().unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stdout));
+    mount.start();
+    assert_eq!(sh(&mount, "cat good"), "content\n");
     mount.stop();
 }

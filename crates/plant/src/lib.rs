@@ -367,6 +367,21 @@ bugs! {
         /// A mount does not end the orphans that it finds.
         Ext4OrphansNotEnded,
     }
+    /// Bugs of the file system ext4 that tests of its parts show.
+    EXT4_PARTS {
+        /// A file that ends leaves its block of attributes in use.
+        Ext4XattrBlockKept,
+        /// The hash of an attribute in a block is wrong.
+        Ext4XattrHashWrong,
+        /// A list of access that is set leaves the mode as it is.
+        Ext4AclLeavesMode,
+        /// A table of pointers without any stays in use.
+        Ext4TableKept,
+        /// Content in the log that is not at home is read from home.
+        Ext4JournalledContentUnread,
+        /// A sync of content that was overwritten does not flush.
+        Ext4ContentSyncUnflushed,
+    }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {
         /// The thread of the engine panics when it is asked to take a snapshot.

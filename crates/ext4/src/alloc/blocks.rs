@@ -25,7 +25,7 @@ impl Core {
         Ok(self.space.claim(run))
     }
 
-    /// Takes one block for metadata into use.
+    /// Takes one block into use for the tables and trees that map others.
     ///
     /// # Errors
     /// As [`Core::claim`].
@@ -38,6 +38,21 @@ impl Core {
         self.mark(handle, run, true).await?;
         handle.note_used(1);
         Ok(run.start)
+    }
+
+    /// Takes one block that a program asks for: what was promised to data stays.
+    ///
+    /// # Errors
+    /// As [`Core::claim`], and if all that is free is promised.
+    pub(crate) async fn take_free_block(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNo,
+    ) -> Result<BlockNo> {
+        if self.space.unpromised() == 0 {
+            return Err(Error::NoSpace);
+        }
+        self.take_block(handle, goal).await
     }
 
     /// What was claimed is in use from now on.

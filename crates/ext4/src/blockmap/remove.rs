@@ -95,6 +95,7 @@ impl Core {
         mut table: Table,
     ) -> Result<()> {
         while table.is_empty()
+            && !manylogs_plant::is(manylogs_plant::Bug::Ext4TableKept)
             && let Some((mut above, slot)) = way.pop()
             && let Some(buffer) = table.buffer.take()
         {

@@ -69,7 +69,7 @@ impl Core {
         if number >= BLOCKS_MOST {
             return Err(Error::NoSpace);
         }
-        let block = self.take_block(handle, self.goal(dir)).await?;
+        let block = self.take_free_block(handle, self.goal(dir)).await?;
         let file = FileBlock(low32(number));
         let extent = Extent { file, block, blocks: 1, written: true };
         self.insert_extent(handle, dir, raw, extent).await?;

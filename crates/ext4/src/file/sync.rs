@@ -32,12 +32,15 @@ impl Core {
 
     async fn make_durable(&self, node: &Node) -> Result<()> {
         let sent = node.sent.get();
-        match node.tid.get().filter(|tid| !self.journal.is_durable(*tid)) {
-            // Its flush covers the data, which was written before.
-            Some(_) if is(Bug::Ext4SyncNotAwaited) => {}
-            Some(tid) => self.journal.commit(tid).await?,
-            None if node.is_unflushed() => drop(self.device.submit(Request::Flush).await?),
-            None => {}
+        let tid = node.tid.get().filter(|tid| !self.journal.is_durable(*tid));
+        // The flush of a transaction that still runs covers the data, which was written before. One
+        // that is being committed may have flushed already.
+        let covers = tid == Some(self.journal.running());
+        if let Some(tid) = tid.filter(|_| !is(Bug::Ext4SyncNotAwaited)) {
+            self.journal.commit(tid).await?;
+        }
+        if !covers && node.is_unflushed() && !is(Bug::Ext4ContentSyncUnflushed) {
+            self.device.submit(Request::Flush).await?;
         }
         node.flushed.set(node.flushed.get().max(sent));
         Ok(())

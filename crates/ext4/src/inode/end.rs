@@ -66,7 +66,9 @@ impl Core {
                 continue;
             }
             self.leave_orphans(&mut handle, ino, &mut raw).await?;
-            self.drop_xattr_block(&mut handle, ino, &mut raw).await?;
+            if !manylogs_plant::is(manylogs_plant::Bug::Ext4XattrBlockKept) {
+                self.drop_xattr_block(&mut handle, ino, &mut raw).await?;
+            }
             let directory = raw.kind() == Some(FileKind::Directory);
             raw.set_size(0);
             raw.set_deleted_or_next(low32(self.now().seconds.cast_unsigned()).max(1));

@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     /// What is in the log is brought home although nobody waits for room.
     making_room: Cell<bool>,
     closing: Cell<bool>,
+    /// Damage was found after which nothing is changed.
+    pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
     tasks: Cell<u32>,
 }
@@ -90,6 +92,7 @@ impl Journal {
             settled: Signal::default(),
             making_room: Cell::new(false),
             closing: Cell::new(false),
+            damaged: Cell::new(false),
             tasks: Cell::new(0),
         }
     }

@@ -66,6 +66,13 @@ pub(crate) trait CommitSink {
     /// Those blocks of `run` whose content a recovery may take from the log.
     fn logged(&self, run: Run) -> Vec<BlockNo>;
 
+    /// Says durably that damage was found, so that somebody checks before the next mount. What is
+    /// in the log stays there.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn give_up(&self) -> Step<'_>;
+
     /// Brings everything home and leaves a log that needs no recovery.
     ///
     /// # Errors
@@ -108,6 +115,10 @@ impl CommitSink for NoSink {
 
     fn logged(&self, _: Run) -> Vec<BlockNo> {
         Vec::new()
+    }
+
+    fn give_up(&self) -> Step<'_> {
+        Box::pin(async { Ok(()) })
     }
 
     fn drain(&self) -> Step<'_> {

@@ -19,6 +19,7 @@ const EXTRA: usize = 0x80;
 pub(crate) mod flags {
     pub(crate) const IMMUTABLE: u32 = 0x10;
     pub(crate) const APPEND: u32 = 0x20;
+    pub(crate) const NO_DUMP: u32 = 0x40;
     /// Reading leaves the time of access as it is.
     pub(crate) const NO_ACCESS_TIME: u32 = 0x80;
     pub(crate) const INDEX: u32 = 0x1000;

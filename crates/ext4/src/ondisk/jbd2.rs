@@ -157,6 +157,11 @@ impl JournalSuperblock {
         self.u32(0x20)
     }
 
+    /// The last user gives up: damage was found (EUCLEAN, as the kernel keeps it).
+    pub(crate) fn set_damaged(&mut self) {
+        put_be32(&mut *self.0, 0x20, (-117_i32).cast_unsigned());
+    }
+
     pub(crate) fn incompat(&self) -> u32 {
         self.u32(0x28)
     }

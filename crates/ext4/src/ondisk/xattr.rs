@@ -107,7 +107,8 @@ fn encode(area: &mut [u8], first: usize, xattrs: &[Xattr], hashed: bool) {
             put_le32(area, at + 8, manylogs_block::narrow(value.len()));
         }
         if hashed {
-            put_le32(area, at + 12, xattr.hash());
+            let bug = manylogs_plant::is(manylogs_plant::Bug::Ext4XattrHashWrong);
+            put_le32(area, at + 12, xattr.hash() ^ u32::from(bug));
         }
         area[at + ENTRY..at + ENTRY + name.len()].copy_from_slice(name);
         at += entry_bytes(name.len());

@@ -1,5 +1,9 @@
 //! Opening, and the times of access.
 
+use std::rc::Rc;
+
+use manylogs_block::IoError;
+
 use super::Ext4;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -87,6 +91,10 @@ impl Ext4 {
             handle => handle?,
         };
         let mut raw = core.inode(ino).await?;
+        if raw.links() == 0 {
+            // It may have ended since it was read.
+            return Ok(());
+        }
         raw.set_time(TimeField::Access, core.now());
         core.put_inode(&mut handle, ino, &mut raw).await?;
         // Nobody who syncs the file waits for it.
@@ -94,9 +102,17 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Changes nothing any more until the next mount, since an error was found.
+    /// Changes nothing any more until the next mount, since damage was found. The journal says so
+    /// from then on, or at the latest when [`Ext4::unmount`] returns: mounts are refused until
+    /// e2fsck has looked.
     pub fn stop_changes(&self) {
-        let reason = "an error was found in the file system";
-        self.core.journal.abort(manylogs_block::IoError::ReadOnly { reason });
+        let reason = "damage was found in the file system";
+        let core = Rc::clone(&self.core);
+        core.journal.abort(IoError::ReadOnly { reason });
+        if !core.journal.damaged.replace(true) {
+            // A device that fails as well is found out by the next mount.
+            let runtime = core.runtime.clone();
+            runtime.spawn(async move { drop(core.journal.sink.give_up().await) });
+        }
     }
 }

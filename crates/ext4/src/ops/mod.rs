@@ -2,6 +2,7 @@
 
 mod access;
 mod attributes;
+mod flags;
 mod mount;
 mod names;
 mod rename;

@@ -183,6 +183,9 @@ impl Ext4 {
         let deleted = core.finish_orphans().await;
         let synced = core.sync_all().await;
         core.journal.end().await;
+        if core.journal.damaged.get() {
+            core.journal.sink.give_up().await?;
+        }
         deleted.and(synced)?;
         core.journal.check()?;
         core.journal.sink.drain().await?;

@@ -230,7 +230,7 @@ impl Core {
             return Ok(());
         }
         self.put_empty_map(raw);
-        let block = self.take_block(handle, self.goal(ino)).await?;
+        let block = self.take_free_block(handle, self.goal(ino)).await?;
         let extent = Extent { file: FileBlock(0), block, blocks: 1, written: true };
         self.insert_extent(handle, ino, raw, extent).await?;
         raw.set_sectors(raw.sectors() + BLOCK_SECTORS);

@@ -135,7 +135,8 @@ impl Core {
         if index == ACL_DEFAULT {
             return self.put_acl(handle, ino, raw, index, acl.as_ref()).await;
         }
-        if let Some(acl) = &acl {
+        let leaves = manylogs_plant::is(manylogs_plant::Bug::Ext4AclLeavesMode);
+        if let (Some(acl), false) = (&acl, leaves) {
             let dropped = if how.drop_set_gid { SET_GROUP } else { 0 };
             raw.set_mode(raw.mode() & !0o777 & !dropped | acl.mode());
         }

@@ -103,7 +103,7 @@ impl Core {
             (old, self.xattr_block(ino, old).await?)
         } else {
             self.note_xattrs(handle)?;
-            let number = self.take_block(handle, self.goal(ino)).await?;
+            let number = self.take_free_block(handle, self.goal(ino)).await?;
             raw.set_xattr_block(number);
             raw.set_sectors(raw.sectors() + BLOCK_SECTORS);
             (number, handle.create(number))

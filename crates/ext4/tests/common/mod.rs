@@ -104,6 +104,19 @@ pub(crate) fn can_mount() -> bool {
     ok && root
 }
 
+/// A test that holds does not while a bug is planted. Without mkfs.ext4 it cannot tell.
+#[cfg(feature = "plant")]
+pub(crate) fn assert_noticed(bug: manylogs_plant::Bug, test: fn()) {
+    if !has("mkfs.ext4") || !has("e2fsck") {
+        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        return;
+    }
+    manylogs_plant::plant(Some(bug));
+    let caught = std::panic::catch_unwind(test).is_err();
+    manylogs_plant::plant(None);
+    assert!(caught, "{bug:?} is not noticed");
+}
+
 /// All names of a directory but its own.
 pub(crate) async fn names(fs: &Ext4, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     ext4::names(fs, dir).await.unwrap()

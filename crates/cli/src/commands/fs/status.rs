@@ -41,6 +41,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     let refused = summary.refusal.as_ref().map(ToString::to_string);
     if args.json {
         let value = json!({
+            "format": 1,
             "source": source,
             "mounted_on": mounted.as_ref().map(|_| &args.place),
             "state": state,

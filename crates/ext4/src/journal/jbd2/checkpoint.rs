@@ -45,12 +45,21 @@ impl Jbd2Sink {
 
     /// Writes the journal's superblock: a replay begins with `tid` at block `start`, or nowhere.
     pub(super) async fn write_superblock(&self, tid: Tid, start: Option<u32>) -> IoResult<()> {
+        self.state.borrow_mut().superblock.set_tail(tid, start);
+        self.put_superblock().await
+    }
+
+    /// Writes that the file system is damaged, with the log as it is.
+    pub(super) async fn write_damage(&self) -> IoResult<()> {
+        // A checkpoint writes the superblock, too.
+        let _alone = self.checkpointing.take().await;
+        self.state.borrow_mut().superblock.set_damaged();
+        self.put_superblock().await
+    }
+
+    async fn put_superblock(&self) -> IoResult<()> {
         let mut block = vec![0; BLOCK_BYTES];
-        {
-            let mut state = self.state.borrow_mut();
-            state.superblock.set_tail(tid, start);
-            state.superblock.encode(&mut block);
-        }
+        self.state.borrow_mut().superblock.encode(&mut block);
         let request = Request::write_fua(self.place.home(0).sectors(), Payload::bytes(block));
         self.device.submit(request).await.map(drop)
     }

@@ -140,6 +140,10 @@ impl CommitSink for Jbd2Sink {
         self.state.borrow().logged.range(range).map(|(block, _)| *block).collect()
     }
 
+    fn give_up(&self) -> Step<'_> {
+        Box::pin(self.write_damage())
+    }
+
     fn drain(&self) -> Step<'_> {
         Box::pin(async {
             self.checkpoint().await?;

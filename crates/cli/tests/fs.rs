@@ -1,0 +1,83 @@
+//! File systems of our own: what is refused, and mounts that are servers in the background.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use common::Place;
+
+/// An image with a file system, if there is mkfs.ext4, which is said.
+fn image(place: &Place) -> bool {
+    File::create(place.path("disk.img")).unwrap().set_len(1 << 30).unwrap();
+    let mut mkfs = Command::new("mkfs.ext4");
+    let made = mkfs.args(["-q", "-b", "4096"]).arg(place.path("disk.img")).status();
+    let is_made = made.is_ok_and(|status| status.success());
+    if !is_made {
+        eprintln!("skipped: needs mkfs.ext4");
+    }
+    fs::create_dir(place.path("mnt")).unwrap();
+    is_made
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_to_do() {
+    let place = Place::new();
+    let mount = |args: &[&str]| place.run(&[&["fs", "mount", "disk.img", "mnt"], args].concat());
+    mount(&[]).fails(2, &["mnt", "not a directory"]);
+    fs::create_dir(place.path("mnt")).unwrap();
+    mount(&[]).fails(1, &["disk.img does not exist"]);
+    mount(&["--mode", "lazy"]).fails(2, &["lazy", "ordered, data"]);
+    mount(&["-o", "ro,barrier=0"]).fails(2, &["barrier=0", "--help"]);
+    mount(&["-o", "errors=panic"]).fails(2, &["errors=panic"]);
+    mount(&["--background", "-o", "data=writeback"]).fails(2, &["data=writeback", "data=ordered"]);
+    mount(&["--emulate", "no-such-drive"]).fails(2, &["no-such-drive", "exos-x20"]);
+    place.file("disk.img", vec![0; 1 << 20]);
+    mount(&[]).fails(2, &["no ext4 here"]);
+    mount(&["--background"]).fails(1, &["no ext4 here", "not mounted"]);
+    place.run(&["fs", "status", "disk.img"]).fails(2, &["no ext4 here"]);
+    place.run(&["fs", "status", "mnt"]).fails(2, &["mnt", "mounted there"]);
+    place.run(&["fs", "unmount", "mnt"]).fails(2, &["mnt", "mounted there"]);
+}
+
+#[test]
+fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
+    let place = Place::new();
+    let root =
+        fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !root || !Path::new("/dev/fuse").exists() {
+        eprintln!("skipped: needs root and /dev/fuse");
+        return;
+    }
+    if !image(&place) {
+        return;
+    }
+    for mode in
+        [&["--mode", "data"][..], &["-o", "data=ordered,noatime"], &["--emulate", "exos-x20"]]
+    {
+        let args = [&["fs", "mount", "disk.img", "mnt", "--background"], mode].concat();
+        place.run(&args).succeeds();
+        fs::write(place.path("mnt/file"), vec![7; 3_000_000]).unwrap();
+        let status = place.run(&["fs", "status", "mnt"]);
+        assert!(status.succeeds().stdout.contains("mounted"), "{status:?}");
+        place.run(&["fs", "mount", "disk.img", "mnt", "--background"]).fails(1, &["locked"]);
+        let open = File::open(place.path("mnt/file")).unwrap();
+        place.run(&["fs", "unmount", "mnt"]).fails(5, &["somebody uses it"]);
+        drop(open);
+        // A closed file is let go when the server has heard of it.
+        let unmounted = (0..100).find_map(|_| {
+            let said = place.run(&["fs", "unmount", "mnt"]);
+            (said.code != Some(5)).then_some(said)
+        });
+        unmounted.unwrap().succeeds();
+        let checked = Command::new("e2fsck").arg("-fn").arg(place.path("disk.img")).output();
+        assert!(checked.unwrap().status.success());
+    }
+    place.run(&["fs", "mount", "disk.img", "mnt", "--background", "-o", "ro"]).succeeds();
+    assert_eq!(fs::read(place.path("mnt/file")).unwrap(), vec![7; 3_000_000]);
+    assert!(fs::write(place.path("mnt/new"), "x").is_err());
+    place.run(&["fs", "unmount", "mnt"]).succeeds();
+}

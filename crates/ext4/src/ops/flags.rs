@@ -1,0 +1,44 @@
+//! The flags of inodes that `lsattr` shows and `chattr` changes.
+
+use super::Ext4;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::ondisk::inode::{TimeField, flags};
+use crate::units::Ino;
+
+/// What can be changed, since it is kept: immutable, append-only, no dump, no times of access.
+const CHANGEABLE: u32 = flags::IMMUTABLE | flags::APPEND | flags::NO_DUMP | flags::NO_ACCESS_TIME;
+/// What is shown: not how the inode is kept on the disk, but for the index and the extents.
+const SHOWN: u32 = 0x705B_DFFF;
+
+impl Ext4 {
+    /// The flags of an inode, as `lsattr` reads them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub async fn inode_flags(&self, ino: Ino) -> Result<u32> {
+        let _tree = self.core.journal.tree.read().await;
+        Ok(self.core.inode(ino).await?.flags() & SHOWN)
+    }
+
+    /// Gives an inode these flags. Who may do so, the caller knows.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if others change than immutable (`i`), append-only (`a`), no dump
+    /// (`d`) and no times of access (`A`).
+    pub async fn set_inode_flags(&self, ino: Ino, wanted: u32) -> Result<()> {
+        let core: &Core = &self.core;
+        let mut handle = core.begin(1).await?;
+        let mut raw = core.inode(ino).await?;
+        let changed = (raw.flags() ^ wanted) & SHOWN;
+        if changed & !CHANGEABLE != 0 {
+            return Err(Error::Unsupported("flags of inodes other than i, a, d and A"));
+        }
+        raw.set_flag(CHANGEABLE, false);
+        raw.set_flag(wanted & CHANGEABLE, true);
+        raw.set_time(TimeField::Change, core.now());
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.note_change(ino, handle.finish());
+        Ok(())
+    }
+}
