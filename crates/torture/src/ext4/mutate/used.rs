@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{IoError, Lba, Sector};
-use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_ext4check::{BLOCK_BYTES, BlockNo, Source};
 use manylogs_sim::DiskImage;
 
@@ -88,6 +88,9 @@ async fn use_all(fs: &Ext4) -> Result<(), Error> {
 }
 
 async fn look(fs: &Ext4, ino: Ino, kind: FileKind) -> Result<(), Error> {
+    for name in fs.xattrs(ino).await.unwrap_or_default() {
+        local(fs.xattr(ino, &name).await)?;
+    }
     match kind {
         FileKind::File => local(fs.read(ino, 0, 100_000).await),
         FileKind::Symlink => local(fs.read_link(ino).await),
@@ -96,6 +99,7 @@ async fn look(fs: &Ext4, ino: Ino, kind: FileKind) -> Result<(), Error> {
 }
 
 async fn change(fs: &Ext4, dir: Ino, name: &[u8], ino: Ino, size: u64) -> Result<(), Error> {
+    local(fs.set_xattr(ino, b"user.new", vec![7; 300], SetXattr::default()).await)?;
     local(fs.write(ino, size / 2, vec![1; 5000]).await)?;
     local(fs.allocate(ino, size / 4..size / 4 + 9000, Allocate::Hole, true).await)?;
     let cut = Change { size: Some(size / 3), ..Change::default() };
