@@ -100,9 +100,8 @@ pub(crate) struct JournalSuperblock(Box<[u8; SUPERBLOCK_BYTES]>);
 impl JournalSuperblock {
     /// What is in `block`; `None` if it is not a journal of [`BLOCK_BYTES`] blocks, or not whole.
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
-        let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
-        bytes.copy_from_slice(&block[..SUPERBLOCK_BYTES]);
-        let found = Self(bytes);
+        let mut found = Self(Box::new([0; SUPERBLOCK_BYTES]));
+        found.0.copy_from_slice(&block[..SUPERBLOCK_BYTES]);
         let sound = found.u32(0) == MAGIC && found.u32(4) == 4 && found.u32(0xC) == 4096;
         let protected = found.incompat() & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0;
         let whole = !protected || (found.0[0x50] == 4 && found.u32(0xFC) == found.checksum());
