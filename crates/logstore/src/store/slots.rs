@@ -89,14 +89,17 @@ impl InFlightRecords {
         self.0.push_back((sequence, record));
     }
 
+    /// The record with this sequence, if it is in flight.
     pub fn get(&self, sequence: RecordSequence) -> Option<&InFlightRecord> {
         self.0.iter().find(|(other, _)| *other == sequence).map(|(_, record)| record)
     }
 
+    /// As [`InFlightRecords::get`], to change it.
     pub fn get_mut(&mut self, sequence: RecordSequence) -> Option<&mut InFlightRecord> {
         self.0.iter_mut().find(|(other, _)| *other == sequence).map(|(_, record)| record)
     }
 
+    /// Takes the record out: it is durable, or void.
     pub fn remove(&mut self, sequence: RecordSequence) -> Option<InFlightRecord> {
         let index = self.0.iter().position(|(other, _)| *other == sequence)?;
         self.0.remove(index).map(|(_, record)| record)

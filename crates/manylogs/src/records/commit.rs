@@ -20,6 +20,9 @@ const MARKS_APART: Nanos = Nanos::from_secs(2);
 /// Records in flight at most, whatever happens.
 const IN_FLIGHT_MAX: usize = 64;
 
+/// Tasks that are kept for the next records: most of the time no more are in flight.
+const RECORD_WATCHERS_KEPT: usize = 2;
+
 /// What one turn of the committer came to.
 enum Turned {
     /// A record is on its way.
@@ -37,7 +40,7 @@ pub(crate) struct RecordUnderWay {
 
 /// Sees to it that records take effect when the device has answered.
 pub(crate) fn record_watchers(runtime: &Handle) -> Watchers<RecordUnderWay> {
-    Watchers::new(runtime.clone(), |record: RecordUnderWay, result| {
+    Watchers::new(runtime.clone(), RECORD_WATCHERS_KEPT, |record: RecordUnderWay, result| {
         record.inner.record_ended(record.log, record.sequence, result);
     })
 }
