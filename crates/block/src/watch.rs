@@ -9,10 +9,6 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Completion, Handle, IoResult};
 
-/// Tasks that are kept for the next requests: as many as a drive's queue takes. Requests come in
-/// bursts, and a task that is made anew costs as much as all else that is done for an answer.
-const IDLE_MAX: usize = 32;
-
 /// Calls a function with each answer as it comes, and with what belongs to it.
 ///
 /// The tasks end when they are not needed any more: all but a few once their answers have come,
@@ -22,6 +18,7 @@ pub struct Watchers<J>(Rc<Shared<J>>);
 struct Shared<J> {
     runtime: Handle,
     done: fn(J, IoResult),
+    idle_max: usize,
     idle: RefCell<Vec<Rc<Slot<J>>>>,
     /// The `Watchers` are gone.
     closed: Cell<bool>,
@@ -35,10 +32,14 @@ struct Slot<J> {
 
 impl<J: 'static> Watchers<J> {
     /// Calls `done` with each answer, from a task of `runtime` or from within [`Watchers::watch`].
+    ///
+    /// At most `idle_max` tasks are kept for the next requests. Few do where who gets an answer asks
+    /// for more at once. Where requests come in bursts, more pay: to make a task costs as much as
+    /// all else that is done for an answer.
     #[must_use]
-    pub fn new(runtime: Handle, done: fn(J, IoResult)) -> Self {
+    pub fn new(runtime: Handle, idle_max: usize, done: fn(J, IoResult)) -> Self {
         let (idle, closed) = (RefCell::default(), Cell::default());
-        Self(Rc::new(Shared { runtime, done, idle, closed }))
+        Self(Rc::new(Shared { runtime, done, idle_max, idle, closed }))
     }
 
     /// Sees to it that `done` gets the answer of `completion`, together with `job`, even if the
@@ -93,7 +94,7 @@ impl<J> SlotTask<J> {
     /// Keeps the task for another request, unless there are enough that wait for one.
     fn is_kept(&self) -> bool {
         let mut idle = self.shared.idle.borrow_mut();
-        let kept = !self.shared.closed.get() && idle.len() < IDLE_MAX;
+        let kept = !self.shared.closed.get() && idle.len() < self.shared.idle_max;
         if kept {
             idle.push(Rc::clone(&self.slot));
         }
@@ -130,6 +131,8 @@ mod tests {
     use super::*;
     use crate::{Completer, LocalTask, Payload, Runtime, Tasks, Time, TimeOfDay, completion};
 
+    const IDLE_MAX: usize = 3;
+
     /// Tasks without a clock.
     struct Still(Tasks);
 
@@ -160,7 +163,7 @@ mod tests {
             let still = Rc::new(Still(Tasks::with_nudge(|| {})));
             let runtime = Handle::new(still.clone());
             let count = |answered: Rc<Cell<u32>>, _| answered.set(answered.get() + 1);
-            let watchers = Rc::new(Watchers::new(runtime, count));
+            let watchers = Rc::new(Watchers::new(runtime, IDLE_MAX, count));
             Self { still, answered: Rc::default(), watchers }
         }
 

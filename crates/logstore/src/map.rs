@@ -50,6 +50,7 @@ impl<V> Default for ExtentMap<V> {
 
 /// Runs that are replaced by one change of their leaf: a small write rarely overlaps more.
 const FEW_RUNS: usize = 4;
+type FewRuns<V> = SmallVec<[(Extent, Mapped<V>); FEW_RUNS]>;
 const SEQUENCE: usize = LEN + 1;
 const VALUE: usize = SEQUENCE + 1;
 
@@ -147,7 +148,7 @@ impl<V: MapValue> ExtentMap<V> {
         extent: Extent,
         mapped: Mapped<V>,
         replaces: &impl Fn(&Mapped<V>) -> bool,
-    ) -> Option<SmallVec<[(Extent, Mapped<V>); FEW_RUNS]>> {
+    ) -> Option<FewRuns<V>> {
         let (first, count) = self.tree.reaching_beyond(extent.start.0, last)?;
         if count > FEW_RUNS {
             return None;

@@ -175,8 +175,9 @@ fn a_day_of_changing_load_leaves_nothing_behind() {
     assert!(last.stats.logged_writes > 20_000 && last.stats.checkpoints > 100, "{last:?}");
     for (hour, rest) in seen.iter().enumerate() {
         assert_eq!(rest.backlog, Backlog::default(), "after hour {hour}");
-        // The volume's own tasks and the test; timers of waits that ended early.
-        assert!(rest.tasks <= 8 && rest.timers <= 64, "after hour {hour}: {rest:?}");
+        // The volume's own tasks, two that are kept for records and two for the scheduler, and the
+        // test; timers of waits that ended early.
+        assert!(rest.tasks <= 10 && rest.timers <= 64, "after hour {hour}: {rest:?}");
     }
     // The table holds what one hour leaves, not what the day left.
     let table = |rest: &AtRest| rest.stats.mapping_table_bytes;

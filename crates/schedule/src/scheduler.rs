@@ -15,6 +15,9 @@ use crate::queue::Departing;
 use crate::state::{Flight, State};
 use crate::stats::ScheduleStats;
 
+/// Tasks that are kept for the next requests.
+const WATCHERS_KEPT: usize = 2;
+
 /// A scheduler in front of a device. Clones share one scheduler.
 ///
 /// While no records are expected, and where clients do not keep the device busy, every request
@@ -39,10 +42,13 @@ impl Scheduler {
     /// Makes a scheduler in front of `device`. Its tasks run on the node of `runtime`.
     #[must_use]
     pub fn new(runtime: Handle, device: Rc<dyn BlockDevice>, targets: Targets) -> Self {
-        let watchers =
-            Watchers::new(runtime.clone(), |(inner, flight): (Rc<Inner>, Flight), result| {
+        let watchers = Watchers::new(
+            runtime.clone(),
+            WATCHERS_KEPT,
+            |(inner, flight): (Rc<Inner>, Flight), result| {
                 inner.ended(flight, result);
-            });
+            },
+        );
         let state = State::new(targets, runtime.now());
         let priorities = device.has_priorities();
         Self(Rc::new(Inner {

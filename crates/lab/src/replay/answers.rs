@@ -12,6 +12,9 @@ use super::pump::PumpError;
 use super::recorder::{Answered, Class, Recorder};
 use super::syncs::{SyncId, Syncs};
 
+/// Tasks that are kept for the next burst: as many as a drive's queue takes.
+const WATCHERS_KEPT: usize = 32;
+
 /// State shared by the feed of a replay and the tasks that wait for answers.
 pub(super) struct Answers {
     pub(super) runtime: Handle,
@@ -50,7 +53,7 @@ impl Answers {
     ) -> Rc<Self> {
         let origin = runtime.now();
         let finish = |(answers, job): (Rc<Self>, Job), result| answers.finish(&job, result);
-        let watchers = Watchers::new(runtime.clone(), finish);
+        let watchers = Watchers::new(runtime.clone(), WATCHERS_KEPT, finish);
         Rc::new(Self {
             runtime,
             device,

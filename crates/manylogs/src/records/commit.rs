@@ -20,8 +20,11 @@ const OPENINGS_APART: Nanos = Nanos::from_secs(2);
 /// Upper bound of the number of records in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
+/// Tasks that are kept for the next records: most of the time no more are in flight.
+const RECORD_WATCHERS_KEPT: usize = 2;
+
 /// Result of one step of the committer.
-enum Turned {
+enum Step {
     /// A record is on its way.
     Submitted,
     /// Nothing to do, or nothing that may be done now.
@@ -37,7 +40,7 @@ pub(crate) struct RecordUnderWay {
 
 /// Sees to it that records take effect when the device has answered.
 pub(crate) fn record_watchers(runtime: &Handle) -> Watchers<RecordUnderWay> {
-    Watchers::new(runtime.clone(), |record: RecordUnderWay, result| {
+    Watchers::new(runtime.clone(), RECORD_WATCHERS_KEPT, |record: RecordUnderWay, result| {
         record.inner.record_ended(record.log, record.sequence, result);
     })
 }
@@ -47,7 +50,7 @@ impl Inner {
     pub(crate) async fn run_committer(self: Rc<Self>) {
         loop {
             let signal = self.commit.wait();
-            while let Turned::Submitted = self.commit_one() {}
+            while let Step::Submitted = self.commit_one() {}
             self.look_again();
             if self.state.borrow().closed {
                 return;
@@ -56,12 +59,12 @@ impl Inner {
         }
     }
 
-    fn commit_one(self: &Rc<Self>) -> Turned {
+    fn commit_one(self: &Rc<Self>) -> Step {
         let mut state = self.state.borrow_mut();
         if !self.commit_is_due(&state) || self.holds(&mut state) {
-            return Turned::Nothing;
+            return Step::Nothing;
         }
-        let Some(log) = self.choose_log(&mut state) else { return Turned::Nothing };
+        let Some(log) = self.choose_log(&mut state) else { return Step::Nothing };
         let slots = state.store.gather(log, self.config().record);
         let (sequence, slot) = state.store.append(log, slots);
         self.note_full(&mut state, log);
@@ -69,7 +72,7 @@ impl Inner {
         state.pacing.hold.goes();
         drop(state);
         self.submit_record(Phase::Append, log, sequence, slot);
-        Turned::Submitted
+        Step::Submitted
     }
 
     fn commit_is_due(&self, state: &State) -> bool {
