@@ -165,7 +165,6 @@ pub struct VolumeStatus {
     #[serde(default)]
     pub turns: Vec<TurnStatus>,
     /// What they wait for, as in `waited`; `None` if none waits.
-    #[serde(default)]
     pub waits_for: Option<String>,
     /// For how long they waited, by cause.
     #[serde(default)]
