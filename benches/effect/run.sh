@@ -8,8 +8,8 @@
 # Parts; all if none is named:
 #   small      a process rewrites 4 KiB in each of 20 files all over the disk, syncs the file
 #              system, and again, at RATES writes a second
-#   matrix     the same at 320 writes a second on ext4 ordered, beside each of READERS, on the volume
-#              and on the raw drive below each of the kernel's SCHEDULERS
+#   matrix     the same at 320 writes a second on ext4 ordered, beside each of READERS, on the
+#              volume and on the raw drive below each of the kernel's SCHEDULERS
 #   databases  PostgreSQL (pgbench), and MongoDB's engine with a log flush every 33 and every 1 ms
 #
 # A run that is in the results already, and not void, is not made again: what was interrupted goes
@@ -157,8 +157,8 @@ make_files() {
     quietly dd if=/dev/urandom of="$mnt/big" bs=1M count=2048 oflag=direct || return 1
     local i
     if [ "$part" = matrix ]; then
-        mkdir "$mnt/second" &&
-            quietly dd if=/dev/urandom of="$mnt/second/big" bs=1M count=1024 oflag=direct || return 1
+        mkdir "$mnt/second" || return 1
+        quietly dd if=/dev/urandom of="$mnt/second/big" bs=1M count=1024 oflag=direct || return 1
     fi
     for i in $(seq 20); do
         mkdir "$mnt/$i" || return 1

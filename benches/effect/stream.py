@@ -12,8 +12,9 @@ Kinds, all with requests of 1 MiB:
 
 What was read through the page cache is dropped from it behind each 4 MiB: more at once would keep
 the kernel from all other work for milliseconds. The same is done behind all readers, as ext4 with
-data=journal goes through the page cache all the same. Each 128 MiB of writes end with fdatasync. Prints JSON: the rate, and the share of the time in which
-a thread here was ready and waited for a processor.
+data=journal goes through the page cache all the same. Each 128 MiB of writes end with fdatasync.
+Prints JSON: the rate, and the share of the time in which a thread here was ready and waited for a
+processor.
 """
 from concurrent.futures import ThreadPoolExecutor
 import json

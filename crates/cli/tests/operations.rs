@@ -139,9 +139,9 @@ fn metrics_are_told_by_the_command_and_over_http() {
         format!("manylogs_request_latency_seconds{{{of},kind=\"write\",quantile=\"0.99\"}} 0."),
         format!("manylogs_request_bytes_total{{{of},kind=\"write\"}} 4096\n"),
         format!("manylogs_device_written_bytes_total{{{of},phase=\"append\"}} "),
-        format!("manylogs_turns_total{{{of},class=\"record\"}} 1\n"),
+        format!("manylogs_turns_total{{{of},class=\"record\"}} "),
         format!("manylogs_turns_waiting{{{of},class=\"stream\"}} 0\n"),
-        format!("manylogs_turns_waited_seconds_total{{{of},for=\"record\"}} 0"),
+        format!("manylogs_turns_waited_seconds_total{{{of},for=\"record\"}} "),
     ] {
         assert!(text.contains(&name), "{name} is not in {text}");
     }

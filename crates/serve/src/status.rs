@@ -166,10 +166,9 @@ pub struct VolumeStatus {
     /// Scheduler of the device: waiting and held-back requests.
     #[serde(default)]
     pub turns: Vec<TurnStatus>,
-    /// What they wait for: `record` or `room` in the device; `None` if none waits.
-    #[serde(default)]
+    /// What they wait for, as in `waited`; `None` if none waits.
     pub waits_for: Option<String>,
-    /// For how long requests waited, by what the next of them waited for.
+    /// For how long they waited, by cause.
     #[serde(default)]
     pub waited: Vec<WaitStatus>,
 }
@@ -177,15 +176,13 @@ pub struct VolumeStatus {
 /// For how long requests to the device waited for something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitStatus {
-    /// `record`: one that was under way, or might have followed one at once. `room`: as much lay
-    /// in the device as a record may find ahead of it.
+    /// `record`, or `room` in the device: see [`manylogs::Cause`].
     pub cause: String,
-    /// While at least one request waited for that.
+    /// See `cause`.
     pub waited_ns: u64,
 }
 
-/// Requests to the device of one class, and how the volume held them back while records were
-/// expected.
+/// Requests to the device of one class, and how they were held back while records were expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStatus {
     /// record, small, stream or background.
