@@ -24,6 +24,8 @@ pub(crate) struct Group {
     /// Inodes at the table's end that were never written.
     pub(crate) unused: u32,
     pub(crate) flags: u16,
+    /// It says that something was never written, which only groups with checksums may say.
+    is_misflagged: bool,
     /// Checksums of the bitmaps, blocks first; [`Group::sum_mask`] of them is kept.
     pub(crate) sums: [u32; 2],
     pub(crate) sum_mask: u32,
@@ -39,7 +41,7 @@ impl Group {
             let upper = if wide { le16(bytes, high) } else { 0 };
             u32::from(le16(bytes, low)) | u32::from(upper) << 16
         };
-        let lazy = layout.may_be_unwritten();
+        let (lazy, flags) = (layout.may_be_unwritten(), le16(bytes, 0x12));
         Self {
             block_bitmap: BlockNo(number(0x0, 0x20)),
             inode_bitmap: BlockNo(number(0x4, 0x24)),
@@ -48,7 +50,8 @@ impl Group {
             free_inodes: count(0xE, 0x2E),
             directories: count(0x10, 0x30),
             unused: if lazy { count(0x1C, 0x32) } else { 0 },
-            flags: if lazy { le16(bytes, 0x12) } else { 0 },
+            flags: if lazy { flags } else { 0 },
+            is_misflagged: !lazy && flags & (INODE_UNINIT | BLOCK_UNINIT) != 0,
             sums: [count(0x18, 0x38), count(0x1A, 0x3A)],
             sum_mask: if wide { u32::MAX } else { 0xFFFF },
             is_sound: true,
@@ -113,6 +116,7 @@ impl Checker<'_> {
             }
         }
         let impossible = [
+            (group.is_misflagged, "it says that something was never written"),
             (group.free_blocks > blocks, "more free blocks than blocks"),
             (group.free_inodes > self.layout.inodes_per_group, "more free inodes than inodes"),
             (group.unused > self.layout.inodes_per_group, "more unused inodes than inodes"),
