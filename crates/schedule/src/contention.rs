@@ -7,8 +7,8 @@ use manylogs_block::{Nanos, Time};
 
 /// Shorter pauses do not count, as a client needs time to send its next request.
 pub(crate) const NO_PAUSE: Nanos = Nanos::from_millis(1);
-/// A client that continues its stream may pause for longer: a reader through the page cache asks for
-/// the next requests after it has copied the last ones (2 to 6 ms for 2.5 MiB, measured) ...
+/// A client that continues its stream may pause for longer: a reader through the page cache asks
+/// for the next requests after it has copied the last ones (2 to 6 ms for 2.5 MiB, measured) ...
 const OWN_PAUSE: Nanos = Nanos::from_millis(20);
 /// ... as long as such pauses take at most one part in this many of the time after which contention
 /// is assumed.

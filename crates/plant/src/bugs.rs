@@ -1,0 +1,373 @@
+//! All bugs, by the part of the system that they break.
+
+bugs! {
+    /// Bugs of the store that its own tests show: the volume does not use what they break.
+    STORE {
+        /// The entries of a batch are put into records one by one.
+        BatchSplit,
+        /// A stream goes on in another log while it has records on their way.
+        StreamSwitchesLog,
+        /// The copy of a version that was displaced while it moved keeps nothing of its log.
+        OvertakenCopyNotKept,
+    }
+    /// Bugs of Everest's store and its client that their crash histories show.
+    EVEREST {
+        /// The floor rises over versions that only entries under way have displaced.
+        FloorWithoutBarrier,
+        /// A reclaimed version is deleted from the store before it is durable on its volume.
+        DeleteBeforeBaseDurable,
+        /// Two rounds of reclaiming go on at a time.
+        ReclaimsOverlap,
+        /// A deletion takes away newer versions too.
+        DeleteIgnoresVersion,
+        /// A client that is opened anew counts its versions from the start.
+        VersionsCountedAnew,
+        /// A store is opened under sequences that its last opening used.
+        StoreReusesSequences,
+    }
+    /// Bugs of the scheduler, that its own tests show.
+    SCHEDULER {
+        /// Nothing else goes while records do.
+        RecordsStarveOthers,
+        /// A request goes before an earlier one that touches the same sectors.
+        OverlapsOvertaken,
+        /// The next piece of a request begins where the last one did.
+        PieceSentTwice,
+    }
+    /// Bugs of the volume that its crash histories show.
+    VOLUME {
+        /// A small FUA write is acknowledged before its record is durable.
+        AckBeforeRecord,
+        /// A record is acknowledged although one before it in its log is not durable.
+        AckPastHole,
+        /// The supersede entry of a large write is appended before the write is home.
+        SupersedeBeforeHome,
+        /// A large write over logged blocks appends no supersede entry.
+        NoSupersede,
+        /// A large FUA write is acknowledged before its supersede entry is durable.
+        SupersedeNotDurable,
+        /// A large FUA write relies on an earlier supersede entry that is not durable.
+        TrustUnsettledSupersede,
+        /// A version counts as dead as soon as it is overwritten in memory.
+        DeadBeforeSuccessorDurable,
+        /// The table forgets checkpointed versions before the floor is durable.
+        ForgetBeforeFloor,
+        /// The floor rises although versions below it are still on their way into records.
+        NoBarrierBeforePass,
+        /// The floor rises before the home copies are flushed.
+        FloorBeforeHomeDurable,
+        /// The checkpoint writes home without locking clients out.
+        CheckpointWithoutLock,
+        /// A moved version gets a fresh data sequence.
+        SwapFreshSequence,
+        /// A moved log leaves its supersede entries behind.
+        SwapDropsSupersedes,
+        /// A log is reset while a read points into it.
+        ResetUnderRead,
+        /// A log is used before it is marked in the root.
+        OpenedSetLate,
+        /// A snapshot is published although versions it lacks are not durable.
+        SnapshotWithoutBarrier,
+        /// A volume is opened under its last incarnation.
+        NoNewIncarnation,
+        /// Recovery believes what is only in the drive's cache.
+        NoFlushAtOpen,
+        /// Recovery takes the version it reads last, not the newest.
+        RecoveryTakesLast,
+        /// A flush leaves buffered writes where they are.
+        FlushSkipsBuffer,
+        /// A flush is not passed on to the device.
+        FlushSkipsDevice,
+        /// A discard changes only the table in memory.
+        DiscardNotLogged,
+        /// A log is reset although it holds supersede entries that recovery needs.
+        ResetDropsSupersedes,
+        /// Recovery believes a snapshot about logs that were opened, or reset, since.
+        SnapshotAcrossReset,
+        /// Records do not fill physical sectors: one shares its last with the next.
+        RecordsShareSectors,
+        /// The partial edge sectors of a large write go home with the rest.
+        EdgesNotLogged,
+        /// After one slot of the root could not be written the volume goes on under the old root.
+        RootHalfWritten,
+        /// A large write without FUA leaves no mark that the device must be flushed.
+        DirtyHomeNotSet,
+        /// What is read from a log is not compared with its checksums.
+        LogReadNotVerified,
+        /// A snapshot does not learn of logs that take records while it is written.
+        SnapshotMissesLog,
+        /// The source of a move counts as free before the copies are durable.
+        SwapFreesSourceEarly,
+        /// A flush is answered with one that was under way when it was asked for.
+        FlushAnsweredByEarlier,
+        /// Supersede entries go into records before the device was flushed.
+        DeferredBeforeFlush,
+        /// After a flush that failed the volume goes on taking writes.
+        FailedFlushTakesWrites,
+        /// Entries of a record that could not be written are answered as if it were.
+        FailedRecordSettled,
+        /// When the device grows, a new log may begin in home space.
+        GrowTakesHome,
+        /// A read that begins within a buffered write gets the write's start.
+        BufferedReadFromStart,
+        /// Zeroes with FUA are acknowledged before they are durable.
+        ZeroesNotDurable,
+        /// Discards with FUA are acknowledged before they are durable.
+        DiscardNotDurable,
+        /// A write in several parts is answered when the first of them is done.
+        PartsAnsweredEarly,
+        /// Records follow before their epoch has begun durably.
+        EpochNotBegun,
+        /// A checkpoint renews long zeroes without the lock on their home: over what is written.
+        RenewOverNewer,
+        /// A read error that passes makes a checkpoint mark blocks as lost.
+        TransientIsLoss,
+        /// A pass with a limited rate does not hurry for writes that wait for room.
+        RateNotHurried,
+        /// What could not be written home is dropped from the logs all the same.
+        KeptDropped,
+        /// A checkpoint forgets that blocks are lost.
+        LostForgotten,
+        /// A drain zeroes parts of physical sectors without their neighbours.
+        ZeroesTornSectors,
+        /// The floor rises over versions that could not be read.
+        FloorOverUnread,
+        /// Changed settings are written to one copy of the superblock only.
+        SettingsInOneCopy,
+    }
+    /// Bugs of format, opening, recovery, growing and repair, and of the scan of a log.
+    RECOVERY {
+        /// The end of a drain raises the floor over what is not durable yet.
+        DrainWithoutBarrier,
+        /// The first copy of the superblock is written before the last.
+        FirstSuperblockFirst,
+        /// A growing volume writes its superblock before its roots.
+        SuperblockBeforeRoots,
+        /// A growing volume leaves its old root and superblock where data is now.
+        OldEndExposed,
+        /// An opening leaves a change of the superblock unfinished that a crash interrupted.
+        ChangeLeftUnfinished,
+        /// A copy of a structure that was not read, for whatever reason, counts as damaged.
+        UnreadCopyIsDamaged,
+        /// A read that fails for a moment is not tried again.
+        ReadsNotTriedAgain,
+        /// A root that is older than records in the logs is believed.
+        StaleRootBelieved,
+        /// An opening forgets which logs are out of use.
+        RetiredForgotten,
+        /// The logs of a drained volume are scanned, and their damage counts.
+        DrainedLogsScanned,
+        /// A snapshot that cannot be read makes the volume unopenable.
+        SnapshotNeeded,
+        /// A damaged copy of a version is preferred to a whole one.
+        DamagedCopyPreferred,
+        /// A set of logs forgets all beyond 32,768.
+        LogSetTruncated,
+        /// Every record says that nothing of its log was durable.
+        NoDurableTail,
+        /// A record counts whatever it says of its predecessor.
+        PredecessorIgnored,
+        /// A log ends where it cannot be read.
+        UnreadableIsTheEnd,
+        /// A record counts as never written if a part of its payload cannot be read.
+        UnreadablePayloadIsTorn,
+        /// A scan takes any read error for a bad medium.
+        AnyErrorIsTheMedium,
+        /// A look-ahead begins anew at each place.
+        LookAheadForgets,
+        /// Sequences go on beyond those that were set aside.
+        SequencesNotSetAside,
+    }
+    /// Bugs of checkpoints and of the room that they make, that tests of one case each show.
+    CHECKPOINT {
+        /// A checkpoint that fails gives its locks back while some of its writes are under way.
+        PassLeavesWrites,
+        /// Versions that a checkpoint renews take a record's room each, however many wait.
+        RenewedNotGathered,
+        /// A large write that fails keeps the log space that was set aside for it.
+        FailedWriteKeepsRoom,
+    }
+    /// Bugs that show only on a volume with its table in non-volatile RAM.
+    NVRAM {
+        /// A record's header is in non-volatile RAM before its payload is in the log.
+        NvramBeforePayload,
+        /// Non-volatile RAM is not persisted before a record is acknowledged.
+        NvramNotPersisted,
+        /// Both selectors may be torn together.
+        NvramTornSelector,
+        /// A half is selected before its snapshot is durable.
+        NvramSelectorFirst,
+        /// Recovery believes stores that are not persisted.
+        NvramNotPersistedAtOpen,
+        /// A new snapshot leaves the supersede entries behind.
+        NvramDropsSupersedes,
+        /// A checkpoint forgets the table although the floor is not durable.
+        NvramFloorNotKept,
+    }
+    /// Bugs between a device's requests and the kernel.
+    STORAGE {
+        /// A durable write asks the ring for an ordinary one.
+        RingIgnoresFua,
+        /// A durable write asks the thread pool for an ordinary one.
+        PoolIgnoresFua,
+        /// A flush in the ring is answered at once.
+        RingSkipsSync,
+        /// A flush in the thread pool is answered at once.
+        PoolSkipsSync,
+        /// A durable write to a file in memory is an ordinary one.
+        MemoryIgnoresFua,
+        /// A flush of a file in memory is answered at once.
+        MemorySkipsSync,
+        /// Memory that is mapped from a file counts as persisted without being written.
+        PersistSkipsSync,
+        /// Mapped memory may count as persisted after a failure.
+        PersistFailureForgotten,
+        /// The flush after durable zeroes is left out.
+        ZeroesNotFlushed,
+        /// Of long zeroes only the first piece is written.
+        ZeroesCutShort,
+        /// The failure of a flush is not passed on.
+        FlushFailureIgnored,
+        /// A flush after one that failed may succeed.
+        StorageFlushFailureForgotten,
+        /// A flush may succeed after a durable write whose flush failed.
+        DurableWriteFailureForgotten,
+        /// What the page cache holds counts as durable, because the disk has no volatile cache.
+        CachedTakenForDurable,
+        /// A file counts as durable without a flush.
+        FileTakenForDurable,
+        /// A virtual disk counts as durable without a flush when it says that it has no cache.
+        VirtualDiskTakenForDurable,
+        /// A disk is opened for writing although the kernel drops its flushes.
+        DroppedFlushesAccepted,
+        /// The loop device over an export is used although the kernel drops its flushes.
+        ServedLoopDropsFlushes,
+        /// A write of which the kernel took a part counts as whole.
+        ShortWriteTakenForWhole,
+        /// A part of a logical sector is written with zeroes around it.
+        PartialWithoutNeighbours,
+        /// A part of a logical sector is written while others write to the same one.
+        PartialWithoutGate,
+        /// A discard gives up whole logical sectors of which only a part was named.
+        DiscardRoundedOutwards,
+        /// A failure that may pass counts as a medium that is bad.
+        TransientTakenForMedium,
+    }
+    /// Bugs between the clients of a server and its volume.
+    SERVE {
+        /// A flush over NBD is answered without flushing.
+        NbdFlushSkipped,
+        /// A flush over NBD covers only the writes of its own connection.
+        NbdFlushOwnConnection,
+        /// FUA of a write of whole sectors over NBD is ignored.
+        NbdFuaIgnored,
+        /// FUA of a write of parts of sectors over NBD is ignored.
+        NbdPartsFuaIgnored,
+        /// FUA of zeroing over NBD is ignored.
+        NbdZeroFuaIgnored,
+        /// FUA of a trim over NBD is ignored.
+        NbdTrimFuaIgnored,
+        /// A trim over NBD also gives up the sectors that it covers in part.
+        NbdTrimRoundedOutwards,
+        /// Parts of sectors are read, changed and written while others change the same sectors.
+        NbdPartsWithoutGate,
+        /// Whole sectors are changed while parts of them are read, changed and written.
+        NbdWholeWithoutGate,
+        /// A write over NBD is answered before the volume has it.
+        NbdAnsweredEarly,
+        /// A request over NBD that failed is answered as if it had not.
+        NbdFailureHidden,
+        /// A disconnecting NBD client loses the requests that it sent before.
+        NbdDisconnectDropsRequests,
+        /// An answer that an NBD client has not fetched does not count towards its limit.
+        NbdUnsentAnswersUncounted,
+        /// What an NBD client has sent that is gone is carried out without a limit.
+        NbdGoneClientUnlimited,
+        /// Any number of NBD clients are let in.
+        NbdConnectionsUnlimited,
+        /// `fsync` of the exported file is answered without flushing.
+        FuseFsyncSkipped,
+        /// Writes with O_DSYNC or O_SYNC to the exported file are as others.
+        FuseDsyncIgnored,
+        /// Holes punched with O_DSYNC or O_SYNC into the exported file are as others.
+        FuseDsyncPunchIgnored,
+        /// A hole punched into the exported file also zeroes sectors that it covers in part.
+        FusePunchRoundedOutwards,
+        /// A server that stops makes nothing durable.
+        StopWithoutClose,
+        /// A server that stops does not wait for the requests under way.
+        StopDropsRequests,
+        /// After a panic the process of a server lives on.
+        PanicOutlived,
+    }
+    /// Bugs between the kernel's ublk driver and the volume.
+    UBLK {
+        /// FUA of a write is ignored.
+        UblkFuaIgnored,
+        /// FUA of zeroing is ignored.
+        UblkZeroFuaIgnored,
+        /// A write-through device acknowledges writes that are not durable.
+        UblkThroughNotDurable,
+        /// A discard of a write-through device is acknowledged before it is durable.
+        UblkDiscardNotDurable,
+        /// A flush is taken for a read.
+        UblkFlushIsRead,
+    }
+    /// Bugs of the file system ext4 that its crash histories show.
+    EXT4 {
+        /// A commit block is written before the blocks that it commits.
+        Ext4CommitBeforeBody,
+        /// A commit block is written before the device was flushed.
+        Ext4CommitWithoutFlush,
+        /// Data is written after the transaction that refers to it.
+        Ext4DataAfterMetadata,
+        /// Blocks that the log has copies of are freed without being revoked.
+        Ext4RevokeForgotten,
+        /// Freed blocks are used again before that they are free is durable.
+        Ext4ReuseBeforeDurable,
+        /// The log's room is given back before what was in it is durable at home.
+        Ext4TailBeforeHome,
+        /// An inode without a name is not in the list of orphans.
+        Ext4OrphanAfterFree,
+        /// A bitmap's checksum is wrong.
+        Ext4BitmapChecksumWrong,
+        /// Blocks that are freed count as one more than they are.
+        Ext4FreeCountOff,
+        /// A block of names that is split loses one of them.
+        Ext4SplitLosesName,
+        /// A hole within an extent takes away all that is behind it.
+        Ext4PieceLost,
+        /// A new name is in another update than the count of names.
+        Ext4LinkCountLater,
+        /// A sync does not wait for the commit.
+        Ext4SyncNotAwaited,
+        /// A replay brings back blocks that were revoked.
+        Ext4ReplayIgnoresRevokes,
+        /// The log is reset before what was replayed is durable at home.
+        Ext4ReplayNotFlushed,
+        /// A mount does not end the orphans that it finds.
+        Ext4OrphansNotEnded,
+    }
+    /// Bugs of the file system ext4 that tests of its parts show.
+    EXT4_PARTS {
+        /// A file that ends leaves its block of attributes in use.
+        Ext4XattrBlockKept,
+        /// The hash of an attribute in a block is wrong.
+        Ext4XattrHashWrong,
+        /// A list of access that is set leaves the mode as it is.
+        Ext4AclLeavesMode,
+        /// A table of pointers without any stays in use.
+        Ext4TableKept,
+        /// Content in the log that is not at home is read from home.
+        Ext4JournalledContentUnread,
+        /// A sync of content that was overwritten does not flush.
+        Ext4ContentSyncUnflushed,
+    }
+    /// Faults rather than bugs: what tests need to happen.
+    FAULTS {
+        /// The thread of the engine panics when it is asked to take a snapshot.
+        EnginePanics,
+        /// A thread of the front end panics when it is asked to zero a range.
+        FrontEndPanics,
+    }
+}
