@@ -11,7 +11,7 @@ use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request, Sectors, Time};
+use manylogs_block::{BlockDevice, Capabilities, Completion, Extent, Lba, Request, Time};
 use manylogs_disk::device::ModelledDrive;
 use manylogs_disk::{Options, profile};
 use manylogs_lab::replay::{
