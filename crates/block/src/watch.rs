@@ -33,9 +33,9 @@ struct Slot<J> {
 impl<J: 'static> Watchers<J> {
     /// Calls `done` with each answer, from a task of `runtime` or from within [`Watchers::watch`].
     ///
-    /// At most `idle_max` tasks are kept for the next requests. Few do where who gets an answer asks
-    /// for more at once. Where requests come in bursts, more pay: to make a task costs as much as
-    /// all else that is done for an answer.
+    /// At most `idle_max` tasks are kept for the next requests. Few do where who gets an answer
+    /// asks for more at once. Where requests come in bursts, more pay: to make a task costs as much
+    /// as all else that is done for an answer.
     #[must_use]
     pub fn new(runtime: Handle, idle_max: usize, done: fn(J, IoResult)) -> Self {
         let (idle, closed) = (RefCell::default(), Cell::default());
