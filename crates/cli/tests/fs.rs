@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,6 +42,31 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     place.run(&["fs", "status", "disk.img"]).fails(2, &["no ext4 here"]);
     place.run(&["fs", "status", "mnt"]).fails(2, &["mnt", "mounted there"]);
     place.run(&["fs", "unmount", "mnt"]).fails(2, &["mnt", "mounted there"]);
+    place.run(&["fs", "check", "disk.img"]).fails(2, &["disk.img", "no ext4"]);
+    place.run(&["fs", "check", "nothing"]).fails(2, &["nothing does not exist"]);
+}
+
+#[test]
+fn a_check_finds_damage_and_changes_nothing() {
+    let place = Place::new();
+    if !image(&place) {
+        return;
+    }
+    let good = place.run(&["fs", "check", "disk.img"]);
+    assert!(good.succeeds().stdout.contains("nothing is wrong"), "{good:?}");
+    let file = File::options().read(true).write(true).open(place.path("disk.img")).unwrap();
+    // The first group's bitmap of blocks: its place is in the first descriptor.
+    let mut place_of = [0; 4];
+    file.read_exact_at(&mut place_of, 4096).unwrap();
+    let bitmap = u64::from(u32::from_le_bytes(place_of)) * 4096;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, bitmap).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], bitmap).unwrap();
+    let before = fs::metadata(place.path("disk.img")).unwrap().modified().unwrap();
+    place.run(&["fs", "check", "disk.img"]).fails(3, &["damaged"]);
+    let listed = place.run(&["fs", "check", "disk.img", "--json"]);
+    assert!(listed.stdout.contains("\"clean\": false"), "{listed:?}");
+    assert_eq!(fs::metadata(place.path("disk.img")).unwrap().modified().unwrap(), before);
 }
 
 #[test]

@@ -113,3 +113,27 @@ fn the_status_of_a_file_system_is_what_is_documented() {
     assert!(refused["refused"].as_str().unwrap().contains("-b 4096"));
     compare(&[usual, refused], "`fs status --json`");
 }
+
+#[test]
+fn the_check_of_a_file_system_is_what_is_documented() {
+    let place = Place::new();
+    let image = place.file("disk.img", "");
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let mut mkfs = std::process::Command::new("mkfs.ext4");
+    let made = mkfs.args(["-q", "-b", "4096"]).arg(&image).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs mkfs.ext4");
+        return;
+    }
+    let check = || {
+        let said = place.run(&["fs", "check", "disk.img", "--json"]);
+        serde_json::from_str::<Value>(&said.stdout).unwrap()
+    };
+    let good = check();
+    // The free blocks of the first group.
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 2], 4096 + 12).unwrap();
+    let damaged = check();
+    assert_eq!((&good["clean"], &damaged["clean"]), (&Value::Bool(true), &Value::Bool(false)));
+    compare(&[good, damaged], "`fs check --json`");
+}

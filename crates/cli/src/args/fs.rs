@@ -20,6 +20,8 @@ pub(crate) enum FsCommand {
     Unmount(FsUnmountArgs),
     /// Show what a file system is: its features, what is free, its state. Changes nothing.
     Status(FsStatusArgs),
+    /// Read all metadata of a file system that nobody uses, and report damage. Changes nothing.
+    Check(FsCheckArgs),
 }
 
 #[derive(Debug, Args)]
@@ -61,6 +63,15 @@ pub(crate) struct FsUnmountArgs {
 pub(crate) struct FsStatusArgs {
     /// The directory that it is mounted on, or the disk, partition or image file.
     pub(crate) place: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsCheckArgs {
+    /// The disk, partition or image file.
+    pub(crate) source: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! `manylogs fs`: file systems of our own.
 
 mod background;
+mod check;
 mod mounted;
 mod status;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Mount(args) => mount(args),
         FsCommand::Unmount(args) => mounted::unmount(&args.target),
         FsCommand::Status(args) => status::run(args),
+        FsCommand::Check(args) => check::run(args),
     }
 }
 

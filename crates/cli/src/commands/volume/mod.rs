@@ -146,7 +146,8 @@ pub(crate) fn stack_failure(error: StackError) -> Failure {
     }
 }
 
-fn open_failure(error: &OpenError) -> Failure {
+/// What the exit code says of a file or disk that cannot be opened.
+pub(crate) fn open_failure(error: &OpenError) -> Failure {
     let message = error.to_string();
     match error {
         OpenError::Permission { .. } | OpenError::ReadOnly { .. } => Failure::Permission(message),
