@@ -18,6 +18,9 @@ use manylogs_plant::{self as plant, Bug};
 /// Longest write or read of a snapshot.
 const CHUNK: Sectors = Sectors(2048);
 
+/// About as much of a snapshot is one extent of the table.
+const BYTES_PER_EXTENT: usize = 12;
+
 impl Inner {
     /// Writes the table to the snapshot slot that is not in use and names it in the root; false if
     /// it does not fit, which only makes recovery slower.
@@ -56,9 +59,9 @@ impl Inner {
         }
         state.store.roots.capturing = Some(opened);
         state.store.note_table_size();
-        // As long as the last one, and a little.
-        let last = state.store.roots.on_disk.snapshot.map_or(0, |snapshot| snapshot.bytes);
-        encode(to_usize(last + last / 8), state.store.logs.iter(), state.store.map.iter())
+        // From what is in memory: a length on the disk may be damaged.
+        let expected_bytes = state.store.map.len() * BYTES_PER_EXTENT;
+        encode(expected_bytes, state.store.logs.iter(), state.store.map.iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
