@@ -330,6 +330,15 @@ pub struct Status {
 }
 
 impl VolumeStatus {
+    /// Bytes of data, zeroes left out, whose newest version is in a log.
+    #[must_use]
+    pub const fn data_at_risk_bytes(&self) -> u64 {
+        match self.zeroed_bytes {
+            Some(zeroed) => self.at_risk_bytes.saturating_sub(zeroed),
+            None => self.at_risk_bytes,
+        }
+    }
+
     /// Share of client writes that were logged, of all; zero without any.
     #[must_use]
     pub fn share_logged(&self) -> f64 {

@@ -34,10 +34,10 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         let Some(volume) = status.volume else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
         let served = Found {
+            at_risk_bytes: Some(volume.data_at_risk_bytes()),
             id: volume.id,
             label: volume.label,
             pid: Some(status.pid),
-            at_risk_bytes: Some(volume.at_risk_bytes - volume.zeroed_bytes.unwrap_or(0)),
         };
         found.insert(device, served);
     }

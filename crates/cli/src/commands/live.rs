@@ -109,11 +109,10 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         let _ = writeln!(out, "read-only       {reason}");
     }
     let zeroed = volume.zeroed_bytes.filter(|zeroed| *zeroed > 0);
-    let data = volume.at_risk_bytes.saturating_sub(zeroed.unwrap_or(0));
     let _ = writeln!(
         out,
         "bytes at risk   {} in {} extents are newer in the logs than at home{}",
-        human(data),
+        human(volume.data_at_risk_bytes()),
         volume.mapped_extents,
         zeroed.map_or_else(String::new, |bytes| format!(", and {} are zeroes", human(bytes)))
     );

@@ -70,7 +70,6 @@ fn head(status: &Status) -> String {
 }
 
 fn state(volume: &VolumeStatus) -> String {
-    let zeroed = volume.zeroed_bytes.unwrap_or(0);
     let (room, used) = volume.occupancy.iter().fold((0, 0), |(room, used), stretch| {
         (room + stretch.log_bytes, used + stretch.used_bytes)
     });
@@ -82,7 +81,7 @@ fn state(volume: &VolumeStatus) -> String {
         "\n{label} is {}; {} only in logs, {} only in memory\n\
          logs {:.1} % full, {} to drain{checkpoint}",
         volume.health,
-        human(volume.at_risk_bytes.saturating_sub(zeroed)),
+        human(volume.data_at_risk_bytes()),
         human(volume.volatile_bytes),
         100.0 * used as f64 / (room.max(1)) as f64,
         span(Nanos::from_secs_f64(volume.drain_estimate_s)),
