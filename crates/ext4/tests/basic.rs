@@ -221,6 +221,44 @@ fn renames_replace_exchange_and_refuse() {
     world.check();
 }
 
+/// What the inode says counts where it is newer than the content that still waits.
+#[test]
+fn a_rename_changes_the_time_of_a_file_whose_content_waits() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(8, SMALL_MIB, image);
+    let times = world.run(async |fs| {
+        let ino = file(&fs, Ino::ROOT, "old", b"content").await;
+        let written = fs.attributes(ino).await.unwrap();
+        // The disk takes a while.
+        let other = file(&fs, Ino::ROOT, "other", b"content").await;
+        fs.sync(other).await.unwrap();
+        fs.rename((Ino::ROOT, b"old"), (Ino::ROOT, b"new"), Taken::Replaced).await.unwrap();
+        let renamed = fs.attributes(ino).await.unwrap();
+        fs.sync(ino).await.unwrap();
+        let synced = fs.attributes(ino).await.unwrap();
+        fs.unmount().await.unwrap();
+        [written, renamed, synced].map(|found| (found.modified, found.changed))
+    });
+    let [written, renamed, synced] = times.unwrap();
+    assert_eq!((written.0, renamed), (renamed.0, synced));
+    assert!(renamed.1 > written.1, "{renamed:?}");
+}
+
+/// e2fsck asks for the feature where files are that long.
+#[test]
+fn a_file_of_two_gibibytes_sets_the_feature() {
+    let options = [SMALL, &["-O", "^large_file,^huge_file"]].concat();
+    let Some(image) = mkfs(SMALL_MIB, &options) else { return };
+    let world = World::new(9, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let ino = file(&fs, Ino::ROOT, "long", b"content").await;
+        fs.write(ino, 1 << 31, vec![1]).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
 #[test]
 fn immutable_inodes_stay_and_append_only_ones_grow() {
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

@@ -42,6 +42,8 @@ impl Group {
             u32::from(le16(bytes, low)) | u32::from(upper) << 16
         };
         let (lazy, flags) = (layout.may_be_unwritten(), le16(bytes, 0x12));
+        let unused = count(0x1C, 0x32);
+        let says_unwritten = unused != 0 || flags & (INODE_UNINIT | BLOCK_UNINIT) != 0;
         Self {
             block_bitmap: BlockNo(number(0x0, 0x20)),
             inode_bitmap: BlockNo(number(0x4, 0x24)),
@@ -49,9 +51,9 @@ impl Group {
             free_blocks: count(0xC, 0x2C),
             free_inodes: count(0xE, 0x2E),
             directories: count(0x10, 0x30),
-            unused: if lazy { count(0x1C, 0x32) } else { 0 },
+            unused: if lazy { unused } else { 0 },
             flags: if lazy { flags } else { 0 },
-            is_misflagged: !lazy && flags & (INODE_UNINIT | BLOCK_UNINIT) != 0,
+            is_misflagged: !lazy && says_unwritten,
             sums: [count(0x18, 0x38), count(0x1A, 0x3A)],
             sum_mask: if wide { u32::MAX } else { 0xFFFF },
             is_sound: true,

@@ -318,7 +318,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn check_size(&mut self, raw: Raw<'_>, mapped: &Mapped) {
+    pub(crate) fn check_size(&mut self, raw: Raw<'_>, mapped: &Mapped) {
         let behind = mapped.last_written.is_some_and(|last| {
             last.checked_mul(BLOCK_BYTES as u64).is_none_or(|last| raw.size() < last)
         });

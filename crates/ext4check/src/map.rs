@@ -241,6 +241,7 @@ impl Checker<'_> {
         if others || raw.has_flag(EXTENTS) || raw.links() != 1 || raw.kind() != Some(Kind::File) {
             self.find(place, Problem::Impossible("the inode for more descriptors"));
         }
+        self.check_size(raw, &Mapped::default());
         if !self.take(raw.ino, double) {
             return Ok(());
         }

@@ -19,6 +19,8 @@ pub(super) struct Hash {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
+    /// That of the first indexes, which has no seed.
+    Legacy,
     HalfMd4,
     Tea,
 }
@@ -27,9 +29,10 @@ impl Hash {
     /// The hash of a directory whose index has `version`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for the oldest hash, and for those of other features.
+    /// [`Error::Unsupported`] for those of other features.
     pub(super) fn new(version: u8, geometry: &Geometry) -> Result<Self> {
         let function = match version {
+            0 => Function::Legacy,
             1 => Function::HalfMd4,
             2 => Function::Tea,
             _ => return Err(Error::Unsupported("an index with another hash of names")),
@@ -42,23 +45,43 @@ impl Hash {
     /// The hash of a name; its lowest bit is clear.
     pub(super) fn of(self, name: &[u8]) -> u32 {
         let mut state = self.seed;
-        let step = match self.function {
-            Function::HalfMd4 => 32,
-            Function::Tea => 16,
-        };
-        let mut rest = name;
-        while !rest.is_empty() {
-            match self.function {
-                Function::HalfMd4 => half_md4(&mut state, &self.words(rest)),
-                Function::Tea => tea(&mut state, &self.words(rest)),
-            }
-            rest = rest.get(step..).unwrap_or(&[]);
-        }
         let hash = match self.function {
-            Function::HalfMd4 => state[1],
-            Function::Tea => state[0],
+            Function::Legacy => self.legacy(name),
+            Function::HalfMd4 => {
+                self.each(name, |words| half_md4(&mut state, words));
+                state[1]
+            }
+            Function::Tea => {
+                self.each(name, |words| tea(&mut state, words));
+                state[0]
+            }
         } & !1;
         if hash == END { END - 2 } else { hash }
+    }
+
+    /// Gives a name to `step`, as many bytes at a time as fill its words.
+    fn each<const N: usize>(self, name: &[u8], mut step: impl FnMut(&[u32; N])) {
+        let mut rest = name;
+        while !rest.is_empty() {
+            step(&self.words(rest));
+            rest = rest.get(4 * N..).unwrap_or(&[]);
+        }
+    }
+
+    /// Each number depends on the two before it.
+    fn legacy(self, name: &[u8]) -> u32 {
+        let (mut earlier, mut last) = (0x37ab_e8f9_u32, 0x12a3_fe2d_u32);
+        for byte in name {
+            let sum = earlier.wrapping_add(last ^ self.number(*byte).wrapping_mul(7_152_373));
+            // Modulo 2^31 - 1, but for one step.
+            let next = if sum >> 31 == 0 { sum } else { sum.wrapping_sub(0x7fff_ffff) };
+            (earlier, last) = (last, next);
+        }
+        last << 1
+    }
+
+    fn number(self, byte: u8) -> u32 {
+        if self.signed { i32::from(byte.cast_signed()).cast_unsigned() } else { u32::from(byte) }
     }
 
     /// The first bytes of `rest` as big-endian words, filled up with its length.
@@ -68,12 +91,7 @@ impl Hash {
         let mut words = [pad; N];
         for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
             for byte in bytes {
-                let number = if self.signed {
-                    i32::from(byte.cast_signed()).cast_unsigned()
-                } else {
-                    u32::from(*byte)
-                };
-                *word = (*word << 8).wrapping_add(number);
+                *word = (*word << 8).wrapping_add(self.number(*byte));
             }
         }
         words
@@ -127,7 +145,7 @@ fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
 mod tests {
     use super::*;
 
-    /// As `dx_hash -h half_md4` and `-h tea` of debugfs say, without a seed.
+    /// As `dx_hash -h` of debugfs says, without a seed.
     #[test]
     fn hashes_are_those_of_debugfs() {
         let hash = |function, name: &str| {
@@ -135,6 +153,8 @@ mod tests {
         };
         let long = "a name that is so long that it takes more than one step";
         for (function, name, expected) in [
+            (Function::Legacy, "hello", 0x3225_2546),
+            (Function::Legacy, long, 0x0323_a148),
             (Function::HalfMd4, "hello", HELLO[0]),
             (Function::HalfMd4, long, LONG[0]),
             (Function::Tea, "hello", HELLO[1]),

@@ -246,7 +246,8 @@ impl Core {
         raw.set_size(if node.size_is_new.get() { size } else { raw.size() });
         if let Some(at) = node.written_at.get() {
             raw.set_time(TimeField::Modify, at);
-            raw.set_time(TimeField::Change, at);
+            // The attributes may have changed since.
+            raw.set_time(TimeField::Change, raw.time(TimeField::Change).max(at));
         }
         self.put_inode(&mut handle, node.ino, &mut raw).await?;
         node.tid.set(Some(handle.finish()));

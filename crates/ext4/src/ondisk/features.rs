@@ -23,6 +23,7 @@ pub(crate) mod incompat {
 /// Features that must be known to write.
 pub(crate) mod ro_compat {
     pub(crate) const SPARSE_SUPER: u32 = 0x1;
+    pub(crate) const LARGE_FILE: u32 = 0x2;
     pub(crate) const GDT_CSUM: u32 = 0x10;
     pub(crate) const DIR_NLINK: u32 = 0x20;
     pub(crate) const METADATA_CSUM: u32 = 0x400;
@@ -69,7 +70,7 @@ const INCOMPAT: &[Known] = &[
 
 const RO_COMPAT: &[Known] = &[
     (ro_compat::SPARSE_SUPER, "sparse_super", None),
-    (0x2, "large_file", None),
+    (ro_compat::LARGE_FILE, "large_file", None),
     (0x4, "btree_dir", Some(REMAKE)),
     (0x8, "huge_file", None),
     (ro_compat::GDT_CSUM, "uninit_bg", None),

@@ -193,6 +193,12 @@ impl Superblock {
         put_le32(&mut *self.0, 0x60, bits | if needs { incompat::RECOVER } else { 0 });
     }
 
+    /// There may be files of 2 GiB and more.
+    pub(crate) fn set_has_large_files(&mut self) {
+        let features = self.u32(0x64) | ro_compat::LARGE_FILE;
+        put_le32(&mut *self.0, 0x64, features);
+    }
+
     /// There may be blocks of extended attributes.
     pub(crate) fn set_has_xattrs(&mut self) {
         let features = self.u32(0x5C) | compat::EXT_ATTR;

@@ -254,7 +254,7 @@ impl Core {
             device: if is_device { raw.device() } else { (0, 0) },
             accessed: raw.time(TimeField::Access),
             modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
-            changed: written_at.unwrap_or_else(|| raw.time(TimeField::Change)),
+            changed: written_at.unwrap_or_default().max(raw.time(TimeField::Change)),
             born: raw.time(TimeField::Birth),
         })
     }

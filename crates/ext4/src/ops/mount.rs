@@ -160,7 +160,12 @@ impl Ext4 {
         let device = Rc::clone(&core.device);
         let sink = Rc::new(Jbd2Sink::new(device, journal.place, journal.superblock));
         core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next);
-        core.write_superblock(|superblock| superblock.set_needs_recovery(true)).await?;
+        core.write_superblock(|superblock| {
+            superblock.set_needs_recovery(true);
+            // Any write may make a file of 2 GiB; nobody minds the feature where there is none.
+            superblock.set_has_large_files();
+        })
+        .await?;
         sink.begin().await?;
         let core = Rc::new(core);
         core.start_tasks();
