@@ -31,7 +31,7 @@ const DISK_BLOCK_BYTES: &str = "4096";
 
 bitflags! {
     /// What a mount forbids, and how it works.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct MountFlags: u32 {
         /// Nothing can be written.
         const READ_ONLY = 1 << 0;

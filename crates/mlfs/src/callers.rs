@@ -1,6 +1,6 @@
 //! What the kernel does not say of those who call.
 
-use fuser::Request;
+use manylogs_fuse::Context;
 
 /// Who asks for something.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +11,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn of(request: &Request) -> Self {
-        Self { pid: request.pid(), uid: request.uid(), gid: request.gid() }
+    pub(crate) fn of(context: Context) -> Self {
+        Self { pid: context.pid, uid: context.uid, gid: context.gid }
     }
 
     /// Whether the caller may let programs run with a group: it is one of the caller's, or the

@@ -16,12 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuser::{Config, MountOption, Session, SessionACL};
+use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
 use manylogs_storage::OpenError;
 use thiserror::Error;
 
 use engine::Engine;
-use front::Front;
+use front::{Front, WANTED};
 use jobs::Jobs;
 
 pub use manylogs_ext4::{AccessTimes, Mode};
@@ -74,26 +74,26 @@ pub fn serve(
     if !Path::new("/dev/fuse").exists() {
         return Err(MountError::NoFuse);
     }
-    let mut config = Config::default();
-    config.acl = SessionACL::All;
-    config.mount_options = options.for_kernel(rustix::process::geteuid().is_root());
-    config.mount_options.extend([
-        MountOption::FSName(source.display().to_string()),
-        // fuser gives a subtype to fusermount alone; the kernel takes it as well.
-        MountOption::CUSTOM("subtype=manylogs".to_owned()),
-        MountOption::DefaultPermissions,
-    ]);
+    let mounting = Mounting {
+        source: Source::Named(source.display().to_string()),
+        subtype: Some("manylogs"),
+        allow_other: true,
+        default_permissions: true,
+        flags: options.for_kernel(rustix::process::geteuid().is_root()),
+    };
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
     let engine = Engine::start(source, options)?;
     let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
-    let served = Session::new(Front::new(jobs, files, directories), target, &config);
-    let served = served.and_then(|session| {
+    let front = Front::new(jobs, files, directories);
+    let served = Superblock::create(target, &mounting).and_then(|superblock| {
+        let session = superblock.attach(&WANTED)?;
         mounted();
-        session.run()
+        session.run(&front)
     });
     let closed = engine.stop();
-    served.map_err(|source| MountError::Mount { path: target.to_owned(), source })?;
+    // Unmounting may wait for this answer.
+    drop(served.map_err(|source| MountError::Mount { path: target.to_owned(), source })?);
     closed
 }
