@@ -1,10 +1,9 @@
 //! Answers that take more than one question to the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, SetXattr};
-use manylogs_fuse::{IoctlDone, Kind, Names, Reply, Usage, Written, XattrFlags};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino};
+use manylogs_fuse::{IoctlDone, Kind, Names, Reply, Usage, Written};
 
-use crate::callers::Caller;
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::jobs::{Refuse, note_access};
 
@@ -32,18 +31,27 @@ pub(crate) async fn list(
     note_access(fs, ino, times).await;
 }
 
+/// A write, and what comes with it.
+pub(crate) struct Writing {
+    pub(crate) offset: u64,
+    pub(crate) data: Bytes,
+    pub(crate) sync: Option<Sync>,
+    /// Set-id bits go, as the caller may not keep them.
+    pub(crate) kill_set_ids: bool,
+}
+
 pub(crate) async fn write(
     fs: &Ext4,
     refuse: Refuse,
-    (ino, offset): (Ino, u64),
-    data: Bytes,
-    sync: Option<Sync>,
+    ino: Ino,
+    write: Writing,
     reply: Reply<Written>,
 ) {
-    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
-        fs.write(ino, offset, data).await?;
-        match sync {
+        fs.drop_privileges(ino, write.kill_set_ids).await?;
+        fs.write(ino, write.offset, write.data).await?;
+        match write.sync {
             Some(Sync::All) => fs.sync(ino).await,
             Some(Sync::Content) => fs.sync_content(ino).await,
             None => Ok(()),
@@ -73,23 +81,6 @@ pub(crate) async fn xattrs(fs: &Ext4, ino: Ino, trusted: bool) -> Result<Bytes, 
     let names = fs.xattrs(ino).await?.into_iter();
     let shown = names.filter(|name| trusted || !name.starts_with(b"trusted."));
     Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
-}
-
-pub(crate) async fn set_xattr(
-    fs: &Ext4,
-    ino: Ino,
-    name: &[u8],
-    value: Bytes,
-    (flags, caller): (XattrFlags, Caller),
-) -> Result<(), Error> {
-    // Only whoever is in the group may let programs have it.
-    let group = fs.attributes(ino).await?.gid;
-    let how = SetXattr {
-        create: flags.contains(XattrFlags::CREATE),
-        replace: flags.contains(XattrFlags::REPLACE),
-        drop_set_gid: !caller.may_set_gid(group),
-    };
-    fs.set_xattr(ino, name, value, how).await
 }
 
 /// Answers `lsattr` and `chattr`.

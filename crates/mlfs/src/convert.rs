@@ -2,8 +2,9 @@
 
 use std::time::SystemTime;
 
-use manylogs_ext4::{Allocate, Attributes, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
+use manylogs_ext4::{Allocate, Attributes, Change, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
 use manylogs_fuse as fuse;
+use manylogs_fuse::request::SetAttributes;
 use manylogs_fuse::{Device, Errno, Kind, NewTime, NodeId, OpenFlags, Time};
 use rustix::fs::OFlags;
 
@@ -69,16 +70,28 @@ pub(crate) fn to_attributes(known: &Attributes) -> fuse::Attributes {
     }
 }
 
-const fn to_time(time: Timestamp) -> Time {
+pub(crate) const fn to_time(time: Timestamp) -> Time {
     Time { seconds: time.seconds, nanos: time.nanos }
 }
 
-pub(crate) fn to_timestamp(time: NewTime) -> Timestamp {
+fn to_timestamp(time: NewTime) -> Timestamp {
     let Time { seconds, nanos } = match time {
         NewTime::At(time) => time,
         NewTime::Now => Time::of(SystemTime::now()),
     };
     Timestamp { seconds, nanos }
+}
+
+pub(crate) fn to_change(change: SetAttributes) -> Change {
+    Change {
+        permissions: change.permissions,
+        uid: change.uid,
+        gid: change.gid,
+        size: change.size,
+        accessed: change.accessed.map(to_timestamp),
+        modified: change.modified.map(to_timestamp),
+        kill_set_ids: change.kill_set_ids,
+    }
 }
 
 pub(crate) fn to_errno(error: &Error) -> Errno {

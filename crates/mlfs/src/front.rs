@@ -1,28 +1,32 @@
 //! What the kernel asks for, as jobs for the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Change, FileKind, New, Taken};
+use manylogs_ext4::{AccessTimes, FileKind, New, Taken};
 use manylogs_fuse::request::{
     Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
     Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use manylogs_fuse::{
     Context, Created, Entry, Errno, FileHandle, Filesystem, Found, InitFlags, IoctlDone, Known,
-    Names, NodeId, Opened, OpenedFlags, RenameFlags, Reply, Usage, Wanted, Written,
+    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, RenameFlags, Reply, Usage, Wanted, Written,
+    XattrFlags,
 };
 use rustix::fs::OFlags;
 
-use crate::answers;
-use crate::callers::Caller;
+use crate::answers::{self, Writing};
 use crate::convert::{
-    has, of_kind, to_allocation, to_ino, to_open, to_order, to_seek, to_sync, to_timestamp,
+    has, of_kind, to_allocation, to_change, to_ino, to_open, to_order, to_seek, to_sync,
 };
-use crate::jobs::{Jobs, to_entry};
+use crate::jobs::Jobs;
 
 /// What is agreed upon with the kernel.
 pub(crate) const WANTED: Wanted = Wanted {
     // The kernel checks lists of access; the umask is ours, as a default list may replace it.
-    required: InitFlags::POSIX_ACL.union(InitFlags::DONT_MASK),
+    // Privileges of files are ours to take, as the kernel says who may keep them.
+    required: InitFlags::POSIX_ACL
+        .union(InitFlags::DONT_MASK)
+        .union(InitFlags::HANDLE_KILLPRIV_V2)
+        .union(InitFlags::SETXATTR_EXT),
     desired: InitFlags::ASYNC_READ
         .union(InitFlags::ASYNC_DIO)
         .union(InitFlags::PARALLEL_DIROPS)
@@ -34,7 +38,7 @@ pub(crate) const WANTED: Wanted = Wanted {
 };
 
 /// How the kernel treats open files: nobody else changes them.
-const OPENED: Opened = Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE };
+pub(crate) const OPENED: Opened = Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE };
 
 /// Translates.
 pub(crate) struct Front {
@@ -76,10 +80,13 @@ impl Filesystem for Front {
         self.jobs.attributes(reply, async move |fs| fs.attributes(ino).await);
     }
 
+    fn statx(&self, context: Context, reply: Reply<KnownFromBirth>) {
+        let ino = to_ino(context.node);
+        self.jobs.known_from_birth(reply, async move |fs| fs.attributes(ino).await);
+    }
+
     fn set_attributes(&self, context: Context, change: SetAttributes, reply: Reply<Known>) {
-        let SetAttributes { permissions, uid, gid, size, accessed, modified, .. } = change;
-        let (accessed, modified) = (accessed.map(to_timestamp), modified.map(to_timestamp));
-        let change = Change { permissions, uid, gid, size, accessed, modified };
+        let change = to_change(change);
         let ino = to_ino(context.node);
         self.jobs.attributes(reply, async move |fs| fs.change(ino, change).await);
     }
@@ -153,10 +160,17 @@ impl Filesystem for Front {
     fn create(&self, context: Context, file: Create<'_>, reply: Reply<Created>) {
         let new = new(context, FileKind::File, file.permissions, file.umask);
         let (dir, name) = (to_ino(context.node), file.name.to_vec());
-        self.jobs.run(async move |fs, refuse| match fs.create(dir, &name, new).await {
-            Ok(known) => reply.send(&Created { entry: to_entry(&fs, &known), opened: OPENED }),
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        self.jobs.created(reply, async move |fs| {
+            let known = fs.create(dir, &name, new).await?;
+            fs.open(known.ino);
+            Ok(known)
         });
+    }
+
+    fn create_unnamed(&self, context: Context, file: Create<'_>, reply: Reply<Created>) {
+        let new = new(context, FileKind::File, file.permissions, file.umask);
+        let (dir, linkable) = (to_ino(context.node), !has(file.flags, OFlags::EXCL));
+        self.jobs.created(reply, async move |fs| fs.create_unnamed(dir, new, linkable).await);
     }
 
     fn read(&self, context: Context, read: Read, reply: Reply<[u8]>) {
@@ -167,10 +181,15 @@ impl Filesystem for Front {
     }
 
     fn write(&self, context: Context, write: Write<'_>, reply: Reply<Written>) {
-        let (ino, offset) = (to_ino(context.node), write.offset);
-        let (data, sync) = (Bytes::copy_from_slice(write.data), to_sync(write.flags));
+        let ino = to_ino(context.node);
+        let write = Writing {
+            offset: write.offset,
+            data: Bytes::copy_from_slice(write.data),
+            sync: to_sync(write.flags),
+            kill_set_ids: write.kill_set_ids,
+        };
         self.jobs.run(async move |fs, refuse| {
-            answers::write(&fs, refuse, (ino, offset), data, sync, reply).await;
+            answers::write(&fs, refuse, ino, write, reply).await;
         });
     }
 
@@ -191,6 +210,10 @@ impl Filesystem for Front {
         self.jobs.empty(reply, async move |fs| fs.sync(ino).await);
     }
 
+    fn sync_file_system(&self, _: Context, reply: Reply<()>) {
+        self.jobs.empty(reply, async move |fs| fs.sync_all().await);
+    }
+
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
         let (from, times) = ((to_ino(context.node), read.offset, read.size), self.directories);
         self.jobs.run(async move |fs, refuse| {
@@ -203,8 +226,12 @@ impl Filesystem for Front {
             return reply.error(Errno::OPNOTSUPP);
         };
         let range = allocate.offset..allocate.offset.saturating_add(allocate.len);
-        let ino = to_ino(context.node);
-        self.jobs.empty(reply, async move |fs| fs.allocate(ino, range, what, keep_size).await);
+        // The kernel does not say whether the caller may keep set-id bits.
+        let (ino, kill_set_ids) = (to_ino(context.node), context.uid != 0);
+        self.jobs.empty(reply, async move |fs| {
+            fs.drop_privileges(ino, kill_set_ids).await?;
+            fs.allocate(ino, range, what, keep_size).await
+        });
     }
 
     fn seek(&self, context: Context, seek: Seek, reply: Reply<Found>) {
@@ -235,9 +262,13 @@ impl Filesystem for Front {
 
     fn set_xattr(&self, context: Context, set: SetXattr<'_>, reply: Reply<()>) {
         let (name, value) = (set.name.to_vec(), Bytes::copy_from_slice(set.value));
-        let (ino, how) = (to_ino(context.node), (set.flags, Caller::of(context)));
-        self.jobs
-            .empty(reply, async move |fs| answers::set_xattr(&fs, ino, &name, value, how).await);
+        let how = manylogs_ext4::SetXattr {
+            create: set.flags.contains(XattrFlags::CREATE),
+            replace: set.flags.contains(XattrFlags::REPLACE),
+            drop_set_gid: set.kill_set_gid,
+        };
+        let ino = to_ino(context.node);
+        self.jobs.empty(reply, async move |fs| fs.set_xattr(ino, &name, value, how).await);
     }
 
     fn remove_xattr(&self, context: Context, name: &[u8], reply: Reply<()>) {

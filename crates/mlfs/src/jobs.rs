@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino};
+use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Timestamp};
 use manylogs_fuse::request::Room;
-use manylogs_fuse::{Entry, Errno, Known, Reply};
+use manylogs_fuse::{Created, Entry, Errno, Known, KnownFromBirth, Reply};
 
-use crate::convert::{to_attributes, to_errno};
+use crate::convert::{to_attributes, to_errno, to_time};
 use crate::engine::Queue;
+use crate::front::OPENED;
 use crate::options::OnError;
 
 /// Nobody else changes names.
@@ -69,7 +70,37 @@ impl Jobs {
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => reply.send(&to_entry(&fs, &known)),
+            Ok(known) => {
+                fs.open(known.ino);
+                reply.send(&to_entry(&known));
+            }
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with a file that has this user already.
+    pub(crate) fn created<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: Reply<Created>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => reply.send(&Created { entry: to_entry(&known), opened: OPENED }),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with what is known of an inode, and when it was born.
+    pub(crate) fn known_from_birth<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: Reply<KnownFromBirth>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => {
+                let born = (known.born != Timestamp::default()).then(|| to_time(known.born));
+                reply.send(&KnownFromBirth { known: to_known(&known), born });
+            }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -81,10 +112,7 @@ impl Jobs {
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => {
-                let attributes = to_attributes(&known);
-                reply.send(&Known { attributes, valid: ATTRIBUTES_TTL });
-            }
+            Ok(known) => reply.send(&to_known(&known)),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -120,9 +148,12 @@ impl Jobs {
     }
 }
 
+fn to_known(known: &Attributes) -> Known {
+    Known { attributes: to_attributes(known), valid: ATTRIBUTES_TTL }
+}
+
 /// An inode that the kernel knows from now on.
-pub(crate) fn to_entry(fs: &Ext4, known: &Attributes) -> Entry {
-    fs.open(known.ino);
+fn to_entry(known: &Attributes) -> Entry {
     Entry {
         attributes: to_attributes(known),
         generation: known.generation.into(),
