@@ -40,7 +40,7 @@ pub(crate) const WANTED: Wanted = Wanted {
 /// How the kernel treats open files: nobody else changes them.
 pub(crate) const OPENED: Opened = Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE };
 
-/// Translates.
+/// Translates. A close promises nothing, so that the kernel need not tell of it.
 pub(crate) struct Front {
     jobs: Jobs,
     files: AccessTimes,
@@ -191,11 +191,6 @@ impl Filesystem for Front {
         self.jobs.run(async move |fs, refuse| {
             answers::write(&fs, refuse, ino, write, reply).await;
         });
-    }
-
-    fn flush(&self, _: Context, _: FileHandle, reply: Reply<()>) {
-        // A close promises nothing.
-        reply.send(&());
     }
 
     fn sync(&self, context: Context, sync: Sync, reply: Reply<()>) {
