@@ -96,7 +96,7 @@ fn of_a_file_whose_own_thread_panics() {
     assert!(rustix::fs::fallocate(&file, punch, 0, 4096).is_err());
     assert!(file.read_exact_at(&mut [0; 512], 0).is_err());
     drop(file);
-    aborted(server, "fuser");
+    aborted(server, "fuse");
     let server = Server::start(&mut image.serve(&["--file"]));
     let mut found = [0; 4096];
     server.file().read_exact_at(&mut found, 0).unwrap();

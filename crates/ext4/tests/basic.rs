@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
-use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, OpenFor, Seek, Taken};
+use manylogs_ext4::{
+    Allocate, Change, Error, Ext4, FileKind, Ino, New, OpenFor, Seek, SetXattr, Taken, Timestamp,
+};
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
     let new = New::plain(FileKind::File, 0o644);
@@ -115,6 +117,84 @@ fn an_open_file_without_a_name_lives_until_it_is_closed() {
         fs.close(ino, 1).await.unwrap();
         fs.sync_all().await.unwrap();
         assert_eq!(fs.usage().free_blocks, before);
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn a_file_born_without_a_name_ends_or_gets_one() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(3, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let before = (fs.usage().free_blocks, fs.usage().free_inodes);
+        let new = New { uid: 7, umask: 0o22, ..New::plain(FileKind::File, 0o666) };
+        let born = fs.create_unnamed(Ino::ROOT, new.clone(), true).await.unwrap();
+        assert_eq!((born.links, born.uid, born.permissions), (0, 7, 0o644));
+        fs.write(born.ino, 0, content(5, 50_000)).await.unwrap();
+        fs.close(born.ino, 1).await.unwrap();
+        fs.sync_all().await.unwrap();
+        assert_eq!((fs.usage().free_blocks, fs.usage().free_inodes), before);
+        let directory = New::plain(FileKind::Directory, 0o755);
+        let refused = fs.create_unnamed(Ino::ROOT, directory, true).await.unwrap_err();
+        assert!(matches!(refused, Error::Invalid(_)), "{refused:?}");
+        // O_EXCL: it never gets one.
+        let kept = fs.create_unnamed(Ino::ROOT, new.clone(), false).await.unwrap().ino;
+        assert_eq!(fs.link(kept, Ino::ROOT, b"kept").await.unwrap_err(), Error::NotFound);
+        fs.close(kept, 1).await.unwrap();
+        let linked = fs.create_unnamed(Ino::ROOT, new, true).await.unwrap().ino;
+        fs.write(linked, 0, content(6, 50_000)).await.unwrap();
+        assert_eq!(fs.link(linked, Ino::ROOT, b"linked").await.unwrap().links, 1);
+        assert_eq!(fs.link(linked, Ino::ROOT, b"again").await.unwrap().links, 2);
+        fs.close(linked, 1).await.unwrap();
+        assert_eq!(fs.lookup(Ino::ROOT, b"linked").await.unwrap().ino, linked);
+        // Once it has lost its names it gets no new one.
+        fs.open(linked);
+        fs.unlink(Ino::ROOT, b"linked").await.unwrap();
+        fs.unlink(Ino::ROOT, b"again").await.unwrap();
+        assert_eq!(fs.link(linked, Ino::ROOT, b"late").await.unwrap_err(), Error::NotFound);
+        fs.close(linked, 1).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    done.unwrap();
+    world.check();
+}
+
+#[test]
+fn privileges_end_when_content_or_owner_change() {
+    const CAPABILITY: &[u8] = b"security.capability";
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(3, SMALL_MIB, image);
+    let done = world.run(async |fs| {
+        let ino = file(&fs, Ino::ROOT, "program", b"content").await;
+        let privileged = async || {
+            let set = Change { permissions: Some(0o6755), ..Change::default() };
+            fs.change(ino, set).await.unwrap();
+            fs.set_xattr(ino, CAPABILITY, vec![1; 20], SetXattr::default()).await.unwrap();
+        };
+        let held = async || {
+            let capability = fs.xattr(ino, CAPABILITY).await;
+            assert!(matches!(capability, Ok(_) | Err(Error::NoXattr)), "{capability:?}");
+            (fs.attributes(ino).await.unwrap().permissions, capability.is_ok())
+        };
+        for kill_set_ids in [false, true] {
+            let mode = if kill_set_ids { 0o755 } else { 0o6755 };
+            privileged().await;
+            assert_eq!(held().await, (0o6755, true));
+            fs.drop_privileges(ino, kill_set_ids).await.unwrap();
+            assert_eq!(held().await, (mode, false), "written");
+            let none = Change { kill_set_ids, ..Change::default() };
+            let (size, uid) = (Some(3), Some(9));
+            for change in [Change { size, ..none }, Change { uid, ..none }] {
+                privileged().await;
+                fs.change(ino, change).await.unwrap();
+                assert_eq!(held().await, (mode, false), "{change:?}");
+            }
+            privileged().await;
+            fs.change(ino, Change { accessed: Some(Timestamp::default()), ..none }).await.unwrap();
+            assert_eq!(held().await, (0o6755, true), "a time gives no rights");
+        }
         fs.unmount().await.unwrap();
     });
     done.unwrap();

@@ -1,73 +1,79 @@
 //! Answers that take more than one question to the file system.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
 use bytes::Bytes;
-use fuser::{FileType, ReplyDirectory, ReplyIoctl, ReplyStatfs, ReplyWrite};
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, SetXattr};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino};
+use manylogs_fuse::{IoctlDone, Kind, Names, Reply, Usage, Written};
 
-use crate::callers::Caller;
-use crate::convert::{Order, Sync, to_extended, to_node, to_type};
+use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::jobs::{Refuse, note_access};
-
-/// Flags of setting an extended attribute (`man 2 setxattr`).
-const XATTR_CREATE: i32 = 1;
-/// See [`XATTR_CREATE`].
-const XATTR_REPLACE: i32 = 2;
 
 /// The names of a directory from a place on, as many as there is room for.
 pub(crate) async fn list(
     fs: &Ext4,
     refuse: Refuse,
-    (ino, offset): (Ino, u64),
+    (ino, offset, room): (Ino, u64, u32),
     times: AccessTimes,
-    mut reply: ReplyDirectory,
+    reply: Reply<Names>,
 ) {
     let listed = match fs.list(ino, offset).await {
         Ok(listed) => listed,
         Err(error) => return reply.error(refuse.errno(fs, &error)),
     };
+    let mut names = Names::with_room(room);
     for entry in listed {
         // What the directory does not say is said when somebody looks.
-        let kind = entry.kind.map_or(FileType::RegularFile, to_type);
-        let name = OsStr::from_bytes(&entry.name);
-        if reply.add(to_node(entry.ino), entry.next, kind, name) {
+        let kind = entry.kind.map_or(Kind::File, to_kind);
+        if !names.push(to_node(entry.ino), entry.next, kind, &entry.name) {
             break;
         }
     }
-    reply.ok();
+    reply.send(&names);
     note_access(fs, ino, times).await;
+}
+
+/// A write, and what comes with it.
+pub(crate) struct Writing {
+    pub(crate) offset: u64,
+    pub(crate) data: Bytes,
+    pub(crate) sync: Option<Sync>,
+    /// Set-id bits go, as the caller may not keep them.
+    pub(crate) kill_set_ids: bool,
 }
 
 pub(crate) async fn write(
     fs: &Ext4,
     refuse: Refuse,
-    (ino, offset): (Ino, u64),
-    data: Bytes,
-    sync: Option<Sync>,
-    reply: ReplyWrite,
+    ino: Ino,
+    write: Writing,
+    reply: Reply<Written>,
 ) {
-    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
-        fs.write(ino, offset, data).await?;
-        match sync {
+        fs.drop_privileges(ino, write.kill_set_ids).await?;
+        fs.write(ino, write.offset, write.data).await?;
+        match write.sync {
             Some(Sync::All) => fs.sync(ino).await,
             Some(Sync::Content) => fs.sync_content(ino).await,
             None => Ok(()),
         }
     };
     match written.await {
-        Ok(()) => reply.written(len),
+        Ok(()) => reply.send(&Written(len)),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
 }
 
-pub(crate) fn usage(fs: &Ext4, reply: ReplyStatfs) {
+pub(crate) fn usage(fs: &Ext4) -> Usage {
     let usage = fs.usage();
-    let (free, available) = (usage.free_blocks, usage.available_blocks);
-    let (inodes, free_inodes) = (usage.inodes, usage.free_inodes);
-    reply.statfs(usage.blocks, free, available, inodes, free_inodes, 4096, 255, 4096);
+    Usage {
+        block_bytes: 4096,
+        blocks: usage.blocks,
+        free_blocks: usage.free_blocks,
+        available_blocks: usage.available_blocks,
+        inodes: usage.inodes,
+        free_inodes: usage.free_inodes,
+        longest_name: 255,
+    }
 }
 
 /// The names of attributes, each with a zero behind it; `trusted` ones are for root.
@@ -77,30 +83,13 @@ pub(crate) async fn xattrs(fs: &Ext4, ino: Ino, trusted: bool) -> Result<Bytes, 
     Ok(shown.flat_map(|name| name.into_iter().chain([0])).collect())
 }
 
-pub(crate) async fn set_xattr(
-    fs: &Ext4,
-    ino: Ino,
-    name: &[u8],
-    value: Bytes,
-    (flags, caller): (i32, Caller),
-) -> Result<(), Error> {
-    // Only whoever is in the group may let programs have it.
-    let group = fs.attributes(ino).await?.gid;
-    let how = SetXattr {
-        create: flags & XATTR_CREATE != 0,
-        replace: flags & XATTR_REPLACE != 0,
-        drop_set_gid: !caller.may_set_gid(group),
-    };
-    fs.set_xattr(ino, name, value, how).await
-}
-
 /// Answers `lsattr` and `chattr`.
 pub(crate) async fn inode_flags(
     fs: &Ext4,
     refuse: Refuse,
     ino: Ino,
     order: Order,
-    reply: ReplyIoctl,
+    reply: Reply<IoctlDone>,
 ) {
     let answer = match order {
         Order::GetFlags => fs.inode_flags(ino).await.map(|flags| flags.to_ne_bytes().to_vec()),
@@ -108,7 +97,7 @@ pub(crate) async fn inode_flags(
         Order::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| Vec::new()),
     };
     match answer {
-        Ok(bytes) => reply.ioctl(0, &bytes),
+        Ok(data) => reply.send(&IoctlDone { result: 0, data }),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
 }

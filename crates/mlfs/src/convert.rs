@@ -1,14 +1,16 @@
 //! What FUSE calls things.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
-use manylogs_ext4::{Allocate, Attributes, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
+use manylogs_ext4::{Allocate, Attributes, Change, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
+use manylogs_fuse as fuse;
+use manylogs_fuse::request::SetAttributes;
+use manylogs_fuse::{Device, Errno, Kind, NewTime, NodeId, OpenFlags, Time};
 use rustix::fs::OFlags;
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
-pub(crate) fn to_node(ino: Ino) -> INodeNo {
-    INodeNo(match ino {
+pub(crate) fn to_node(ino: Ino) -> NodeId {
+    NodeId(match ino {
         Ino::ROOT => 1,
         Ino(1) => 2,
         Ino(number) => number.into(),
@@ -16,7 +18,7 @@ pub(crate) fn to_node(ino: Ino) -> INodeNo {
 }
 
 /// See [`to_node`]; the kernel only knows numbers that it was given.
-pub(crate) fn to_ino(node: INodeNo) -> Ino {
+pub(crate) fn to_ino(node: NodeId) -> Ino {
     match node.0 {
         1 => Ino::ROOT,
         2 => Ino(1),
@@ -24,78 +26,84 @@ pub(crate) fn to_ino(node: INodeNo) -> Ino {
     }
 }
 
-pub(crate) fn to_type(kind: FileKind) -> FileType {
+pub(crate) const fn to_kind(kind: FileKind) -> Kind {
     match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
+        FileKind::File => Kind::File,
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::CharDevice => Kind::CharDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
     }
 }
 
-pub(crate) fn to_attr(known: &Attributes) -> FileAttr {
+/// See [`to_kind`].
+pub(crate) const fn of_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::File => FileKind::File,
+        Kind::Directory => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::CharDevice => FileKind::CharDevice,
+        Kind::BlockDevice => FileKind::BlockDevice,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+    }
+}
+
+pub(crate) fn to_attributes(known: &Attributes) -> fuse::Attributes {
     let (major, minor) = known.device;
-    FileAttr {
-        ino: to_node(known.ino),
+    fuse::Attributes {
+        node: to_node(known.ino),
         size: known.size,
-        blocks: known.sectors,
-        atime: to_time(known.accessed),
-        mtime: to_time(known.modified),
-        ctime: to_time(known.changed),
-        crtime: to_time(known.born),
-        kind: to_type(known.kind),
-        perm: known.permissions,
-        nlink: known.links,
+        sectors: known.sectors,
+        accessed: to_time(known.accessed),
+        modified: to_time(known.modified),
+        changed: to_time(known.changed),
+        kind: to_kind(known.kind),
+        permissions: known.permissions,
+        links: known.links,
         uid: known.uid,
         gid: known.gid,
-        rdev: minor & 0xff | major << 8 | (minor & !0xff) << 12,
-        blksize: 4096,
-        flags: 0,
+        device: Device { major, minor },
+        block_bytes: 4096,
     }
 }
 
-/// Major and minor number as the kernel packs them.
-pub(crate) const fn to_device(packed: u32) -> (u32, u32) {
-    (packed >> 8 & 0xfff, packed & 0xff | packed >> 12 & 0xf_ff00)
+pub(crate) const fn to_time(time: Timestamp) -> Time {
+    Time { seconds: time.seconds, nanos: time.nanos }
 }
 
-fn to_time(time: Timestamp) -> SystemTime {
-    let nanos = Duration::from_nanos(time.nanos.into());
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    if time.seconds < 0 { UNIX_EPOCH - seconds + nanos } else { UNIX_EPOCH + seconds + nanos }
-}
-
-pub(crate) fn to_timestamp(time: TimeOrNow) -> Timestamp {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
+fn to_timestamp(time: NewTime) -> Timestamp {
+    let Time { seconds, nanos } = match time {
+        NewTime::At(time) => time,
+        NewTime::Now => Time::of(SystemTime::now()),
     };
-    let whole = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp { seconds: whole(since.as_secs()), nanos: since.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            let borrowed = before.subsec_nanos() > 0;
-            let seconds = -whole(before.as_secs()) - i64::from(borrowed);
-            let nanos = if borrowed { 1_000_000_000 - before.subsec_nanos() } else { 0 };
-            Timestamp { seconds, nanos }
-        }
+    Timestamp { seconds, nanos }
+}
+
+pub(crate) fn to_change(change: SetAttributes) -> Change {
+    Change {
+        permissions: change.permissions,
+        uid: change.uid,
+        gid: change.gid,
+        size: change.size,
+        accessed: change.accessed.map(to_timestamp),
+        modified: change.modified.map(to_timestamp),
+        kill_set_ids: change.kill_set_ids,
     }
 }
 
 pub(crate) fn to_errno(error: &Error) -> Errno {
-    Errno::from_i32(error.errno())
+    Errno::from_raw_os_error(error.errno())
 }
 
 /// What `fallocate` asks for in `mode`, and whether the size stays.
-pub(crate) const fn to_allocation(mode: i32) -> Option<(Allocate, bool)> {
-    const KEEP_SIZE: i32 = 1;
-    const PUNCH_HOLE: i32 = 2 | KEEP_SIZE;
-    const ZERO_RANGE: i32 = 16;
-    const ZERO_AND_KEEP: i32 = ZERO_RANGE | KEEP_SIZE;
+pub(crate) const fn to_allocation(mode: u32) -> Option<(Allocate, bool)> {
+    const KEEP_SIZE: u32 = 1;
+    const PUNCH_HOLE: u32 = 2 | KEEP_SIZE;
+    const ZERO_RANGE: u32 = 16;
+    const ZERO_AND_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
     match mode {
         0 => Some((Allocate::Blocks, false)),
         KEEP_SIZE => Some((Allocate::Blocks, true)),
@@ -108,7 +116,7 @@ pub(crate) const fn to_allocation(mode: i32) -> Option<(Allocate, bool)> {
 
 /// Whether a file was opened with a flag.
 pub(crate) const fn has(flags: OpenFlags, flag: OFlags) -> bool {
-    flags.0 & flag.bits().cast_signed() != 0
+    flags.0 & flag.bits() != 0
 }
 
 /// What is durable when a write is answered.
@@ -121,7 +129,7 @@ pub(crate) enum Sync {
 }
 
 /// Bits of `O_SYNC`; rustix does not tell `O_DSYNC`, which is the lower one, apart.
-const SYNC: i32 = 0o4_010_000;
+const SYNC: u32 = 0o4_010_000;
 
 /// What the flags that a file was opened with say of its writes.
 pub(crate) const fn to_sync(flags: OpenFlags) -> Option<Sync> {
@@ -135,7 +143,7 @@ pub(crate) const fn to_sync(flags: OpenFlags) -> Option<Sync> {
 /// What a file is opened for.
 pub(crate) fn to_open(flags: OpenFlags) -> OpenFor {
     OpenFor {
-        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
+        write: flags.0 & OFlags::ACCMODE.bits() != OFlags::RDONLY.bits(),
         append: has(flags, OFlags::APPEND),
         truncate: has(flags, OFlags::TRUNC),
     }
@@ -179,7 +187,7 @@ pub(crate) fn to_extended(flags: u32) -> [u8; 28] {
 }
 
 /// What `lseek` looks for.
-pub(crate) const fn to_seek(whence: i32) -> Option<Seek> {
+pub(crate) const fn to_seek(whence: u32) -> Option<Seek> {
     match whence {
         3 => Some(Seek::Data),
         4 => Some(Seek::Hole),
@@ -196,7 +204,7 @@ mod tests {
         for ino in [Ino::ROOT, Ino(1), Ino(11), Ino(u32::MAX)] {
             assert_eq!(to_ino(to_node(ino)), ino);
         }
-        assert_eq!(to_node(Ino::ROOT), INodeNo::ROOT);
+        assert_eq!(to_node(Ino::ROOT), NodeId::ROOT);
     }
 
     #[test]
@@ -204,17 +212,5 @@ mod tests {
         assert_eq!(to_sync(OpenFlags(0o1)), None);
         assert_eq!(to_sync(OpenFlags(0o10_001)), Some(Sync::Content));
         assert_eq!(to_sync(OpenFlags(0o4_010_002)), Some(Sync::All));
-    }
-
-    #[test]
-    fn times_before_1970_and_devices_survive() {
-        for time in [
-            Timestamp { seconds: -2, nanos: 250_000_000 },
-            Timestamp { seconds: 0, nanos: 0 },
-            Timestamp { seconds: 5_000_000_000, nanos: 1 },
-        ] {
-            assert_eq!(to_timestamp(TimeOrNow::SpecificTime(to_time(time))), time);
-        }
-        assert_eq!(to_device(0x12_3456 & 0xfff00 | 0x56), (0x234, 0x56));
     }
 }

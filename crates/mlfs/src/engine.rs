@@ -100,13 +100,17 @@ impl Queue {
 }
 
 impl Engine {
-    /// Mounts the file system on `source` in a thread of its own.
-    pub(crate) fn start(source: &Path, options: MountOptions) -> Result<Self, MountError> {
+    /// Mounts the file system on `source`, which is opened so, in a thread of its own.
+    pub(crate) fn start(
+        source: &Path,
+        options: MountOptions,
+        open: OpenMode,
+    ) -> Result<Self, MountError> {
         let queue = Arc::new(Queue::default());
         let (tell, told) = mpsc::channel();
         let (source, jobs) = (source.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let thread = named.spawn(move || run(&source, options, &jobs, &tell))?;
+        let thread = named.spawn(move || run(&source, (options, open), &jobs, &tell))?;
         let engine = Self { queue, thread };
         match told.recv() {
             Ok(()) => Ok(engine),
@@ -128,13 +132,12 @@ impl Engine {
 
 fn run(
     source: &Path,
-    options: MountOptions,
+    (options, open): (MountOptions, OpenMode),
     queue: &Arc<Queue>,
     tell: &mpsc::Sender<()>,
 ) -> Result<(), MountError> {
     let _gone = Gone(queue);
     let reactor = Reactor::new()?;
-    let open = if options.read_only { OpenMode::ReadOnly } else { OpenMode::Exclusive };
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
     let device: Rc<dyn BlockDevice> = match options.between {
         Some(between) => between(&reactor, device).map_err(MountError::Between)?,

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fuser::{Errno, Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyXattr};
-use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino};
+use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Timestamp};
+use manylogs_fuse::request::Room;
+use manylogs_fuse::{Created, Entry, Errno, Known, KnownFromBirth, Reply};
 
-use crate::convert::{to_attr, to_errno};
+use crate::convert::{to_attributes, to_errno, to_time};
 use crate::engine::Queue;
+use crate::front::OPENED;
 use crate::options::OnError;
 
 /// Nobody else changes names.
-pub(crate) const NAMES_TTL: Duration = Duration::from_secs(3600);
+const NAMES_TTL: Duration = Duration::from_secs(3600);
 /// Blocks in use change when data is written back.
-pub(crate) const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
+const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 
 /// Sends jobs to the file system's thread.
 pub(crate) struct Jobs {
@@ -52,11 +54,11 @@ impl Jobs {
 
     pub(crate) fn empty<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
-        reply: ReplyEmpty,
+        reply: Reply<()>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(()) => reply.ok(),
+            Ok(()) => reply.send(&()),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -64,14 +66,40 @@ impl Jobs {
     /// Answers with an inode, which the kernel knows from now on.
     pub(crate) fn entry<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
-        reply: ReplyEntry,
+        reply: Reply<Entry>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(known) => {
                 fs.open(known.ino);
-                let generation = Generation(known.generation.into());
-                reply.entry_with_ttls(&ATTRIBUTES_TTL, &NAMES_TTL, &to_attr(&known), generation);
+                reply.send(&to_entry(&known));
+            }
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with a file that has this user already.
+    pub(crate) fn created<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: Reply<Created>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => reply.send(&Created { entry: to_entry(&known), opened: OPENED }),
+            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        });
+    }
+
+    /// Answers with what is known of an inode, and when it was born.
+    pub(crate) fn known_from_birth<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: Reply<KnownFromBirth>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run(async move |fs, refuse| match job(fs.clone()).await {
+            Ok(known) => {
+                let born = (known.born != Timestamp::default()).then(|| to_time(known.born));
+                reply.send(&KnownFromBirth { known: to_known(&known), born });
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -80,11 +108,11 @@ impl Jobs {
     /// Answers with what is known of an inode.
     pub(crate) fn attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
-        reply: ReplyAttr,
+        reply: Reply<Known>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => reply.attr(&ATTRIBUTES_TTL, &to_attr(&known)),
+            Ok(known) => reply.send(&to_known(&known)),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -92,35 +120,45 @@ impl Jobs {
     /// Answers with what was read of `ino`.
     pub(crate) fn content<F: Future<Output = Result<Bytes, Error>> + 'static>(
         &self,
-        reply: ReplyData,
+        reply: Reply<[u8]>,
         ino: Ino,
         times: AccessTimes,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => {
-                reply.data(&bytes);
+                reply.send(&bytes);
                 note_access(&fs, ino, times).await;
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
-    /// Answers with bytes for which the caller has `room`, or with their length if it has none.
+    /// Answers with bytes as far as the caller has `room`.
     pub(crate) fn xattr<F: Future<Output = Result<Bytes, Error>> + 'static>(
         &self,
-        reply: ReplyXattr,
-        room: u32,
+        reply: Reply<[u8]>,
+        room: Room,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(bytes) => match u32::try_from(bytes.len()) {
-                Ok(len) if room == 0 => reply.size(len),
-                Ok(len) if len <= room => reply.data(&bytes),
-                _ => reply.error(Errno::ERANGE),
-            },
+            Ok(bytes) => room.answer(reply, &bytes),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
+    }
+}
+
+fn to_known(known: &Attributes) -> Known {
+    Known { attributes: to_attributes(known), valid: ATTRIBUTES_TTL }
+}
+
+/// An inode that the kernel knows from now on.
+fn to_entry(known: &Attributes) -> Entry {
+    Entry {
+        attributes: to_attributes(known),
+        generation: known.generation.into(),
+        name_valid: NAMES_TTL,
+        attributes_valid: ATTRIBUTES_TTL,
     }
 }
 

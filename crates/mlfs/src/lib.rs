@@ -5,7 +5,6 @@
 //! inode is in use for as long as the kernel knows it, whether or not it has a name.
 
 mod answers;
-mod callers;
 mod convert;
 mod engine;
 mod front;
@@ -13,15 +12,16 @@ mod jobs;
 mod options;
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuser::{Config, MountOption, Session, SessionACL};
-use manylogs_storage::OpenError;
+use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
+use manylogs_storage::{OpenError, OpenMode};
 use thiserror::Error;
 
 use engine::Engine;
-use front::Front;
+use front::{Front, WANTED};
 use jobs::Jobs;
 
 pub use manylogs_ext4::{AccessTimes, Mode};
@@ -62,6 +62,9 @@ pub enum MountError {
 /// Mounts the file system on the disk or in the image `source` on the directory `target`, and
 /// serves it until it is unmounted. `mounted` is called when it is there.
 ///
+/// A disk is mounted as one (`fuseblk`), if the caller is root: the kernel claims it, `syncfs` makes
+/// everything durable, and `umount` returns when the file system has ended. An image is not.
+///
 /// # Errors
 /// See [`MountError`]. After an error other than [`MountError::Mount`] nothing is mounted, and the
 /// next mount replays the journal if it must.
@@ -74,26 +77,46 @@ pub fn serve(
     if !Path::new("/dev/fuse").exists() {
         return Err(MountError::NoFuse);
     }
-    let mut config = Config::default();
-    config.acl = SessionACL::All;
-    config.mount_options = options.for_kernel(rustix::process::geteuid().is_root());
-    config.mount_options.extend([
-        MountOption::FSName(source.display().to_string()),
-        // fuser gives a subtype to fusermount alone; the kernel takes it as well.
-        MountOption::CUSTOM("subtype=manylogs".to_owned()),
-        MountOption::DefaultPermissions,
-    ]);
+    let failed = |source| MountError::Mount { path: target.to_owned(), source };
+    let root = rustix::process::geteuid().is_root();
+    let claimed = root && is_disk(source);
+    if claimed && !options.read_only {
+        // The kernel's answer is shorter than ours.
+        manylogs_storage::check_unused(source)?;
+    }
+    let mounting = Mounting {
+        source: match claimed {
+            true => Source::Disk(source.to_owned()),
+            false => Source::Named(source.display().to_string()),
+        },
+        subtype: Some("manylogs"),
+        allow_other: true,
+        default_permissions: true,
+        flags: options.for_kernel(root),
+    };
+    let superblock = Superblock::create(target, &mounting).map_err(failed)?;
+    let open = match (options.read_only, claimed) {
+        (true, _) => OpenMode::ReadOnly,
+        (false, true) => OpenMode::Claimed,
+        (false, false) => OpenMode::Exclusive,
+    };
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let engine = Engine::start(source, options)?;
+    let engine = Engine::start(source, options, open)?;
     let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
-    let served = Session::new(Front::new(jobs, files, directories), target, &config);
-    let served = served.and_then(|session| {
+    let front = Front::new(jobs, files, directories);
+    let served = superblock.attach(&WANTED).and_then(|session| {
         mounted();
-        session.run()
+        session.run(&front)
     });
     let closed = engine.stop();
-    served.map_err(|source| MountError::Mount { path: target.to_owned(), source })?;
+    // Unmounting a disk waits for this answer.
+    drop(served.map_err(failed)?);
     closed
+}
+
+/// Whether this is a block device, which the kernel can claim for a mount.
+fn is_disk(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use fuser::MountOption;
 use manylogs_block::BlockDevice;
 use manylogs_ext4::{AccessTimes, Mode};
+use manylogs_fuse::MountFlags;
 use manylogs_storage::Reactor;
 use thiserror::Error;
 
@@ -25,8 +25,10 @@ pub struct MountOptions {
     pub on_error: OnError,
     /// What the journal holds.
     pub mode: Mode,
-    /// What the kernel shall do or leave.
-    pub(crate) flags: Vec<MountOption>,
+    /// What the mount forbids, and how it works.
+    flags: MountFlags,
+    /// What it allows although a user may not by default.
+    allowed: MountFlags,
     /// What is put over the device.
     pub between: Option<Between>,
 }
@@ -90,15 +92,15 @@ impl MountOptions {
             "data=writeback" => {
                 return Err(not_offered("content could be older than its size: use data=ordered"));
             }
-            "nodev" => self.flag(MountOption::NoDev, &MountOption::Dev),
-            "dev" => self.flag(MountOption::Dev, &MountOption::NoDev),
-            "nosuid" => self.flag(MountOption::NoSuid, &MountOption::Suid),
-            "suid" => self.flag(MountOption::Suid, &MountOption::NoSuid),
-            "noexec" => self.flag(MountOption::NoExec, &MountOption::Exec),
-            "exec" => self.flag(MountOption::Exec, &MountOption::NoExec),
-            "sync" => self.flag(MountOption::Sync, &MountOption::Async),
-            "async" => self.flag(MountOption::Async, &MountOption::Sync),
-            "dirsync" => self.flags.push(MountOption::DirSync),
+            "nodev" => self.set(MountFlags::NO_DEV),
+            "dev" => self.clear(MountFlags::NO_DEV),
+            "nosuid" => self.set(MountFlags::NO_SUID),
+            "suid" => self.clear(MountFlags::NO_SUID),
+            "noexec" => self.set(MountFlags::NO_EXEC),
+            "exec" => self.clear(MountFlags::NO_EXEC),
+            "sync" => self.set(MountFlags::SYNC),
+            "async" => self.clear(MountFlags::SYNC),
+            "dirsync" => self.set(MountFlags::DIR_SYNC),
             "remount" => {
                 return Err(not_offered("unmount the file system and mount it again"));
             }
@@ -108,25 +110,24 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The last of two opposites counts.
-    fn flag(&mut self, flag: MountOption, opposite: &MountOption) {
-        self.flags.retain(|other| other != opposite && *other != flag);
-        self.flags.push(flag);
+    fn set(&mut self, flag: MountFlags) {
+        self.flags.insert(flag);
+        self.allowed.remove(flag);
+    }
+
+    fn clear(&mut self, flag: MountFlags) {
+        self.flags.remove(flag);
+        self.allowed.insert(flag);
     }
 
     /// What the kernel is told. Whoever may mount may have devices and set-user-id programs.
-    pub(crate) fn for_kernel(&self, may_all: bool) -> Vec<MountOption> {
-        let mut flags = self.flags.clone();
-        for (on, off) in
-            [(MountOption::Dev, MountOption::NoDev), (MountOption::Suid, MountOption::NoSuid)]
-        {
-            if may_all && !flags.contains(&on) && !flags.contains(&off) {
-                flags.push(on);
-            }
+    pub(crate) fn for_kernel(&self, may_all: bool) -> MountFlags {
+        let by_default = MountFlags::NO_DEV | MountFlags::NO_SUID;
+        let mut flags = self.flags;
+        if !may_all {
+            flags.insert(by_default.difference(self.allowed));
         }
-        if self.read_only {
-            flags.push(MountOption::RO);
-        }
+        flags.set(MountFlags::READ_ONLY, self.read_only);
         flags
     }
 }
@@ -177,9 +178,11 @@ mod tests {
         options.add("defaults,noatime,nodev,dev,nosuid,x-systemd.automount,ro,rw").unwrap();
         assert!(!options.read_only && options.access_times == AccessTimes::Off);
         let told = options.for_kernel(true);
-        assert_eq!(told, [MountOption::Dev, MountOption::NoSuid]);
+        assert_eq!(told, MountFlags::NO_SUID);
         assert_eq!(options.for_kernel(false), told);
-        assert_eq!(MountOptions::default().for_kernel(true), [MountOption::Dev, MountOption::Suid]);
+        let default = MountOptions::default();
+        assert_eq!(default.for_kernel(true), MountFlags::empty());
+        assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);
     }
 
     #[test]

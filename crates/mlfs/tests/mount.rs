@@ -2,86 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use manylogs_mlfs::{MountError, MountOptions, serve};
-use tempfile::TempDir;
-
-/// An image that is mounted, until it is unmounted.
-struct Mount {
-    dir: TempDir,
-    server: Option<JoinHandle<Result<(), MountError>>>,
-}
-
-impl Mount {
-    fn image(&self) -> PathBuf {
-        self.dir.path().join("image")
-    }
-
-    fn root(&self) -> PathBuf {
-        self.dir.path().join("mnt")
-    }
-
-    /// An image that nobody has mounted; `None`, which is said, where that cannot be.
-    fn new(options: &[&str]) -> Option<Self> {
-        let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-        if !root || !Path::new("/dev/fuse").exists() || Command::new("e2fsck").output().is_err() {
-            eprintln!("skipped: needs root, /dev/fuse, mkfs.ext4 and e2fsck");
-            return None;
-        }
-        let mount = Self { dir: tempfile::tempdir().unwrap(), server: None };
-        fs::create_dir(mount.root()).unwrap();
-        File::create(mount.image()).unwrap().set_len(64 << 20).unwrap();
-        let mut mkfs = Command::new("mkfs.ext4");
-        assert!(
-            mkfs.args(["-q", "-F"]).args(options).arg(mount.image()).status().unwrap().success()
-        );
-        Some(mount)
-    }
-
-    /// Serves it in a thread, and waits until it is there.
-    fn start(&mut self) {
-        self.start_with("");
-    }
-
-    /// As [`Mount::start`], with options of `mount -o`.
-    fn start_with(&mut self, list: &str) {
-        let mut options = MountOptions::default();
-        options.add(list).unwrap();
-        let (tell, told) = mpsc::channel();
-        let (image, root) = (self.image(), self.root());
-        self.server =
-            Some(thread::spawn(move || serve(&image, &root, options, || tell.send(()).unwrap())));
-        told.recv_timeout(Duration::from_secs(60)).unwrap();
-        // It is mounted when its root is another device.
-        while fs::metadata(self.root()).unwrap().dev() == fs::metadata(&self.dir).unwrap().dev() {
-            thread::yield_now();
-        }
-    }
-
-    fn stop(&mut self) {
-        assert!(Command::new("umount").arg(self.root()).status().unwrap().success());
-        self.server.take().unwrap().join().unwrap().unwrap();
-        let checked = Command::new("e2fsck").arg("-fn").arg(self.image()).output().unwrap();
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
-    }
-}
-
-impl Drop for Mount {
-    /// A test that failed leaves nothing mounted.
-    fn drop(&mut self) {
-        if self.server.is_some() {
-            let _ = Command::new("umount").arg("-l").arg(self.root()).status();
-        }
-    }
-}
+use common::{Mount, have, sh};
+use manylogs_mlfs::{MountOptions, serve};
 
 #[test]
 fn programs_find_what_they_wrote_now_and_after_the_next_mount() {
@@ -137,26 +68,6 @@ fn what_cannot_be_mounted_is_refused_by_name() {
         .unwrap_err()
         .to_string();
     assert!(refused.contains("feature quota"), "{refused}");
-}
-
-/// Runs a script in the mounted file system; what it prints.
-fn sh(mount: &Mount, script: &str) -> String {
-    let script = format!("exec 2>&1; {script}");
-    let said = Command::new("sh").args(["-euc", &script]).current_dir(mount.root()).output();
-    let said = said.unwrap();
-    let text = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.success(), "{script}: {text}");
-    text.into_owned()
-}
-
-/// Whether programs are there; what is missing is said.
-fn have(programs: &[&str]) -> bool {
-    let missing =
-        programs.iter().find(|program| Command::new(program).arg("--help").output().is_err());
-    if let Some(missing) = missing {
-        eprintln!("skipped: needs {missing}");
-    }
-    missing.is_none()
 }
 
 #[test]

@@ -347,6 +347,8 @@ bugs! {
         Ext4ReplayNotFlushed,
         /// A mount does not end the orphans that it finds.
         Ext4OrphansNotEnded,
+        /// A file that is born without a name is no orphan.
+        Ext4UnnamedNoOrphan,
     }
     /// Bugs of the file system ext4 that tests of its parts show.
     EXT4_PARTS {

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Session, WriteFlags,
-};
 use manylogs_block::{Capabilities, IoError, Payload, Request, SECTOR_BYTES};
+use manylogs_fuse::request::{Allocate, Open, Read, Seek as SeekTo, SetAttributes, Sync, Write};
+use manylogs_fuse::{
+    Attributes, BackgroundSession, Context, Device, Entry, Errno, FileHandle, Filesystem, Found,
+    InitFlags, Kind, Known, MountFlags, MountOptions, NodeId, Opened, OpenedFlags, Reply, Source,
+    Superblock, Time, Usage, Wanted, Written,
+};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 use thiserror::Error;
@@ -35,10 +36,17 @@ use seek::{Seek, seek};
 
 /// The file never changes but by its content.
 const TTL: Duration = Duration::from_secs(3600);
-/// Longest request that the kernel may send: 256 pages.
-const REQUEST_MAX: u32 = 1 << 20;
 /// Requests that the kernel keeps under way: as many as a drive's queue and the engine's use.
 const BACKGROUND: u16 = 128;
+/// What is agreed upon with the kernel.
+const WANTED: Wanted = Wanted {
+    required: InitFlags::empty(),
+    desired: InitFlags::ASYNC_READ.union(InitFlags::ASYNC_DIO),
+    // 256 pages.
+    max_write: 1 << 20,
+    max_background: BACKGROUND,
+    congestion_threshold: BACKGROUND,
+};
 
 /// Why the file cannot be offered.
 #[derive(Debug, Error)]
@@ -76,18 +84,21 @@ impl FuseFile {
         }
         let failed = |source| FuseError::Mount { path: path.to_owned(), source };
         make_mount_point(path).map_err(failed)?;
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("manylogs".to_owned()),
-            MountOption::Subtype("manylogs".to_owned()),
-            MountOption::NoSuid,
-            MountOption::NoDev,
-            MountOption::NoExec,
-            MountOption::NoAtime,
-        ];
+        let options = MountOptions {
+            source: Source::Named("manylogs".to_owned()),
+            subtype: None,
+            allow_other: false,
+            default_permissions: false,
+            flags: MountFlags::NO_SUID
+                | MountFlags::NO_DEV
+                | MountFlags::NO_EXEC
+                | MountFlags::NO_ATIME,
+        };
         let shelf = Arc::new(Shelf::default());
-        let export = Export { port, capabilities, shelf, began: SystemTime::now() };
-        let session = Session::new(export, path, &config).and_then(Session::spawn);
+        let began = Time::of(SystemTime::now());
+        let export = Export { port, capabilities, shelf, began };
+        let session = Superblock::create(path, &options)
+            .and_then(|superblock| superblock.attach(&WANTED)?.spawn(export));
         Ok(Self { path: path.to_owned(), session: Some(session.map_err(failed)?) })
     }
 
@@ -111,7 +122,7 @@ impl Drop for FuseFile {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             // If it is in use it goes with its last user.
-            let _ = session.umount_and_join();
+            let _ = session.unmount_and_join();
         }
         let _ = fs::remove_file(&self.path);
     }
@@ -140,40 +151,39 @@ struct Export {
     capabilities: Capabilities,
     /// Memory for what is written, as the device below likes it.
     shelf: Arc<Shelf>,
-    began: SystemTime,
+    began: Time,
 }
 
 impl Export {
-    fn attributes(&self) -> FileAttr {
+    fn known(&self) -> Known {
         let bytes = self.capabilities.capacity.bytes();
-        FileAttr {
-            ino: INodeNo::ROOT,
+        let attributes = Attributes {
+            node: NodeId::ROOT,
             size: bytes,
-            blocks: bytes / SECTOR_BYTES,
-            atime: self.began,
-            mtime: self.began,
-            ctime: self.began,
-            crtime: self.began,
-            kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
+            sectors: bytes / SECTOR_BYTES,
+            accessed: self.began,
+            modified: self.began,
+            changed: self.began,
+            kind: Kind::File,
+            permissions: 0o600,
+            links: 1,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            rdev: 0,
-            flags: 0,
+            device: Device::default(),
             // What a loop device takes for the granularity of its discards.
-            blksize: 4096,
-        }
+            block_bytes: 4096,
+        };
+        Known { attributes, valid: TTL }
     }
 
     /// Carries out a call and answers it. Without a request there is nothing to do.
-    fn answer(&self, asked: Result<Option<Request>, Errno>, reply: ReplyEmpty) {
+    fn answer(&self, asked: Result<Option<Request>, Errno>, reply: Reply<()>) {
         match asked {
             Ok(Some(request)) => self.port.submit(request, move |result| match result {
-                Ok(_) => reply.ok(),
+                Ok(_) => reply.send(&()),
                 Err(error) => reply.error(errno(&error)),
             }),
-            Ok(None) => reply.ok(),
+            Ok(None) => reply.send(&()),
             Err(error) => reply.error(error),
         }
     }
@@ -189,161 +199,93 @@ fn durable(handle: FileHandle) -> Durable {
 }
 
 fn errno(error: &IoError) -> Errno {
-    Errno::from_i32(crate::errno(error).raw_os_error())
+    crate::errno(error)
 }
 
 impl Filesystem for Export {
-    fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Features that the kernel lacks are not needed.
-        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES);
-        let _ = config.set_max_write(REQUEST_MAX);
-        let _ = config.set_max_background(BACKGROUND);
-        let _ = config.set_congestion_threshold(BACKGROUND);
-        Ok(())
+    fn lookup(&self, _: Context, _: &[u8], reply: Reply<Entry>) {
+        reply.error(Errno::NOENT);
     }
 
-    fn lookup(&self, _: &fuser::Request, _: INodeNo, _: &std::ffi::OsStr, reply: ReplyEntry) {
-        reply.error(Errno::ENOENT);
+    fn attributes(&self, _: Context, reply: Reply<Known>) {
+        reply.send(&self.known());
     }
 
-    fn getattr(&self, _: &fuser::Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&TTL, &self.attributes());
-    }
-
-    fn open(&self, _: &fuser::Request, _: INodeNo, opened: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: Context, open: Open, reply: Reply<Opened>) {
         // The kernel need not cache, as the engine does; and writes need not wait for one another.
-        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        let handle = match Durable::of(opened) {
+        let flags = OpenedFlags::DIRECT_IO | OpenedFlags::PARALLEL_DIRECT_WRITES;
+        let handle = match Durable::of(open.flags) {
             Durable::AtOnce => DURABLE,
             Durable::WithFsync => PLAIN,
         };
-        reply.opened(handle, flags);
+        reply.send(&Opened { handle, flags });
     }
 
-    fn read(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let read = Call::new(Operation::Read, offset, size.into());
+    fn read(&self, _: Context, read: Read, reply: Reply<[u8]>) {
+        let read = Call::new(Operation::Read, read.offset, read.size.into());
         let Some(around) = read.around(self.capabilities.capacity) else {
-            reply.data(&[]);
+            reply.send(&[]);
             return;
         };
         self.port.submit(Request::Read { extent: around.extent }, move |result| {
             match result.and_then(|sectors| around.cut(&sectors)) {
-                Ok(bytes) => reply.data(&bytes),
+                Ok(bytes) => reply.send(&bytes),
                 Err(error) => reply.error(errno(&error)),
             }
         });
     }
 
-    fn write(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, _: Context, write: Write<'_>, reply: Reply<Written>) {
+        let Write { offset, data, flags, .. } = write;
         let (len, durable) = (data.len(), Durable::of(flags));
         let payload = || Payload::bytes(self.shelf.copy(data));
         match calls::write(self.capabilities.capacity, offset, len, durable, payload) {
             Ok(write) => self.port.submit(write, move |result| match result {
-                Ok(_) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
+                Ok(_) => reply.send(&Written(u32::try_from(len).unwrap_or(u32::MAX))),
                 Err(error) => reply.error(errno(&error)),
             }),
             Err(error) => reply.error(error),
         }
     }
 
-    fn flush(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _: Context, _: FileHandle, reply: Reply<()>) {
         // A close promises nothing.
-        reply.ok();
+        reply.send(&());
     }
 
-    fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn sync(&self, _: Context, _: Sync, reply: Reply<()>) {
         self.answer(Ok(calls::sync()), reply);
     }
 
-    fn fallocate(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
+    fn allocate(&self, _: Context, allocate: Allocate, reply: Reply<()>) {
         assert!(!plant::is(Bug::FrontEndPanics), "planted");
+        let Allocate { handle, offset, len, mode } = allocate;
         let (capacity, durable) = (self.capabilities.capacity, durable(handle));
-        self.answer(calls::allocate(capacity, offset, length, mode, durable), reply);
+        self.answer(calls::allocate(capacity, offset, len, mode, durable), reply);
     }
 
-    fn lseek(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn seek(&self, _: Context, to: SeekTo, reply: Reply<Found>) {
         let capacity = self.capabilities.capacity;
-        let offset = u64::try_from(offset).ok().filter(|offset| *offset < capacity.bytes());
-        match (Seek::of(whence), offset) {
-            (None, _) => reply.error(Errno::EINVAL),
-            (_, None) => reply.error(Errno::ENXIO),
-            (Some(what), Some(offset)) => seek(&self.port, capacity, what, offset, reply),
+        match Seek::of(to.whence) {
+            None => reply.error(Errno::INVAL),
+            Some(_) if to.offset >= capacity.bytes() => reply.error(Errno::NXIO),
+            Some(what) => seek(&self.port, capacity, what, to.offset, reply),
         }
     }
 
-    fn setattr(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        _: Option<fuser::TimeOrNow>,
-        _: Option<fuser::TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<fuser::BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
+    fn set_attributes(&self, _: Context, change: SetAttributes, reply: Reply<Known>) {
+        let SetAttributes { permissions, uid, gid, size, .. } = change;
         let resized = size.is_some_and(|size| size != self.capabilities.capacity.bytes());
-        if resized || mode.is_some() || uid.is_some() || gid.is_some() {
-            reply.error(Errno::EPERM);
+        if resized || permissions.is_some() || uid.is_some() || gid.is_some() {
+            reply.error(Errno::PERM);
         } else {
-            reply.attr(&TTL, &self.attributes());
+            reply.send(&self.known());
         }
     }
 
-    fn statfs(&self, _: &fuser::Request, _: INodeNo, reply: ReplyStatfs) {
+    fn usage(&self, _: Context, reply: Reply<Usage>) {
         let blocks = self.capabilities.capacity.0 / 8;
-        reply.statfs(blocks, 0, 0, 1, 0, 4096, 255, 4096);
+        let (block_bytes, longest_name) = (4096, 255);
+        reply.send(&Usage { block_bytes, blocks, inodes: 1, longest_name, ..Usage::default() });
     }
 }

@@ -98,7 +98,7 @@ impl FileDevice {
         let failed = |source: Errno| OpenError::io(path, source.into());
         let access =
             bypass_cache(&opened.file, opened.disk.is_some(), opened.size).map_err(failed)?;
-        let writable = options.mode == OpenMode::Exclusive;
+        let writable = options.mode.is_writing();
         let capabilities = capabilities(&opened, options, access).map_err(failed)?;
         let medium = match &opened.disk {
             Some(disk) => {
@@ -236,7 +236,7 @@ fn capabilities(
     access: Access,
 ) -> Result<Capabilities, Errno> {
     let capacity = Sectors(opened.size / SECTOR_BYTES);
-    let discard = options.discard && options.mode == OpenMode::Exclusive;
+    let discard = options.discard && options.mode.is_writing();
     let holes = discard && opened.disk.is_none() && punches_holes(opened);
     let told = match &opened.disk {
         Some(disk) => Capabilities {

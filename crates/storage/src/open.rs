@@ -26,6 +26,14 @@ pub enum OpenMode {
     ReadOnly,
     /// To read and write it while nobody else does.
     Exclusive,
+    /// As [`OpenMode::Exclusive`], if the system has the disk for a mount of the caller's own.
+    Claimed,
+}
+
+impl OpenMode {
+    pub(crate) const fn is_writing(self) -> bool {
+        !matches!(self, Self::ReadOnly)
+    }
 }
 
 /// Why a device was not opened, and what to do about it.
@@ -153,6 +161,14 @@ pub(crate) struct Opened {
     pub(crate) size: u64,
 }
 
+/// Whether a file or a disk could be opened in [`OpenMode::Exclusive`] now.
+///
+/// # Errors
+/// Why not.
+pub fn check_unused(path: &Path) -> Result<(), OpenError> {
+    open(path, OpenMode::Exclusive, Duration::ZERO).map(drop)
+}
+
 /// Opens and locks `path`, and tries again while another process has it.
 pub(crate) fn open(path: &Path, mode: OpenMode, patience: Duration) -> Result<Opened, OpenError> {
     let began = Instant::now();
@@ -179,7 +195,7 @@ fn open_once(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let metadata = std::fs::metadata(path).map_err(failed)?;
     // The type is checked before opening, as opening changes some devices.
     let disk = disk_of(path, &metadata)?;
-    if mode == OpenMode::Exclusive {
+    if mode.is_writing() {
         refuse_if_used(path, disk.as_ref())?;
     }
     let file = open_file(path, mode, disk.is_some()).map_err(failed)?;
@@ -238,12 +254,11 @@ fn refuse_if_flushes_are_dropped(disk: &Disk) -> Result<(), OpenError> {
 }
 
 fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
-    let exclusive = mode == OpenMode::Exclusive;
     // Of a disk, O_EXCL asks that nobody else (a mount, say) has it for himself.
-    let flags = if exclusive && is_disk { OFlags::EXCL } else { OFlags::empty() };
+    let flags = if mode == OpenMode::Exclusive && is_disk { OFlags::EXCL } else { OFlags::empty() };
     std::fs::OpenOptions::new()
         .read(true)
-        .write(exclusive)
+        .write(mode.is_writing())
         .custom_flags(flags.bits().cast_signed())
         .open(path)
 }
@@ -251,7 +266,7 @@ fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
 fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
     let operation = match mode {
         OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
-        OpenMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        OpenMode::Exclusive | OpenMode::Claimed => FlockOperation::NonBlockingLockExclusive,
     };
     rustix::fs::flock(file, operation).map_err(|errno| match errno {
         Errno::WOULDBLOCK => OpenError::Locked { path: path.to_owned() },

@@ -5,16 +5,25 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite,
-    Session, WriteFlags,
-};
 use manylogs_block::{SECTOR_BYTES, to_usize};
+use manylogs_fuse::request::{Open, Read, Sync, Write};
+use manylogs_fuse::{
+    Attributes, BackgroundSession, Context, Device, Errno, FileHandle, Filesystem, InitFlags, Kind,
+    Known, MountFlags, MountOptions, NodeId, Opened, OpenedFlags, Reply, Source, Superblock, Time,
+    Wanted, Written,
+};
 
 mod tests;
+
+const WANTED: Wanted = Wanted {
+    required: InitFlags::empty(),
+    desired: InitFlags::ASYNC_READ,
+    max_write: 1 << 20,
+    max_background: 16,
+    congestion_threshold: 12,
+};
 
 /// How the file behaves.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +62,15 @@ impl Witness {
         let next_sync_fails = AtomicBool::new(false);
         let shared = Arc::new(Shared { behaviour, content, seen, next_sync_fails });
         let served = Served(Arc::clone(&shared));
-        let session = Session::new(served, &path, &Config::default()).and_then(Session::spawn);
+        let options = MountOptions {
+            source: Source::Named("witness".to_owned()),
+            subtype: None,
+            allow_other: false,
+            default_permissions: false,
+            flags: MountFlags::NO_DEV | MountFlags::NO_SUID,
+        };
+        let session = Superblock::create(&path, &options)
+            .and_then(|superblock| superblock.attach(&WANTED)?.spawn(served));
         match session {
             Ok(session) => Some(Self { shared, session: Some(session), path, _dir: dir }),
             Err(error) => {
@@ -92,7 +109,7 @@ impl Drop for Witness {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             // A file in use goes with its last user.
-            let _ = session.umount_and_join();
+            let _ = session.unmount_and_join();
         }
     }
 }
@@ -110,95 +127,67 @@ impl Served {
 }
 
 impl Filesystem for Served {
-    fn getattr(&self, _: &fuser::Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn attributes(&self, _: Context, reply: Reply<Known>) {
         let size = self.0.content.lock().unwrap().len() as u64;
-        let now = SystemTime::UNIX_EPOCH;
-        let attributes = FileAttr {
-            ino: INodeNo::ROOT,
+        let then = Time::default();
+        let attributes = Attributes {
+            node: NodeId::ROOT,
             size,
-            blocks: size / SECTOR_BYTES,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: now,
-            kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
+            sectors: size / SECTOR_BYTES,
+            accessed: then,
+            modified: then,
+            changed: then,
+            kind: Kind::File,
+            permissions: 0o600,
+            links: 1,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            rdev: 0,
-            flags: 0,
-            blksize: 4096,
+            device: Device::default(),
+            block_bytes: 4096,
         };
-        reply.attr(&Duration::from_secs(3600), &attributes);
+        reply.send(&Known { attributes, valid: Duration::from_secs(3600) });
     }
 
-    fn open(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let direct = FopenFlags::FOPEN_DIRECT_IO;
-        let flags = if self.0.behaviour.cached { FopenFlags::empty() } else { direct };
-        reply.opened(FileHandle(0), flags);
+    fn open(&self, _: Context, _: Open, reply: Reply<Opened>) {
+        let direct = OpenedFlags::DIRECT_IO;
+        let flags = if self.0.behaviour.cached { OpenedFlags::empty() } else { direct };
+        reply.send(&Opened { handle: FileHandle(0), flags });
     }
 
-    fn read(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let len = to_usize(size.into());
-        if !self.is_aligned(offset, len) {
-            return reply.error(Errno::EINVAL);
+    fn read(&self, _: Context, read: Read, reply: Reply<[u8]>) {
+        let len = to_usize(read.size.into());
+        if !self.is_aligned(read.offset, len) {
+            return reply.error(Errno::INVAL);
         }
         let content = self.0.content.lock().unwrap();
-        let start = to_usize(offset).min(content.len());
-        reply.data(&content[start..(start + len).min(content.len())]);
+        let start = to_usize(read.offset).min(content.len());
+        reply.send(&content[start..(start + len).min(content.len())]);
     }
 
-    fn write(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, _: Context, write: Write<'_>, reply: Reply<Written>) {
+        let Write { offset, data, flags, .. } = write;
         if !self.is_aligned(offset, data.len()) {
-            return reply.error(Errno::EINVAL);
+            return reply.error(Errno::INVAL);
         }
-        let how = if flags.0 & libc::O_DSYNC == 0 { "" } else { " durably" };
+        let durably = flags.0 & libc::O_DSYNC.cast_unsigned() != 0;
+        let how = if durably { " durably" } else { "" };
         self.note(format!("write {offset}+{}{how}", data.len()));
         let taken = &data[..data.len().min(self.0.behaviour.longest_write)];
         let start = to_usize(offset);
         self.0.content.lock().unwrap()[start..start + taken.len()].copy_from_slice(taken);
-        reply.written(u32::try_from(taken.len()).unwrap());
+        reply.send(&Written(u32::try_from(taken.len()).unwrap()));
     }
 
-    fn flush(
-        &self,
-        _: &fuser::Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
+    fn flush(&self, _: Context, _: FileHandle, reply: Reply<()>) {
+        reply.send(&());
     }
 
-    fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn sync(&self, _: Context, _: Sync, reply: Reply<()>) {
         self.note("sync".to_owned());
         if self.0.next_sync_fails.swap(false, Ordering::SeqCst) {
-            reply.error(Errno::EIO);
+            reply.error(Errno::IO);
         } else {
-            reply.ok();
+            reply.send(&());
         }
     }
 }

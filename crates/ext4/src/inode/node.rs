@@ -39,6 +39,10 @@ pub(crate) struct Node {
     pub(crate) sent: Cell<u64>,
     /// How much of that a flush has covered.
     pub(crate) flushed: Cell<u64>,
+    /// It was born without a name, and may get one.
+    pub(crate) linkable: Cell<bool>,
+    /// It is known to have no capabilities.
+    pub(crate) incapable: Cell<bool>,
 }
 
 /// A page that is not on the device.
@@ -66,6 +70,8 @@ impl Node {
             tid: Cell::default(),
             sent: Cell::default(),
             flushed: Cell::default(),
+            linkable: Cell::default(),
+            incapable: Cell::default(),
         }
     }
 

@@ -62,6 +62,9 @@ pub struct Change {
     pub accessed: Option<Timestamp>,
     /// Last change of content.
     pub modified: Option<Timestamp>,
+    /// The set-id bits that give rights go, as whoever changes owner or size may not keep them.
+    /// Capabilities go with each change of these.
+    pub kill_set_ids: bool,
 }
 
 /// What of the file system is in use.
@@ -108,9 +111,11 @@ impl Ext4 {
     /// than a file is to change.
     pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
         if let Some(size) = change.size {
+            self.drop_privileges(ino, change.kill_set_ids).await?;
             self.core.resize(ino, size).await?;
         }
-        let rest = Change { size: None, ..change };
+        let moves = change.uid.is_some() || change.gid.is_some();
+        let rest = Change { size: None, kill_set_ids: change.kill_set_ids && moves, ..change };
         if rest != Change::default() {
             self.core.change_attributes(ino, rest).await?;
         }
@@ -261,7 +266,7 @@ impl Core {
 
     async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
         let node = self.node(ino);
-        let mut handle = self.begin(4 + XATTR_CREDITS).await?;
+        let mut handle = self.begin(4 + 2 * XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         Self::check_losable(&raw)?;
         if let Some(permissions) = change.permissions {
@@ -270,6 +275,9 @@ impl Core {
         }
         let (uid, gid) = raw.owner();
         raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
+        if change.uid.is_some() || change.gid.is_some() {
+            self.take_privileges(&mut handle, ino, &mut raw, change.kill_set_ids).await?;
+        }
         if let Some(at) = change.accessed {
             raw.set_time(TimeField::Access, at);
         }

@@ -5,7 +5,9 @@ mod attributes;
 mod flags;
 mod mount;
 mod names;
+mod privileges;
 mod rename;
+mod unnamed;
 mod xattr;
 
 pub use access::{AccessTimes, OpenFor};

@@ -80,22 +80,23 @@ impl Ext4 {
         self.attributes(ino).await
     }
 
-    /// Gives an inode another name.
+    /// Gives an inode another name, or a first one, if [`Ext4::create_unnamed`] made it for that.
     ///
     /// # Errors
     /// As [`Ext4::create`]; [`Error::Invalid`] for a directory, [`Error::NotFound`] if it has no
-    /// name.
+    /// name and may not get one.
     pub async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attributes> {
         check_new_name(name)?;
         let core = &self.core;
-        let mut handle = core.begin(NAME_CREDITS + 4).await?;
+        let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
         Core::check_mutable(&above)?;
         Core::check_losable(&raw)?;
         let kind = raw.kind().filter(|kind| *kind != FileKind::Directory);
         let kind = kind.ok_or(Error::Invalid("a directory has one name"))?;
-        if raw.links() == 0 {
+        let is_first = raw.links() == 0;
+        if is_first && !core.node(ino).linkable.get() {
             return Err(Error::NotFound);
         }
         if raw.links() >= LINKS_MOST {
@@ -110,6 +111,10 @@ impl Ext4 {
         core.put_inode(&mut handle, dir, &mut above).await?;
         raw.set_links(raw.links() + 1);
         raw.set_time(TimeField::Change, now);
+        if is_first {
+            core.leave_orphans(&mut handle, ino, &mut raw).await?;
+            core.node(ino).linkable.set(false);
+        }
         if is(Bug::Ext4LinkCountLater) {
             handle.finish();
             handle = core.begin(1).await?;

@@ -107,6 +107,7 @@ impl Core {
             let acl = list.map(|list| Acl::of_xattr(list).ok_or(wrong)).transpose()?;
             self.change_acl(&mut handle, ino, &mut raw, key.index, acl, how).await?;
         } else {
+            self.node(ino).incapable.set(false);
             self.put_xattr(&mut handle, ino, &mut raw, key, value).await?;
         }
         raw.set_time(TimeField::Change, self.now());

@@ -1,7 +1,7 @@
 //! Calls on the exported file as requests to the engine.
 
-use fuser::{Errno, OpenFlags};
 use manylogs_block::{Payload, Request, SECTOR_BYTES, Sectors};
+use manylogs_fuse::{Errno, OpenFlags};
 use manylogs_plant::{self as plant, Bug};
 use rustix::fs::{FallocateFlags, OFlags};
 
@@ -22,7 +22,7 @@ impl Durable {
     /// sync` too, and leaves the rest to the server where a file is opened for direct I/O: it sends
     /// no fsync.
     pub(super) fn of(flags: OpenFlags) -> Self {
-        let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
+        let flags = OFlags::from_bits_retain(flags.0);
         if flags.intersects(OFlags::DSYNC | OFlags::SYNC) { Self::AtOnce } else { Self::WithFsync }
     }
 
@@ -61,10 +61,10 @@ pub(super) fn allocate(
     capacity: Sectors,
     offset: u64,
     len: u64,
-    mode: i32,
+    mode: u32,
     durable: Durable,
 ) -> Result<Option<Request>, Errno> {
-    let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+    let mode = FallocateFlags::from_bits_retain(mode);
     let zeroing = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
     let mut zeroes = Call::new(Operation::WriteZeroes, offset, len);
     if plant::is(Bug::FusePunchRoundedOutwards) {
@@ -81,12 +81,12 @@ pub(super) fn allocate(
         // All of it is there.
         Ok(None)
     } else {
-        Err(Errno::EOPNOTSUPP)
+        Err(Errno::OPNOTSUPP)
     }
 }
 
 fn refusal(refused: &Untranslatable) -> Errno {
-    Errno::from_i32(refused.errno().raw_os_error())
+    refused.errno()
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ pub(crate) mod tests {
     const CAPACITY: Sectors = Sectors(64);
 
     fn flags(flags: OFlags) -> OpenFlags {
-        OpenFlags(flags.bits().cast_signed())
+        OpenFlags(flags.bits())
     }
 
     #[test]
@@ -127,7 +127,7 @@ pub(crate) mod tests {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         for (given, fua) in [(OFlags::RDWR, false), (OFlags::RDWR | OFlags::DSYNC, true)] {
             let durable = Durable::of(flags(given));
-            let made = allocate(CAPACITY, 512, 1024, mode.bits().cast_signed(), durable);
+            let made = allocate(CAPACITY, 512, 1024, mode.bits(), durable);
             let extent = Extent::new(1, 2);
             assert_eq!(made.ok(), Some(Some(Request::write_zeroes(extent, fua))), "{given:?}");
         }
@@ -141,10 +141,10 @@ pub(crate) mod tests {
     #[test]
     pub(crate) fn holes_are_whole_sectors_or_refused() {
         let of = |offset, len, mode: FallocateFlags| {
-            let mode = mode.bits().cast_signed();
-            allocate(CAPACITY, offset, len, mode, Durable::WithFsync).map_err(|error| error.code())
+            let mode = mode.bits();
+            allocate(CAPACITY, offset, len, mode, Durable::WithFsync)
         };
-        let (einval, unsupported) = (Errno::EINVAL.code(), Errno::EOPNOTSUPP.code());
+        let (einval, unsupported) = (Errno::INVAL, Errno::OPNOTSUPP);
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         for (offset, len) in [(100, 1000), (0, 700), (512, 32_768), (u64::MAX - 511, 512)] {
             assert_eq!(of(offset, len, punch), Err(einval), "{len} at {offset}");

@@ -1,7 +1,7 @@
 //! Where data and holes of the exported file are, for `lseek`.
 
-use fuser::{Errno, ReplyLseek};
 use manylogs_block::{Extent, Extents, Lba, SECTOR_BYTES, Sectors};
+use manylogs_fuse::{Errno, Found, Reply};
 
 use super::errno;
 use crate::port::Port;
@@ -15,7 +15,7 @@ pub(super) enum Seek {
 
 impl Seek {
     /// By the kernel's number.
-    pub(super) const fn of(whence: i32) -> Option<Self> {
+    pub(super) const fn of(whence: u32) -> Option<Self> {
         match whence {
             3 => Some(Self::Data),
             4 => Some(Self::Hole),
@@ -34,7 +34,7 @@ impl Seek {
     /// The answer where nothing was found: the file ends with a hole behind all data.
     fn at_end(self, capacity: Sectors) -> Result<u64, Errno> {
         match self {
-            Self::Data => Err(Errno::ENXIO),
+            Self::Data => Err(Errno::NXIO),
             Self::Hole => Ok(capacity.bytes()),
         }
     }
@@ -42,7 +42,7 @@ impl Seek {
 
 /// Answers with the first byte from `offset` on, which is within the file, that is data or a hole,
 /// as wanted. The engine is asked about one part of the file after the other.
-pub(super) fn seek(port: &Port, capacity: Sectors, what: Seek, offset: u64, reply: ReplyLseek) {
+pub(super) fn seek(port: &Port, capacity: Sectors, what: Seek, offset: u64, reply: Reply<Found>) {
     let within = Extent::between(Lba(offset / SECTOR_BYTES), Lba(capacity.0));
     let again = port.clone();
     port.extents_then(within, move |known| {
@@ -52,21 +52,14 @@ pub(super) fn seek(port: &Port, capacity: Sectors, what: Seek, offset: u64, repl
         };
         let next = known.whole().end().0 * SECTOR_BYTES;
         match what.find(&known, offset) {
-            Some(found) => answer(Ok(found), reply),
+            Some(found) => reply.send(&Found(found)),
             None if next >= capacity.bytes() || next <= offset => {
-                answer(what.at_end(capacity), reply);
+                reply
+                    .send_result(what.at_end(capacity).map(Found).as_ref().map_err(|errno| *errno));
             }
             None => seek(&again, capacity, what, next, reply),
         }
     });
-}
-
-fn answer(found: Result<u64, Errno>, reply: ReplyLseek) {
-    match found.map(i64::try_from) {
-        Ok(Ok(offset)) => reply.offset(offset),
-        Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
-        Err(error) => reply.error(error),
-    }
 }
 
 #[cfg(test)]
@@ -85,10 +78,10 @@ mod tests {
         assert_eq!(Seek::Hole.find(&known, 1100), Some(2048));
         let mut zeroes = Extents::of(Extent::new(4, 3), ExtentKind::Hole);
         assert_eq!(Seek::Data.find(&zeroes, 2048), None);
-        assert_eq!(Seek::Data.at_end(Sectors(8)).map_err(|error| error.code()), Err(6));
+        assert_eq!(Seek::Data.at_end(Sectors(8)), Err(Errno::NXIO));
         zeroes.push(Extent::new(7, 1), ExtentKind::Data);
         assert_eq!(Seek::Data.find(&zeroes, 2048), Some(3584));
-        assert_eq!(Seek::Hole.at_end(Sectors(8)).map_err(|error| error.code()), Ok(4096));
+        assert_eq!(Seek::Hole.at_end(Sectors(8)), Ok(4096));
         assert_eq!([2, 3, 4, 5].map(Seek::of), [None, Some(Seek::Data), Some(Seek::Hole), None]);
     }
 }

@@ -74,6 +74,7 @@ impl Client {
 
     async fn step(&self, dir: Ino) -> Result<(), Error> {
         match self.pick() {
+            0..4 if self.below(8) == 0 => self.create_unnamed(dir).await,
             0..4 => self.create(dir).await,
             4..9 => self.write().await,
             9 => self.cut().await,
@@ -106,6 +107,29 @@ impl Client {
         let new = History { contents: vec![Vec::new()] };
         self.changed().files.insert(id, new);
         self.make(dir, name, FileKind::File, Some(id)).await
+    }
+
+    /// Creates a file without a name, writes to it, and gives it one or lets it end.
+    async fn create_unnamed(&self, dir: Ino) -> Result<(), Error> {
+        let new = New::plain(FileKind::File, 0o644);
+        let ino = self.fs.create_unnamed(dir, new, true).await?.ino;
+        let id = FileId(self.number());
+        let bytes = content(id.0, to_usize(self.below(30_000)));
+        let written = self.fs.write(ino, 0, bytes.clone()).await;
+        if self.below(2) == 0 {
+            self.fs.sync(ino).await?;
+        }
+        if written.is_ok() && self.below(3) > 0 {
+            let name = format!("born {}", id.0).into_bytes();
+            let history = History { contents: vec![Vec::new(), bytes] };
+            self.changed().files.insert(id, history);
+            self.changed().rename(&[ino], |names| {
+                names.insert(name.clone(), (ino, Some(id)));
+            });
+            let done = self.fs.link(ino, dir, &name).await;
+            self.undo_if(done)?;
+        }
+        self.fs.close(ino, 1).await
     }
 
     async fn make(

@@ -10,8 +10,8 @@ use rustix::mount::UnmountFlags;
 
 use crate::failure::Failure;
 
-/// What the kernel calls mounts of `manylogs fs mount`.
-const TYPE: &str = "fuse.manylogs";
+/// What the kernel calls mounts of `manylogs fs mount`: of images, and of disks.
+const TYPES: [&str; 2] = ["fuse.manylogs", "fuseblk.manylogs"];
 /// How often to look whether a server has ended.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -29,7 +29,7 @@ fn find(table: &str, target: &Path) -> Option<PathBuf> {
         let (mount, kind) = line.split_once(" - ")?;
         let point = unescaped(mount.split(' ').nth(4)?);
         let mut kind = kind.split(' ');
-        let ours = Path::new(&point) == target && kind.next()? == TYPE;
+        let ours = Path::new(&point) == target && TYPES.contains(&kind.next()?);
         ours.then(|| kind.next().map(|source| PathBuf::from(unescaped(source))))?
     };
     table.lines().filter_map(of_line).next_back()
@@ -73,9 +73,11 @@ mod tests {
         let table = "36 35 98:0 / /mnt rw - ext4 /dev/sda rw\n\
             40 35 0:50 / /mnt\\040two rw,nosuid shared:7 - fuse.manylogs /a\\134b\\040c rw,x\n\
             41 35 0:51 / /mnt rw - fuse.manylogs /first rw\n\
-            42 35 0:52 / /mnt rw - fuse.manylogs /second rw\n";
+            42 35 0:52 / /mnt rw - fuse.manylogs /second rw\n\
+            43 35 8:1 / /disk rw - fuseblk.manylogs /dev/sda1 rw\n";
         assert_eq!(find(table, Path::new("/mnt")), Some("/second".into()));
         assert_eq!(find(table, Path::new("/mnt two")), Some("/a\\b c".into()));
+        assert_eq!(find(table, Path::new("/disk")), Some("/dev/sda1".into()));
         assert_eq!(find(table, Path::new("/other")), None);
     }
 }

@@ -1,0 +1,44 @@
+//! Files that are born without a name, as `O_TMPFILE` makes them.
+
+use manylogs_plant::{Bug, is};
+
+use super::{Attributes, Ext4, New};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::ondisk::inode::FileKind;
+use crate::units::Ino;
+use crate::xattr::XATTR_CREDITS;
+
+impl Ext4 {
+    /// Creates a file that has no name, as if it had been created in `dir`. It has one user from
+    /// the start, who closes it; then, or with a crash, it ends, unless [`Ext4::link`] gave it a
+    /// name. It can be given one if it is `linkable`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Invalid`] for what is no file; those of reading `dir`.
+    pub async fn create_unnamed(&self, dir: Ino, new: New, linkable: bool) -> Result<Attributes> {
+        if new.kind != FileKind::File {
+            return Err(Error::Invalid("only a file can be without a name"));
+        }
+        let core = &self.core;
+        let credits = 2 * BIRTH_CREDITS + XATTR_CREDITS + ORPHAN_CREDITS;
+        let mut handle = core.begin(credits).await?;
+        let above = core.directory(dir).await?;
+        Core::check_mutable(&above)?;
+        let owner = (new.uid, new.gid);
+        let born = Newborn { kind: new.kind, permissions: new.permissions, owner };
+        let (ino, mut raw) = core.bear(&mut handle, dir, &above, born, core.now()).await?;
+        core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
+        raw.set_links(0);
+        if !is(Bug::Ext4UnnamedNoOrphan) {
+            core.join_orphans(&mut handle, ino, &mut raw)?;
+        }
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        let node = core.node(ino);
+        node.opens.set(1);
+        node.linkable.set(linkable);
+        core.note_change(ino, handle.finish());
+        self.attributes(ino).await
+    }
+}

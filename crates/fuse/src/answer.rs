@@ -1,0 +1,306 @@
+//! Answers, and the bytes that the kernel gets.
+
+use std::time::Duration;
+
+use zerocopy::IntoBytes;
+
+use crate::values::{Attributes, FileHandle, Kind, NodeId, OpenedFlags, Time};
+use crate::wire;
+
+/// What answers a request: the body of the message, in up to two parts that follow one another.
+pub trait Answer {
+    /// Hands the parts to `send`.
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R;
+}
+
+/// An inode that the kernel knows from now on, under the name that it asked for or gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What is known of it.
+    pub attributes: Attributes,
+    /// Tells the lives of its number apart.
+    pub generation: u64,
+    /// How long the name is right.
+    pub name_valid: Duration,
+    /// How long the attributes are right.
+    pub attributes_valid: Duration,
+}
+
+/// What is known of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The attributes.
+    pub attributes: Attributes,
+    /// How long they are right.
+    pub valid: Duration,
+}
+
+/// What is known of an inode, and its time of birth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownFromBirth {
+    /// What is known otherwise.
+    pub known: Known,
+    /// Birth, if it is known.
+    pub born: Option<Time>,
+}
+
+/// A file is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// What the server calls it.
+    pub handle: FileHandle,
+    /// How the kernel treats it.
+    pub flags: OpenedFlags,
+}
+
+/// A file was created, and is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The inode.
+    pub entry: Entry,
+    /// The open file.
+    pub opened: Opened,
+}
+
+/// So many bytes were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written(pub u32);
+
+/// Data or the hole begins at this byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found(pub u64);
+
+/// How much is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// Of those, free.
+    pub free_blocks: u64,
+    /// Of those, what anybody may use.
+    pub available_blocks: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Of those, free.
+    pub free_inodes: u64,
+    /// Bytes of the longest name.
+    pub longest_name: u32,
+}
+
+/// What an `ioctl` returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoctlDone {
+    /// What the call returns.
+    pub result: i32,
+    /// What the caller gets.
+    pub data: Vec<u8>,
+}
+
+/// Names of a directory, as many as there is room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Names {
+    /// None yet, and `room` bytes.
+    #[must_use]
+    pub fn with_room(room: u32) -> Self {
+        Self { bytes: Vec::new(), room: usize::try_from(room).unwrap_or(usize::MAX) }
+    }
+
+    /// Adds a name; `next` is the place from which listing goes on behind it. False if there is no
+    /// room: nothing is added then.
+    #[must_use]
+    pub fn push(&mut self, node: NodeId, next: u64, kind: Kind, name: &[u8]) -> bool {
+        let Ok(namelen) = u32::try_from(name.len()) else { return false };
+        let kind = u32::from(kind.mode() >> 12);
+        let head = wire::Dirent { ino: node.0, off: next, namelen, kind };
+        let end = self.bytes.len() + (size_of::<wire::Dirent>() + name.len()).next_multiple_of(8);
+        if end > self.room {
+            return false;
+        }
+        self.bytes.extend_from_slice(head.as_bytes());
+        self.bytes.extend_from_slice(name);
+        self.bytes.resize(end, 0);
+        true
+    }
+}
+
+impl Answer for () {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([&[], &[]])
+    }
+}
+
+impl Answer for [u8] {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([self, &[]])
+    }
+}
+
+impl Answer for Entry {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([self.to_wire().as_bytes(), &[]])
+    }
+}
+
+impl Answer for Known {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        let out = wire::AttrOut {
+            attr_valid: self.valid.as_secs(),
+            attr_valid_nsec: self.valid.subsec_nanos(),
+            dummy: 0,
+            attr: self.attributes.to_wire(),
+        };
+        send([out.as_bytes(), &[]])
+    }
+}
+
+impl Answer for KnownFromBirth {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        let valid = self.known.valid;
+        let out = wire::StatxOut {
+            attr_valid: valid.as_secs(),
+            attr_valid_nsec: valid.subsec_nanos(),
+            stat: self.to_wire(),
+            ..wire::StatxOut::default()
+        };
+        send([out.as_bytes(), &[]])
+    }
+}
+
+impl Answer for Opened {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([self.to_wire().as_bytes(), &[]])
+    }
+}
+
+impl Answer for Created {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([self.entry.to_wire().as_bytes(), self.opened.to_wire().as_bytes()])
+    }
+}
+
+impl Answer for Written {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([wire::WriteOut { size: self.0, padding: 0 }.as_bytes(), &[]])
+    }
+}
+
+impl Answer for Found {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([wire::LseekOut { offset: self.0 }.as_bytes(), &[]])
+    }
+}
+
+impl Answer for Usage {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        let out = wire::StatfsOut {
+            blocks: self.blocks,
+            bfree: self.free_blocks,
+            bavail: self.available_blocks,
+            files: self.inodes,
+            ffree: self.free_inodes,
+            bsize: self.block_bytes,
+            namelen: self.longest_name,
+            frsize: self.block_bytes,
+            ..wire::StatfsOut::default()
+        };
+        send([out.as_bytes(), &[]])
+    }
+}
+
+impl Answer for IoctlDone {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        let out = wire::IoctlOut { result: self.result, ..wire::IoctlOut::default() };
+        send([out.as_bytes(), &self.data])
+    }
+}
+
+impl Answer for Names {
+    fn with_parts<R>(&self, send: impl FnOnce([&[u8]; 2]) -> R) -> R {
+        send([&self.bytes, &[]])
+    }
+}
+
+impl Attributes {
+    fn mode(&self) -> u16 {
+        self.kind.mode() | self.permissions & 0o7777
+    }
+
+    fn to_wire(self) -> wire::Attr {
+        wire::Attr {
+            ino: self.node.0,
+            size: self.size,
+            blocks: self.sectors,
+            atime: self.accessed.seconds.cast_unsigned(),
+            mtime: self.modified.seconds.cast_unsigned(),
+            ctime: self.changed.seconds.cast_unsigned(),
+            atimensec: self.accessed.nanos,
+            mtimensec: self.modified.nanos,
+            ctimensec: self.changed.nanos,
+            mode: self.mode().into(),
+            nlink: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.device.packed(),
+            blksize: self.block_bytes,
+            flags: 0,
+        }
+    }
+}
+
+impl Entry {
+    fn to_wire(self) -> wire::EntryOut {
+        wire::EntryOut {
+            nodeid: self.attributes.node.0,
+            generation: self.generation,
+            entry_valid: self.name_valid.as_secs(),
+            attr_valid: self.attributes_valid.as_secs(),
+            entry_valid_nsec: self.name_valid.subsec_nanos(),
+            attr_valid_nsec: self.attributes_valid.subsec_nanos(),
+            attr: self.attributes.to_wire(),
+        }
+    }
+}
+
+impl Opened {
+    fn to_wire(self) -> wire::OpenOut {
+        wire::OpenOut { fh: self.handle.0, open_flags: self.flags.bits(), backing_id: 0 }
+    }
+}
+
+impl KnownFromBirth {
+    fn to_wire(self) -> wire::Statx {
+        let known = &self.known.attributes;
+        let time =
+            |time: Time| wire::SxTime { tv_sec: time.seconds, tv_nsec: time.nanos, reserved: 0 };
+        let birth = if self.born.is_some() { wire::STATX_BIRTH } else { 0 };
+        wire::Statx {
+            mask: wire::STATX_BASIC | birth,
+            blksize: known.block_bytes,
+            nlink: known.links,
+            uid: known.uid,
+            gid: known.gid,
+            mode: known.mode(),
+            ino: known.node.0,
+            size: known.size,
+            blocks: known.sectors,
+            atime: time(known.accessed),
+            btime: time(self.born.unwrap_or_default()),
+            ctime: time(known.changed),
+            mtime: time(known.modified),
+            rdev_major: known.device.major,
+            rdev_minor: known.device.minor,
+            ..wire::Statx::default()
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -1,0 +1,194 @@
+//! What serves requests.
+
+use rustix::io::Errno;
+
+use crate::answer::{
+    Created, Entry, Found, IoctlDone, Known, KnownFromBirth, Names, Opened, Usage, Written,
+};
+use crate::reply::Reply;
+use crate::request::{
+    Allocate, Context, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open,
+    Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
+};
+use crate::values::{FileHandle, NodeId};
+
+/// Serves what the kernel asks for. Requests come from one thread, one after the other; answers
+/// may be sent later and from elsewhere. `context.node` is the inode, or the directory of names.
+///
+/// What is not implemented is answered by `ENOSYS`, and most of it is not asked for again then.
+/// Opening and closing succeed unless they are implemented.
+pub trait Filesystem {
+    /// Finds a name. The kernel knows the inode until [`Filesystem::forget`].
+    fn lookup(&self, _context: Context, _name: &[u8], reply: Reply<Entry>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// `times` of the answers that named the inode are forgotten. No answer.
+    fn forget(&self, _node: NodeId, _times: u64) {}
+
+    /// What is known of an inode.
+    fn attributes(&self, _context: Context, reply: Reply<Known>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// The same, and its time of birth.
+    fn statx(&self, _context: Context, reply: Reply<KnownFromBirth>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Changes attributes and size.
+    fn set_attributes(&self, _context: Context, _change: SetAttributes, reply: Reply<Known>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Where a symbolic link leads.
+    fn read_link(&self, _context: Context, reply: Reply<[u8]>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Creates a file, a device, a pipe or a socket.
+    fn make_node(&self, _context: Context, _new: MakeNode<'_>, reply: Reply<Entry>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Creates a directory.
+    fn make_directory(&self, _context: Context, _new: MakeDirectory<'_>, reply: Reply<Entry>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Creates a symbolic link.
+    fn make_symlink(&self, _context: Context, _new: MakeSymlink<'_>, reply: Reply<Entry>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Takes a name away.
+    fn unlink(&self, _context: Context, _name: &[u8], reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Takes an empty directory away.
+    fn remove_directory(&self, _context: Context, _name: &[u8], reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Changes a name.
+    fn rename(&self, _context: Context, _rename: Rename<'_>, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Gives an inode one more name.
+    fn link(&self, _context: Context, _link: Link<'_>, reply: Reply<Entry>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Opens a file.
+    fn open(&self, _context: Context, _open: Open, reply: Reply<Opened>) {
+        reply.send(&Opened::default());
+    }
+
+    /// Creates a file and opens it.
+    fn create(&self, _context: Context, _new: Create<'_>, reply: Reply<Created>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Creates a file without a name (`O_TMPFILE`) and opens it.
+    fn create_unnamed(&self, _context: Context, _new: Create<'_>, reply: Reply<Created>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Reads content.
+    fn read(&self, _context: Context, _read: Read, reply: Reply<[u8]>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Writes content.
+    fn write(&self, _context: Context, _write: Write<'_>, reply: Reply<Written>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// A descriptor is closed.
+    fn flush(&self, _context: Context, _handle: FileHandle, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// An open file has no descriptors any more.
+    fn release(&self, _context: Context, _handle: FileHandle, reply: Reply<()>) {
+        reply.send(&());
+    }
+
+    /// Makes a file durable.
+    fn sync(&self, _context: Context, _sync: Sync, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Makes the file system durable. Only mounts on disks are asked.
+    fn sync_file_system(&self, _context: Context, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Allocates blocks, or frees them.
+    fn allocate(&self, _context: Context, _allocate: Allocate, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Finds data or a hole.
+    fn seek(&self, _context: Context, _seek: Seek, reply: Reply<Found>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Opens a directory.
+    fn open_directory(&self, _context: Context, _open: Open, reply: Reply<Opened>) {
+        reply.send(&Opened::default());
+    }
+
+    /// Lists a directory.
+    fn read_directory(&self, _context: Context, _read: Read, reply: Reply<Names>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// An open directory has no descriptors any more.
+    fn release_directory(&self, _context: Context, _handle: FileHandle, reply: Reply<()>) {
+        reply.send(&());
+    }
+
+    /// Makes a directory durable.
+    fn sync_directory(&self, _context: Context, _sync: Sync, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// How much is in use.
+    fn usage(&self, _context: Context, reply: Reply<Usage>) {
+        reply.send(&Usage { block_bytes: 512, longest_name: 255, ..Usage::default() });
+    }
+
+    /// Sets an extended attribute.
+    fn set_xattr(&self, _context: Context, _set: SetXattr<'_>, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Reads an extended attribute; [`Room::answer`] answers.
+    fn xattr(&self, _context: Context, _get: GetXattr<'_>, reply: Reply<[u8]>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Lists the names of extended attributes; [`Room::answer`] answers.
+    fn xattrs(&self, _context: Context, _room: Room, reply: Reply<[u8]>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Takes an extended attribute away.
+    fn remove_xattr(&self, _context: Context, _name: &[u8], reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// May the caller do what the bits of `mask` say? The kernel decides itself if it checks
+    /// permissions, or if this is not implemented.
+    fn access(&self, _context: Context, _mask: u32, reply: Reply<()>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// An `ioctl`.
+    fn ioctl(&self, _context: Context, _ioctl: Ioctl<'_>, reply: Reply<IoctlDone>) {
+        reply.error(Errno::NOTTY);
+    }
+}

@@ -1,0 +1,105 @@
+//! Where an answer goes.
+
+use std::io::IoSlice;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, writev};
+use zerocopy::IntoBytes;
+
+use crate::answer::Answer;
+use crate::request::{RequestId, Room};
+use crate::wire::{GetxattrOut, OutHeader};
+
+/// The answer to a request, which an `A` is if all goes well. It can be sent from any thread. If
+/// it is dropped the caller gets `EIO`, so that nobody waits for ever.
+#[derive(Debug)]
+pub struct Reply<A: Answer + ?Sized> {
+    pending: Option<Pending>,
+    answer: PhantomData<fn(&A)>,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Pending {
+    device: Arc<OwnedFd>,
+    id: RequestId,
+}
+
+impl<A: Answer + ?Sized> Reply<A> {
+    /// The answer to request `id`, which came from `device`.
+    pub(crate) const fn new(device: Arc<OwnedFd>, id: RequestId) -> Self {
+        Self { pending: Some(Pending { device, id }), answer: PhantomData }
+    }
+
+    /// All went well.
+    pub fn send(mut self, answer: &A) {
+        if let Some(pending) = self.pending.take() {
+            answer.with_parts(|parts| pending.send(parts));
+        }
+    }
+
+    /// The request failed.
+    pub fn error(mut self, errno: Errno) {
+        if let Some(pending) = self.pending.take() {
+            pending.fail(errno);
+        }
+    }
+
+    /// The answer, or why there is none.
+    pub fn send_result(self, result: Result<&A, Errno>) {
+        match result {
+            Ok(answer) => self.send(answer),
+            Err(errno) => self.error(errno),
+        }
+    }
+}
+
+impl<A: Answer + ?Sized> Drop for Reply<A> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            pending.fail(Errno::IO);
+        }
+    }
+}
+
+impl Room {
+    /// Answers with an attribute's value, or with the names of attributes, each with a zero behind
+    /// it: with their length if the caller has no room, with `ERANGE` if it has too little.
+    pub fn answer(self, reply: Reply<[u8]>, value: &[u8]) {
+        match u32::try_from(value.len()) {
+            Ok(size) if self.0 == 0 => reply.send(GetxattrOut { size, padding: 0 }.as_bytes()),
+            Ok(len) if len <= self.0 => reply.send(value),
+            _ => reply.error(Errno::RANGE),
+        }
+    }
+}
+
+impl Pending {
+    fn send(&self, parts: [&[u8]; 2]) {
+        // What the kernel does not take (too long an answer, say) must not leave the caller
+        // waiting. Other errors say that nobody waits: the caller or the mount is gone.
+        if let Err(Errno::INVAL) = self.write(0, parts) {
+            self.fail(Errno::IO);
+        }
+    }
+
+    fn fail(&self, errno: Errno) {
+        let _ = self.write(-errno.raw_os_error(), [&[], &[]]);
+    }
+
+    fn write(&self, error: i32, [first, second]: [&[u8]; 2]) -> Result<(), Errno> {
+        let len = size_of::<OutHeader>() + first.len() + second.len();
+        let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
+        let header = OutHeader { len, error, unique: self.id.0 };
+        let parts = [header.as_bytes(), first, second].map(IoSlice::new);
+        // One call is one answer; the kernel takes all of it or nothing.
+        loop {
+            match writev(&*self.device, &parts) {
+                Err(Errno::INTR) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+}
