@@ -5,6 +5,7 @@ pub(crate) mod interfere;
 pub(crate) mod lab;
 pub(crate) mod nbd;
 pub(crate) mod serve;
+pub(crate) mod suggest;
 pub(crate) mod torture;
 pub(crate) mod volume;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 
+use self::suggest::{DRIVES, FORMATS, FORMATS_WRITTEN};
 use crate::units::{Rate, Unexpected, duration, expect, rate, size};
 
 /// Make small durable writes beside large streams on one disk fast: replay traces to see the gain,
@@ -126,8 +128,7 @@ pub(crate) struct TraceArgs {
 pub(crate) enum TraceCommand {
     /// Requests, span, sizes, footprint, overwrites and busiest windows of a trace.
     Stat(StatArgs),
-    /// Read a trace in any format, perhaps change it, and write it in our own format, or as CSV if
-    /// the output's name ends in .csv.
+    /// Read a trace in any format, perhaps change it, and write it in another one.
     Convert(ConvertArgs),
     /// Mix traces of several tenants, each in its own slice of the drive.
     Mix(MixArgs),
@@ -148,9 +149,8 @@ pub(crate) struct StatArgs {
 pub(crate) struct ConvertArgs {
     /// The trace.
     pub(crate) trace: PathBuf,
-    /// The trace to write.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: TraceOutputArgs,
     #[command(flatten)]
     pub(crate) open: OpenArgs,
     #[command(flatten)]
@@ -171,9 +171,8 @@ pub(crate) struct MixArgs {
     /// The traces, one for each tenant.
     #[arg(required = true, num_args = 2..)]
     pub(crate) traces: Vec<PathBuf>,
-    /// The trace to write.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: TraceOutputArgs,
     /// Size of the drive that the tenants share in equal slices, as 1T.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) drive_size: Sectors,
@@ -183,12 +182,24 @@ pub(crate) struct MixArgs {
     pub(crate) change: ChangeArgs,
 }
 
+/// Where a trace goes, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TraceOutputArgs {
+    /// The trace to write.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// The format to write. When not given, the output's extension says it: a format's name, as
+    /// in o.csv or o.msr, .iolog (fio3) or .vscsi (vscsi1); any other name means our own format.
+    #[arg(long, value_name = "FORMAT", value_parser = FORMATS_WRITTEN)]
+    pub(crate) to: Option<String>,
+}
+
 /// How to read trace files.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Reading traces")]
 pub(crate) struct OpenArgs {
     /// The format; detected when not given.
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = FORMATS)]
     pub(crate) format: Option<String>,
     /// Unit of arrival times, for formats that leave it open.
     #[arg(long, value_enum, value_name = "UNIT")]
@@ -247,11 +258,13 @@ pub(crate) enum DriveCommand {
     /// Everything a profile says, with the source of each number.
     Show {
         /// A drive's name, or a profile file.
+        #[arg(value_parser = DRIVES, hide_possible_values = true)]
         drive: String,
     },
     /// Compare the model with service times measured on the real drive.
     Validate {
         /// A drive's name, or a profile file.
+        #[arg(value_parser = DRIVES, hide_possible_values = true)]
         drive: String,
         /// Measured requests (DiskSim validation format).
         #[arg(long, value_name = "FILE")]

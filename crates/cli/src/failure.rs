@@ -1,6 +1,7 @@
 //! Failures of commands, with their messages and exit codes.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
 use manylogs_serve::log::{Level, line};
@@ -33,6 +34,14 @@ impl Failure {
 
     pub(crate) fn failed(message: impl Display) -> Self {
         Self::Failed(message.to_string())
+    }
+
+    /// A failure with this message, for which the system's reason was `source`.
+    pub(crate) fn of_io(source: &io::Error, message: impl Display) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Permission(message.to_string()),
+            _ => Self::failed(message),
+        }
     }
 
     /// Tells the user and gives the exit code.

@@ -29,10 +29,16 @@ impl Output {
     pub(crate) fn reserve(path: &Path) -> Result<Self, Failure> {
         match probe(path) {
             Ok(()) => Ok(Self { path: path.to_owned() }),
-            Err(error) => Err(Failure::input(format!(
-                "cannot write {}: {error}; choose another output (nothing has been run yet)",
-                path.display()
-            ))),
+            Err(error) => {
+                let message = format!(
+                    "cannot write {}: {error}; choose another output (nothing has been run yet)",
+                    path.display()
+                );
+                Err(match error.kind() {
+                    io::ErrorKind::PermissionDenied => Failure::Permission(message),
+                    _ => Failure::Input(message),
+                })
+            }
         }
     }
 

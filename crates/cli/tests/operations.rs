@@ -302,6 +302,10 @@ fn man_pages_and_completions_are_there_for_every_command() {
             assert!(script.contains(name), "{shell}: {name}");
         }
     }
+    let bash = run(&["completions", "bash"], 0, "exos-x20");
+    for words in ["cheetah-15k5", "nologging single-log mlb", "spc disksim", "fio2 fio3"] {
+        assert!(bash.contains(words), "{words}");
+    }
     run(&["completions", "csh"], 2, "possible values");
     run(&["man", "/proc/nowhere"], 2, "cannot write man pages");
 }

@@ -186,6 +186,34 @@ fn a_trace_is_written_as_csv_where_the_name_says_so() {
 }
 
 #[test]
+fn a_trace_is_written_in_the_format_that_is_asked_for() {
+    let place = Place::new();
+    let trace = place.trace("t.csv", 200);
+    let said = |outcome: Outcome| outcome.succeeds().stdout.clone();
+    let msr = said(place.run(&["trace", "convert", text(&trace), "-o", "o.msr"]));
+    assert!(msr.contains("200 requests written to o.msr (msr)"), "{msr}");
+    assert!(!msr.contains("cannot hold"), "nothing is lost: {msr}");
+    let args = ["trace", "convert", text(&trace), "-o", "plain", "--to", "tencent"];
+    let tencent = said(place.run(&args));
+    assert!(tencent.contains("what tencent cannot hold: "), "{tencent}");
+    assert!(tencent.contains("earlier time, by 980.000 ms at most"), "{tencent}");
+    let flushed = place.file("f.csv", flushed(100));
+    let lost = said(place.run(&["trace", "convert", text(&flushed), "-o", "f.spc"]));
+    assert!(lost.contains("what spc cannot hold: ") && lost.contains("flushes"), "{lost}");
+    let read = said(place.run(&["trace", "stat", "o.msr", "--json"]));
+    assert!(read.contains("\"requests\": 200"), "{read}");
+    for (args, words) in [
+        (["-o", "o.csv.gz", "--seed", "1"], ["pack the file", "o.csv.gz"]),
+        (["-o", "o", "--to", "mobile"], ["only read", "blkparse"]),
+        (["-o", "o", "--to", "punch-cards"], ["unknown trace format", "punch-cards"]),
+    ] {
+        let convert = ["trace", "convert", text(&trace)];
+        place.run(&[&convert[..], &args[..]].concat()).fails(2, &words);
+        assert!(!place.path(args[1]).exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn several_traces_share_the_drive() {
     let place = Place::new();
     let (a, b) = (place.trace("a.csv", 300), place.trace("b.csv", 200));

@@ -93,6 +93,16 @@ pub enum ControlError {
         /// The device.
         path: PathBuf,
     },
+    /// This user has no directory where sockets of servers could be.
+    #[error(
+        "no server of this user can have {} open, for its socket has no directory: set \
+         XDG_RUNTIME_DIR as it was set when the server was started",
+        path.display()
+    )]
+    NoDirectory {
+        /// The device.
+        path: PathBuf,
+    },
     /// The connection to the server cannot be made, or broke off.
     #[error("the server of {} cannot be asked: {source}", path.display())]
     Io {
@@ -138,9 +148,10 @@ impl ControlSocket {
     /// # Errors
     /// If the socket cannot be made.
     pub fn listen(device: &Path, obey: Arc<Obey>) -> io::Result<Self> {
-        let path = socket_path(device)?;
+        let directory = runtime_dir()?;
+        let path = socket_path(&directory, device)?;
         // Remains of other servers do not prevent a start.
-        let _ = sweep(&runtime_dir()?);
+        let _ = sweep(&directory);
         let listener = bind(&path)?;
         let inode = inode(&path)?;
         let device: Arc<Path> = device.into();

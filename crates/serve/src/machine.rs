@@ -2,33 +2,41 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::control::Control;
 use crate::loop_device::{Orphan, orphans_of};
-use crate::runtime_dir::{EXPORT, SOCKET, is_dead, runtime_dir};
+use crate::runtime_dir::{EXPORT, SOCKET, at, is_dead};
 
-/// Connects to each server of this user. Servers that end meanwhile are left out.
+/// Connects to each server of this user. Servers that end meanwhile are left out; a user without a
+/// runtime directory has none.
 ///
 /// # Errors
-/// If the user has no runtime directory, or it cannot be read.
+/// If the runtime directory cannot be read.
 pub fn servers() -> io::Result<Vec<Control>> {
-    let sockets = with_extension(&runtime_dir()?, SOCKET)?;
+    let sockets = with_extension(SOCKET)?;
     Ok(sockets.iter().filter_map(|socket| Control::at(socket, socket).ok()).collect())
 }
 
 /// Finds the loop devices that killed servers of this user left.
 ///
 /// # Errors
-/// If the user has no runtime directory, or it cannot be read.
+/// As [`servers`].
 pub fn orphans() -> io::Result<Vec<Orphan>> {
-    let exports = with_extension(&runtime_dir()?, EXPORT)?;
+    let exports = with_extension(EXPORT)?;
     let dead = exports.iter().filter(|export| is_dead(export));
     Ok(dead.flat_map(|export| orphans_of(export)).collect())
 }
 
-fn with_extension(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(directory)?.flatten().map(|entry| entry.path());
+/// Files of this kind in the user's runtime directory.
+fn with_extension(extension: &str) -> io::Result<Vec<PathBuf>> {
+    let Ok(directory) = manylogs_storage::runtime_dir() else { return Ok(Vec::new()) };
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at(&directory, &error)),
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
     found.sort();

@@ -22,8 +22,14 @@ pub(crate) const EXPORT: &str = "export";
 /// If there is none for this user, or it cannot be made.
 pub(crate) fn runtime_dir() -> io::Result<PathBuf> {
     let found = manylogs_storage::runtime_dir().map_err(io::Error::other)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(&found)?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&found);
+    made.map_err(|error| at(&found, &error))?;
     Ok(found)
+}
+
+/// The error with the path that it is about.
+pub(crate) fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Where the export of the device at `path` appears as a file.
@@ -34,12 +40,12 @@ pub fn mount_point(path: &Path) -> io::Result<PathBuf> {
     Ok(runtime_dir()?.join(name_of(path)?).with_extension(EXPORT))
 }
 
-/// Where the server of the device at `path` takes orders.
+/// Where in `directory` the server of the device at `path` takes orders.
 ///
 /// # Errors
-/// As [`mount_point`].
-pub(crate) fn socket_path(path: &Path) -> io::Result<PathBuf> {
-    Ok(runtime_dir()?.join(name_of(path)?).with_extension(SOCKET))
+/// If there is no such device.
+pub(crate) fn socket_path(directory: &Path, path: &Path) -> io::Result<PathBuf> {
+    Ok(directory.join(name_of(path)?).with_extension(SOCKET))
 }
 
 /// Takes away what killed servers have left in `directory`: locks that nobody holds, sockets that

@@ -31,7 +31,9 @@ pub enum VolumeLockError {
         pid: u32,
     },
     /// There is no directory for locks.
-    #[error("no directory for locks: set XDG_RUNTIME_DIR to a directory of yours")]
+    #[error(
+        "no directory for locks and sockets: set XDG_RUNTIME_DIR to a directory of yours that exists"
+    )]
     NoDirectory,
     /// Something else went wrong.
     #[error("cannot lock the volume at {}: {source}", path.display())]

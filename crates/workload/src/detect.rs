@@ -105,7 +105,8 @@ fn most_lines_decoded(lines: &[&[u8]]) -> Option<Format> {
         (Format::Mobile, score(lines, mobile::MobileCsv)),
         (Format::DiskSim, score(lines, disksim::DiskSim::new(TimeUnit::Nanoseconds))),
     ];
-    let (format, best) = scores.into_iter().max_by_key(|&(_, score)| score)?;
+    // Of formats that decode equally many lines the first counts: later ones ask for less.
+    let (format, best) = scores.into_iter().rev().max_by_key(|&(_, score)| score)?;
     if best * 2 <= lines.len() {
         return None;
     }

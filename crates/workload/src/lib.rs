@@ -27,7 +27,7 @@ pub mod transform;
 
 pub use cache::RequestCache;
 pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
-pub use export::CsvWriter;
+pub use export::{Losses, TraceWriter};
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;
 pub use merge::Merge;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::suggest::DRIVES;
 use crate::args::serve::OnOff;
 
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ pub(crate) struct FsMountArgs {
     pub(crate) background: bool,
     /// Emulate this drive: every request takes the time that it would take on the drive. The
     /// drive's whole span is scaled to the device.
-    #[arg(long, value_name = "DRIVE")]
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) emulate: Option<String>,
     /// With --emulate: the device is the beginning of the drive, not its whole span.
     #[arg(long)]

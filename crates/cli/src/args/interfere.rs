@@ -8,16 +8,19 @@ use manylogs_disk::QueuePolicy;
 use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
 
 use super::lab::DEFAULT_DRIVE;
+use super::suggest::{DRIVES, POLICIES};
 use crate::units::{Unexpected, duration, expect, size};
 
 /// Options that take lists (values separated by commas) multiply: each combination is a case.
 #[derive(Debug, Args)]
 pub(crate) struct InterfereArgs {
     /// Drives: names (see `manylogs drive list`) or profile files.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DEFAULT_DRIVE)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = DEFAULT_DRIVE,
+          value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
     /// The policies to compare; options follow a colon, as in mlb:latency=20ms,hold=60ms.
-    #[arg(long, value_name = "LIST", default_value = "nologging,mlb")]
+    #[arg(long, value_name = "LIST", default_value = "nologging,mlb", value_parser = POLICIES,
+          hide_possible_values = true)]
     pub(crate) policy: Vec<String>,
     /// What the streams do: read, write, random (reads anywhere in 7 % of the disk).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read")]

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_lab::replay::Durability;
 
+use super::suggest::{DRIVES, POLICIES};
 use super::{ChangeArgs, OpenArgs};
 use crate::units::{Rate, rate, share, size};
 
@@ -20,7 +21,7 @@ pub(crate) struct LoadArgs {
     #[arg(required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// The drive: a name (see `manylogs drive list`) or a profile file.
-    #[arg(long, default_value = DEFAULT_DRIVE)]
+    #[arg(long, default_value = DEFAULT_DRIVE, value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: String,
     /// Write the report to this HTML file.
     #[arg(long, value_name = "FILE")]
@@ -75,7 +76,7 @@ pub(crate) struct ReplayArgs {
     /// in mlb:threshold=128K,log=10M,group=100M,swap=0.8,checkpoint=idle; cache=off turns the
     /// drive's write cache off. When not given: the plain drive (with its cache on and off, unless
     /// every write is durable), one log, ours, and the paper's.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = POLICIES, hide_possible_values = true)]
     pub(crate) policy: Vec<String>,
     /// Let requests in by arrival time, or keep a fixed number in flight.
     #[arg(long = "loop", value_enum, default_value_t = LoopArg::Open)]

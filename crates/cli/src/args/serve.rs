@@ -7,6 +7,7 @@ use manylogs_serve::MetricsAddress;
 use manylogs_serve::log::LogFormat;
 
 use super::nbd::NbdArgs;
+use super::suggest::DRIVES;
 use super::volume::VolumeArgs;
 
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ pub(crate) struct ServeArgs {
     pub(crate) raw: bool,
     /// Emulate this drive: every request takes the time that it would take on the drive. The
     /// drive's whole span is scaled to the device.
-    #[arg(long, value_name = "DRIVE")]
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) emulate: Option<String>,
     /// With --emulate: the device is the beginning of the drive, not its whole span.
     #[arg(long, requires = "emulate")]

@@ -29,7 +29,7 @@ struct Found {
 /// open, images included.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     let mut found = on_disks();
-    for mut server in servers().map_err(Failure::failed)? {
+    for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
         let Ok(status) = server.status() else { continue };
         let Some(volume) = status.volume else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         };
         found.insert(device, served);
     }
-    let orphans = orphans().map_err(Failure::failed)?;
+    let orphans = orphans().map_err(|error| Failure::of_io(&error, &error))?;
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&found, &orphans)).unwrap_or_default();
         return print(&(text + "\n"));

@@ -24,7 +24,7 @@ pub(crate) fn server(device: &Path) -> Result<Option<Control>, Failure> {
     match connect(device) {
         Ok(server) => Ok(Some(server)),
         // A missing device is reported by the next step.
-        Err(ControlError::NotServed { .. }) => Ok(None),
+        Err(ControlError::NotServed { .. } | ControlError::NoDirectory { .. }) => Ok(None),
         Err(_) if !device.exists() => Ok(None),
         Err(error) => Err(control_failure(error)),
     }

@@ -52,6 +52,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
 fn failure(error: &RecordError) -> Failure {
     match error {
         RecordError::NotBlockDevice { .. } => Failure::input(error),
+        RecordError::NotRoot { .. } => Failure::Permission(error.to_string()),
+        RecordError::Tracefs { source, .. } => Failure::of_io(source, error),
         _ => Failure::failed(error),
     }
 }

@@ -8,12 +8,13 @@ use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare, prepare_unplaced};
 use manylogs_lab::table::bytes;
 use manylogs_workload::transform::{BusiestWindow, Fit, FitPlan, Repeat, Rerate};
 use manylogs_workload::{
-    BoxedSource, CsvWriter, RecordingInfo, RecordingWriter, TraceError, TraceRequest, TraceSource,
-    TraceStats,
+    BoxedSource, Format, Losses, TraceError, TraceSource, TraceStats, TraceWriter,
 };
 
 use super::trace_failure;
-use crate::args::{ChangeArgs, ConvertArgs, MixArgs, OpenArgs, StatArgs, TraceArgs, TraceCommand};
+use crate::args::{
+    ChangeArgs, ConvertArgs, MixArgs, OpenArgs, StatArgs, TraceArgs, TraceCommand, TraceOutputArgs,
+};
 use crate::failure::Failure;
 use crate::output::{Output, print};
 use crate::units::Rate;
@@ -117,7 +118,7 @@ fn failure(error: PrepareError) -> Failure {
 }
 
 fn convert(args: &ConvertArgs) -> Result<(), Failure> {
-    let output = Output::reserve(&args.output)?;
+    let output = TraceFile::reserve(&args.output)?;
     let spec = spec(vec![args.trace.clone()], &args.open, &args.change)?;
     let open = prepare_unplaced(&spec, &args.trace).map_err(failure)?.open;
     let changed = || -> Result<BoxedSource, TraceError> {
@@ -142,19 +143,45 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
 }
 
 fn mix(args: &MixArgs) -> Result<(), Failure> {
-    let output = Output::reserve(&args.output)?;
+    let output = TraceFile::reserve(&args.output)?;
     let spec = spec(args.traces.clone(), &args.open, &args.change)?;
     let open = prepare(&spec, args.drive_size, true).map_err(failure)?.open;
     write(&output, open().map_err(|e| trace_failure(&e))?)
 }
 
-fn write(output: &Output, mut source: BoxedSource) -> Result<(), Failure> {
-    let (partial, file) = output.create()?;
-    let written = copy(output, &mut source, file);
-    match written {
-        Ok(requests) => {
-            output.adopt(&partial)?;
-            print(&format!("{requests} requests written to {}\n", output.path().display()))
+/// A trace to be written, in a format that is known before anything is read.
+struct TraceFile {
+    output: Output,
+    format: Format,
+}
+
+impl TraceFile {
+    fn reserve(args: &TraceOutputArgs) -> Result<Self, Failure> {
+        let format = match args.to.as_deref() {
+            Some(name) => name.parse(),
+            None => Format::of_output(&args.output),
+        };
+        let format = format.map_err(|error: TraceError| trace_failure(&error))?;
+        if !Format::WRITTEN.contains(&format) {
+            let written = Format::WRITTEN.map(Format::name).join(", ");
+            let message = format!("{format} traces are only read; formats to write: {written}");
+            return Err(Failure::input(message));
+        }
+        Ok(Self { output: Output::reserve(&args.output)?, format })
+    }
+}
+
+fn write(to: &TraceFile, mut source: BoxedSource) -> Result<(), Failure> {
+    let (partial, file) = to.output.create()?;
+    match copy(to, &mut source, file) {
+        Ok((requests, losses)) => {
+            to.output.adopt(&partial)?;
+            let (path, format) = (to.output.path().display(), to.format);
+            let mut text = format!("{requests} requests written to {path} ({format})\n");
+            for reason in losses.reasons() {
+                text += &format!("what {format} cannot hold: {reason}\n");
+            }
+            print(&text)
         }
         Err(failure) => {
             // The half-written file is of no use; that it stays would be no news.
@@ -164,32 +191,22 @@ fn write(output: &Output, mut source: BoxedSource) -> Result<(), Failure> {
     }
 }
 
-/// Writes what the output's name asks for: CSV for `.csv`, else our own format.
-fn copy(output: &Output, source: &mut BoxedSource, file: std::fs::File) -> Result<u64, Failure> {
-    let file = BufWriter::new(file);
-    let is_csv = output.path().extension().is_some_and(|extension| extension == "csv");
-    let cannot_write = |error| output.cannot_write(&error);
-    if is_csv {
-        let mut writer = CsvWriter::new(file).map_err(cannot_write)?;
-        each(source, |request| writer.push(request).map_err(cannot_write))?;
-        let requests = writer.records();
-        writer.finish().map_err(cannot_write)?;
-        return Ok(requests);
-    }
-    let info = RecordingInfo::default();
-    let mut writer = RecordingWriter::new(file, &info).map_err(cannot_write)?;
-    each(source, |request| writer.push(request).map_err(cannot_write))?;
-    let requests = writer.records();
-    writer.finish().map_err(cannot_write)?;
-    Ok(requests)
-}
-
-fn each(
+fn copy(
+    to: &TraceFile,
     source: &mut BoxedSource,
-    mut write: impl FnMut(&TraceRequest) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    file: std::fs::File,
+) -> Result<(u64, Losses), Failure> {
+    let cannot_write = |error| to.output.cannot_write(&error);
+    let mut writer = TraceWriter::new(to.format, BufWriter::new(file)).map_err(cannot_write)?;
     while let Some(request) = source.next_request() {
-        write(&request.map_err(|error| trace_failure(&error))?)?;
+        let request = request.map_err(|error| trace_failure(&error))?;
+        writer.push(&request).map_err(cannot_write)?;
     }
-    Ok(())
+    let written = (writer.records(), writer.losses());
+    if written.0 == 0 {
+        let format = to.format;
+        return Err(Failure::input(format!("no request of this trace can be written as {format}")));
+    }
+    writer.finish().map_err(cannot_write)?;
+    Ok(written)
 }

@@ -103,6 +103,10 @@ impl FromStr for Policy {
 }
 
 impl Policy {
+    /// The names that policies go by. `mlb-N` takes any number of KiB.
+    pub const NAMES: [&str; 6] =
+        ["nologging", "single-log", "mlb", "mlb-paper", "mlb-32", "mlb-256"];
+
     /// The parameters of the volume, if there is one.
     #[must_use]
     pub const fn config(&self) -> Option<&VolumeConfig> {
@@ -130,7 +134,7 @@ impl Policy {
             }
             _ => Err(PolicyError::Unknown {
                 name: name.to_owned(),
-                suggestion: nearest(name, ["nologging", "single-log", "mlb", "mlb-32", "mlb-256"]),
+                suggestion: nearest(name, Self::NAMES),
             }),
         }
     }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Answer, ControlError, Line, Order};
-use crate::runtime_dir::socket_path;
+use crate::runtime_dir::{at, socket_path};
 use crate::status::{CheckpointStatus, Status};
 
 /// Interval at which a server that does not answer is checked.
@@ -35,7 +35,11 @@ pub struct Control {
 /// [`ControlError::NotServed`], or why the server cannot be asked.
 pub fn connect(path: &Path) -> Result<Control, ControlError> {
     let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
-    let socket = socket_path(path).map_err(failed)?;
+    // Whoever asks makes no directory: one that is not there holds no socket.
+    let Ok(directory) = manylogs_storage::runtime_dir() else {
+        return Err(ControlError::NoDirectory { path: path.to_owned() });
+    };
+    let socket = socket_path(&directory, path).map_err(failed)?;
     Control::at(&socket, path)
 }
 
@@ -55,7 +59,7 @@ impl Control {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 ControlError::NotServed { path: path.to_owned() }
             }
-            _ => failed(error),
+            _ => failed(at(socket, &error)),
         })?;
         stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
         stream.set_write_timeout(Some(STATUS_PATIENCE)).map_err(failed)?;

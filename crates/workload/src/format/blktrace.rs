@@ -19,17 +19,17 @@ pub(crate) const RECORD_BYTES: usize = 48;
 pub(crate) const MAGIC: u32 = 0x6561_7407;
 
 /// Categories, the high half of the action.
-mod category {
-    pub(super) const READ: u32 = 0x1;
-    pub(super) const WRITE: u32 = 0x2;
-    pub(super) const FLUSH: u32 = 0x4;
-    pub(super) const PC: u32 = 0x200;
-    pub(super) const NOTIFY: u32 = 0x400;
-    pub(super) const DISCARD: u32 = 0x2000;
-    pub(super) const FUA: u32 = 0x8000;
+pub(crate) mod category {
+    pub(crate) const READ: u32 = 0x1;
+    pub(crate) const WRITE: u32 = 0x2;
+    pub(crate) const FLUSH: u32 = 0x4;
+    pub(crate) const PC: u32 = 0x200;
+    pub(crate) const NOTIFY: u32 = 0x400;
+    pub(crate) const DISCARD: u32 = 0x2000;
+    pub(crate) const FUA: u32 = 0x8000;
 }
 
-const ACTION_QUEUE: u32 = 1;
+pub(crate) const ACTION_QUEUE: u32 = 1;
 const ACTION_ISSUE: u32 = 7;
 /// Bit 8 of the action marks a cgroup in the payload.
 const ACTION_MASK: u32 = 0xff;

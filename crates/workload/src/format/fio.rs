@@ -17,7 +17,7 @@ pub(crate) const HEADER2: &[u8] = b"fio version 2 iolog";
 pub(crate) const HEADER3: &[u8] = b"fio version 3 iolog";
 
 /// fio ignores waits shorter than this.
-const MIN_WAIT_US: u64 = 100;
+pub(crate) const MIN_WAIT_US: u64 = 100;
 /// More files than this are taken for a misread column.
 const MAX_FILES: usize = 4096;
 const ACTION: &str = "read, write, sync, datasync, trim, wait, add, open or close";

@@ -16,20 +16,21 @@ const V1_BYTES: usize = 32;
 const V2_BYTES: usize = 40;
 
 /// Offsets of the fields in a record of one version.
-struct RecordLayout {
-    bytes: usize,
-    version: u8,
-    cmd: usize,
-    ver: usize,
-    len: usize,
-    lbn: usize,
-    ts: usize,
+pub(crate) struct RecordLayout {
+    pub(crate) bytes: usize,
+    pub(crate) version: u8,
+    pub(crate) cmd: usize,
+    pub(crate) ver: usize,
+    pub(crate) sn: usize,
+    pub(crate) len: usize,
+    pub(crate) lbn: usize,
+    pub(crate) ts: usize,
 }
 
-const V1: RecordLayout =
-    RecordLayout { bytes: V1_BYTES, version: 1, cmd: 12, ver: 14, len: 4, lbn: 16, ts: 24 };
-const V2: RecordLayout =
-    RecordLayout { bytes: V2_BYTES, version: 2, cmd: 0, ver: 2, len: 8, lbn: 16, ts: 24 };
+pub(crate) const V1: RecordLayout =
+    RecordLayout { bytes: V1_BYTES, version: 1, cmd: 12, ver: 14, sn: 0, len: 4, lbn: 16, ts: 24 };
+pub(crate) const V2: RecordLayout =
+    RecordLayout { bytes: V2_BYTES, version: 2, cmd: 0, ver: 2, sn: 4, len: 8, lbn: 16, ts: 24 };
 
 /// The version whose records `beginning` holds, if any: 1 or 2.
 pub(crate) fn probe(beginning: &[u8]) -> Option<u8> {

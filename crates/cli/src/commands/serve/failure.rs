@@ -12,7 +12,8 @@ use crate::failure::Failure;
 
 pub(crate) fn control_failure(error: ControlError) -> Failure {
     match &error {
-        ControlError::NotServed { .. } => Failure::input(error),
+        ControlError::NotServed { .. } | ControlError::NoDirectory { .. } => Failure::input(error),
+        ControlError::Io { source, .. } => Failure::of_io(source, &error),
         ControlError::Refused(refused) if refused.in_use => Failure::Busy(error.to_string()),
         _ => Failure::failed(error),
     }
@@ -20,9 +21,7 @@ pub(crate) fn control_failure(error: ControlError) -> Failure {
 
 pub(crate) fn ublk_failure(error: UblkError) -> Failure {
     match &error {
-        UblkError::Control(source) if source.kind() == io::ErrorKind::PermissionDenied => {
-            Failure::Permission(error.to_string())
-        }
+        UblkError::Control(source) => Failure::of_io(source, &error),
         UblkError::OtherCache { .. } => Failure::Busy(error.to_string()),
         _ => Failure::failed(error),
     }
@@ -58,7 +57,9 @@ pub(super) fn nbdkit_failure(error: NbdkitError) -> Failure {
 pub(super) fn fuse_failure(error: FuseError) -> Failure {
     match &error {
         FuseError::Mount { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            Failure::Permission(error.to_string())
+            Failure::Permission(format!(
+                "{error}: run as root, or serve over NBD (--nbd unix:PATH)"
+            ))
         }
         _ => Failure::failed(error),
     }

@@ -18,7 +18,7 @@ use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
 use manylogs_serve::control::connect;
 pub(crate) use manylogs_serve::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
-use manylogs_storage::{OpenError, OpenMode};
+use manylogs_storage::{OpenError, OpenMode, VolumeLockError};
 
 use crate::args::volume::VolumeArgs;
 use crate::failure::Failure;
@@ -140,9 +140,18 @@ pub(crate) fn in_use(device: &Path, failure: Failure) -> Failure {
 pub(crate) fn stack_failure(error: StackError) -> Failure {
     match error {
         StackError::Device(error) => open_failure(&error),
-        StackError::Lock(error) => Failure::Busy(error.to_string()),
+        StackError::Lock(error) => lock_failure(&error),
         StackError::Volume { path, error } => volume_failure(&path, &error),
         error => Failure::failed(error),
+    }
+}
+
+fn lock_failure(error: &VolumeLockError) -> Failure {
+    match error {
+        VolumeLockError::Taken { .. } => Failure::Busy(error.to_string()),
+        VolumeLockError::NoDirectory => Failure::input(error),
+        VolumeLockError::Io { source, .. } => Failure::of_io(source, error),
+        _ => Failure::failed(error),
     }
 }
 

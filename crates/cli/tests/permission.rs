@@ -1,0 +1,145 @@
+//! Commands run by a user who may do little: what they say, and their exit codes.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::served::{Image, MANYLOGS, root, says};
+
+const NOBODY: u32 = 65534;
+const INPUT: i32 = 2;
+const PERMISSION: i32 = 6;
+
+/// A volume that belongs to nobody, one that does not, and the program where nobody can run it.
+struct Place {
+    own: Image,
+    foreign: Image,
+    program: PathBuf,
+}
+
+/// What nobody's XDG_RUNTIME_DIR is.
+enum Runtime {
+    Unset,
+    Own,
+    Foreign,
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn directory(path: &Path, mode: u32, owner: u32) {
+    fs::create_dir(path).unwrap();
+    chown(path, Some(owner), Some(owner)).unwrap();
+    set_mode(path, mode);
+}
+
+impl Place {
+    /// `None`, having said so, if the tests do not run as root or nobody has a directory in /run.
+    fn new() -> Option<Self> {
+        if !root() || Path::new("/run/user/65534").exists() {
+            eprintln!("skipped: needs root, to become nobody, and nobody without a session");
+            return None;
+        }
+        let formatted = || Image::formatted(&["--size", "256M", "--sparse"]);
+        let (own, foreign) = (formatted(), formatted());
+        let program = own.beside("manylogs");
+        fs::copy(MANYLOGS, &program).unwrap();
+        set_mode(own.dir(), 0o755);
+        set_mode(foreign.dir(), 0o755);
+        chown(own.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        set_mode(Path::new(foreign.path()), 0o600);
+        directory(&own.beside("runtime"), 0o700, NOBODY);
+        directory(&own.beside("closed"), 0o700, 0);
+        Some(Self { own, foreign, program })
+    }
+
+    /// Runs the command as nobody and checks its exit code and what it says.
+    fn says(&self, runtime: &Runtime, args: &[&str], code: i32, what: &str) {
+        let mut command = Command::new(&self.program);
+        command.args(args).current_dir(self.own.dir()).uid(NOBODY).gid(NOBODY);
+        match runtime {
+            Runtime::Unset => command.env_remove("XDG_RUNTIME_DIR"),
+            Runtime::Own => command.env("XDG_RUNTIME_DIR", self.own.beside("runtime")),
+            Runtime::Foreign => command.env("XDG_RUNTIME_DIR", self.own.beside("closed")),
+        };
+        eprintln!("nobody: manylogs {args:?}");
+        says(&command.output().unwrap(), code, what);
+    }
+}
+
+#[test]
+fn a_lack_of_permission_has_an_exit_code_of_its_own() {
+    let Some(place) = Place::new() else { return };
+    let (own, foreign) = (place.own.path(), place.foreign.path());
+    let refused: [(&[&str], &str); 8] = [
+        (&["status", foreign], "no permission to open"),
+        (&["check", foreign], "no permission to open"),
+        (&["set", foreign], "no permission to open"),
+        (&["drain", foreign], "no permission to open"),
+        (&["serve", foreign, "--file"], "no permission to open"),
+        (&["record", "/dev/null", "-o", "no.trace"], "cannot write no.trace: Permission denied"),
+        (&["serve", own, "--nbd", "unix:no.sock"], "cannot listen at no.sock: Permission denied"),
+        (&["completions", "bash", "extra"], "unexpected argument"),
+    ];
+    let (wrong, refused) = refused.split_last().unwrap();
+    for (args, what) in refused {
+        place.says(&Runtime::Own, args, PERMISSION, what);
+    }
+    // A wrong command line stays one.
+    place.says(&Runtime::Own, wrong.0, INPUT, wrong.1);
+}
+
+#[test]
+fn recording_without_root_is_a_lack_of_permission() {
+    let Some(place) = Place::new() else { return };
+    let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let mut disks = disks.map(|disk| Path::new("/dev").join(disk.file_name()));
+    let Some(disk) = disks.find(|disk| disk.exists()) else {
+        return eprintln!("skipped: no disk here");
+    };
+    let trace = place.own.beside("runtime/t.trace");
+    let args = ["record", disk.to_str().unwrap(), "--seconds", "1", "-o", trace.to_str().unwrap()];
+    let tracing = Path::new("/sys/kernel/tracing");
+    if fs::metadata(tracing).is_ok_and(|found| found.permissions().mode() & 0o7 == 0) {
+        place.says(&Runtime::Own, &args, PERMISSION, "recording needs root: run it with sudo");
+        assert!(!trace.exists());
+    } else {
+        eprintln!("skipped: no tracefs here that is closed to others");
+    }
+}
+
+#[test]
+fn a_user_without_a_runtime_directory_can_look_and_is_told_what_to_set() {
+    let Some(place) = Place::new() else { return };
+    let own = place.own.path();
+    place.says(&Runtime::Unset, &["status", own], 0, "state           closed");
+    place.says(&Runtime::Unset, &["check", own], 0, "nothing is wrong");
+    place.says(&Runtime::Unset, &["set", own], 0, "latency=");
+    place.says(&Runtime::Unset, &["list"], 0, "");
+    for command in ["stop", "top", "metrics"] {
+        place.says(&Runtime::Unset, &[command, own], INPUT, "set XDG_RUNTIME_DIR");
+        place.says(&Runtime::Own, &[command, own], INPUT, "no server has");
+    }
+    for args in [&["drain", own][..], &["serve", own, "--file"]] {
+        place.says(&Runtime::Unset, args, INPUT, "set XDG_RUNTIME_DIR to a directory of yours");
+    }
+    assert!(!place.own.beside("runtime/manylogs").exists(), "looking made a directory");
+    place.says(&Runtime::Own, &["drain", own], 0, "drained");
+}
+
+#[test]
+fn a_runtime_directory_of_another_user_is_named() {
+    let Some(place) = Place::new() else { return };
+    let (own, closed) = (place.own.path(), place.own.beside("closed"));
+    let closed = closed.to_str().unwrap();
+    for args in [&["status", own][..], &["stop", own], &["list"], &["serve", own, "--file"]] {
+        place.says(&Runtime::Foreign, args, PERMISSION, closed);
+    }
+}
