@@ -18,6 +18,8 @@ pub(crate) mod incompat {
     pub(crate) const EXTENTS: u32 = 0x40;
     pub(crate) const BITS64: u32 = 0x80;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
+    /// What is durable may be in logs that only MLFS knows.
+    pub(crate) const MLFS: u32 = 0x4000_0000;
 }
 
 /// Features that must be known to write.
@@ -34,6 +36,8 @@ type Known = (u32, &'static str, Option<&'static str>);
 
 const REMAKE: &str = "copy the files to a file system made without it";
 const TUNE: &str = "turn it off with tune2fs -O";
+const RELEASE: &str = "it belongs to MLFS: mount it in the mode manylogs, or give it back to ext4 \
+    with manylogs fs release";
 
 const COMPAT: &[Known] = &[
     (0x1, "dir_prealloc", None),
@@ -65,6 +69,7 @@ const INCOMPAT: &[Known] = &[
     (0x8000, "inline_data", Some(REMAKE)),
     (0x10000, "encrypt", Some(REMAKE)),
     (0x20000, "casefold", Some(TUNE)),
+    (incompat::MLFS, "mlfs", Some(RELEASE)),
 ];
 
 const RO_COMPAT: &[Known] = &[
@@ -147,8 +152,9 @@ mod tests {
         assert_eq!(named(Features { ro_compat: PLAIN.ro_compat | 0x200, ..PLAIN }), "bigalloc");
         assert_eq!(named(Features { incompat: PLAIN.incompat | 0x8000, ..PLAIN }), "inline_data");
         assert_eq!(named(Features { compat: 0x38, ..PLAIN }), "^has_journal");
-        let unknown = Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN }.check();
+        assert_eq!(named(Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN }), "mlfs");
+        let unknown = Features { incompat: PLAIN.incompat | 0x2000_0000, ..PLAIN }.check();
         let set = "incompatible";
-        assert_eq!(unknown, Err(Refusal::UnknownFeatures { set, bits: 0x4000_0000 }));
+        assert_eq!(unknown, Err(Refusal::UnknownFeatures { set, bits: 0x2000_0000 }));
     }
 }
