@@ -381,8 +381,6 @@ bugs! {
         MlfsBitClearedEarly,
         /// The copies of the superblock lose the bit after the first.
         MlfsBackupsClearedLast,
-        /// A torn superblock is left as it is.
-        MlfsTearNotMended,
     }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {

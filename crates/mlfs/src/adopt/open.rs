@@ -49,7 +49,7 @@ pub(super) async fn complete(
     if is(Bug::MlfsBitsNotCompleted) {
         return Ok(Opened { logs });
     }
-    if marks.torn && !is(Bug::MlfsTearNotMended) || !marks.primary {
+    if marks.torn || !marks.primary {
         copies.mark_primary(Some(pointer), true).await?;
     }
     if !is(Bug::MlfsBackupsLate) {

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use manylogs_block::Request;
 use manylogs_ext4::{Copies, Error, Ext4, GroupNo, LogFile, Marks, Pointer, Refusal, Run, Stage};
 use manylogs_plant::{Bug, is};
 
@@ -63,9 +62,6 @@ pub async fn adopt(
     };
     let logs = Logs::of(copies.uuid(), &file);
     engine.format(site, &logs).await?;
-    if !is(Bug::MlfsAnchorsNotFlushed) {
-        site.device.submit(Request::Flush).await?;
-    }
     copies.mark_primary(Some(pointer_to(&file)), true).await?;
     copies.mark_backups(true).await?;
     Ok(Adopted { logs, went_on: stage.is_some() })
