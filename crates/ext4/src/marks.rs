@@ -151,12 +151,6 @@ impl Copies {
         self.primary.uuid()
     }
 
-    /// Its label, without the zeroes at its end.
-    #[must_use]
-    pub fn label(&self) -> Vec<u8> {
-        self.primary.label()
-    }
-
     /// The journal must be replayed before anybody may look at the file system.
     #[must_use]
     pub fn needs_recovery(&self) -> bool {

@@ -36,8 +36,6 @@ type Known = (u32, &'static str, Option<&'static str>);
 
 const REMAKE: &str = "copy the files to a file system made without it";
 const TUNE: &str = "turn it off with tune2fs -O";
-const RELEASE: &str = "it belongs to MLFS: mount it in the mode manylogs, or give it back to ext4 \
-    with manylogs fs release";
 
 const COMPAT: &[Known] = &[
     (0x1, "dir_prealloc", None),
@@ -69,7 +67,7 @@ const INCOMPAT: &[Known] = &[
     (0x8000, "inline_data", Some(REMAKE)),
     (0x10000, "encrypt", Some(REMAKE)),
     (0x20000, "casefold", Some(TUNE)),
-    (incompat::MLFS, "mlfs", Some(RELEASE)),
+    (incompat::MLFS, "mlfs", None),
 ];
 
 const RO_COMPAT: &[Known] = &[
@@ -113,6 +111,9 @@ impl Features {
         check("compatible", self.compat, COMPAT)?;
         check("incompatible", self.incompat, INCOMPAT)?;
         check("read-only compatible", self.ro_compat, RO_COMPAT)?;
+        if self.incompat & incompat::MLFS != 0 {
+            return Err(Refusal::Adopted);
+        }
         let missing = |name, advice| Err(Refusal::Feature { name, advice });
         if self.compat & compat::HAS_JOURNAL == 0 {
             return missing("^has_journal", "add a journal with tune2fs -j");
@@ -152,7 +153,8 @@ mod tests {
         assert_eq!(named(Features { ro_compat: PLAIN.ro_compat | 0x200, ..PLAIN }), "bigalloc");
         assert_eq!(named(Features { incompat: PLAIN.incompat | 0x8000, ..PLAIN }), "inline_data");
         assert_eq!(named(Features { compat: 0x38, ..PLAIN }), "^has_journal");
-        assert_eq!(named(Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN }), "mlfs");
+        let adopted = Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN };
+        assert_eq!(adopted.check(), Err(Refusal::Adopted));
         let unknown = Features { incompat: PLAIN.incompat | 0x2000_0000, ..PLAIN }.check();
         let set = "incompatible";
         assert_eq!(unknown, Err(Refusal::UnknownFeatures { set, bits: 0x2000_0000 }));

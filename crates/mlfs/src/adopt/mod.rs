@@ -168,6 +168,12 @@ impl From<manylogs_block::IoError> for AdoptError {
 }
 
 impl Site {
+    /// A device, with the clock of the wall.
+    #[must_use]
+    pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Self {
+        Self { device, runtime, clock: Rc::new(crate::engine::now) }
+    }
+
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
         manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only }
     }
