@@ -121,6 +121,12 @@ pub enum Refusal {
         /// What to do.
         advice: &'static str,
     },
+    /// What is durable may be in logs that only MLFS knows.
+    #[error(
+        "it belongs to MLFS: mount it in the mode manylogs, or give it back to ext4 with manylogs \
+         fs release"
+    )]
+    Adopted,
     /// Bits that no known feature has.
     #[error("unknown {set} features {bits:#x}: use newer software")]
     UnknownFeatures {

@@ -186,6 +186,11 @@ impl Geometry {
         }
     }
 
+    /// The groups that begin with a copy of the superblock.
+    pub(crate) fn superblock_groups(&self) -> impl Iterator<Item = GroupNo> + '_ {
+        (1..self.groups).map(GroupNo).filter(|group| self.has_superblock(*group))
+    }
+
     /// How many blocks at the group's beginning hold a superblock and descriptors.
     fn head_blocks(&self, group: GroupNo) -> u64 {
         let superblock = u64::from(self.has_superblock(group));

@@ -76,6 +76,7 @@ mod geometry;
 mod inode;
 mod journal;
 mod lock;
+mod marks;
 mod ondisk;
 mod ops;
 mod summary;
@@ -86,9 +87,12 @@ pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
+pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;
+pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Change, Ext4, New, OpenFor, Options, SetXattr, Taken, Usage,
+    AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, OpenFor, Options, SetXattr,
+    Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -1,8 +1,9 @@
 //! What a superblock tells without a mount.
 
-use crate::error::{Refusal, Result};
+use crate::error::{Corruption, Place, Refusal, Result};
 use crate::geometry::check_state;
-use crate::ondisk::superblock::Superblock;
+use crate::ondisk::pointer::Pointer;
+use crate::ondisk::superblock::{OFFSET, Superblock};
 use crate::units::{BLOCK, Ino};
 
 /// What is known of a file system from its superblock. Counts of what is free are those of the
@@ -11,6 +12,8 @@ use crate::units::{BLOCK, Ino};
 pub struct Summary {
     /// Its id, as `blkid` writes it.
     pub uuid: String,
+    /// Its label; empty if there is none.
+    pub label: String,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Blocks, and those of them that are free.
@@ -33,6 +36,8 @@ pub struct Summary {
     pub has_errors: bool,
     /// Inodes wait for their end.
     pub has_orphans: bool,
+    /// How far it is on its way to MLFS, or back.
+    pub pointer: Option<Pointer>,
 }
 
 impl Summary {
@@ -42,13 +47,19 @@ impl Summary {
     /// [`crate::Error::Refused`] if there is no ext4, [`crate::Error::Corrupt`] if the superblock
     /// is not whole.
     pub fn of(block: &[u8]) -> Result<Self> {
-        let superblock = Superblock::decode(block)?;
+        let superblock = Superblock::decode_loosely(block, OFFSET)?;
+        let pointer = superblock.pointer();
+        // Of a torn one each half tells what it tells.
+        if !superblock.is_whole() && pointer.is_none() {
+            return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
+        }
         let features = superblock.features();
         let size = Some(Refusal::BlockSize(superblock.block_bytes()));
         let refusal = size.filter(|_| superblock.block_bytes() != BLOCK);
         let refusal = refusal.or_else(|| features.check().err());
         Ok(Self {
             uuid: dashed(superblock.uuid()),
+            label: String::from_utf8_lossy(&superblock.label()).into_owned(),
             block_bytes: superblock.block_bytes(),
             blocks: superblock.blocks(),
             free_blocks: superblock.free_blocks(),
@@ -60,6 +71,7 @@ impl Summary {
             needs_recovery: superblock.needs_recovery(),
             has_errors: superblock.has_errors(),
             has_orphans: superblock.last_orphan() != 0,
+            pointer,
         })
     }
 }

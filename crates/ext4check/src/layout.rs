@@ -39,9 +39,11 @@ pub(crate) mod incompat {
     pub(crate) const FLEX_BG: u32 = 0x200;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
     pub(crate) const LARGE_DIR: u32 = 0x4000;
+    /// It belongs to MLFS; what is at home is judged.
+    pub(crate) const MLFS: u32 = 0x4000_0000;
     /// All that this crate can judge.
     pub(crate) const KNOWN: u32 =
-        FILETYPE | RECOVER | META_BG | EXTENTS | BITS64 | FLEX_BG | CSUM_SEED | LARGE_DIR;
+        FILETYPE | RECOVER | META_BG | EXTENTS | BITS64 | FLEX_BG | CSUM_SEED | LARGE_DIR | MLFS;
 }
 
 pub(crate) mod ro_compat {

@@ -180,7 +180,7 @@ async fn work(fs: &Ext4, queue: &Queue, runtime: &Handle) {
     }
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Timestamp { seconds, nanos: since.subsec_nanos() }

@@ -4,6 +4,7 @@
 //! what the kernel asks for into jobs for that thread, and the answers are sent from there. An
 //! inode is in use for as long as the kernel knows it, whether or not it has a name.
 
+pub mod adopt;
 mod answers;
 mod convert;
 mod engine;

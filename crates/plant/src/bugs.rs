@@ -365,6 +365,25 @@ bugs! {
         /// A sync of content that was overwritten does not flush.
         Ext4ContentSyncUnflushed,
     }
+    /// Bugs of taking file systems over and giving them back.
+    MLFS {
+        /// The pointer says that the file system is adopted before the log file is durable.
+        MlfsPointerEarly,
+        /// The extents of the log file say that they are written.
+        MlfsLogWritten,
+        /// The file system is used before the copies of the superblock have the bit.
+        MlfsBackupsLate,
+        /// An opening leaves missing bits as they are.
+        MlfsBitsNotCompleted,
+        /// The engine's anchors are not durable before the pointer to them.
+        MlfsAnchorsNotFlushed,
+        /// Marks are not durable before what follows them.
+        MlfsMarksNotFlushed,
+        /// The bit is cleared before what the logs held is durable at home.
+        MlfsBitClearedEarly,
+        /// The copies of the superblock lose the bit after the first.
+        MlfsBackupsClearedLast,
+    }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {
         /// The thread of the engine panics when it is asked to take a snapshot.

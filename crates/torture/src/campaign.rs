@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
 use crate::ext4::{self, Ext4Plan, Images, Templates};
 use crate::forks::Report;
@@ -28,6 +29,8 @@ pub enum System {
     Everest,
     /// The file system ext4 with its own journal.
     Ext4,
+    /// File systems that MLFS takes over and gives back.
+    Adopt,
 }
 
 /// What histories of ext4 are, beside what their seeds say.
@@ -57,7 +60,7 @@ pub struct Campaign {
     /// In every history the device fails requests. Few crashes are forked: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// For [`System::Ext4`].
+    /// For [`System::Ext4`] and [`System::Adopt`].
     pub ext4: Option<Ext4Campaign>,
 }
 
@@ -141,6 +144,10 @@ impl Campaign {
                 images.insert(made.map_err(|error| Violation(format!("images: {error}")))?)
             }
         };
+        if self.system == System::Adopt {
+            let plan = AdoptPlan::of_seed(seed).with_e2fsck(campaign.e2fsck_every);
+            return run_adopt(&plan, images);
+        }
         if campaign.mutate {
             return run_mutant(seed, images, campaign.e2fsck_every);
         }
@@ -157,7 +164,7 @@ impl Campaign {
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
                 System::Everest => run_everest(&EverestPlan::of_seed(seed)),
-                System::Ext4 => self.run_ext4(seed, &mut images),
+                System::Ext4 | System::Adopt => self.run_ext4(seed, &mut images),
             };
             lock(ledger).take_up(seed, result, self.states, progress);
         }
@@ -199,6 +206,15 @@ pub fn run_everest(plan: &EverestPlan) -> Result<Report, Violation> {
 /// What did not hold.
 pub fn run_ext4(plan: &Ext4Plan, images: &Images) -> Result<Report, Violation> {
     caught(plan, || ext4::run_history(plan, images))
+}
+
+/// Runs a history of a file system that is taken over and given back; a panic is a failure like any
+/// other.
+///
+/// # Errors
+/// What did not hold.
+pub fn run_adopt(plan: &AdoptPlan, images: &Images) -> Result<Report, Violation> {
+    caught(plan, || adopt::run_history(plan, images))
 }
 
 /// Damages an image by chance and uses it; a panic is a failure like any other. The verdicts of

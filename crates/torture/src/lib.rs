@@ -10,11 +10,13 @@
 //! non-volatile RAM: these are forked between any two operations on that as well.
 //!
 //! Everest's store, and the file system ext4 with its journal, are crashed in the same way; images
-//! of ext4 are also damaged, and used.
+//! of ext4 are also damaged, and used. File systems that MLFS takes over and gives back are crashed
+//! on the way.
 //!
 //! What must hold is in `docs/semantics.md`, and for ext4 in `docs/mlfs.md`; the model that knows
 //! it is [`manylogs_sim::Oracle`], and for ext4 one of names and contents.
 
+mod adopt;
 mod between;
 mod campaign;
 mod clients;
@@ -36,9 +38,10 @@ mod trouble;
 mod verdict;
 mod zones;
 
+pub use adopt::AdoptPlan;
 pub use campaign::{
-    Campaign, Ext4Campaign, Failure, Progress, Summary, System, run_everest, run_ext4, run_mutant,
-    run_plan, run_seed,
+    Campaign, Ext4Campaign, Failure, Progress, Summary, System, run_adopt, run_everest, run_ext4,
+    run_mutant, run_plan, run_seed,
 };
 pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};

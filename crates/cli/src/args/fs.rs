@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use manylogs_block::Sectors;
 
 use super::suggest::DRIVES;
 use crate::args::serve::OnOff;
@@ -19,6 +20,12 @@ pub(crate) enum FsCommand {
     Mount(FsMountArgs),
     /// Unmount it, and wait until the last write is on the disk.
     Unmount(FsUnmountArgs),
+    /// Take an ext4 file system over for MLFS, in place: room for logs is allocated, and then only
+    /// MLFS can use it. Nothing is copied.
+    Adopt(FsAdoptArgs),
+    /// Give a file system back: what the logs hold goes home, and it is plain ext4 again. Also
+    /// undoes what was interrupted.
+    Release(FsReleaseArgs),
     /// Show what a file system is: its features, what is free, its state. Changes nothing.
     Status(FsStatusArgs),
     /// Read all metadata of a file system that nobody uses, and report damage. Changes nothing.
@@ -58,6 +65,28 @@ pub(crate) struct FsMountArgs {
 pub(crate) struct FsUnmountArgs {
     /// The directory that it is mounted on.
     pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsAdoptArgs {
+    /// The disk, partition or image file, which is not mounted and was unmounted cleanly.
+    pub(crate) source: PathBuf,
+    /// One log of 10 MiB in so many bytes, as 128M; one in eight block groups when not given,
+    /// which is 10 MiB in a GiB.
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
+    pub(crate) log_every: Option<Sectors>,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The table of file systems in which nothing may say that this one is ext4.
+    #[arg(long, value_name = "FILE", default_value = "/etc/fstab")]
+    pub(crate) fstab: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsReleaseArgs {
+    /// The disk, partition or image file, which is not mounted.
+    pub(crate) source: PathBuf,
 }
 
 #[derive(Debug, Args)]

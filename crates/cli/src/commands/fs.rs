@@ -1,7 +1,9 @@
 //! `manylogs fs`: file systems of our own.
 
+mod adopt;
 mod background;
 mod check;
+mod marks;
 mod mounted;
 mod status;
 
@@ -22,6 +24,8 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Mount(args) if args.background => background::mount(args),
         FsCommand::Mount(args) => mount(args),
         FsCommand::Unmount(args) => mounted::unmount(&args.target),
+        FsCommand::Adopt(args) => adopt::adopt(args),
+        FsCommand::Release(args) => adopt::release(args),
         FsCommand::Status(args) => status::run(args),
         FsCommand::Check(args) => check::run(args),
     }

@@ -81,6 +81,24 @@ impl Core {
         Ok(())
     }
 
+    /// The last run of a group that may be picked and has `most` blocks, of it the end; else the
+    /// longest one, if it has `least` blocks. The caller has the tree.
+    pub(crate) async fn last_free_run(
+        &self,
+        group: GroupNo,
+        most: u32,
+        least: u32,
+    ) -> Result<Option<Run>> {
+        let bits = self.bits(group, BitmapKind::Blocks).await?;
+        let runs = self.allowed(group, &bits, 0..self.geometry.blocks_in(group));
+        let best = runs.max_by_key(|run| run.blocks.min(most));
+        Ok(best.filter(|run| run.blocks >= least.max(1)).map(|run| {
+            let blocks = run.blocks.min(most);
+            let start = BlockNo(run.range().end - u64::from(blocks));
+            Run { start, blocks }
+        }))
+    }
+
     async fn pick(&self, goal: BlockNo, most: u32) -> Result<Run> {
         let goal = if goal.0 < self.geometry.blocks { goal } else { BlockNo(0) };
         let (first, offset) = self.geometry.group_of(goal);

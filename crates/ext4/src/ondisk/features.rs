@@ -18,6 +18,8 @@ pub(crate) mod incompat {
     pub(crate) const EXTENTS: u32 = 0x40;
     pub(crate) const BITS64: u32 = 0x80;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
+    /// What is durable may be in logs that only MLFS knows.
+    pub(crate) const MLFS: u32 = 0x4000_0000;
 }
 
 /// Features that must be known to write.
@@ -66,6 +68,7 @@ const INCOMPAT: &[Known] = &[
     (0x8000, "inline_data", Some(REMAKE)),
     (0x10000, "encrypt", Some(REMAKE)),
     (0x20000, "casefold", Some(TUNE)),
+    (incompat::MLFS, "mlfs", None),
 ];
 
 const RO_COMPAT: &[Known] = &[
@@ -109,6 +112,9 @@ impl Features {
         check("compatible", self.compat, COMPAT)?;
         check("incompatible", self.incompat, INCOMPAT)?;
         check("read-only compatible", self.ro_compat, RO_COMPAT)?;
+        if self.incompat & incompat::MLFS != 0 {
+            return Err(Refusal::Adopted);
+        }
         let missing = |name, advice| Err(Refusal::Feature { name, advice });
         if self.compat & compat::HAS_JOURNAL == 0 {
             return missing("^has_journal", "add a journal with tune2fs -j");
@@ -148,8 +154,10 @@ mod tests {
         assert_eq!(named(Features { ro_compat: PLAIN.ro_compat | 0x200, ..PLAIN }), "bigalloc");
         assert_eq!(named(Features { incompat: PLAIN.incompat | 0x8000, ..PLAIN }), "inline_data");
         assert_eq!(named(Features { compat: 0x38, ..PLAIN }), "^has_journal");
-        let unknown = Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN }.check();
+        let adopted = Features { incompat: PLAIN.incompat | 0x4000_0000, ..PLAIN };
+        assert_eq!(adopted.check(), Err(Refusal::Adopted));
+        let unknown = Features { incompat: PLAIN.incompat | 0x2000_0000, ..PLAIN }.check();
         let set = "incompatible";
-        assert_eq!(unknown, Err(Refusal::UnknownFeatures { set, bits: 0x4000_0000 }));
+        assert_eq!(unknown, Err(Refusal::UnknownFeatures { set, bits: 0x2000_0000 }));
     }
 }

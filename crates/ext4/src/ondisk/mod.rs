@@ -15,5 +15,6 @@ pub(crate) mod group;
 pub(crate) mod htree;
 pub(crate) mod inode;
 pub(crate) mod jbd2;
+pub(crate) mod pointer;
 pub(crate) mod superblock;
 pub(crate) mod xattr;

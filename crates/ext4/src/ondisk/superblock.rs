@@ -6,6 +6,7 @@ use crate::checksum::{NO_SEED, crc};
 use crate::error::{Corruption, Place, Refusal, Result};
 use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32};
 use crate::ondisk::features::{Features, compat, incompat, ro_compat};
+use crate::ondisk::pointer::{POINTER, Pointer};
 use crate::units::{BLOCK, Ino};
 
 /// Where the superblock begins in block 0.
@@ -29,26 +30,88 @@ pub(crate) struct Superblock(Box<[u8; BYTES]>);
 impl Superblock {
     /// The superblock in `block`, which is block 0. It is whole; what it says may be impossible.
     pub(crate) fn decode(block: &[u8]) -> Result<Self> {
-        let mut bytes = Box::new([0; BYTES]);
-        bytes.copy_from_slice(&block[OFFSET..OFFSET + BYTES]);
-        let found = Self(bytes);
-        let magic = found.u16(0x38);
-        if magic != MAGIC {
-            return Err(Refusal::NotExt4(magic).into());
-        }
-        if found.has_checksum() && le32(&*found.0, CHECKSUM) != found.checksum() {
+        let found = Self::decode_loosely(block, OFFSET)?;
+        if !found.is_whole() {
             return Err(Corruption::of(Place::Superblock, "wrong checksum").into());
         }
         Ok(found)
     }
 
+    /// The superblock at `offset` of a block, whatever its checksum says.
+    pub(crate) fn decode_loosely(block: &[u8], offset: usize) -> Result<Self, Refusal> {
+        let mut bytes = Box::new([0; BYTES]);
+        bytes.copy_from_slice(&block[offset..offset + BYTES]);
+        let found = Self(bytes);
+        let magic = found.u16(0x38);
+        if magic == MAGIC { Ok(found) } else { Err(Refusal::NotExt4(magic)) }
+    }
+
     /// Puts it into `block`, which is block 0.
     pub(crate) fn encode(&mut self, block: &mut [u8]) {
+        self.encode_at(block, OFFSET);
+    }
+
+    /// Puts it into a block that keeps a copy, at `offset`.
+    pub(crate) fn encode_at(&mut self, block: &mut [u8], offset: usize) {
         if self.has_checksum() {
             let checksum = self.checksum();
             put_le32(&mut *self.0, CHECKSUM, checksum);
         }
-        block[OFFSET..OFFSET + BYTES].copy_from_slice(&*self.0);
+        block[offset..offset + BYTES].copy_from_slice(&*self.0);
+    }
+
+    /// Whether the checksum is right, if there is one.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.has_checksum() || le32(&*self.0, CHECKSUM) == self.checksum()
+    }
+
+    /// Whether the checksum is right for the other value of [`incompat::MLFS`]: one sector of the
+    /// superblock is older than the other.
+    pub(crate) fn is_torn(&self) -> bool {
+        let mut other = self.clone();
+        other.set_mlfs(!self.is_mlfs());
+        !self.is_whole() && other.is_whole()
+    }
+
+    /// Whether both say the same of what never changes while a file system is in use.
+    pub(crate) fn has_same_shape(&self, other: &Self) -> bool {
+        let same = |range: std::ops::Range<usize>| self.0[range.clone()] == other.0[range];
+        same(0..8)
+            && same(0x14..0x2C)
+            && same(0x4C..0x50)
+            && same(0x54..0x5A)
+            && same(0x68..0x78)
+            && same(0x150..0x154)
+    }
+
+    /// Whether only MLFS may use it.
+    pub(crate) fn is_mlfs(&self) -> bool {
+        self.features().incompat & incompat::MLFS != 0
+    }
+
+    /// See [`Superblock::is_mlfs`].
+    pub(crate) fn set_mlfs(&mut self, is: bool) {
+        let bits = self.u32(0x60) & !incompat::MLFS;
+        put_le32(&mut *self.0, 0x60, bits | if is { incompat::MLFS } else { 0 });
+    }
+
+    /// The pointer to the log file, if there is a whole one.
+    pub(crate) fn pointer(&self) -> Option<Pointer> {
+        Pointer::decode(&*self.0, self.uuid())
+    }
+
+    /// Writes or clears the pointer to the log file.
+    pub(crate) fn set_pointer(&mut self, pointer: Option<Pointer>) {
+        let uuid = self.uuid();
+        match pointer {
+            Some(pointer) => pointer.encode(&mut *self.0, uuid),
+            None => self.0[POINTER].fill(0),
+        }
+    }
+
+    /// Whether the bytes of the pointer are in use by somebody else.
+    pub(crate) fn has_foreign_pointer(&self) -> bool {
+        self.pointer().is_none() && self.0[POINTER].iter().any(|byte| *byte != 0)
     }
 
     fn has_checksum(&self) -> bool {
@@ -126,6 +189,11 @@ impl Superblock {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&self.0[0x68..0x78]);
         uuid
+    }
+
+    /// The label, without the zeroes at its end.
+    pub(crate) fn label(&self) -> Vec<u8> {
+        self.0[0x78..0x88].iter().copied().take_while(|byte| *byte != 0).collect()
     }
 
     pub(crate) fn reserved_descriptor_blocks(&self) -> u16 {

@@ -3,6 +3,7 @@
 mod access;
 mod attributes;
 mod flags;
+mod log_file;
 mod mount;
 mod names;
 mod privileges;
@@ -12,6 +13,7 @@ mod xattr;
 
 pub use access::{AccessTimes, OpenFor};
 pub use attributes::{Attributes, Change, Usage};
+pub use log_file::{LOG_FILE_NAME, LogFile, Wanted};
 pub use mount::{Ext4, Options};
 pub use names::New;
 pub use rename::Taken;

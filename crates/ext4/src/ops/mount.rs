@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
 use manylogs_plant::{Bug, is};
 
@@ -102,7 +103,19 @@ impl Ext4 {
         let superblock = Superblock::decode(&block)?;
         superblock.check_size(device.capabilities().capacity)?;
         check_state(&superblock)?;
-        let mut geometry = Geometry::of(&superblock)?;
+        Self::load_as(&superblock, block, mode, device, runtime, options).await
+    }
+
+    /// As [`Ext4::load`], with what `superblock` says; `block` is block 0.
+    pub(crate) async fn load_as(
+        superblock: &Superblock,
+        block: Bytes,
+        mode: Mode,
+        device: &Rc<dyn BlockDevice>,
+        runtime: &Executor,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut geometry = Geometry::of(superblock)?;
         let mut tables = Vec::new();
         for block in geometry.descriptor_blocks() {
             if block.0 >= geometry.blocks {

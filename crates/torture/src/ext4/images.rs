@@ -18,6 +18,16 @@ use super::world::{BLOCK_SECTORS, Log, SMALL_MIB, SMALL_OPTIONS};
 const KINDS: [&[&str]; 3] =
     [&["-G", "4"], &["-G", "4", "-O", "^metadata_csum,^64bit"], &["-O", "^flex_bg", "-I", "128"]];
 
+/// The kinds of images that are taken over: copies of the superblock in many groups, in two, in all.
+const ADOPTED: [&[&str]; 6] = [
+    KINDS[0],
+    KINDS[1],
+    KINDS[2],
+    &["-O", "sparse_super2,^resize_inode"],
+    &["-O", "meta_bg,^resize_inode,metadata_csum_seed,orphan_file"],
+    &["-O", "^sparse_super,^metadata_csum,^64bit,^resize_inode"],
+];
+
 /// An image as it lies in a file, without its zeroes. Threads share it.
 #[derive(Clone, Debug)]
 struct Template(Vec<(u64, Box<[u8]>)>);
@@ -26,6 +36,7 @@ struct Template(Vec<(u64, Box<[u8]>)>);
 #[derive(Clone, Debug)]
 pub struct Templates {
     plain: Vec<Template>,
+    adopted: Vec<Template>,
     /// With what only other programs make.
     old: Template,
 }
@@ -34,6 +45,7 @@ pub struct Templates {
 #[derive(Clone, Debug)]
 pub struct Images {
     plain: Vec<(DiskImage, Log)>,
+    adopted: Vec<DiskImage>,
     old: DiskImage,
     /// Made when they are needed.
     filled: OnceCell<Result<Vec<Filled>, String>>,
@@ -50,8 +62,9 @@ impl Templates {
             Ok(Template::of(&bytes))
         };
         let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
+        let adopted = ADOPTED.iter().map(make).collect::<io::Result<_>>()?;
         let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
-        Ok(Self { plain, old: Template::of(&old) })
+        Ok(Self { plain, adopted, old: Template::of(&old) })
     }
 
     /// The images as disks.
@@ -66,7 +79,8 @@ impl Templates {
             Ok((disk, log))
         };
         let plain = self.plain.iter().map(image).collect::<io::Result<_>>()?;
-        Ok(Images { plain, old: self.old.disk(), filled: OnceCell::new() })
+        let adopted = self.adopted.iter().map(Template::disk).collect();
+        Ok(Images { plain, adopted, old: self.old.disk(), filled: OnceCell::new() })
     }
 }
 
@@ -75,6 +89,11 @@ impl Images {
     pub(super) fn get(&self, number: usize) -> (&DiskImage, &Log) {
         let (image, log) = &self.plain[number % self.plain.len()];
         (image, log)
+    }
+
+    /// The image to be taken over of a number, which counts around.
+    pub(crate) fn to_adopt(&self, number: usize) -> &DiskImage {
+        &self.adopted[number % self.adopted.len()]
     }
 
     /// Images in which there is something of everything.

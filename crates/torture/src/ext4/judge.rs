@@ -87,7 +87,7 @@ pub(super) fn by_ourselves(
 }
 
 /// Our own check finds nothing.
-fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
+pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
     let report = check(&ImageSource::new(image, SMALL_MIB)).map_err(|error| error.to_string())?;
     if report.is_clean() && !report.needs_recovery {
         return Ok(());
@@ -99,6 +99,16 @@ fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
 /// e2fsck replays what a crash left, and may clear orphans; then it finds nothing, nor does our
 /// own check, and we find what was promised.
 pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
+    let replayed = replayed_by_e2fsck(image)?;
+    let world = World::new(seed, SMALL_MIB, replayed);
+    let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
+    let found = world.run(async move |fs: Ext4| read_all(&fs, &dirs).await);
+    compare(models, &found.map_err(|error| format!("mount: {error}"))??)
+}
+
+/// What a crash left, replayed by e2fsck, which may clear orphans and finds nothing else. Neither
+/// does our own check.
+pub(crate) fn replayed_by_e2fsck(image: &DiskImage) -> Result<DiskImage, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = dir.path().join("image");
     save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
@@ -116,10 +126,7 @@ pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Resul
     }
     let replayed = load(&path).map_err(|error| error.to_string())?;
     nothing_is_wrong(&replayed).map_err(|wrong| format!("replayed by e2fsck: {wrong}"))?;
-    let world = World::new(seed, SMALL_MIB, replayed);
-    let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
-    let found = world.run(async move |fs: Ext4| read_all(&fs, &dirs).await);
-    compare(models, &found.map_err(|error| format!("mount: {error}"))??)
+    Ok(replayed)
 }
 
 /// Crashes somewhere in the replay of what a crash left, or in what follows.
@@ -133,7 +140,7 @@ pub(super) fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
 }
 
 /// Kills the user of the disk, or cuts the disk's power.
-pub(super) fn crash(world: &World, rng: &mut Rng) -> DiskImage {
+pub(crate) fn crash(world: &World, rng: &mut Rng) -> DiskImage {
     let survival = match rng.below(6) {
         0 => return world.disk.after_kill(rng),
         1 => Survival::Nothing,
@@ -200,6 +207,6 @@ fn compare(models: &[Model], found: &[Option<Held>]) -> Result<(), String> {
 }
 
 /// Which of `every` is this: never, if that is zero.
-pub(super) fn is_due(rng: &mut Rng, every: u64) -> bool {
+pub(crate) fn is_due(rng: &mut Rng, every: u64) -> bool {
     every > 0 && rng.one_in(every)
 }

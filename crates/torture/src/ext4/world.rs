@@ -36,11 +36,20 @@ impl World {
     /// that makes single writes durable by one command.
     #[must_use]
     pub fn new(seed: u64, mib: u64, image: DiskImage) -> Self {
+        Self::with_sectors(seed, mib, image, Sectors(BLOCK_SECTORS))
+    }
+
+    /// As [`World::new`], with a disk that may tear blocks into sectors of 512 bytes.
+    pub(crate) fn torn(seed: u64, mib: u64, image: DiskImage) -> Self {
+        Self::with_sectors(seed, mib, image, Sectors(1))
+    }
+
+    fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
         let sim = Sim::new(seed, Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
             capacity: Sectors(mib << 11),
-            physical_sector: Sectors(8),
+            physical_sector,
             volatile_cache: true,
             native_fua: seed.is_multiple_of(2),
             latency_max: Nanos::from_millis(2),
@@ -90,7 +99,7 @@ pub async fn mount(device: Rc<dyn BlockDevice>, runtime: Handle) -> Result<Ext4,
     mount_in(Mode::Ordered, device, runtime).await
 }
 
-/// Mounts with a clock that shows virtual time, from some day of 2023 on.
+/// Mounts with a clock that shows virtual time.
 ///
 /// # Errors
 /// Those of [`Ext4::mount`].
@@ -99,14 +108,18 @@ pub async fn mount_in(
     device: Rc<dyn BlockDevice>,
     runtime: Handle,
 ) -> Result<Ext4, Error> {
-    let clock = runtime.clone();
-    let clock = move || {
-        let now = clock.now().0;
+    let options = Options { clock: clock(&runtime), read_only: false };
+    Ext4::mount_in(mode, device, runtime, options).await
+}
+
+/// A clock that shows virtual time, from some day of 2023 on.
+pub(crate) fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
+    let runtime = runtime.clone();
+    Rc::new(move || {
+        let now = runtime.now().0;
         let seconds = 1_700_000_000 + i64::try_from(now / 1_000_000_000).unwrap_or(0);
         Timestamp { seconds, nanos: u32::try_from(now % 1_000_000_000).unwrap_or(0) }
-    };
-    let options = Options { clock: Rc::new(clock), read_only: false };
-    Ext4::mount_in(mode, device, runtime, options).await
+    })
 }
 
 /// Where the journal is.

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use manylogs_ext4::{BLOCK_BYTES, Summary};
 use serde_json::json;
 
+use super::marks;
 use super::mounted::source_of;
 use crate::args::fs::FsStatusArgs;
 use crate::failure::Failure;
@@ -23,10 +25,11 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     };
     let source = mounted.as_ref().unwrap_or(&args.place);
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", source.display());
-    let file = File::open(source).map_err(|error| Failure::input(named(&error)))?;
-    let mut block = vec![0; BLOCK_BYTES];
-    file.read_exact_at(&mut block, 0).map_err(|error| Failure::input(named(&error)))?;
-    let mut summary = Summary::of(&block).map_err(|error| Failure::input(named(&error)))?;
+    let mut summary =
+        Summary::of(&first_block(source)?).map_err(|error| Failure::input(named(&error)))?;
+    let is_looked_at = mounted.is_none() && marks::is_marked(&summary);
+    let looked = if is_looked_at { marks::looked(source)? } else { None };
+    let stage = marks::stage(summary.pointer.map(|pointer| pointer.stage));
     if mounted.is_some() {
         // What is on the disk is what was free when it was mounted.
         let now = rustix::fs::statvfs(&args.place).map_err(Failure::failed)?;
@@ -55,6 +58,8 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "block_bytes": summary.block_bytes,
             "journal_inode": summary.journal.0,
             "orphans": summary.has_orphans,
+            "adopted": stage,
+            "mlfs": looked.as_ref().map(marks::as_json),
         });
         return print(&format!("{value:#}\n"));
     }
@@ -70,5 +75,19 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     row("inodes", &format!("{} of {} free", summary.free_inodes, summary.inodes));
     row("journal", &summary.journal.to_string());
     row("mountable", refused.as_deref().unwrap_or("yes"));
+    row("adopted", stage);
+    if let Some(looked) = &looked {
+        row("logs", &marks::logs(looked));
+        row("marked", &marks::bits(looked));
+    }
     print(&text)
+}
+
+/// The first 4096 bytes of a disk or image.
+pub(super) fn first_block(source: &Path) -> Result<Vec<u8>, Failure> {
+    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", source.display()));
+    let file = File::open(source).map_err(named)?;
+    let mut block = vec![0; BLOCK_BYTES];
+    file.read_exact_at(&mut block, 0).map_err(named)?;
+    Ok(block)
 }

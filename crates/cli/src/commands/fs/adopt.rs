@@ -1,0 +1,133 @@
+//! `manylogs fs adopt` and `manylogs fs release`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write as _};
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs_ext4::{Error, Summary};
+use manylogs_mlfs::adopt::{
+    AdoptError, Host, Layout, Logs, Names, Roots, Site, Spacing, adopt as take_over, fstab_lines,
+    release as give_back,
+};
+use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
+
+use super::status::first_block;
+use crate::args::fs::{FsAdoptArgs, FsReleaseArgs};
+use crate::commands::volume::open_failure;
+use crate::failure::Failure;
+use crate::output::print;
+
+pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
+    let source = &args.source;
+    if Host::is_root_disk(source) {
+        let what = "the system runs from it: MLFS is no root file system";
+        return Err(Failure::input(format!("{}: {what}", source.display())));
+    }
+    let (reactor, site) = open(source, OpenMode::Exclusive)?;
+    check_fstab(source, &args.fstab)?;
+    ask(args)?;
+    let mut layout = Layout::default();
+    if let Some(every) = args.log_every {
+        layout.spacing = Spacing::Bytes(every.bytes());
+    }
+    let adopted = reactor
+        .block_on(async move { take_over(&site, &layout, &Roots).await })
+        .map_err(|error| failure(source, &error))?;
+    let went_on = if adopted.went_on { "; an earlier attempt was completed" } else { "" };
+    print(&format!("{} belongs to MLFS: {}{went_on}\n", source.display(), described(&adopted.logs)))
+}
+
+pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
+    let source = &args.source;
+    let (reactor, site) = open(source, OpenMode::Exclusive)?;
+    reactor
+        .block_on(async move { give_back(&site, &Roots).await })
+        .map_err(|error| failure(source, &error))?;
+    print(&format!("{} is plain ext4 again\n", source.display()))
+}
+
+/// Opens a device for adoption, and what runs its tasks.
+pub(super) fn open(source: &Path, mode: OpenMode) -> Result<(Reactor, Site), Failure> {
+    let reactor = Reactor::new().map_err(Failure::failed)?;
+    let device = FileDevice::open(&reactor, source, &OpenOptions::new(mode));
+    let device = device.map_err(|error| open_failure(&error))?;
+    let site = Site::new(Rc::new(device), reactor.handle());
+    Ok((reactor, site))
+}
+
+/// How many logs there are, and how much of the disk they take.
+pub(super) fn described(logs: &Logs) -> String {
+    let mib = logs.blocks() / 256;
+    match logs.runs.len() {
+        1 => format!("1 log, {mib} MiB"),
+        count => format!("{count} logs, {mib} MiB together"),
+    }
+}
+
+/// A disk that the system mounts as ext4 at its next start would stop that.
+fn check_fstab(source: &Path, fstab: &Path) -> Result<(), Failure> {
+    let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    let table = match fs::read_to_string(fstab) {
+        Ok(table) => table,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::input(named(fstab, error))),
+    };
+    let summary = Summary::of(&first_block(source)?)
+        .map_err(|error| failure(source, &AdoptError::FileSystem(error)))?;
+    let path = fs::canonicalize(source).map_err(|error| Failure::input(named(source, error)))?;
+    let names = Names { path, uuid: summary.uuid, label: summary.label };
+    let lines = fstab_lines(&table, &names);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let mut message = format!(
+        "{}: {} says that it is ext4, which would stop the next start of the system. Change",
+        source.display(),
+        fstab.display()
+    );
+    for line in lines {
+        let _ = write!(
+            message,
+            "\n  line {}: {}\n  to:      {}",
+            line.number, line.text, line.for_mlfs
+        );
+    }
+    Err(Failure::Input(message))
+}
+
+fn ask(args: &FsAdoptArgs) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    let source = args.source.display();
+    if !io::stdin().is_terminal() {
+        return Err(Failure::input(format!("{source}: nobody can be asked: give --yes")));
+    }
+    let mut err = io::stderr();
+    let _ = write!(
+        err,
+        "Until it is released, {source} can be used by manylogs alone: the kernel and e2fsck \
+         refuse it.\nTake it over? [y/N] "
+    );
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(Failure::failed)?;
+    if ["y", "yes"].contains(&answer.trim()) {
+        return Ok(());
+    }
+    Err(Failure::input(format!("{source}: nothing was changed")))
+}
+
+pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
+    let message = format!("{}: {error}", source.display());
+    match error {
+        AdoptError::FileSystem(Error::Io(_) | Error::Aborted(_)) => Failure::Failed(message),
+        AdoptError::FileSystem(Error::Corrupt(_))
+        | AdoptError::BitWithoutPointer
+        | AdoptError::LogsMoved(_)
+        | AdoptError::BitTakenAway
+        | AdoptError::NoEngine => Failure::Damage(message),
+        _ => Failure::Input(message),
+    }
+}

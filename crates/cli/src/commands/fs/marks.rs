@@ -1,0 +1,87 @@
+//! What `manylogs fs status` and `fs check` tell of MLFS and its logs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use manylogs_ext4::{GroupNo, Stage, Summary};
+use manylogs_mlfs::adopt::{LogState, Looked, Roots, look};
+use manylogs_storage::OpenMode;
+use serde_json::{Value, json};
+
+use super::adopt::{described, failure, open};
+use crate::failure::Failure;
+
+/// What is known of an adopted file system; `None` if somebody uses it, so that nobody may look.
+pub(super) fn looked(source: &Path) -> Result<Option<Looked>, Failure> {
+    let (reactor, site) = match open(source, OpenMode::ReadOnly) {
+        Err(Failure::Busy(_)) => return Ok(None),
+        opened => opened?,
+    };
+    let looked = reactor.block_on(async move { look(&site, &Roots).await });
+    looked.map(Some).map_err(|error| failure(source, &error))
+}
+
+/// Whether it is worth to look: there is a trace of MLFS.
+pub(super) fn is_marked(summary: &Summary) -> bool {
+    summary.pointer.is_some() || summary.features.contains(&"mlfs")
+}
+
+/// In one word.
+pub(super) fn stage(stage: Option<Stage>) -> &'static str {
+    match stage {
+        None => "no",
+        Some(Stage::TakingOver) => "taking over was interrupted",
+        Some(Stage::Adopted) => "yes",
+        Some(Stage::GivingBack) => "giving back was interrupted",
+    }
+}
+
+pub(super) fn logs(looked: &Looked) -> String {
+    match &looked.logs {
+        LogState::None => "none".to_owned(),
+        LogState::Drained(logs) => format!("{}, drained", described(logs)),
+        LogState::InUse(logs) => format!("{}, with changes that are not at home", described(logs)),
+        LogState::Unusable(why) => why.to_string(),
+    }
+}
+
+pub(super) fn bits(looked: &Looked) -> String {
+    let marks = &looked.marks;
+    let (with, without) = (marks.backups_with.len(), marks.backups_without.len());
+    let primary = if marks.primary { "the first superblock" } else { "not the first superblock" };
+    let mut text = format!("{primary}, {with} of {} copies", with + without);
+    if !marks.backups_without.is_empty() && with > 0 {
+        let missing = numbers(&marks.backups_without);
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let _ = write!(text, " (not in groups {})", missing.join(", "));
+    }
+    text
+}
+
+fn numbers(groups: &[GroupNo]) -> Vec<u32> {
+    groups.iter().map(|group| group.0).collect()
+}
+
+pub(super) fn as_json(looked: &Looked) -> Value {
+    let marks = &looked.marks;
+    let (state, logs) = match &looked.logs {
+        LogState::None => ("none", None),
+        LogState::Drained(logs) => ("drained", Some(logs)),
+        LogState::InUse(logs) => ("in use", Some(logs)),
+        LogState::Unusable(_) => ("unusable", None),
+    };
+    let why = match &looked.logs {
+        LogState::Unusable(why) => Some(why.to_string()),
+        _ => None,
+    };
+    json!({
+        "logs": logs.map(|logs| logs.runs.len()),
+        "log_bytes": logs.map(|logs| logs.blocks() * 4096),
+        "log_state": state,
+        "problem": why,
+        "bit_in_first_superblock": marks.primary,
+        "copies_with_bit": numbers(&marks.backups_with),
+        "copies_without_bit": numbers(&marks.backups_without),
+        "torn": marks.torn,
+    })
+}

@@ -1,0 +1,220 @@
+//! The log file: blocks for logs, taken from an ext4 that is mounted with its own journal.
+//!
+//! It is a file like others to every program of ext4: a name in the root directory, extents, counted
+//! blocks. Its extents are unwritten, so that it reads as zeroes whatever the logs hold, and it is
+//! immutable, so that nobody writes, moves or removes it by mistake. It grows by one run in an
+//! update, so that each transaction leaves a whole file.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle as Executor};
+use manylogs_plant::{Bug, is};
+
+use super::{Ext4, Options};
+use crate::core::{Core, Mode};
+use crate::dir::{NAME_CREDITS, touch};
+use crate::error::{Error, Result};
+use crate::extents::{MAP_CREDITS, Mapping};
+use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::ondisk::extent::Extent;
+use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
+use crate::ondisk::superblock::{OFFSET, Superblock};
+use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, FileBlock, GroupNo, Ino, Run};
+
+/// The log file's name in the root directory.
+pub const LOG_FILE_NAME: &[u8] = b".manylogs";
+
+/// A log file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// Its inode.
+    pub ino: Ino,
+    /// Its blocks in the order of the file, none across two groups.
+    pub runs: Vec<Run>,
+    /// Nobody can change it by mistake (`chattr +i`).
+    pub is_immutable: bool,
+}
+
+/// How long a log is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Blocks, if there are as many in one run.
+    pub most: u32,
+    /// With fewer there is no log.
+    pub least: u32,
+}
+
+impl Ext4 {
+    /// The log file that this file system has; what else has its name is an error.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if what has the name is no log file: somebody else made it. Those of
+    /// reading metadata.
+    pub async fn log_file(&self) -> Result<Option<LogFile>> {
+        let core = &self.core;
+        let _tree = core.journal.tree.read().await;
+        let root = core.directory(Ino::ROOT).await?;
+        let Some(entry) = core.find(Ino::ROOT, &root, LOG_FILE_NAME).await? else {
+            return Ok(None);
+        };
+        let raw = core.inode(entry.ino).await?;
+        let runs = core.log_runs(entry.ino, &raw).await?.ok_or(Error::Exists)?;
+        Ok(Some(LogFile::of(entry.ino, &raw, runs)))
+    }
+
+    /// Where a log lies in a group: the last run that is free and as long as wanted, of it the end;
+    /// else the longest; none if that is too short.
+    ///
+    /// # Errors
+    /// Those of reading metadata.
+    pub async fn place_for_log(&self, group: GroupNo, wanted: Wanted) -> Result<Option<Run>> {
+        let _tree = self.core.journal.tree.read().await;
+        self.core.last_free_run(group, wanted.most, wanted.least).await
+    }
+
+    /// Creates a log file without blocks.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if its name is taken, [`Error::NoSpace`].
+    pub async fn create_log_file(&self) -> Result<Ino> {
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + BIRTH_CREDITS + 2).await?;
+        let mut root = core.directory(Ino::ROOT).await?;
+        if core.find(Ino::ROOT, &root, LOG_FILE_NAME).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        if !core.geometry.has_extents() {
+            return Err(Error::Unsupported("a log file without the feature extent"));
+        }
+        let now = core.now();
+        let new = Newborn { kind: FileKind::File, permissions: 0o600, owner: (0, 0) };
+        let (ino, mut raw) = core.bear(&mut handle, Ino::ROOT, &root, new, now).await?;
+        raw.set_owner(0, 0);
+        raw.set_flag(flags::IMMUTABLE, true);
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.insert_name(&mut handle, Ino::ROOT, &mut root, LOG_FILE_NAME, (ino, new.kind)).await?;
+        touch(&mut root, now);
+        core.put_inode(&mut handle, Ino::ROOT, &mut root).await?;
+        let tid = handle.finish();
+        core.note_change(Ino::ROOT, tid);
+        core.note_change(ino, tid);
+        Ok(ino)
+    }
+
+    /// Makes a run of free blocks the end of the log file, in one update.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if data that waits needs the blocks, [`Error::Corrupt`] if they are not
+    /// free.
+    pub async fn add_log(&self, ino: Ino, run: Run) -> Result<()> {
+        let core = &self.core;
+        let mut handle = core.begin(2 * MAP_CREDITS).await?;
+        let mut raw = core.inode(ino).await?;
+        if u64::from(run.blocks) > core.space.unpromised() {
+            return Err(Error::NoSpace);
+        }
+        let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
+        file.checked_add(run.blocks).ok_or(Error::TooLarge)?;
+        core.use_claim(&mut handle, core.space.claim(run)).await?;
+        let written = is(Bug::MlfsLogWritten);
+        let new = Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written };
+        core.insert_extent(&mut handle, ino, &mut raw, new).await?;
+        raw.set_sectors(raw.sectors() + u64::from(run.blocks) * BLOCK_SECTORS);
+        raw.set_size(u64::from(file + run.blocks) * BLOCK);
+        raw.set_time(TimeField::Change, core.now());
+        core.put_inode(&mut handle, ino, &mut raw).await?;
+        core.note_change(ino, handle.finish());
+        Ok(())
+    }
+
+    /// Removes the log file, which is immutable. A crash leaves it whole, or an orphan that every
+    /// mount and check ends.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none.
+    pub async fn remove_log_file(&self) -> Result<()> {
+        let core = &self.core;
+        let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
+        let mut root = core.directory(Ino::ROOT).await?;
+        let entry = core.find(Ino::ROOT, &root, LOG_FILE_NAME).await?.ok_or(Error::NotFound)?;
+        let mut raw = core.inode(entry.ino).await?;
+        core.remove_name(&mut handle, Ino::ROOT, &root, &entry);
+        let now = core.now();
+        touch(&mut root, now);
+        core.put_inode(&mut handle, Ino::ROOT, &mut root).await?;
+        raw.set_flag(flags::IMMUTABLE, false);
+        core.lose_name(&mut handle, entry.ino, &mut raw, now).await?;
+        let tid = handle.finish();
+        core.note_change(Ino::ROOT, tid);
+        core.note_change(entry.ino, tid);
+        core.end_if_unused(entry.ino).await
+    }
+}
+
+impl LogFile {
+    /// The log file with inode `ino` of a file system that belongs to MLFS, read past all logs:
+    /// its metadata is at home for as long as it does. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the inode is no log file; those of reading metadata.
+    pub async fn read(device: &Rc<dyn BlockDevice>, runtime: &Executor, ino: Ino) -> Result<Self> {
+        let block = crate::cache::read_block(&**device, BlockNo(0)).await?;
+        let superblock = crate::marks::without_bit(&Superblock::decode_loosely(&block, OFFSET)?);
+        superblock.check_size(device.capabilities().capacity)?;
+        let options = Options { clock: Rc::new(Default::default), read_only: true };
+        let mode = Mode::Ordered;
+        let loaded = Ext4::load_as(&superblock, block, mode, device, runtime, &options).await?;
+        let core = &loaded.core;
+        let raw = core.inode(ino).await?;
+        let runs = core.log_runs(ino, &raw).await?.ok_or(Error::Exists)?;
+        let found = Self::of(ino, &raw, runs);
+        if raw.links() == 1 && found.is_immutable { Ok(found) } else { Err(Error::Exists) }
+    }
+
+    fn of(ino: Ino, raw: &RawInode, runs: Vec<Run>) -> Self {
+        Self { ino, runs, is_immutable: raw.has_flag(flags::IMMUTABLE) }
+    }
+
+    /// Blocks of all runs.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.blocks)).sum()
+    }
+}
+
+impl Core {
+    /// The runs of a log file; `None` if the inode is none: then it holds what somebody wrote.
+    async fn log_runs(&self, ino: Ino, raw: &RawInode) -> Result<Option<Vec<Run>>> {
+        let plain = raw.kind() == Some(FileKind::File)
+            && raw.has_flag(flags::EXTENTS)
+            && raw.links() <= 1
+            && raw.owner() == (0, 0)
+            && raw.mode() & 0o7777 == 0o600
+            && raw.size().is_multiple_of(BLOCK);
+        let Ok(blocks) = u32::try_from(raw.size() / BLOCK) else { return Ok(None) };
+        let (mut runs, mut at) = (Vec::new(), 0);
+        while plain && at < blocks {
+            match self.map(ino, raw, FileBlock(at)).await? {
+                Mapping::Mapped(extent) if !extent.written && extent.blocks <= blocks - at => {
+                    self.split(Run { start: extent.block, blocks: extent.blocks }, &mut runs);
+                    at += extent.blocks;
+                }
+                _ => return Ok(None),
+            }
+        }
+        let nothing_behind =
+            matches!(self.map(ino, raw, FileBlock(blocks)).await, Ok(Mapping::Hole(_)));
+        Ok((plain && nothing_behind).then_some(runs))
+    }
+
+    /// Adds a run, group by group.
+    fn split(&self, mut run: Run, runs: &mut Vec<Run>) {
+        while run.blocks > 0 {
+            let (group, first) = self.geometry.group_of(run.start);
+            let blocks = run.blocks.min(self.geometry.blocks_in(group) - first);
+            runs.push(Run { blocks, ..run });
+            let start = BlockNo(run.start.0 + u64::from(blocks));
+            run = Run { start, blocks: run.blocks - blocks };
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Taking an ext4 file system over in place, and giving it back.
+//!
+//! ```text
+//!                  log file            pointer, then
+//!   ext4  ----->   allocated   ----->  bit everywhere ----->  MLFS
+//!         pointer  by jbd2             (adopted)
+//!         (taking over)
+//!
+//!                  copies of the       pointer                 log file          pointer
+//!   MLFS  ----->   superblock   ---->  and bit       ------>   removed   ----->  cleared   ---> ext4
+//!         drained  lose the bit        (giving back)           by jbd2
+//! ```
+//!
+//! Each arrow is durable before the next begins. Before "adopted" and behind "giving back" it is a
+//! whole ext4 for every program, perhaps with a journal to replay and a file `/.manylogs` of
+//! unwritten extents. In between it belongs to MLFS, and what is durable may be in its logs alone.
+//! The stage is one sector of the first superblock (see [`manylogs_ext4::Stage`]). Whatever crash
+//! interrupts the way, [`adopt`] and [`release`] go on from there, in either direction.
+
+mod give_back;
+mod host;
+mod layout;
+mod look;
+mod open;
+mod root;
+mod take_over;
+
+use std::future::Future;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle};
+use manylogs_ext4::{LogFile, Refusal, Run, Timestamp};
+use thiserror::Error;
+
+pub use give_back::release;
+pub use host::{FstabLine, Host, Names, fstab_lines};
+pub use layout::{Layout, Spacing};
+pub use look::{LogState, Looked, look};
+pub use open::{Opened, open};
+pub use root::Roots;
+pub use take_over::{Adopted, adopt};
+
+/// A device that nobody else uses, and what tasks run on.
+#[derive(Clone)]
+pub struct Site {
+    /// The disk or image.
+    pub device: Rc<dyn BlockDevice>,
+    /// Runs the tasks of a mount.
+    pub runtime: Handle,
+    /// What clocks on the wall show, for the times of files.
+    pub clock: Rc<dyn Fn() -> Timestamp>,
+}
+
+/// The logs of an adopted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logs {
+    /// The file system's id.
+    pub uuid: [u8; 16],
+    /// Where they are, in the order of the log file.
+    pub runs: Vec<Run>,
+}
+
+/// Keeps records in the logs. What it must know at an opening lies in the first and the last run.
+pub trait LogEngine {
+    /// Blocks that it needs in all runs together to work at all.
+    fn blocks_least(&self) -> u64;
+
+    /// Makes the logs empty and drained, whatever they hold. Durable when it returns.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn format(&self, site: &Site, logs: &Logs) -> impl Future<Output = Result<(), AdoptError>>;
+
+    /// Whether everything is at home: nothing is lost with the logs.
+    ///
+    /// # Errors
+    /// [`AdoptError::NoEngine`] if the logs are not those of an engine, and those of the device.
+    fn is_drained(
+        &self,
+        site: &Site,
+        logs: &Logs,
+    ) -> impl Future<Output = Result<bool, AdoptError>>;
+
+    /// Brings home what the logs hold, durably, and then notes durably that they are drained.
+    ///
+    /// # Errors
+    /// As [`LogEngine::is_drained`].
+    fn drain(&self, site: &Site, logs: &Logs) -> impl Future<Output = Result<(), AdoptError>>;
+}
+
+/// Why a file system is not taken over, opened or given back, and what to do.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// The device failed, or the file system is refused or damaged.
+    #[error(transparent)]
+    FileSystem(#[from] manylogs_ext4::Error),
+    /// It is adopted already.
+    #[error(
+        "it is adopted already: mount it in the mode manylogs, or give it back with \
+             manylogs fs release"
+    )]
+    AlreadyAdopted,
+    /// It is plain ext4.
+    #[error("it is not adopted: it is plain ext4, and there is nothing to give back")]
+    NotAdopted,
+    /// It is on its way, and no complete MLFS.
+    #[error("{0} was interrupted: run it again, or undo it with {1}")]
+    Interrupted(&'static str, &'static str),
+    /// Something other than a log file has its name.
+    #[error("the file /.manylogs is there and is no log file: rename it")]
+    NameTaken,
+    /// Other software uses bytes of the superblock.
+    #[error("bytes 0x3e0 to 0x3fb of the superblock are in use by other software")]
+    BytesTaken,
+    /// The bit is there, and nothing says where the logs are.
+    #[error(
+        "the superblock has the feature bit 0x40000000 and no pointer to a log file: other \
+             software has set it, or the superblock was damaged"
+    )]
+    BitWithoutPointer,
+    /// There is no room for logs.
+    #[error(
+        "no room for logs: no free run of {} MiB at any place of a log, {needed} blocks \
+             needed: make room (a full file system gains nothing from logs)",
+        least_mib
+    )]
+    NoRoom {
+        /// The shortest log, MiB.
+        least_mib: u64,
+        /// Blocks that the engine needs.
+        needed: u64,
+    },
+    /// The log file is not where the pointer says.
+    #[error(
+        "the log file is not where its pointer says ({0}): a program that ignores the feature \
+             bit moved or changed it. Nothing is opened, so that nothing is overwritten; restore a \
+             copy of the disk, or take the bit away as docs/mlfs.md says and run e2fsck -f: what \
+             the logs held is lost then"
+    )]
+    LogsMoved(&'static str),
+    /// The bit was taken away while the logs held something.
+    #[error(
+        "the logs hold changes, and the first superblock has lost the feature bit: other \
+             programs may have changed files since. Nothing is opened, so that nothing is \
+             overwritten: restore a copy of the disk, or take the other bits away as docs/mlfs.md \
+             says and run e2fsck -f: what the logs held is lost then"
+    )]
+    BitTakenAway,
+    /// The logs are not those of an engine.
+    #[error(
+        "neither the first nor the last log holds anchors of this file system: they are \
+             damaged"
+    )]
+    NoEngine,
+}
+
+impl From<Refusal> for AdoptError {
+    fn from(refusal: Refusal) -> Self {
+        Self::FileSystem(refusal.into())
+    }
+}
+
+impl From<manylogs_block::IoError> for AdoptError {
+    fn from(error: manylogs_block::IoError) -> Self {
+        Self::FileSystem(error.into())
+    }
+}
+
+impl Site {
+    /// A device, with the clock of the wall.
+    #[must_use]
+    pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Self {
+        Self { device, runtime, clock: Rc::new(crate::engine::now) }
+    }
+
+    fn options(&self, read_only: bool) -> manylogs_ext4::Options {
+        manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only }
+    }
+
+    /// Mounts it as ext4 with its own journal, which is replayed.
+    async fn mount(&self, read_only: bool) -> Result<manylogs_ext4::Ext4, AdoptError> {
+        let device = Rc::clone(&self.device);
+        let options = self.options(read_only);
+        Ok(manylogs_ext4::Ext4::mount(device, self.runtime.clone(), options).await?)
+    }
+}
+
+impl Logs {
+    fn of(uuid: [u8; 16], file: &LogFile) -> Self {
+        Self { uuid, runs: file.runs.clone() }
+    }
+
+    /// Blocks of all logs.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.blocks)).sum()
+    }
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,308 @@
+//! One history: a file system is taken over, used and given back, in turns; each is crashed.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use manylogs::Phase;
+use manylogs_block::{Rng, to_usize};
+use manylogs_ext4::{Ext4, Wanted};
+use manylogs_mlfs::adopt::{AdoptError, Layout, LogEngine, Site, Spacing, adopt, open, release};
+use manylogs_sim::DiskImage;
+
+use super::engine::Engine;
+use super::judge::Judge;
+use super::model::Model;
+use crate::ext4::{self, Images, SMALL_MIB, World};
+use crate::forks::Report;
+
+/// Steps of tasks after which a history counts as hanging.
+const STEPS_MOST: u64 = 6_000_000;
+/// See [`AdoptPlan::e2fsck_every`].
+const SAMPLE: u64 = 40;
+
+/// The plan of a history.
+#[derive(Clone, Debug)]
+pub struct AdoptPlan {
+    /// The seed that it was made from.
+    pub seed: u64,
+    /// Which of the images is used, counted around.
+    pub image: usize,
+    /// Where logs are to be.
+    pub layout: Layout,
+    /// Blocks of files that are there.
+    pub blocks: u64,
+    /// How often it is taken over and given back.
+    pub turns: u64,
+    /// Blocks that are written in each use.
+    pub writes: u64,
+    /// One event in so many is forked.
+    pub fork_every: u64,
+    /// One judged state in so many is also judged by e2fsck; none if zero.
+    pub e2fsck_every: u64,
+}
+
+impl AdoptPlan {
+    /// The plan of a seed; the same one each time.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0ad0_97ed);
+        let most = 16 + u32::try_from(rng.below(200)).unwrap_or(0);
+        let wanted = Wanted { most, least: 8 + most / 4 };
+        let groups = 1 + u32::try_from(rng.below(3)).unwrap_or(0);
+        let most_blocks = if rng.one_in(4) { 2500 } else { 200 };
+        Self {
+            seed,
+            image: to_usize(rng.below(60)),
+            layout: Layout { spacing: Spacing::Groups(groups), wanted },
+            blocks: 20 + rng.below(most_blocks),
+            turns: 1 + rng.below(2),
+            writes: rng.below(8),
+            fork_every: 2 + rng.below(5),
+            e2fsck_every: SAMPLE,
+        }
+    }
+
+    /// One judged state in so many is also judged by e2fsck; none if zero.
+    #[must_use]
+    pub fn with_e2fsck(self, every: u64) -> Self {
+        Self { e2fsck_every: every, ..self }
+    }
+}
+
+/// What is crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Adopt,
+    Use,
+    Release,
+}
+
+impl Step {
+    /// What its crash states are counted as.
+    const fn phase(self) -> Phase {
+        match self {
+            Self::Adopt => Phase::Open,
+            Self::Use => Phase::Append,
+            Self::Release => Phase::Drain,
+        }
+    }
+}
+
+/// The world's disk as adoption sees it.
+pub(super) fn site(world: &World) -> Site {
+    let runtime = world.runtime();
+    Site { device: Rc::new(world.disk.clone()), clock: ext4::clock(&runtime), runtime }
+}
+
+/// Runs the history of `plan` on one of `images`.
+///
+/// # Errors
+/// What did not hold.
+pub(crate) fn run_history(plan: &AdoptPlan, images: &Images) -> Result<Report, String> {
+    let mut rng = Rng::new(plan.seed ^ 0x5eed);
+    let (mut model, mut image) = fill(plan, images.to_adopt(plan.image), &mut rng)?;
+    model.find_homes(&image, SMALL_MIB << 8);
+    let mut history = History {
+        plan,
+        rng,
+        model: Rc::new(RefCell::new(model)),
+        seen: HashSet::new(),
+        report: Report::default(),
+    };
+    for _ in 0..plan.turns {
+        for step in [Step::Adopt, Step::Use, Step::Release] {
+            image = history.live(step, image)?;
+        }
+    }
+    history.report.tally.histories = 1;
+    Ok(history.report)
+}
+
+/// Files on the image, by chance.
+fn fill(plan: &AdoptPlan, image: &DiskImage, rng: &mut Rng) -> Result<(Model, DiskImage), String> {
+    let model = Model::new(rng, plan.blocks);
+    let world = World::new(plan.seed, SMALL_MIB, image.clone());
+    let files = model.clone();
+    let filled = world.run(async move |fs: Ext4| {
+        files.create(&fs).await?;
+        fs.unmount().await
+    });
+    filled.and_then(|filled| filled).map_err(|error| format!("files: {error}"))?;
+    let mut image = world.settled();
+    image.settle();
+    Ok((model, image))
+}
+
+struct History<'p> {
+    plan: &'p AdoptPlan,
+    rng: Rng,
+    model: Rc<RefCell<Model>>,
+    seen: HashSet<u64>,
+    report: Report,
+}
+
+impl History<'_> {
+    /// Takes a step until it succeeds; crashes may come in between, and one comes at its end.
+    fn live(&mut self, step: Step, mut image: DiskImage) -> Result<DiskImage, String> {
+        loop {
+            let stop_at = self.rng.one_in(3).then(|| 1 + self.rng.below(300));
+            let (done, after) = self.run(step, &image, stop_at)?;
+            image = after;
+            if done {
+                return Ok(image);
+            }
+        }
+    }
+
+    /// Begins a step, forks the world at events, and ends it by a crash: when the step is done, or
+    /// at event `stop_at`.
+    fn run(
+        &mut self,
+        step: Step,
+        image: &DiskImage,
+        stop_at: Option<u64>,
+    ) -> Result<(bool, DiskImage), String> {
+        let world = World::torn(self.rng.next_u64(), SMALL_MIB, image.clone());
+        let ended: Rc<RefCell<Option<Result<(), AdoptError>>>> = Rc::default();
+        let work = Work {
+            site: site(&world),
+            layout: self.plan.layout,
+            writes: self.plan.writes,
+            model: Rc::clone(&self.model),
+            rng: Rng::new(self.rng.next_u64()),
+        };
+        let told = Rc::clone(&ended);
+        world.sim.handle(world.user).spawn(async move {
+            let result = work.run(step).await;
+            told.replace(Some(result));
+        });
+        self.report.tally.incarnations += 1;
+        let (mut wrong, mut seen, mut steps) = (None, 0, 0_u64);
+        world.sim.run_until(|| {
+            steps += 1;
+            let events = world.disk.events();
+            if events != seen {
+                seen = events;
+                if self.rng.one_in(self.plan.fork_every)
+                    && let Err(problem) = self.fork(&world, step)
+                {
+                    wrong = Some(format!("{step:?}, event {events}: {problem}"));
+                }
+            }
+            let is_over = ended.borrow().is_some() || stop_at.is_some_and(|at| events >= at);
+            wrong.is_some() || is_over || steps > STEPS_MOST
+        });
+        let result = ended.take();
+        match (&result, wrong) {
+            (_, Some(problem)) => return Err(problem),
+            (Some(Err(error)), _) => return Err(format!("{step:?}: {error}")),
+            (None, None) if steps > STEPS_MOST => return Err(format!("{step:?} hangs")),
+            _ => {}
+        }
+        let image = ext4::crash(&world, &mut self.rng);
+        self.judge(&image, step.phase())?;
+        Ok((result.is_some(), image))
+    }
+
+    /// Crashes here, and perhaps again in what follows.
+    fn fork(&mut self, world: &World, step: Step) -> Result<(), String> {
+        let mut image = ext4::crash(world, &mut self.rng);
+        let mut phase = step.phase();
+        while self.rng.one_in(5) {
+            image = self.crash_again(&image);
+            phase = Phase::Recovery;
+            self.report.tally.nested += 1;
+        }
+        self.judge(&image, phase)
+    }
+
+    /// Goes on in either direction, and crashes somewhere.
+    fn crash_again(&mut self, image: &DiskImage) -> DiskImage {
+        let world = World::torn(self.rng.next_u64(), SMALL_MIB, image.clone());
+        let (site, layout, back) = (site(&world), self.plan.layout, self.rng.one_in(2));
+        world.sim.handle(world.user).spawn(async move {
+            let engine = Engine::default();
+            if back {
+                let _ = release(&site, &engine).await;
+            } else {
+                let _ = adopt(&site, &layout, &engine).await;
+            }
+        });
+        let at = 1 + self.rng.below(200);
+        world.sim.run_until(|| world.disk.events() >= at);
+        ext4::crash(&world, &mut self.rng)
+    }
+
+    fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<(), String> {
+        let fingerprint = image.fingerprint();
+        let state = Rng::new(fingerprint ^ phase as u64).next_u64();
+        let sampled = ext4::is_due(&mut self.rng, self.plan.e2fsck_every);
+        if !self.seen.insert(state) {
+            return Ok(());
+        }
+        self.report.states.push((state, phase));
+        let tally = &mut self.report.tally;
+        tally.judged += 1;
+        tally.judged_by_e2fsck += u64::from(sampled);
+        tally.recovered += 1;
+        let judge = Judge { plan: self.plan, model: self.model.borrow().clone() };
+        judge.check(image, &mut self.rng, sampled)?;
+        let seed = self.rng.next_u64();
+        if self.rng.one_in(2) {
+            let adopted = judge.finish_adopting(image, seed)?;
+            if self.rng.one_in(2) {
+                judge.finish_releasing(&adopted, seed, sampled)?;
+            }
+            return Ok(());
+        }
+        judge.finish_releasing(image, seed, sampled).map(drop)
+    }
+}
+
+/// What is needed to take a step.
+struct Work {
+    site: Site,
+    layout: Layout,
+    writes: u64,
+    model: Rc<RefCell<Model>>,
+    rng: Rng,
+}
+
+impl Work {
+    /// What an earlier attempt has done is no error.
+    async fn run(mut self, step: Step) -> Result<(), AdoptError> {
+        let engine = Engine::default();
+        match step {
+            Step::Adopt => match adopt(&self.site, &self.layout, &engine).await {
+                Ok(_) | Err(AdoptError::AlreadyAdopted) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Step::Use => self.write(&engine).await,
+            Step::Release => match release(&self.site, &engine).await {
+                Ok(()) | Err(AdoptError::NotAdopted) => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Writes blocks of files through the logs.
+    async fn write(&mut self, engine: &Engine) -> Result<(), AdoptError> {
+        let logs = open(&self.site, engine).await?.logs;
+        let mut open = if engine.is_drained(&self.site, &logs).await? {
+            engine.begin(&self.site, logs).await?
+        } else {
+            engine.go_on(&self.site, logs).await?
+        };
+        for _ in 0..self.writes {
+            if !Engine::has_room(&open) {
+                break;
+            }
+            let written = self.model.borrow_mut().write(&mut self.rng);
+            let Some((chosen, home, block)) = written else { break };
+            engine.append(&self.site, &mut open, home, &block).await?;
+            self.model.borrow_mut().acknowledge(chosen);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Judging what a crash left of a file system on its way to MLFS, or back.
+
+use manylogs_block::Rng;
+use manylogs_ext4::Ext4;
+use manylogs_mlfs::adopt::{AdoptError, LogState, Looked, adopt, look, open, release};
+use manylogs_sim::DiskImage;
+
+use super::engine::Engine;
+use super::history::{AdoptPlan, site};
+use super::model::Model;
+use super::raw::Superblocks;
+use crate::ext4::{self, SMALL_MIB, World, nothing_is_wrong};
+
+/// What a state is judged by.
+pub(super) struct Judge<'p> {
+    pub(super) plan: &'p AdoptPlan,
+    pub(super) model: Model,
+}
+
+impl Judge<'_> {
+    /// What must hold of any crash state: whoever may use it finds all files, and whoever may not
+    /// is kept away.
+    pub(super) fn check(
+        &self,
+        image: &DiskImage,
+        rng: &mut Rng,
+        sampled: bool,
+    ) -> Result<(), String> {
+        let seen = Superblocks::of(image)?;
+        seen.check()?;
+        if seen.is_plain() {
+            self.by_ext4(image, rng.next_u64(), sampled)?;
+        }
+        let looked = self.look(image, rng.next_u64())?;
+        match looked.logs {
+            LogState::InUse(_) if !seen.is_guarded() => {
+                Err("the logs hold changes, and a superblock has no bit".to_owned())
+            }
+            LogState::Unusable(why) => Err(format!("the logs cannot be used: {why}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// As the kernel would use it: its journal is replayed, and all files are there.
+    fn by_ext4(&self, image: &DiskImage, seed: u64, sampled: bool) -> Result<(), String> {
+        let image = if sampled { ext4::replayed_by_e2fsck(image)? } else { image.clone() };
+        self.read(&image, seed, true).map_err(|wrong| format!("used as ext4: {wrong}"))
+    }
+
+    /// Mounts it as ext4, compares all files, and unmounts it: then nothing is wrong.
+    fn read(&self, image: &DiskImage, seed: u64, may_have_logs: bool) -> Result<(), String> {
+        let world = World::torn(seed, SMALL_MIB, image.clone());
+        let model = self.model.clone();
+        let found = world.run(async move |fs: Ext4| {
+            let checked = model.check(&fs, may_have_logs).await;
+            fs.unmount().await.map_err(|error| format!("unmount: {error}"))?;
+            checked
+        });
+        found.map_err(|error| format!("mount: {error}"))??;
+        nothing_is_wrong(&world.settled())
+    }
+
+    fn look(&self, image: &DiskImage, seed: u64) -> Result<Looked, String> {
+        let world = World::torn(seed, SMALL_MIB, image.clone());
+        let site = site(&world);
+        let looking = async move { look(&site, &Engine::default()).await };
+        world.sim.block_on(world.user, looking).map_err(|error| format!("look: {error}"))
+    }
+
+    /// Whoever takes it over again, or opens it, gets an MLFS whose marks are complete.
+    pub(super) fn finish_adopting(
+        &self,
+        image: &DiskImage,
+        seed: u64,
+    ) -> Result<DiskImage, String> {
+        let world = World::torn(seed, SMALL_MIB, image.clone());
+        let (site, layout) = (site(&world), self.plan.layout);
+        let finished = world.sim.block_on(world.user, async move {
+            match adopt(&site, &layout, &Engine::default()).await {
+                Ok(_) | Err(AdoptError::AlreadyAdopted) => open(&site, &Engine::default()).await,
+                Err(error) => Err(error),
+            }
+        });
+        finished.map_err(|error| format!("adopted again: {error}"))?;
+        let image = ext4::crash(&world, &mut Rng::new(seed));
+        let seen = Superblocks::of(&image)?;
+        if seen.primary.stage != 2 || !seen.is_guarded() || !seen.primary.whole {
+            return Err("adopted again: a mark is missing".to_owned());
+        }
+        Ok(image)
+    }
+
+    /// Whoever gives it back gets an ext4 without a trace of MLFS, and all files.
+    pub(super) fn finish_releasing(
+        &self,
+        image: &DiskImage,
+        seed: u64,
+        sampled: bool,
+    ) -> Result<DiskImage, String> {
+        let before = Superblocks::of(image)?;
+        let world = World::torn(seed, SMALL_MIB, image.clone());
+        let site = site(&world);
+        let released = async move { release(&site, &Engine::default()).await };
+        match world.sim.block_on(world.user, released) {
+            Err(AdoptError::NotAdopted) if before.is_clean() => {}
+            released => released.map_err(|error| format!("released: {error}"))?,
+        }
+        let image = ext4::crash(&world, &mut Rng::new(seed));
+        if !Superblocks::of(&image)?.is_clean() {
+            return Err("released: a mark is left".to_owned());
+        }
+        if sampled {
+            ext4::replayed_by_e2fsck(&image).map_err(|wrong| format!("released: {wrong}"))?;
+        }
+        self.read(&image, seed, false).map_err(|wrong| format!("released: {wrong}"))?;
+        Ok(image)
+    }
+}

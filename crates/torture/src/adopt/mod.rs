@@ -1,0 +1,12 @@
+//! Histories of file systems that MLFS takes over, uses and gives back, on disks whose power is cut
+//! at any event, and whose sectors are torn and reordered. They need `mkfs.ext4`, and `e2fsck` for
+//! a sample.
+
+mod engine;
+mod history;
+mod judge;
+mod model;
+mod raw;
+
+pub use history::AdoptPlan;
+pub(crate) use history::run_history;

@@ -1,0 +1,133 @@
+//! What files hold: content that is there from the beginning, and blocks that were written since.
+
+use std::collections::{BTreeMap, HashMap};
+
+use manylogs_block::{Extent, Rng, Sector};
+use manylogs_ext4::{BLOCK_BYTES, Error, Ext4, FileKind, Ino, New};
+use manylogs_sim::DiskImage;
+
+use crate::ext4::{content, names};
+
+/// A block of a file: the file's number, and the block's.
+type Place = (usize, usize);
+
+/// See the module. Files have whole blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    /// The blocks of each file; each begins with a number that no other block has.
+    files: Vec<Vec<Vec<u8>>>,
+    /// Where the blocks lie on the disk.
+    homes: Vec<(Place, u64)>,
+    /// The newest content that is durable, where a block was written since.
+    durable: BTreeMap<Place, Vec<u8>>,
+    /// Contents that were written later than that, and may be lost.
+    maybe: BTreeMap<Place, Vec<Vec<u8>>>,
+    next: u64,
+}
+
+fn name(file: usize) -> Vec<u8> {
+    format!("file {file}").into_bytes()
+}
+
+impl Model {
+    /// Files by chance, of so many blocks together at most.
+    pub(super) fn new(rng: &mut Rng, blocks: u64) -> Self {
+        let (mut files, mut left) = (Vec::new(), blocks);
+        while left > 0 {
+            let len = 1 + rng.below(left.min(40));
+            left -= len;
+            files.push((0..len).map(|_| content(rng.next_u64(), BLOCK_BYTES)).collect());
+        }
+        let (durable, maybe, next) = (BTreeMap::new(), BTreeMap::new(), rng.next_u64());
+        Self { files, homes: Vec::new(), durable, maybe, next }
+    }
+
+    /// Creates the files, with others between them that are removed again, so that what is free is
+    /// in pieces.
+    pub(super) async fn create(&self, fs: &Ext4) -> Result<(), Error> {
+        let spare = |number| format!("spare {number}").into_bytes();
+        for (number, blocks) in self.files.iter().enumerate() {
+            let new =
+                fs.create(Ino::ROOT, &name(number), New::plain(FileKind::File, 0o644)).await?;
+            fs.write(new.ino, 0, blocks.concat()).await?;
+            fs.sync(new.ino).await?;
+            if number % 3 == 0 {
+                let new =
+                    fs.create(Ino::ROOT, &spare(number), New::plain(FileKind::File, 0o600)).await?;
+                fs.write(new.ino, 0, content(number as u64, 5 * BLOCK_BYTES)).await?;
+                fs.sync(new.ino).await?;
+            }
+        }
+        for number in (0..self.files.len()).step_by(3) {
+            fs.unlink(Ino::ROOT, &spare(number)).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds out where the blocks lie.
+    pub(super) fn find_homes(&mut self, image: &DiskImage, blocks: u64) {
+        let mut known: HashMap<&[u8], Place> = HashMap::new();
+        for (file, content) in self.files.iter().enumerate() {
+            known.extend((0..).zip(content).map(|(at, block)| (&block[..512], (file, at))));
+        }
+        let found = (0..blocks).filter_map(|block| {
+            let first = image.read(Extent::new(block * 8, 1)).sectors().next()??;
+            let Sector::Bytes(bytes) = first else { return None };
+            Some((*known.get(&bytes[..])?, block))
+        });
+        self.homes = found.collect();
+    }
+
+    /// A block to be written: where it lies, and what it is to hold. It may be found from now on.
+    pub(super) fn write(&mut self, rng: &mut Rng) -> Option<(usize, u64, Vec<u8>)> {
+        let chosen = manylogs_block::to_usize(rng.below(self.homes.len().max(1) as u64));
+        let (place, home) = *self.homes.get(chosen)?;
+        self.next = self.next.wrapping_add(1);
+        let new = content(self.next, BLOCK_BYTES);
+        self.maybe.entry(place).or_default().push(new.clone());
+        Some((chosen, home, new))
+    }
+
+    /// What was written last is durable.
+    pub(super) fn acknowledge(&mut self, chosen: usize) {
+        let (place, _) = self.homes[chosen];
+        let newest = self.maybe.remove(&place).and_then(|mut all| all.pop());
+        if let Some(newest) = newest {
+            self.durable.insert(place, newest);
+        }
+    }
+
+    /// Whether all files are there with what they must hold, and nothing else but what belongs to
+    /// an ext4 and, perhaps, a log file.
+    pub(super) async fn check(&self, fs: &Ext4, may_have_logs: bool) -> Result<(), String> {
+        let told = |error: Error| error.to_string();
+        let mut found: BTreeMap<Vec<u8>, Ino> =
+            names(fs, Ino::ROOT).await.map_err(told)?.into_iter().collect();
+        found.remove(&b"lost+found"[..]);
+        if found.remove(manylogs_ext4::LOG_FILE_NAME).is_some() && !may_have_logs {
+            return Err("a log file is left".to_owned());
+        }
+        for (number, blocks) in self.files.iter().enumerate() {
+            let ino = found.remove(&name(number)).ok_or(format!("file {number} is missing"))?;
+            let held = fs.read(ino, 0, (blocks.len() + 1) * BLOCK_BYTES).await.map_err(told)?;
+            if held.len() != blocks.len() * BLOCK_BYTES {
+                return Err(format!("file {number} has another length"));
+            }
+            for (at, held) in held.chunks(BLOCK_BYTES).enumerate() {
+                if !self.may_hold((number, at), held) {
+                    return Err(format!("file {number}, block {at}: another content"));
+                }
+            }
+        }
+        match found.keys().next() {
+            None => Ok(()),
+            Some(other) => Err(format!("{}: nobody made it", String::from_utf8_lossy(other))),
+        }
+    }
+
+    fn may_hold(&self, place: Place, held: &[u8]) -> bool {
+        let oldest = self.durable.get(&place).unwrap_or(&self.files[place.0][place.1]);
+        oldest == held
+            || self.maybe.get(&place).is_some_and(|all| all.iter().any(|new| new == held))
+    }
+}
