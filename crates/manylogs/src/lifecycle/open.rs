@@ -44,7 +44,7 @@ impl Volume {
             PatientReads::new(Rc::clone(device.device()), runtime.clone())
         };
         let Structures { superblock, older, mut root, root_slot } =
-            read_structures(&reads, &mut report).await?;
+            read_structures(&reads, options.anchors, &mut report).await?;
         let mut below = device.capabilities();
         below.physical_sector = superblock.physical;
         let on_disk = root.clone();
@@ -54,7 +54,7 @@ impl Volume {
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();
-        let largest = largest_record(&config, superblock.shape());
+        let largest = largest_record(&config, &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let store = Store::new(superblock.volume, logs, on_disk, root_slot);
         if let Some(memory) = &options.nvram {
