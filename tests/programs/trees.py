@@ -233,7 +233,7 @@ def facts(path):
     info = os.lstat(path)
     mode = stat.S_IFMT(info.st_mode)
     found = [oct(info.st_mode), info.st_nlink, info.st_uid, info.st_gid, info.st_rdev,
-             info.st_mtime_ns, 2 if path.endswith("root") else info.st_ino]
+             info.st_mtime_ns, info.st_ino]
     if mode == stat.S_IFLNK:
         found.append(os.readlink(path))
     if mode == stat.S_IFREG:

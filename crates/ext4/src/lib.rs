@@ -91,8 +91,8 @@ pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, OpenFor, Options, SetXattr,
-    Taken, Usage, Wanted,
+    AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options,
+    SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

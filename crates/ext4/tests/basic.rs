@@ -6,7 +6,8 @@ mod common;
 
 use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{
-    Allocate, Change, Error, Ext4, FileKind, Ino, New, OpenFor, Seek, SetXattr, Taken, Timestamp,
+    Allocate, Change, Error, Ext4, FileKind, Ino, New, NewTime, OpenFor, Seek, SetXattr, Taken,
+    Timestamp,
 };
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
@@ -192,7 +193,9 @@ fn privileges_end_when_content_or_owner_change() {
                 assert_eq!(held().await, (mode, false), "{change:?}");
             }
             privileged().await;
-            fs.change(ino, Change { accessed: Some(Timestamp::default()), ..none }).await.unwrap();
+            fs.change(ino, Change { accessed: Some(NewTime::At(Timestamp::default())), ..none })
+                .await
+                .unwrap();
             assert_eq!(held().await, (0o6755, true), "a time gives no rights");
         }
         fs.unmount().await.unwrap();
@@ -375,6 +378,13 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
             assert_eq!(fs.link(ino, root, b"new").await.err(), no);
             assert_eq!(fs.change(ino, mode).await.err(), no);
             assert_eq!(fs.change(ino, cut).await.err(), no);
+            // As `touch` does, and `touch -d`.
+            let now = Some(NewTime::Now);
+            let touch = Change { accessed: now, modified: now, ..Change::default() };
+            let touched = fs.change(ino, touch).await.err();
+            assert_eq!(touched, no.clone().filter(|_| name == b"immutable"));
+            let then = Change { modified: Some(NewTime::At(Timestamp::default())), ..touch };
+            assert_eq!(fs.change(ino, then).await.err(), no);
             let whole = OpenFor { write: true, ..OpenFor::default() };
             assert_eq!(fs.check_open(ino, whole).await.err(), no);
             let at_end = OpenFor { append: true, ..whole };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
-use crate::values::{Attributes, FileHandle, Kind, NodeId, OpenedFlags, Time};
+use crate::values::{Attributes, FileHandle, Kind, OpenedFlags, Time};
 use crate::wire;
 
 /// What answers a request: the body of the message, in up to two parts that follow one another.
@@ -112,13 +112,13 @@ impl Names {
         Self { bytes: Vec::new(), room: usize::try_from(room).unwrap_or(usize::MAX) }
     }
 
-    /// Adds a name; `next` is the place from which listing goes on behind it. False if there is no
+    /// Adds a name of inode `number`; `next` is the place from which listing goes on behind it. False if there is no
     /// room: nothing is added then.
     #[must_use]
-    pub fn push(&mut self, node: NodeId, next: u64, kind: Kind, name: &[u8]) -> bool {
+    pub fn push(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
         let Ok(namelen) = u32::try_from(name.len()) else { return false };
         let kind = u32::from(kind.mode() >> 12);
-        let head = wire::Dirent { ino: node.0, off: next, namelen, kind };
+        let head = wire::Dirent { ino: number, off: next, namelen, kind };
         let end = self.bytes.len() + (size_of::<wire::Dirent>() + name.len()).next_multiple_of(8);
         if end > self.room {
             return false;
@@ -234,7 +234,7 @@ impl Attributes {
 
     fn to_wire(self) -> wire::Attr {
         wire::Attr {
-            ino: self.node.0,
+            ino: self.number,
             size: self.size,
             blocks: self.sectors,
             atime: self.accessed.seconds.cast_unsigned(),
@@ -287,7 +287,7 @@ impl KnownFromBirth {
             uid: known.uid,
             gid: known.gid,
             mode: known.mode(),
-            ino: known.node.0,
+            ino: known.number,
             size: known.size,
             blocks: known.sectors,
             atime: time(known.accessed),

@@ -10,7 +10,13 @@ use zerocopy::IntoBytes;
 
 use crate::answer::Answer;
 use crate::request::{RequestId, Room};
-use crate::wire::{GetxattrOut, OutHeader};
+use crate::values::NodeId;
+use crate::wire::{GetxattrOut, InvalidateInode, OutHeader};
+
+/// What notifications have in place of a request's number.
+const NO_REQUEST: RequestId = RequestId(0);
+/// `FUSE_NOTIFY_INVAL_INODE`.
+const INVALIDATE_INODE: i32 = 2;
 
 /// The answer to a request, which an `A` is if all goes well. It can be sent from any thread. If
 /// it is dropped the caller gets `EIO`, so that nobody waits for ever.
@@ -37,6 +43,17 @@ impl<A: Answer + ?Sized> Reply<A> {
     pub fn send(mut self, answer: &A) {
         if let Some(pending) = self.pending.take() {
             answer.with_parts(|parts| pending.send(parts));
+        }
+    }
+
+    /// The kernel forgets the attributes of an inode that it knows, since the request changes some
+    /// and its answer has no place for them.
+    pub fn forget_attributes(&self, node: NodeId) {
+        if let Some(pending) = &self.pending {
+            let what = InvalidateInode { ino: node.0, off: -1, len: 0 };
+            let parts = [what.as_bytes(), &[]];
+            // If it fails the kernel does not know the inode any more, or the mount is gone.
+            let _ = write(&pending.device, NO_REQUEST, INVALIDATE_INODE, parts);
         }
     }
 
@@ -80,26 +97,33 @@ impl Pending {
     fn send(&self, parts: [&[u8]; 2]) {
         // What the kernel does not take (too long an answer, say) must not leave the caller
         // waiting. Other errors say that nobody waits: the caller or the mount is gone.
-        if let Err(Errno::INVAL) = self.write(0, parts) {
+        if let Err(Errno::INVAL) = write(&self.device, self.id, 0, parts) {
             self.fail(Errno::IO);
         }
     }
 
     fn fail(&self, errno: Errno) {
-        let _ = self.write(-errno.raw_os_error(), [&[], &[]]);
+        let _ = write(&self.device, self.id, -errno.raw_os_error(), [&[], &[]]);
     }
+}
 
-    fn write(&self, error: i32, [first, second]: [&[u8]; 2]) -> Result<(), Errno> {
-        let len = size_of::<OutHeader>() + first.len() + second.len();
-        let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
-        let header = OutHeader { len, error, unique: self.id.0 };
-        let parts = [header.as_bytes(), first, second].map(IoSlice::new);
-        // One call is one answer; the kernel takes all of it or nothing.
-        loop {
-            match writev(&*self.device, &parts) {
-                Err(Errno::INTR) => {}
-                result => return result.map(drop),
-            }
+/// Sends a message. `error` is 0 or a negative error number in an answer, and says what a
+/// notification is about.
+fn write(
+    device: &OwnedFd,
+    id: RequestId,
+    error: i32,
+    [first, second]: [&[u8]; 2],
+) -> Result<(), Errno> {
+    let len = size_of::<OutHeader>() + first.len() + second.len();
+    let len = u32::try_from(len).map_err(|_| Errno::INVAL)?;
+    let header = OutHeader { len, error, unique: id.0 };
+    let parts = [header.as_bytes(), first, second].map(IoSlice::new);
+    // One call is one message; the kernel takes all of it or nothing.
+    loop {
+        match writev(device, &parts) {
+            Err(Errno::INTR) => {}
+            result => return result.map(drop),
         }
     }
 }

@@ -130,8 +130,10 @@ impl Device {
 /// What is known of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its number, which programs see.
+    /// What the kernel calls it.
     pub node: NodeId,
+    /// Its number, which programs see: the kernel fixes what it calls the root, not this.
+    pub number: u64,
     /// Bytes.
     pub size: u64,
     /// Blocks of 512 bytes in use.

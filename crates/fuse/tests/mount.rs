@@ -32,6 +32,7 @@ impl Filesystem for OneFile {
     fn attributes(&self, _: Context, reply: Reply<Known>) {
         let attributes = Attributes {
             node: NodeId::ROOT,
+            number: 1,
             size: CONTENT.len() as u64,
             sectors: 8,
             accessed: Time::default(),

@@ -23,7 +23,7 @@ pub(crate) async fn list(
     for entry in listed {
         // What the directory does not say is said when somebody looks.
         let kind = entry.kind.map_or(Kind::File, to_kind);
-        if !names.push(to_node(entry.ino), entry.next, kind, &entry.name) {
+        if !names.push(entry.ino.0.into(), entry.next, kind, &entry.name) {
             break;
         }
     }
@@ -94,7 +94,11 @@ pub(crate) async fn inode_flags(
     let answer = match order {
         Order::GetFlags => fs.inode_flags(ino).await.map(|flags| flags.to_ne_bytes().to_vec()),
         Order::GetExtended => fs.inode_flags(ino).await.map(|flags| to_extended(flags).to_vec()),
-        Order::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| Vec::new()),
+        Order::SetFlags(flags) => fs.set_inode_flags(ino, flags).await.map(|()| {
+            // The time of change, which the kernel has from before.
+            reply.forget_attributes(to_node(ino));
+            Vec::new()
+        }),
     };
     match answer {
         Ok(data) => reply.send(&IoctlDone { result: 0, data }),

@@ -1,11 +1,11 @@
 //! What FUSE calls things.
 
-use std::time::SystemTime;
-
-use manylogs_ext4::{Allocate, Attributes, Change, Error, FileKind, Ino, OpenFor, Seek, Timestamp};
+use manylogs_ext4::{
+    Allocate, Attributes, Change, Error, FileKind, Ino, NewTime, OpenFor, Seek, Timestamp,
+};
 use manylogs_fuse as fuse;
 use manylogs_fuse::request::SetAttributes;
-use manylogs_fuse::{Device, Errno, Kind, NewTime, NodeId, OpenFlags, Time};
+use manylogs_fuse::{Device, Errno, Kind, NodeId, OpenFlags, Time};
 use rustix::fs::OFlags;
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
@@ -55,6 +55,7 @@ pub(crate) fn to_attributes(known: &Attributes) -> fuse::Attributes {
     let (major, minor) = known.device;
     fuse::Attributes {
         node: to_node(known.ino),
+        number: known.ino.0.into(),
         size: known.size,
         sectors: known.sectors,
         accessed: to_time(known.accessed),
@@ -74,12 +75,11 @@ pub(crate) const fn to_time(time: Timestamp) -> Time {
     Time { seconds: time.seconds, nanos: time.nanos }
 }
 
-fn to_timestamp(time: NewTime) -> Timestamp {
-    let Time { seconds, nanos } = match time {
-        NewTime::At(time) => time,
-        NewTime::Now => Time::of(SystemTime::now()),
-    };
-    Timestamp { seconds, nanos }
+const fn to_new_time(time: fuse::NewTime) -> NewTime {
+    match time {
+        fuse::NewTime::At(Time { seconds, nanos }) => NewTime::At(Timestamp { seconds, nanos }),
+        fuse::NewTime::Now => NewTime::Now,
+    }
 }
 
 pub(crate) fn to_change(change: SetAttributes) -> Change {
@@ -88,8 +88,8 @@ pub(crate) fn to_change(change: SetAttributes) -> Change {
         uid: change.uid,
         gid: change.gid,
         size: change.size,
-        accessed: change.accessed.map(to_timestamp),
-        modified: change.modified.map(to_timestamp),
+        accessed: change.accessed.map(to_new_time),
+        modified: change.modified.map(to_new_time),
         kill_set_ids: change.kill_set_ids,
     }
 }

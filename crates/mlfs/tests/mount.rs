@@ -177,6 +177,7 @@ fn flags_of_inodes_are_shown_changed_and_obeyed() {
         &mount,
         "lsattr -d a i d; ! echo x >a; ! dd if=/dev/zero of=a bs=1 count=1 conv=notrunc; echo more >>a
         cat a; ! echo x >>i; ! rm a; ! rm i; ! mv i j; ! touch d/new; ! chattr +S a
+        touch a; ! touch -d @0 a; ! touch i
         chattr -i i d; chattr -a a; rm a i; touch d/new; lsattr -d d",
     );
     assert!(said.starts_with("-----a--------e------- a\n----i---------e------- i"), "{said}");
@@ -184,11 +185,29 @@ fn flags_of_inodes_are_shown_changed_and_obeyed() {
         said.contains("----i--A------e------- d") && said.contains("content\nmore\n"),
         "{said}"
     );
-    assert_eq!(said.matches("not permitted").count(), 7, "{said}");
+    assert_eq!(said.matches("not permitted").count(), 9, "{said}");
     assert!(
         said.contains("not supported") && said.ends_with("-------A------e------- d\n"),
         "{said}"
     );
+    mount.stop();
+}
+
+/// The kernel keeps attributes, and only the server knows which of them these change.
+#[test]
+fn programs_see_the_number_of_the_root_and_times_of_changes() {
+    if !have(&["chattr"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let said = sh(
+        &mount,
+        "stat -c %i . && ls -id . && echo x >a && c=$(stat -c %z a) && sleep 0.05 && chattr +A a
+        d=$(stat -c %z a) && test \"$c\" != \"$d\" && sleep 0.05 && mv a b
+        test \"$d\" != \"$(stat -c %z b)\" && echo changed",
+    );
+    assert_eq!(said, "2\n2 .\nchanged\n");
     mount.stop();
 }
 

@@ -159,6 +159,7 @@ impl Export {
         let bytes = self.capabilities.capacity.bytes();
         let attributes = Attributes {
             node: NodeId::ROOT,
+            number: NodeId::ROOT.0,
             size: bytes,
             sectors: bytes / SECTOR_BYTES,
             accessed: self.began,

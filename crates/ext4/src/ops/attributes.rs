@@ -47,6 +47,16 @@ pub struct Attributes {
     pub born: Timestamp,
 }
 
+/// What a time becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewTime {
+    /// The time of the change. Everybody who may write a file may ask for it, also of append-only
+    /// files.
+    Now,
+    /// A time that the caller gives.
+    At(Timestamp),
+}
+
 /// What is to change; the rest stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -59,9 +69,9 @@ pub struct Change {
     /// Bytes: the rest of the file is cut off, or zeroes are added.
     pub size: Option<u64>,
     /// Last access.
-    pub accessed: Option<Timestamp>,
+    pub accessed: Option<NewTime>,
     /// Last change of content.
-    pub modified: Option<Timestamp>,
+    pub modified: Option<NewTime>,
     /// The set-id bits that give rights go, as whoever changes owner or size may not keep them.
     /// Capabilities go with each change of these.
     pub kill_set_ids: bool,
@@ -80,6 +90,15 @@ pub struct Usage {
     pub inodes: u64,
     /// Of those, free.
     pub free_inodes: u64,
+}
+
+impl Change {
+    /// Whether only times change, to that of the change.
+    fn is_touch(&self) -> bool {
+        let now = |time: Option<NewTime>| time.is_none_or(|time| time == NewTime::Now);
+        let times = Self { accessed: self.accessed, modified: self.modified, ..Self::default() };
+        *self == times && now(self.accessed) && now(self.modified)
+    }
 }
 
 impl Ext4 {
@@ -268,7 +287,12 @@ impl Core {
         let node = self.node(ino);
         let mut handle = self.begin(4 + 2 * XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
-        Self::check_losable(&raw)?;
+        if change.is_touch() { Self::check_mutable(&raw) } else { Self::check_losable(&raw) }?;
+        let now = self.now();
+        let time = |new| match new {
+            NewTime::Now => now,
+            NewTime::At(time) => time,
+        };
         if let Some(permissions) = change.permissions {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
             self.follow_mode(&mut handle, ino, &mut raw).await?;
@@ -278,14 +302,14 @@ impl Core {
         if change.uid.is_some() || change.gid.is_some() {
             self.take_privileges(&mut handle, ino, &mut raw, change.kill_set_ids).await?;
         }
-        if let Some(at) = change.accessed {
+        if let Some(at) = change.accessed.map(time) {
             raw.set_time(TimeField::Access, at);
         }
-        if let Some(at) = change.modified.or_else(|| node.written_at.take()) {
+        if let Some(at) = change.modified.map(time).or_else(|| node.written_at.take()) {
             raw.set_time(TimeField::Modify, at);
             node.written_at.set(None);
         }
-        raw.set_time(TimeField::Change, self.now());
+        raw.set_time(TimeField::Change, now);
         self.put_inode(&mut handle, ino, &mut raw).await?;
         node.tid.set(Some(handle.finish()));
         Ok(())

@@ -12,7 +12,7 @@ mod unnamed;
 mod xattr;
 
 pub use access::{AccessTimes, OpenFor};
-pub use attributes::{Attributes, Change, Usage};
+pub use attributes::{Attributes, Change, NewTime, Usage};
 pub use log_file::{LOG_FILE_NAME, LogFile, Wanted};
 pub use mount::{Ext4, Options};
 pub use names::New;

@@ -7,7 +7,8 @@ fn bytes(answer: &(impl Answer + ?Sized)) -> Vec<u8> {
 
 fn attributes() -> Attributes {
     Attributes {
-        node: NodeId(11),
+        node: NodeId(10),
+        number: 11,
         size: 12,
         sectors: 13,
         accessed: Time { seconds: -1, nanos: 14 },
