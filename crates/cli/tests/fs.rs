@@ -103,6 +103,13 @@ fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
         assert!(checked.unwrap().status.success());
     }
     place.run(&["fs", "mount", "disk.img", "mnt", "--background", "-o", "ro"]).succeeds();
+    // Of a second place of it the server hears nothing, and goes on.
+    fs::create_dir(place.path("second")).unwrap();
+    let bind = ["--bind", "mnt", "second"];
+    assert!(
+        Command::new("mount").args(bind).current_dir(place.path("")).status().unwrap().success()
+    );
+    place.run(&["fs", "unmount", "second"]).succeeds();
     assert_eq!(fs::read(place.path("mnt/file")).unwrap(), vec![7; 3_000_000]);
     assert!(fs::write(place.path("mnt/new"), "x").is_err());
     place.run(&["fs", "unmount", "mnt"]).succeeds();

@@ -63,8 +63,8 @@ pub enum MountError {
 /// Mounts the file system on the disk or in the image `source` on the directory `target`, and
 /// serves it until it is unmounted. `mounted` is called when it is there.
 ///
-/// A disk is mounted as one (`fuseblk`), if the caller is root: the kernel claims it, `syncfs` makes
-/// everything durable, and `umount` returns when the file system has ended. An image is not.
+/// A disk is mounted as one (`fuseblk`), if the caller is root: the kernel claims it, `syncfs`
+/// makes everything durable, and `umount` returns when the file system has ended. An image is not.
 ///
 /// # Errors
 /// See [`MountError`]. After an error other than [`MountError::Mount`] nothing is mounted, and the

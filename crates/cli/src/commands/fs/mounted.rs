@@ -25,14 +25,25 @@ pub(super) fn source_of(target: &Path) -> Result<Option<PathBuf>, Failure> {
 
 /// The source of the last mount of ours on `target` in a table as the kernel writes it.
 fn find(table: &str, target: &Path) -> Option<PathBuf> {
-    let of_line = |line: &str| {
+    let mut ours = mounts(table).filter(|(point, _)| point == target);
+    ours.next_back().map(|(_, source)| source)
+}
+
+/// Whether `source` is mounted anywhere.
+fn is_mounted(table: &str, source: &Path) -> bool {
+    mounts(table).any(|(_, other)| other == source)
+}
+
+/// Mounts of ours, each with its source.
+fn mounts(table: &str) -> impl DoubleEndedIterator<Item = (PathBuf, PathBuf)> {
+    table.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let point = unescaped(mount.split(' ').nth(4)?);
         let mut kind = kind.split(' ');
-        let ours = Path::new(&point) == target && TYPES.contains(&kind.next()?);
-        ours.then(|| kind.next().map(|source| PathBuf::from(unescaped(source))))?
-    };
-    table.lines().filter_map(of_line).next_back()
+        let ours = TYPES.contains(&kind.next()?);
+        let source = unescaped(kind.next()?);
+        ours.then(|| (point.into(), source.into()))
+    })
 }
 
 /// Blanks, tabs, newlines and backslashes stand there as three octal digits.
@@ -54,6 +65,11 @@ pub(super) fn unmount(target: &Path) -> Result<(), Failure> {
             Failure::failed(message)
         }
     })?;
+    let table = fs::read_to_string("/proc/self/mountinfo").map_err(Failure::failed)?;
+    if is_mounted(&table, &source) {
+        // It was one of several places: the server goes on.
+        return Ok(());
+    }
     let reactor = Reactor::new().map_err(Failure::failed)?;
     loop {
         match FileDevice::open(&reactor, &source, &OpenOptions::new(OpenMode::Exclusive)) {
@@ -79,5 +95,8 @@ mod tests {
         assert_eq!(find(table, Path::new("/mnt two")), Some("/a\\b c".into()));
         assert_eq!(find(table, Path::new("/disk")), Some("/dev/sda1".into()));
         assert_eq!(find(table, Path::new("/other")), None);
+        let mounted = ["/first", "/a\\b c", "/dev/sda1", "/dev/sda", "/mnt"];
+        let mounted = mounted.map(|source| is_mounted(table, Path::new(source)));
+        assert_eq!(mounted, [true, true, true, false, false]);
     }
 }
