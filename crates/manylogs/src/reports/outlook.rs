@@ -23,8 +23,8 @@ const NEAR: Sectors = Sectors(256);
 const PARTS_MAX: usize = 4096;
 
 /// About how long it takes to move what is logged home: a seek for each run of neighbours, and
-/// transfer. `mapped` has the extents by address, and whether each is zeroes. These cost no transfer
-/// on a device that zeroes fast, and nothing at all where the device turns out to read zeroes.
+/// transfer. `mapped` has the extents by address, and whether each is zeroes. Zeroes cost no
+/// transfer on a device that zeroes fast, and nothing where the device turns out to read zeroes.
 pub(crate) fn drain_estimate(
     mapped: impl Iterator<Item = (Extent, bool)>,
     below: &Capabilities,
