@@ -26,6 +26,7 @@ traces = [
 drives = ["exos-x20", "constellation-es3", "wd5000ys", "cheetah-15k5"]
 policies = [
     "nologging", "nologging:cache=off", "mlb", "mlb-paper", "mlb:group=300M", "mlb:group=1G",
+    "mlb:adaptive=on", "mlb:appends=2",
 ]
 seeds = 2
 limit = 60000

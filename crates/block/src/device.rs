@@ -276,6 +276,17 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Rc<D> {
 }
 
 impl Capabilities {
+    /// The request by which `extent` comes to read as zeroes at the least cost: where zeroes would
+    /// be written to the medium but sectors can be given up, they are given up.
+    #[must_use]
+    pub const fn zeroing(&self, extent: Extent) -> Request {
+        if self.discard && !self.fast_zero {
+            Request::Discard { extent, fua: false }
+        } else {
+            Request::write_zeroes(extent, false)
+        }
+    }
+
     /// Checks that `request` names a non-empty extent inside the device and a payload that fits,
     /// and does not insist on zeroing being fast where it never is.
     ///

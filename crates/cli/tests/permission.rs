@@ -131,7 +131,7 @@ fn a_user_without_a_runtime_directory_can_look_and_is_told_what_to_set() {
         place.says(&Runtime::Unset, args, INPUT, "set XDG_RUNTIME_DIR to a directory of yours");
     }
     assert!(!place.own.beside("runtime/manylogs").exists(), "looking made a directory");
-    place.says(&Runtime::Own, &["drain", own], 0, "drained");
+    place.says(&Runtime::Own, &["drain", own], 0, "written home");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::phase::Below;
 use crate::records::commit::RecordUnderWay;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
+use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
+    /// What may be logged before the threshold falls.
+    pub(crate) allowance: Allowance,
     /// The end of the last I/O that was not logged (section III-D).
     pub(crate) head: Lba,
     pub(crate) last_activity: Time,
@@ -84,6 +87,7 @@ impl State {
         Self {
             store,
             pacing: Pacing::default(),
+            allowance: Allowance::new(now),
             head: Lba(0),
             last_activity: now,
             flushes: Vec::new(),

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use common::{DEVICE, config, in_virtual_time, read, write};
 use manylogs::{CheckpointPolicy, DrainOptions, Health, LogPlacement, Volume, VolumeConfig};
 use manylogs_block::{
-    BlockDevice, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request, RequestKind,
-    Sectors, Time,
+    BlockDevice, Capabilities, Extent, Handle, IoError, MemoryDevice, Nanos, Payload, Request,
+    RequestKind, Sectors, Time,
 };
-use manylogs_filters::{Faults, Rule, Stop};
+use manylogs_filters::{Faults, Reported, Rule, Stop, Trace};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage};
 
 /// Longer than any pause of a checkpoint and the time in which a medium error is confirmed.
@@ -321,6 +321,10 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
         let volume = volume(&runtime, &disk, &config).await;
         let traffic = observe(&disk, &volume, runtime.clone(), 8);
         let exported = volume.layout().capacity().0;
+        // Homes that hold data, for what reads as zeroes already is left alone.
+        for i in 0..300 {
+            volume.submit(tagged(20_000 * i + 4000, 5_000_000 + 1000 * i, 128)).await.unwrap();
+        }
         // Unaligned at both ends.
         let zeroes = Extent::new(3, exported - 10);
         volume.submit(Request::write_zeroes(zeroes, true)).await.unwrap();
@@ -340,4 +344,51 @@ fn a_long_zeroed_range_that_full_logs_cannot_keep_costs_no_memory() {
         assert_eq!(*traffic.unaligned.borrow(), [], "parts of physical sectors");
         assert!(traffic.burst.get() <= 16_384, "{} sectors at once", traffic.burst.get());
     });
+}
+
+/// Zeroes most of a volume on a device in memory of which only some homes hold data, drains it,
+/// and tells the sectors that were zeroed at home.
+async fn zeroed_by_a_drain(runtime: Handle, told: fn(Capabilities) -> Capabilities) -> u64 {
+    let medium = Rc::new(MemoryDevice::new(Sectors(1_000_000)));
+    let device = Rc::new(Trace::new(Reported::new(Rc::clone(&medium), told)));
+    let volume = Volume::create(runtime, Rc::clone(&device) as _, &small()).await.unwrap();
+    // Goes home, as it is too long to be logged.
+    volume.submit(tagged(300_000, 5, 4096)).await.unwrap();
+    volume.submit(Request::write_zeroes(Extent::new(0, 700_000), true)).await.unwrap();
+    let estimate = volume.drain_estimate();
+    volume.drain(&DrainOptions::default()).await.unwrap();
+    let layout = volume.layout().clone();
+    for home in layout.home(Extent::new(300_000, 4096)) {
+        let content = medium.submit(Request::Read { extent: home }).await.unwrap();
+        assert_eq!(content, Payload::zeroes(home.len), "what was data reads as zeroes");
+    }
+    let kinds = &[RequestKind::WriteZeroes, RequestKind::Discard];
+    let zeroed = device.extents_of(kinds).into_iter();
+    let zeroed = zeroed.filter(|extent| !layout.is_log(extent.start)).map(|extent| extent.len.0);
+    let fast = told(medium.capabilities()).fast_zero || told(medium.capabilities()).discard;
+    // At 100 MB/s all zeroes would take more than three seconds.
+    assert_eq!(estimate < Nanos::from_secs(1), fast, "{estimate:?}");
+    zeroed.sum()
+}
+
+#[test]
+fn a_drain_zeroes_only_what_does_not_read_as_zeroes() {
+    in_virtual_time(|runtime| async move {
+        assert_eq!(zeroed_by_a_drain(runtime.clone(), |told| told).await, 4096);
+        // Where zeroes are written to the medium, sectors are given up if that can be.
+        let slow = |told| Capabilities { fast_zero: false, ..told };
+        assert_eq!(zeroed_by_a_drain(runtime.clone(), slow).await, 4096);
+        let slowest = |told| Capabilities { fast_zero: false, discard: false, ..told };
+        assert_eq!(zeroed_by_a_drain(runtime, slowest).await, 4096);
+    });
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn a_drain_that_takes_zeroes_for_granted_is_noticed() {
+    use manylogs_plant::{Bug, plant};
+    plant(Some(Bug::ZeroesTakenForGranted));
+    let noticed = std::panic::catch_unwind(a_drain_zeroes_only_what_does_not_read_as_zeroes);
+    plant(None);
+    assert!(noticed.is_err());
 }

@@ -85,7 +85,7 @@ fn changes_wait_for_each_other_and_closing_for_them() {
     sim.block_on(user, async move {
         let volume = Volume::create(runtime.clone(), device.clone(), &config()).await.unwrap();
         let done = Rc::new(std::cell::Cell::new(0));
-        for appends in 3..10 {
+        for appends in 5..12 {
             let (setting, wanted) = (volume.clone(), with(&volume, &format!("appends={appends}")));
             let done = Rc::clone(&done);
             runtime.spawn(async move {

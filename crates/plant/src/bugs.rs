@@ -130,6 +130,8 @@ bugs! {
         LostForgotten,
         /// A drain zeroes parts of physical sectors without their neighbours.
         ZeroesTornSectors,
+        /// A drain takes it that homes of zeroed blocks read as zeroes already.
+        ZeroesTakenForGranted,
         /// The floor rises over versions that could not be read.
         FloorOverUnread,
         /// Changed settings are written to one copy of the superblock only.

@@ -12,19 +12,23 @@ const HEALTHS: [&str; 3] = ["good", "degraded", "read-only"];
 /// Name without the prefix, help, value.
 type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Row<VolumeStatus>; 9] = [
+const COUNTERS: [Row<VolumeStatus>; 10] = [
     ("logged_writes_total", "Client writes that were logged.", |v| v.logged_writes),
     ("logged_bytes_total", "Length of the client writes that were logged.", |v| v.logged_bytes),
     ("bypassed_writes_total", "Client writes that went home.", |v| v.bypassed_writes),
     ("records_total", "Records appended to logs.", |v| v.records),
     ("record_bytes_total", "Length of records, with headers and padding.", |v| v.record_bytes),
     ("starved_writes_total", "Writes that found the logs full and waited.", |v| v.starved_writes),
+    ("sent_home_writes_total", "Small writes sent home: the threshold had fallen.", |v| {
+        v.sent_home_writes
+    }),
     ("log_swaps_total", "Full logs whose content was moved to an empty one.", |v| v.log_swaps),
     ("checkpoints_total", "Checkpoints that ran to the end.", |v| v.checkpoints),
     ("failed_checkpoints_total", "Checkpoints that did not.", |v| v.failed_checkpoints),
 ];
-const GAUGES: [Row<VolumeStatus>; 11] = [
+const GAUGES: [Row<VolumeStatus>; 12] = [
     ("at_risk_bytes", "Home bytes whose newest version is only in a log.", |v| v.at_risk_bytes),
+    ("threshold_bytes", "The longest write that is logged now.", |v| v.threshold_bytes),
     ("volatile_bytes", "Acknowledged bytes in memory until a flush.", |v| v.volatile_bytes),
     ("mapped_extents", "Extents in the mapping table.", |v| v.mapped_extents),
     ("table_bytes", "Memory of the mapping table.", |v| v.table_bytes),

@@ -68,6 +68,8 @@ impl Server {
             records: stats.records,
             record_bytes: stats.record_bytes,
             starved_writes: stats.starved_writes,
+            threshold_bytes: stats.threshold_bytes,
+            sent_home_writes: stats.sent_home_writes,
             mapped_extents: stats.mapped_extents,
             table_bytes: stats.mapping_table_bytes,
             log_swaps: stats.log_swaps,

@@ -142,6 +142,12 @@ pub struct VolumeStatus {
     pub record_bytes: u64,
     /// Writes that found the logs full and had to wait.
     pub starved_writes: u64,
+    /// The longest write that is logged now: the setting, or less while the logs fill too fast.
+    #[serde(default)]
+    pub threshold_bytes: u64,
+    /// Writes up to the setting's length that went home, as the threshold had fallen.
+    #[serde(default)]
+    pub sent_home_writes: u64,
     /// Extents in the mapping table, and the memory of it.
     pub mapped_extents: u64,
     /// See `mapped_extents`.

@@ -32,7 +32,8 @@ pub enum VolumeLockError {
     },
     /// There is no directory for locks.
     #[error(
-        "no directory for locks and sockets: set XDG_RUNTIME_DIR to a directory of yours that exists"
+        "no directory for locks and sockets: set XDG_RUNTIME_DIR to a directory of yours that \
+         exists"
     )]
     NoDirectory,
     /// Something else went wrong.

@@ -38,7 +38,9 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
         Bug::TransientIsLoss | Bug::FloorOverUnread | Bug::LostForgotten => {
             |seed| Plan::plain(seed).with_passing_trouble().sparse()
         }
-        Bug::RenewOverNewer => |seed| Plan::plain(seed).zeroing_long_ranges(),
+        Bug::RenewOverNewer | Bug::ZeroesTakenForGranted => {
+            |seed| Plan::plain(seed).zeroing_long_ranges()
+        }
         Bug::ZeroesTornSectors => {
             |seed| Plan::plain(seed).zeroing_long_ranges().on_large_sectors().forked_everywhere()
         }

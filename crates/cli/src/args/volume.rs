@@ -13,6 +13,8 @@ Settings, as key=value:
 
   logging=on|off          off: small writes go home like large ones
   threshold=64K           writes up to this size are logged
+  adaptive=off            on: the threshold falls, to 32K at least, while more is logged than a
+                          checkpoint can write home
   record=1M               longest payload of a record
   swap=80%                how full a log is that an idle volume empties into another
   checkpoint=WHEN         logged data moves home: 22:00-06:00, idle, every:10min, full
@@ -20,7 +22,7 @@ Settings, as key=value:
   checkpoint-rate=20M     bytes a second that a checkpoint moves at most, or none
   watermark=90%           share of the log space from which a checkpoint starts anyway
   idle=300ms              nothing arrives for so long: idle
-  appends=2               records in flight together
+  appends=4               records in flight together
   buffer=4M               volatile bytes that writes may wait in until a flush
   buffer-age=1s           and for how long
   snapshot=1h             interval of table snapshots, or none

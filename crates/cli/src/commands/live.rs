@@ -129,6 +129,16 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         volume.logged_writes + volume.bypassed_writes,
         volume.records,
     );
+    let _ =
+        write!(out, "threshold       writes up to {} are logged", human(volume.threshold_bytes));
+    let _ = match volume.sent_home_writes {
+        0 => writeln!(out),
+        sent_home => writeln!(
+            out,
+            " now; {sent_home} shorter than the setting went home while more was logged than a \
+             checkpoint can empty"
+        ),
+    };
     let _ = writeln!(
         out,
         "housekeeping    {} checkpoints{}, {} swaps",

@@ -13,7 +13,8 @@ use crate::replay::{
 use crate::stats::round3;
 
 /// Settings and the values that are tried, beside the default of each.
-const TRIED: [(&str, &[&str]); 6] = [
+const TRIED: [(&str, &[&str]); 7] = [
+    ("appends", &["1", "2", "8"]),
     ("threshold", &["16K", "32K", "64K", "128K", "512K"]),
     ("cache", &["off"]),
     ("group", &["100M", "300M", "1G"]),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Nanos, Payload, Sectors};
+use manylogs_block::{BlockDevice, Capabilities, Extent, Nanos, Payload, Sectors};
 use manylogs_logstore::ondisk::root::Left;
 use manylogs_logstore::store::{Logs, Store};
 use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId, scan};
@@ -40,6 +40,8 @@ pub struct Inspection {
     pub superblock_generation: u64,
     /// Physical sector size.
     pub physical: Sectors,
+    /// What the device says of itself.
+    pub below: Capabilities,
     /// The parameters that it has without others given at open.
     pub config: VolumeConfig,
     /// Layout of the volume.
@@ -100,11 +102,11 @@ impl Inspection {
     }
 
     /// Estimate of the time that a drain takes: a seek for each run of neighbouring blocks, and the
-    /// transfer.
+    /// transfer of data, and of zeroes unless the device zeroes fast.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
-        let data = self.table.iter().filter(|mapped| !mapped.zeroes);
-        drain_estimate(data.map(|mapped| mapped.extent))
+        let mapped = self.table.iter().map(|mapped| (mapped.extent, mapped.zeroes));
+        drain_estimate(mapped, &self.below)
     }
 }
 
@@ -192,6 +194,7 @@ pub async fn inspect_with(
         label: superblock.label.clone(),
         superblock_generation: superblock.generation,
         physical: superblock.physical,
+        below: device.capabilities(),
         config,
         left: root.left.into(),
         root_generation: root.generation,

@@ -21,6 +21,8 @@ const SNAPSHOT: u32 = 1 << 8;
 const LOGGING_OFF: u32 = 1 << 9;
 const LATENCY: u32 = 1 << 10;
 const HOLD: u32 = 1 << 11;
+/// Has no field: the threshold is adaptive.
+const ADAPTIVE: u32 = 1 << 12;
 
 const OFF_HOURS: u32 = 0;
 const WHEN_IDLE: u32 = 1;
@@ -72,6 +74,7 @@ impl RawSettings {
         raw.give(SNAPSHOT, config.snapshot != default.snapshot);
         raw.give(LOGGING_OFF, !config.logging);
         raw.give(LATENCY, config.latency != default.latency);
+        raw.give(ADAPTIVE, config.adaptive);
         raw.give(HOLD, config.hold != default.hold);
         raw.fill(&config);
         raw
@@ -92,6 +95,7 @@ impl RawSettings {
         self.take(LATENCY, || config.latency = Nanos(self.latency_ns.get()));
         self.take(HOLD, || config.hold = Nanos(self.hold_ns.get()));
         self.take(LOGGING_OFF, || config.logging = false);
+        self.take(ADAPTIVE, || config.adaptive = true);
         if self.given.get() & CHECKPOINT != 0 {
             config.checkpoint = self.policy()?;
         }
@@ -215,6 +219,7 @@ mod tests {
             "snapshot=none",
             "latency=25ms",
             "hold=60ms",
+            "adaptive=on",
         ] {
             let mut one = Settings::default();
             one.assign(pair).unwrap();
@@ -229,11 +234,11 @@ mod tests {
     fn bytes_are_where_the_format_says() {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
                     idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
-                    latency=17ns hold=19ns";
+                    latency=17ns hold=19ns adaptive=on";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
-            (0, 0xfff),
+            (0, 0x1fff),
             (4, 1_000_000),
             (8, 500_000),
             (12, 5),

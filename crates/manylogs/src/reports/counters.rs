@@ -12,6 +12,8 @@ pub(crate) struct Counters {
     pub(crate) snapshots: u64,
     pub(crate) redirected_reads: u64,
     pub(crate) starved_writes: u64,
+    /// Small writes that went home, as the threshold had fallen.
+    pub(crate) sent_home_writes: u64,
     pub(crate) logged_since_checkpoint: u64,
     pub(crate) logged_sectors_since_checkpoint: u64,
     pub(crate) kept_extents: u64,

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    Completion, Extent, ExtentKind, Extents, IoError, IoResult, Lba, Nanos, Sectors, completion,
+    Capabilities, Completion, Extent, ExtentKind, Extents, IoError, IoResult, Lba, Nanos, Sectors,
+    completion,
 };
 use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{EntryKind, Mapped};
@@ -21,19 +22,27 @@ const NEAR: Sectors = Sectors(256);
 /// meanwhile.
 const PARTS_MAX: usize = 4096;
 
-/// About how long it takes to move `extents`, by address, home: a seek for each run of neighbours,
-/// and transfer.
-pub(crate) fn drain_estimate(extents: impl Iterator<Item = Extent>) -> Nanos {
+/// About how long it takes to move what is logged home: a seek for each run of neighbours, and
+/// transfer. `mapped` has the extents by address, and whether each is zeroes. Zeroes cost no
+/// transfer on a device that zeroes fast, and nothing where the device turns out to read zeroes.
+pub(crate) fn drain_estimate(
+    mapped: impl Iterator<Item = (Extent, bool)>,
+    below: &Capabilities,
+) -> Nanos {
     let (mut runs, mut end, mut bytes) = (0u64, Lba(0), 0);
-    for extent in extents {
+    for (extent, zeroes) in mapped {
         if runs == 0 || extent.start.0 > end.0 + NEAR.0 {
             runs += 1;
         }
         end = extent.end();
-        bytes += extent.len.bytes();
+        bytes += match zeroes {
+            true if below.fast_zero || below.discard => 0,
+            true => extent.len.bytes(),
+            // Read from the logs, written home.
+            false => 2 * extent.len.bytes(),
+        };
     }
-    // Read from the logs, written home.
-    let transfer = Nanos::from_secs_f64(2.0 * bytes as f64 / BYTES_PER_S);
+    let transfer = Nanos::from_secs_f64(bytes as f64 / BYTES_PER_S);
     Nanos(transfer.0 + runs * SEEK.0)
 }
 
@@ -46,8 +55,9 @@ impl Volume {
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
         let state = self.inner().state.borrow();
-        let data = state.store.map.iter().filter(|(_, mapped)| !is_zeroes(&mapped.value));
-        drain_estimate(data.map(|(extent, _)| extent))
+        let mapped = state.store.map.iter();
+        let mapped = mapped.map(|(extent, mapped)| (extent, is_zeroes(&mapped.value)));
+        drain_estimate(mapped, &self.inner().below)
     }
 
     /// Home bytes that the table says are zeroes. Walks through the table.

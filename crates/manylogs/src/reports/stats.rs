@@ -35,6 +35,10 @@ pub struct VolumeStats {
     pub redirected_reads: u64,
     /// Writes that found the logs full.
     pub starved_writes: u64,
+    /// The longest write that is logged now: the setting, or less while the logs fill too fast.
+    pub threshold_bytes: u64,
+    /// Writes up to the setting's length that went home, as the threshold had fallen.
+    pub sent_home_writes: u64,
     /// Extents in the mapping table.
     pub mapped_extents: u64,
     /// Memory of the map of extents.
@@ -104,6 +108,7 @@ impl Volume {
     /// Counters and sizes now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
+        let threshold = self.inner().threshold_now(&mut self.inner().state.borrow_mut());
         let state = self.inner().state.borrow();
         let (store, counters) = (&state.store, &state.counters);
         let table = store.table_bytes();
@@ -121,6 +126,8 @@ impl Volume {
             snapshots: counters.snapshots,
             redirected_reads: counters.redirected_reads,
             starved_writes: counters.starved_writes,
+            threshold_bytes: threshold.bytes(),
+            sent_home_writes: counters.sent_home_writes,
             mapped_extents: store.map.len() as u64,
             map_bytes: store.map.bytes() as u64,
             mapping_table_bytes: table,

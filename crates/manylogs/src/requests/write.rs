@@ -6,7 +6,6 @@ use manylogs_block::{Completion, Extent, Hint, IoError, Payload, Sectors, all_do
 use manylogs_logstore::EntryKind;
 use manylogs_logstore::store::{Batch, Room};
 
-use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
@@ -20,8 +19,8 @@ impl Inner {
         hint: Hint,
     ) -> Completion {
         // Without logging every write is a large one: physical sectors must not be torn even then.
-        let VolumeConfig { logging, threshold, .. } = self.config();
-        if logging && extent.len <= threshold {
+        let logging = self.config().logging;
+        if logging && self.is_small(extent.len) {
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
         if logging && hint == Hint::DurabilityOnly {

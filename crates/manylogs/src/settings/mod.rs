@@ -91,9 +91,10 @@ impl Default for Settings {
 
 impl Settings {
     /// Every setting, in the order in which they are listed.
-    pub const KEYS: [&'static str; 14] = [
+    pub const KEYS: [&'static str; 15] = [
         "logging",
         "threshold",
+        "adaptive",
         "record",
         "swap",
         "checkpoint",
@@ -150,6 +151,7 @@ impl Settings {
                 config.threshold = size()?;
                 config.record = config.record.max(config.threshold);
             }
+            "adaptive" => config.adaptive = switch(value).ok_or_else(|| bad("on or off"))?,
             "record" => config.record = size()?,
             "swap" => config.swap = share()?,
             "checkpoint" => config.checkpoint = value.parse().map_err(bad)?,
@@ -201,7 +203,8 @@ impl Settings {
     fn value(&self, key: &str) -> String {
         let config = &self.0;
         match key {
-            "logging" => (if config.logging { "on" } else { "off" }).to_owned(),
+            "logging" => on_or_off(config.logging),
+            "adaptive" => on_or_off(config.adaptive),
             "threshold" => bytes_text(config.threshold.bytes()),
             "record" => bytes_text(config.record.bytes()),
             "swap" => config.swap.to_string(),
@@ -256,6 +259,10 @@ pub(crate) fn sectors(text: &str) -> Option<Sectors> {
     bytes.is_multiple_of(SECTOR_BYTES).then_some(Sectors(bytes / SECTOR_BYTES))
 }
 
+fn on_or_off(on: bool) -> String {
+    (if on { "on" } else { "off" }).to_owned()
+}
+
 fn switch(text: &str) -> Option<bool> {
     match text {
         "on" => Some(true),
@@ -290,7 +297,7 @@ mod tests {
             checkpoint in any_policy(),
             checkpoint_rate in 0..1u64 << 40,
             appends in 1..=64usize,
-            logging: bool,
+            switches: (bool, bool),
         ) -> Settings {
             Settings::of(&VolumeConfig {
                 threshold: Sectors(sizes.0.min(sizes.1)),
@@ -306,7 +313,8 @@ mod tests {
                 checkpoint,
                 checkpoint_rate,
                 appends,
-                logging,
+                logging: switches.0,
+                adaptive: switches.1,
                 ..VolumeConfig::default()
             })
         }
@@ -345,7 +353,7 @@ mod tests {
     fn mistakes_are_named() {
         for (text, words) in [
             ("treshold=1K", "did you mean `threshold`"),
-            ("frob=1", "there are: logging, threshold, record"),
+            ("frob=1", "there are: logging, threshold, adaptive"),
             ("log=1M", "unknown setting `log`"),
             ("threshold", "expected key=value"),
             ("threshold=100", "whole sectors"),

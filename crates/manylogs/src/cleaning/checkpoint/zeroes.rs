@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, IoError, Lba, Payload, Request, Sectors, all_done};
+use manylogs_block::{Extent, ExtentKind, Extents, IoError, Lba, Payload, Sectors, all_done};
 use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
@@ -70,23 +70,55 @@ impl Inner {
             for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
                 self.zero_edge(edge).await?;
             }
-            self.zero_whole(whole).await?;
-            progress.report.home_write_sectors += part.len;
+            let zeroed = self.zero_whole(whole).await?;
+            progress.report.home_write_sectors += zeroed + (part.len - whole.len);
             progress.report.home_writes += 1;
         }
         Ok(())
     }
 
-    async fn zero_whole(&self, whole: Extent) -> Result<(), IoError> {
-        if whole.is_empty() {
-            return Ok(());
-        }
-        let mut requests = Vec::new();
+    /// Makes the homes read as zeroes, and asks for nothing where the device says that they do. The
+    /// sectors that were zeroed.
+    async fn zero_whole(&self, whole: Extent) -> Result<Sectors, IoError> {
+        let mut parts = Vec::new();
         for home in self.layout.home(whole) {
-            let request = Request::write_zeroes(home, false);
-            requests.push(self.device.submit(Phase::Checkpoint, request));
+            self.add_what_is_not_zero(home, &mut parts).await;
         }
-        all_done(requests).await
+        let requests = parts.iter().map(|part| {
+            let request = self.below.zeroing(*part);
+            self.device.submit(Phase::Checkpoint, request)
+        });
+        // Each is submitted before the first is waited for.
+        let requests: Vec<_> = requests.collect();
+        all_done(requests).await?;
+        Ok(Sectors(parts.iter().map(|part| part.len.0).sum()))
+    }
+
+    /// Adds the parts of `home`, in whole physical sectors, that are not known to read as zeroes.
+    async fn add_what_is_not_zero(&self, home: Extent, parts: &mut Vec<Extent>) {
+        let mut rest = home;
+        while !rest.is_empty() {
+            // A device that cannot tell has all of it zeroed.
+            let known = self.device.extents(rest).await;
+            let known = known.unwrap_or_else(|_| Extents::of(rest, ExtentKind::Data));
+            for (extent, kind) in known.iter() {
+                if kind.reads_as_zeroes() || plant::is(Bug::ZeroesTakenForGranted) {
+                    continue;
+                }
+                let whole = extent.widened_to(self.below.physical_sector).intersection(home);
+                match parts.last_mut() {
+                    Some(last) if last.end() >= whole.start => {
+                        *last = Extent::between(last.start, whole.end().max(last.end()));
+                    }
+                    _ => parts.push(whole),
+                }
+            }
+            rest = Extent::between(known.whole().end().max(rest.start), rest.end());
+            if known.whole().is_empty() {
+                parts.push(rest);
+                return;
+            }
+        }
     }
 
     /// Zeroes a part of a physical sector together with what is home beside it: a torn write of

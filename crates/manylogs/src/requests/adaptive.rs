@@ -1,0 +1,165 @@
+//! The threshold that falls while logs fill too fast (seed 000, section VI).
+//!
+//! Every logged byte has to be written home later. While more is logged than a checkpoint could
+//! write home, small writes keep the room that there is, and longer ones, which gain less, go home
+//! at once. An allowance decides: what a checkpoint could empty comes in, what is logged goes out.
+
+use manylogs_block::{Nanos, Sectors, Time};
+
+use crate::state::{Inner, State};
+
+/// Sectors a second that a checkpoint writes home: 20 MiB/s, about what the modelled drives do
+/// (docs/results.md).
+const EMPTIED_PER_S: f64 = 40_960.0;
+/// The threshold does not fall below 32 KiB, the paper's for file systems: what is shorter gains
+/// most.
+const FLOOR: Sectors = Sectors(64);
+/// Share of the free room that a burst may take before the threshold falls.
+const BURST_SHARE: f64 = 1.0 / 64.0;
+
+/// Room of the logs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogRoom {
+    /// All of it.
+    pub(crate) all: Sectors,
+    /// Share that is in use.
+    pub(crate) occupancy: f64,
+}
+
+impl LogRoom {
+    fn free(&self) -> f64 {
+        self.all.0 as f64 * (1.0 - self.occupancy).max(0.0)
+    }
+}
+
+/// What may be logged without the threshold falling further.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// Sectors left; the whole of what a burst may take before the first write.
+    left: f64,
+    at: Time,
+}
+
+impl Allowance {
+    /// Full since `now`.
+    pub(crate) const fn new(now: Time) -> Self {
+        Self { left: f64::INFINITY, at: now }
+    }
+
+    /// The longest write to be logged now, no longer than `set`. It halves each time that half of
+    /// the allowance is gone.
+    pub(crate) fn threshold(&mut self, now: Time, set: Sectors, room: LogRoom) -> Sectors {
+        let most = room.free() * BURST_SHARE;
+        let since_s = now.since(self.at).0 as f64 / Nanos::from_secs(1).0 as f64;
+        let emptied = EMPTIED_PER_S * (1.0 - room.occupancy) * since_s;
+        self.left = (self.left + emptied).min(most);
+        self.at = now;
+        let (mut threshold, mut enough) = (set, most / 2.0);
+        while threshold > FLOOR && self.left <= enough {
+            threshold = Sectors(threshold.0 / 2).max(FLOOR);
+            enough /= 2.0;
+        }
+        threshold
+    }
+
+    /// Takes what is logged.
+    pub(crate) fn take(&mut self, logged: Sectors) {
+        self.left = (self.left - logged.0 as f64).max(0.0);
+    }
+}
+
+impl Inner {
+    /// Whether a write of this length is logged now.
+    pub(crate) fn is_small(&self, len: Sectors) -> bool {
+        let config = self.config();
+        if len > config.threshold {
+            return false;
+        }
+        if !config.adaptive || config.threshold <= FLOOR {
+            return true;
+        }
+        let mut state = self.state.borrow_mut();
+        let small = len <= self.threshold_now(&mut state);
+        if small {
+            state.allowance.take(len);
+        } else {
+            state.counters.sent_home_writes += 1;
+        }
+        small
+    }
+
+    /// The longest write that is logged now.
+    pub(crate) fn threshold_now(&self, state: &mut State) -> Sectors {
+        let config = self.config();
+        if !config.adaptive || config.threshold <= FLOOR {
+            return config.threshold;
+        }
+        let room =
+            LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs.occupancy() };
+        state.allowance.threshold(self.runtime.now(), config.threshold, room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: Sectors = Sectors(512);
+    /// 4 GiB, of which a burst may take 64 MiB.
+    const ALL: Sectors = Sectors(8 << 20);
+    const EMPTY: LogRoom = LogRoom { all: ALL, occupancy: 0.0 };
+
+    /// Logs writes of the threshold's length at so many sectors a second; the threshold after each
+    /// tenth of a second.
+    fn load(allowance: &mut Allowance, from: Time, seconds: u64, per_s: f64) -> Vec<u64> {
+        let tenth = Nanos::from_millis(100);
+        let mut now = from;
+        let mut seen = Vec::new();
+        for _ in 0..seconds * 10 {
+            now = now + tenth;
+            let threshold = allowance.threshold(now, SET, EMPTY);
+            // Of sizes that are as frequent on a logarithmic scale, half of the threshold logs
+            // half of the bytes.
+            let logged = per_s / 10.0 * threshold.0 as f64 / SET.0 as f64;
+            allowance.take(Sectors(logged.round() as u64));
+            seen.push(threshold.0);
+        }
+        seen
+    }
+
+    #[test]
+    fn what_a_checkpoint_can_empty_leaves_the_threshold_alone() {
+        let mut allowance = Allowance::new(Time(0));
+        let seen = load(&mut allowance, Time(0), 600, EMPTIED_PER_S * 0.95);
+        assert!(seen.iter().all(|&threshold| threshold == SET.0));
+    }
+
+    #[test]
+    fn a_burst_is_logged_as_it_is_and_a_flood_is_not() {
+        let mut allowance = Allowance::new(Time(0));
+        // 40 MiB within a second.
+        assert!(load(&mut allowance, Time(0), 1, 81_920.0).iter().all(|&t| t == SET.0));
+        // 160 MiB/s: eight times what a checkpoint empties. The threshold settles where an eighth
+        // is logged.
+        let flood = load(&mut allowance, Time(1_000_000_000), 30, 8.0 * EMPTIED_PER_S);
+        assert_eq!(flood[0], SET.0);
+        assert!(flood.is_sorted_by(|a, b| a >= b), "falls and does not swing: {flood:?}");
+        assert_eq!(flood.last(), Some(&FLOOR.0));
+        // Half of what a burst may take is back after 1.6 s, as is the threshold.
+        let quiet = load(&mut allowance, Time(31_000_000_000), 2, 0.0);
+        assert!(quiet.is_sorted(), "{quiet:?}");
+        assert_eq!((quiet[0], quiet.last()), (FLOOR.0, Some(&SET.0)));
+    }
+
+    #[test]
+    fn full_logs_take_the_smallest_only_and_a_low_threshold_stays() {
+        let mut allowance = Allowance::new(Time(0));
+        let full = LogRoom { all: ALL, occupancy: 1.0 };
+        assert_eq!(allowance.threshold(Time(1), SET, full), FLOOR);
+        let crowded = LogRoom { all: ALL, occupancy: 0.99 };
+        allowance.threshold(Time(1), SET, crowded);
+        allowance.take(ALL);
+        assert_eq!(allowance.threshold(Time(2), SET, crowded), FLOOR);
+        assert_eq!(allowance.threshold(Time(3), FLOOR, crowded), FLOOR);
+    }
+}
