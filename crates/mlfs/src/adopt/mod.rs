@@ -139,6 +139,12 @@ pub enum AdoptError {
              the logs held is lost then"
     )]
     LogsMoved(&'static str),
+    /// It was used as ext4 although it was adopted.
+    #[error(
+        "it has been used as ext4 since it was adopted, and its logs are not where they were: \
+             run manylogs fs release, which clears what is left of the adoption"
+    )]
+    UsedSince,
     /// The bit was taken away while the logs held something.
     #[error(
         "the logs hold changes, and the first superblock has lost the feature bit: other \

@@ -127,6 +127,7 @@ pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
         | AdoptError::BitWithoutPointer
         | AdoptError::LogsMoved(_)
         | AdoptError::BitTakenAway
+        | AdoptError::UsedSince
         | AdoptError::NoEngine => Failure::Damage(message),
         _ => Failure::Input(message),
     }
