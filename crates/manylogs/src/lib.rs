@@ -23,7 +23,7 @@ mod volume;
 pub use checks::fuzz;
 pub use checks::inspect::{
     Finding, Identity, Inspection, LeftAs, LogSummary, Severity, check, check_with, identify,
-    inspect, inspect_log, inspect_with,
+    identify_at, inspect, inspect_log, inspect_with,
 };
 pub use checks::scrub::ScrubReport;
 pub use cleaning::checkpoint::CheckpointReport;
@@ -35,7 +35,7 @@ pub use lifecycle::patience::PatientReads;
 pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};
 pub use lifecycle::repair::RepairReport;
 pub use manylogs_logstore::NvramError;
-pub use ondisk::layout::{Layout, LayoutError, LogRun};
+pub use ondisk::layout::{Anchors, Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};

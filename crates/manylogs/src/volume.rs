@@ -71,6 +71,7 @@ impl Volume {
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
+            logs_near: Cell::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))
@@ -130,7 +131,7 @@ impl Volume {
         if let Some(scheduler) = self.0.device.scheduler() {
             scheduler.set_latency(config.latency);
         }
-        let largest = largest_record(&self.0.config(), self.0.shape).log;
+        let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
         self.0.state.borrow_mut().store.logs.set_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();
@@ -213,6 +214,9 @@ impl BlockDevice for Volume {
         }
         if self.0.state.borrow().closing {
             return Completion::ready(Err(IoError::Gone));
+        }
+        if request.extent().is_some_and(|extent| self.0.layout.is_hole(extent)) {
+            return Completion::ready(Err(IoError::Unsupported));
         }
         match request {
             Request::Read { extent } => self.0.read(extent),

@@ -9,9 +9,10 @@ use manylogs_ext4::{
     Copies, Ext4, FileKind, Ino, LOG_FILE_NAME, LogFile, New, Pointer, Stage, Wanted,
 };
 use manylogs_mlfs::adopt::{
-    AdoptError, Adopted, Layout, LogState, Roots, Site, Spacing, adopt, look, open, release,
+    AdoptError, Adopted, Layout, LogState, Site, Spacing, adopt, look, open, release,
 };
 use manylogs_sim::DiskImage;
+use manylogs_torture::Roots;
 use manylogs_torture::ext4::{SMALL_MIB, SMALL_OPTIONS, World, has_program, mkfs};
 
 /// One log of at most 64 blocks in each group.

@@ -11,7 +11,7 @@ use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
-use crate::ondisk::layout::Layout;
+use crate::ondisk::layout::{Anchors, Layout};
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
 use crate::reports::outlook::drain_estimate;
@@ -128,8 +128,19 @@ pub struct Identity {
 /// # Errors
 /// As [`inspect`].
 pub async fn identify(device: &Rc<dyn BlockDevice>) -> Result<Identity, VolumeError> {
+    identify_at(device, None).await
+}
+
+/// As [`identify`], of a volume whose structures are at `anchors`.
+///
+/// # Errors
+/// As [`inspect`].
+pub async fn identify_at(
+    device: &Rc<dyn BlockDevice>,
+    anchors: Option<Anchors>,
+) -> Result<Identity, VolumeError> {
     let Structures { superblock, root, .. } =
-        read_structures(device, &mut RecoveryReport::default()).await?;
+        read_structures(device, anchors, &mut RecoveryReport::default()).await?;
     let config = superblock.config();
     let Superblock { volume, label, layout, .. } = superblock;
     Ok(Identity { volume, label, left: root.left.into(), config, layout })
@@ -167,10 +178,10 @@ pub async fn inspect_with(
 ) -> Result<Inspection, VolumeError> {
     let mut report = RecoveryReport::default();
     let Structures { superblock, root, root_slot, .. } =
-        read_structures(device, &mut report).await?;
+        read_structures(device, options.anchors, &mut report).await?;
     let config = superblock.config();
     let layout = superblock.layout.clone();
-    let largest = largest_record(&config, superblock.shape());
+    let largest = largest_record(&config, &layout, superblock.shape());
     let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
     let options = OpenOptions { accept_damage: true, ..options.clone() };
     let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
@@ -215,7 +226,7 @@ pub async fn inspect_with(
 /// If the volume has no such log ([`VolumeError::NoSuchLog`]), or as [`inspect`].
 pub async fn inspect_log(device: &Rc<dyn BlockDevice>, log: LogId) -> Result<Scanned, VolumeError> {
     let Structures { superblock, root, .. } =
-        read_structures(device, &mut RecoveryReport::default()).await?;
+        read_structures(device, None, &mut RecoveryReport::default()).await?;
     if superblock.nvram {
         return Err(NvramError::Apart.into());
     }

@@ -73,7 +73,7 @@ impl Volume {
         if options.layout.is_some() {
             superblock.config().validate()?;
         }
-        let largest = largest_record(config, superblock.shape());
+        let largest = largest_record(config, &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let table = match options.nvram.clone() {
             Some(memory) => {
@@ -82,7 +82,7 @@ impl Volume {
             }
             None => None,
         };
-        if options.zero {
+        if options.zero && layout.anchors().is_none() {
             zero(&device, Phase::Open, layout.homes().iter().map(|(_, home)| *home)).await?;
         }
         // The roots come first: a superblock makes the device a volume, and the roots must be whole

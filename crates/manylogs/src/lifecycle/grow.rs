@@ -47,7 +47,7 @@ impl Volume {
         device.submit(Phase::Open, Request::Flush).await?;
         let mut report = RecoveryReport::default();
         let Structures { superblock, older, root, .. } =
-            read_structures(device.device(), &mut report).await?;
+            read_structures(device.device(), None, &mut report).await?;
         let old = &superblock.layout;
         let new = old.grown(device.capabilities().capacity)?;
         if let Some(older) = older {

@@ -32,7 +32,7 @@ impl Volume {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let Structures { superblock, older, root, .. } =
-            read_structures(device.device(), &mut RecoveryReport::default()).await?;
+            read_structures(device.device(), None, &mut RecoveryReport::default()).await?;
         if root.left != Left::Drained {
             return Err(VolumeError::NotDrained);
         }

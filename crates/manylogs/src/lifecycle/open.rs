@@ -44,7 +44,7 @@ impl Volume {
             PatientReads::new(Rc::clone(device.device()), runtime.clone())
         };
         let Structures { superblock, older, mut root, root_slot } =
-            read_structures(&reads, &mut report).await?;
+            read_structures(&reads, options.anchors, &mut report).await?;
         let mut below = device.capabilities();
         below.physical_sector = superblock.physical;
         let on_disk = root.clone();
@@ -54,7 +54,7 @@ impl Volume {
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();
-        let largest = largest_record(&config, superblock.shape());
+        let largest = largest_record(&config, &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let store = Store::new(superblock.volume, logs, on_disk, root_slot);
         if let Some(memory) = &options.nvram {
@@ -76,6 +76,7 @@ impl Volume {
         report.mapped_extents = store.map.len() as u64;
         let named = (superblock.volume, superblock.label);
         let opened = Self::assemble(runtime, device, below, named, layout, config, store);
+        opened.inner().logs_near.set(options.logs_near);
         // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Nanos, Nvram};
+use manylogs_block::{Extent, Lba, Nanos, Nvram};
 use manylogs_logstore::{LogId, VolumeId};
 
-use crate::ondisk::layout::Layout;
+use crate::ondisk::layout::{Anchors, Layout};
 use crate::phase::PhaseProbe;
 use crate::settings::config::{TablePlace, VolumeConfig};
 
@@ -27,6 +27,10 @@ pub struct OpenOptions {
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
     /// data is as the last checkpoint, large write or drain left it.
     pub give_up_nvram: bool,
+    /// Where the volume's structures are, if its layout was given ([`Layout::given`]).
+    pub anchors: Option<Anchors>,
+    /// Records go to the log nearest this address, wherever the head is.
+    pub logs_near: Option<Lba>,
     /// Told what each write of the volume is for.
     pub probe: PhaseProbe,
 }
@@ -44,7 +48,7 @@ pub struct CreateOptions {
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Write zeroes to all that is for data: blocks read as zeroes until they are written, rather
     /// than as what the device held before. This writes the whole device where it cannot zero
-    /// faster.
+    /// faster. Not done where the layout was given: the homes hold somebody's data then.
     pub zero: bool,
     /// Told what each write of the volume is for.
     pub probe: PhaseProbe,

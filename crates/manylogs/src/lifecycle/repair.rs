@@ -62,7 +62,8 @@ impl Volume {
         below.submit(Phase::Open, Request::Flush).await?;
         let reads: Rc<dyn BlockDevice> =
             PatientReads::giving_up(Rc::clone(&device), runtime.clone());
-        let Structures { superblock, older, .. } = read_structures(&reads, &mut found).await?;
+        let Structures { superblock, older, .. } =
+            read_structures(&reads, options.anchors, &mut found).await?;
         let damaged = found.from_backup_superblock || found.backup_superblock_damaged;
         if let Some(older) = older {
             finish_change(&below, &superblock, &older).await?;

@@ -12,7 +12,7 @@ use manylogs_block::{BlockDevice, Extent, Sectors};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::RecoveryReport;
-use crate::ondisk::layout::{SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
+use crate::ondisk::layout::{Anchors, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::superblock::Superblock;
 use manylogs_logstore::io;
 use manylogs_logstore::ondisk::root::Root;
@@ -26,12 +26,14 @@ pub(crate) struct Structures {
     pub(crate) root_slot: usize,
 }
 
-/// Finds superblock and root, and checks that they fit the device.
+/// Finds superblock and root, and checks that they fit the device: at `anchors` if they are given,
+/// else at the ends of the device.
 pub(crate) async fn read_structures(
     device: &Rc<dyn BlockDevice>,
+    anchors: Option<Anchors>,
     report: &mut RecoveryReport,
 ) -> Result<Structures, VolumeError> {
-    let (superblock, older) = read_superblock(device, report).await?;
+    let (superblock, older) = read_superblock(device, anchors, report).await?;
     report.superblock_change_unfinished = older.is_some();
     let have = device.capabilities();
     if have.physical_sector > superblock.physical {
@@ -48,12 +50,58 @@ type Copy = Result<Superblock, VolumeError>;
 /// The newest whole superblock, and the other copy if it is older.
 pub(crate) async fn read_superblock(
     device: &Rc<dyn BlockDevice>,
+    anchors: Option<Anchors>,
     report: &mut RecoveryReport,
 ) -> Result<(Superblock, Option<Superblock>), VolumeError> {
     let capacity = device.capabilities().capacity;
     if capacity < Sectors(2 * SUPERBLOCK_LEAST.0) {
         return Err(VolumeError::NotAVolume);
     }
+    let (first, last) = match anchors {
+        Some(anchors) => copies_at(device, anchors).await?,
+        None => copies_at_ends(device).await?,
+    };
+    report.from_backup_superblock = first.is_err();
+    report.backup_superblock_damaged = last.is_err();
+    match (first, last) {
+        (Ok(first), Ok(last)) if last.volume == first.volume => {
+            let same = last.generation == first.generation;
+            let (newer, older) =
+                if last.generation > first.generation { (last, first) } else { (first, last) };
+            Ok((newer, (!same).then_some(older)))
+        }
+        (Ok(one), _) | (Err(_), Ok(one)) => Ok((one, None)),
+        (Err(VolumeError::NotAVolume), Err(error)) | (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// The copies at given places. Neither counts unless it names the same places.
+async fn copies_at(
+    device: &Rc<dyn BlockDevice>,
+    anchors: Anchors,
+) -> Result<(Copy, Copy), VolumeError> {
+    let capacity = device.capabilities().capacity;
+    let own = |copy: Copy| match copy {
+        Ok(copy) if copy.layout.anchors() != Some(anchors) => Err(VolumeError::NotAVolume),
+        copy => copy,
+    };
+    let mut copies = Vec::with_capacity(2);
+    for anchor in anchors.both() {
+        let within = anchor.start.0.checked_add(anchor.len.0).is_some_and(|end| end <= capacity.0);
+        if !within || anchor.len < SUPERBLOCK_LEAST {
+            return Err(VolumeError::NotAVolume);
+        }
+        copies.push(own(superblock_at(device, anchor).await?));
+    }
+    let (Some(last), Some(first)) = (copies.pop(), copies.pop()) else {
+        return Err(VolumeError::NotAVolume);
+    };
+    Ok((first, last))
+}
+
+/// The copies at the beginning and at the end of the device.
+async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), VolumeError> {
+    let capacity = device.capabilities().capacity;
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
     let last = match &first {
         Ok(first) => {
@@ -71,18 +119,7 @@ pub(crate) async fn read_superblock(
         Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await?,
     };
-    report.from_backup_superblock = first.is_err();
-    report.backup_superblock_damaged = last.is_err();
-    match (first, last) {
-        (Ok(first), Ok(last)) if last.volume == first.volume => {
-            let same = last.generation == first.generation;
-            let (newer, older) =
-                if last.generation > first.generation { (last, first) } else { (first, last) };
-            Ok((newer, (!same).then_some(older)))
-        }
-        (Ok(one), _) | (Err(_), Ok(one)) => Ok((one, None)),
-        (Err(VolumeError::NotAVolume), Err(error)) | (Err(error), Err(_)) => Err(error),
-    }
+    Ok((first, last))
 }
 
 /// The superblock that begins at `place`, however long it is, or what is wrong with it.

@@ -1,10 +1,13 @@
 //! Places on the device: the volume's own structures, the logs, and the home of every block.
 //!
 //! The layout is data, a list of log regions in runs; whatever they and the structures leave is
-//! home space, which clients address without gaps. See `docs/format.md`.
+//! home space, which clients address without gaps. Where somebody else gives the places of logs and
+//! structures (see [`Anchors`]), every block's home is at its own address. See `docs/format.md`.
 
+mod given;
 mod regions;
 
+pub use given::Anchors;
 pub use regions::LayoutError;
 
 use manylogs_block::{Extent, Lba, Sectors, to_usize};
@@ -54,6 +57,8 @@ pub(crate) struct Parts {
     pub(crate) space: Extent,
     /// The logs, by address.
     pub(crate) runs: Vec<LogRun>,
+    /// Places of the structures, if they were given.
+    pub(crate) anchors: Option<Anchors>,
 }
 
 /// Places of a volume's structures, logs and homes.
@@ -104,12 +109,17 @@ impl Layout {
             LogPlacement::Listed => Vec::new(),
         };
         let snapshot = Sectors(snapshot);
-        Ok(Self::from_parts(Parts { device, superblock, snapshot, space, runs }))
+        let parts = Parts { device, superblock, snapshot, space, runs, anchors: None };
+        Ok(Self::from_parts(parts))
     }
 
     /// The layout that a superblock describes. The parts are sound: see [`Parts::check`].
     pub(crate) fn from_parts(parts: Parts) -> Self {
         let logs: Vec<Extent> = parts.runs.iter().flat_map(|run| run.regions()).collect();
+        if parts.anchors.is_some() {
+            let (capacity, homes) = (parts.space.len, vec![(Lba(0), parts.space)]);
+            return Self { parts, capacity, logs, homes };
+        }
         let (mut homes, mut exported, mut next) = (Vec::new(), Lba(0), parts.space.start);
         let ends = logs.iter().map(|log| (log.start, log.end()));
         let space_end = parts.space.end();
@@ -171,13 +181,19 @@ impl Layout {
     #[must_use]
     pub fn superblocks(&self) -> [Extent; 2] {
         let len = self.parts.superblock;
-        [Extent::new(0, len.0), superblock_at_end(self.parts.device, len)]
+        match self.parts.anchors {
+            Some(anchors) => anchors.both().map(|anchor| Extent { len, ..anchor }),
+            None => [Extent::new(0, len.0), superblock_at_end(self.parts.device, len)],
+        }
     }
 
     /// The two root slots.
     #[must_use]
     pub fn roots(&self) -> [Extent; 2] {
         let [first, last] = self.superblocks();
+        if self.parts.anchors.is_some() {
+            return [first, last].map(|own| Extent { start: own.end(), len: ROOT_SECTORS });
+        }
         [
             Extent { start: first.end(), len: ROOT_SECTORS },
             Extent { start: Lba(last.start.0 - ROOT_SECTORS.0), len: ROOT_SECTORS },
@@ -187,8 +203,11 @@ impl Layout {
     /// The two snapshot slots.
     #[must_use]
     pub fn snapshots(&self) -> [Extent; 2] {
-        let start = self.roots()[0].end();
         let len = self.parts.snapshot;
+        if self.parts.anchors.is_some() {
+            return self.roots().map(|root| Extent { start: root.end(), len });
+        }
+        let start = self.roots()[0].end();
         [Extent { start, len }, Extent { start: start + len, len }]
     }
 
@@ -282,19 +301,31 @@ impl Parts {
     /// Whether structures, space and logs follow one another without overlap, in whole physical
     /// sectors. A superblock is not believed otherwise.
     pub(crate) fn check(&self, physical: Sectors) -> Result<(), &'static str> {
-        let start = self.snapshot.0.checked_mul(2).map(|s| s + self.superblock.0 + ROOT_SECTORS.0);
-        let behind = ROOT_SECTORS.0 + self.superblock.0;
-        let end = self.space.start.0.checked_add(self.space.len.0);
-        let fits = start.is_some_and(|start| start == self.space.start.0)
-            && end.and_then(|end| end.checked_add(behind)).is_some_and(|e| e <= self.device.0)
-            && (SUPERBLOCK_LEAST..=SUPERBLOCK_MOST).contains(&self.superblock)
+        self.check_frame(physical)?;
+        self.check_runs(physical)
+    }
+
+    fn check_frame(&self, physical: Sectors) -> Result<(), &'static str> {
+        let lengths = (SUPERBLOCK_LEAST..=SUPERBLOCK_MOST).contains(&self.superblock)
             && self.superblock.0.is_multiple_of(ALIGN)
             && self.snapshot.0 >= ALIGN
             && self.snapshot.0.is_multiple_of(ALIGN)
             && self.device.0 < 1 << 48;
-        if !fits {
+        if !lengths {
             return Err("structures that do not fit the device");
         }
+        if let Some(anchors) = self.anchors {
+            return self.check_anchors(anchors, physical);
+        }
+        let start = self.snapshot.0.checked_mul(2).map(|s| s + self.superblock.0 + ROOT_SECTORS.0);
+        let behind = ROOT_SECTORS.0 + self.superblock.0;
+        let end = self.space.start.0.checked_add(self.space.len.0);
+        let fits = start.is_some_and(|start| start == self.space.start.0)
+            && end.and_then(|end| end.checked_add(behind)).is_some_and(|e| e <= self.device.0);
+        if fits { Ok(()) } else { Err("structures that do not fit the device") }
+    }
+
+    fn check_runs(&self, physical: Sectors) -> Result<(), &'static str> {
         let mut next = self.space.start.0;
         for run in &self.runs {
             let aligned = [run.first.0, run.stride.0, run.len.0]

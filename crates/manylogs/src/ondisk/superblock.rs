@@ -8,7 +8,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::VolumeError;
-use crate::ondisk::layout::{Layout, LogRun, Parts, SUPERBLOCK_LEAST};
+use crate::ondisk::layout::{Anchors, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
 use crate::ondisk::settings::RawSettings;
 use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
@@ -18,8 +18,10 @@ const MAGIC: [u8; 8] = *b"MANYLOGS";
 pub(crate) const VERSION: u32 = 3;
 /// The mapping table is in non-volatile RAM, and so are the headers of records.
 const TABLE_IN_NVRAM: u64 = 1;
+/// The first two runs are the anchors, and blocks have their homes at their own addresses.
+const PLACES_GIVEN: u64 = 2;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM;
+const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -114,6 +116,7 @@ impl Superblock {
         // The shortest log must take the largest record.
         let log = regions.iter().map(|region| region.len).min().unwrap_or_default();
         let placement = match self.layout.parts().runs.as_slice() {
+            _ if self.layout.anchors().is_some() => LogPlacement::Listed,
             [] => LogPlacement::Listed,
             [run] if run.count == 1 => LogPlacement::Single(0.5),
             [run, rest @ ..] => {
@@ -141,7 +144,8 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Bytes {
         let parts = self.layout.parts();
         let config = self.settings.applied_to(&VolumeConfig::default());
-        let runs: Vec<RawRun> = parts.runs.iter().map(raw_run).collect();
+        let anchors = parts.anchors.iter().flat_map(|anchors| anchors.both()).map(anchor_run);
+        let runs: Vec<RawRun> = anchors.chain(parts.runs.iter().copied()).map(raw_run).collect();
         let (head_runs, tail_runs) = runs.split_at(runs.len().min(RUNS_IN_HEAD));
         let tail = tail_runs.as_bytes();
         let field = |n: u64| U32::new(narrow(n));
@@ -152,7 +156,7 @@ impl Superblock {
             volume: self.volume,
             features_compatible: U64::new(self.features_compatible),
             features_read_only_compatible: U64::new(KNOWN_READ_ONLY_COMPATIBLE),
-            features_incompatible: U64::new(if self.nvram { TABLE_IN_NVRAM } else { 0 }),
+            features_incompatible: U64::new(self.features_incompatible()),
             generation: U64::new(self.generation),
             device_sectors: U64::new(parts.device.0),
             space_start: U64::new(parts.space.start.0),
@@ -179,6 +183,11 @@ impl Superblock {
         bytes.into()
     }
 
+    fn features_incompatible(&self) -> u64 {
+        let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
+        nvram | if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 }
+    }
+
     /// How many sectors a copy has that begins with `head`.
     pub(crate) fn announced(head: &[u8]) -> Result<Sectors, VolumeError> {
         raw_of(head).map(|raw| Sectors(raw.superblock_sectors.get().into()))
@@ -203,12 +212,14 @@ impl Superblock {
         if !matches!(physical.0, 1 | 8) {
             return Err(VolumeError::Impossible("physical sector"));
         }
+        let (anchors, runs) = places_of(&raw, decode_runs(&raw, bytes)?)?;
         let parts = Parts {
             device: Sectors(raw.device_sectors.get()),
             superblock: Sectors(raw.superblock_sectors.get().into()),
             snapshot: Sectors(raw.snapshot_sectors.get()),
             space: checked_extent(raw.space_start.get(), raw.space_sectors.get())?,
-            runs: decode_runs(&raw, bytes)?,
+            runs,
+            anchors,
         };
         let logs: u64 = parts.runs.iter().map(|run| u64::from(run.count)).sum();
         if logs > LOGS_MAX || raw.generation.get() > GENERATION_MAX {
@@ -290,7 +301,28 @@ fn decode_runs(raw: &Raw, bytes: &[u8]) -> Result<Vec<LogRun>, VolumeError> {
     head.chain(tail).map(run_of).collect()
 }
 
-fn raw_run(run: &LogRun) -> RawRun {
+/// The anchors, if the places were given, and the runs of logs.
+fn places_of(
+    raw: &Raw,
+    mut runs: Vec<LogRun>,
+) -> Result<(Option<Anchors>, Vec<LogRun>), VolumeError> {
+    if raw.features_incompatible.get() & PLACES_GIVEN == 0 {
+        return Ok((None, runs));
+    }
+    if runs.len() < 2 || runs[..2].iter().any(|run| run.count != 1) {
+        return Err(VolumeError::Impossible("list of anchors"));
+    }
+    let logs = runs.split_off(2);
+    let [first, last] = [runs[0], runs[1]].map(|run| Extent { start: run.first, len: run.len });
+    Ok((Some(Anchors { first, last }), logs))
+}
+
+/// An anchor in the list of runs.
+const fn anchor_run(anchor: Extent) -> LogRun {
+    LogRun { first: anchor.start, stride: anchor.len, len: anchor.len, count: 1 }
+}
+
+fn raw_run(run: LogRun) -> RawRun {
     RawRun {
         first: U64::new(run.first.0),
         stride: U64::new(run.stride.0),
@@ -368,6 +400,18 @@ mod tests {
     }
 
     #[test]
+    fn given_places_survive_encoding() {
+        let anchors = Anchors { first: Extent::new(8000, 200), last: Extent::new(80, 120) };
+        let logs = [Extent::new(4000, 2000), Extent::new(400, 2000), Extent::new(9000, 2001)];
+        let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1)).unwrap();
+        let given = Superblock { physical: Sectors(1), layout, ..sample(1) };
+        assert_eq!(Superblock::decode(&given.encode(), DEVICE), Ok(given));
+        // The list of runs of other volumes does not begin with anchors.
+        let few = altered(48, &[2]);
+        assert_eq!(few, Err(VolumeError::Impossible("list of anchors")));
+    }
+
+    #[test]
     fn no_bit_flip_passes() {
         let bytes = sample(RUNS_IN_HEAD + 5).encode();
         let used = HEAD_BYTES + 5 * RUN_BYTES;
@@ -398,7 +442,7 @@ mod tests {
 
     #[test]
     fn unknown_features_are_refused() {
-        assert_eq!(altered(48, &[2]), Err(VolumeError::Features { bits: 2 }));
+        assert_eq!(altered(48, &[4]), Err(VolumeError::Features { bits: 4 }));
     }
 
     #[test]

@@ -50,7 +50,7 @@ type OpenedResult = Result<(Volume, RecoveryReport), VolumeError>;
 
 /// Changes both roots of a volume that nobody has open.
 async fn change_root(device: &Rc<dyn BlockDevice>, change: impl Fn(&mut Root)) {
-    let found = read_structures(device, &mut RecoveryReport::default()).await.unwrap();
+    let found = read_structures(device, None, &mut RecoveryReport::default()).await.unwrap();
     let mut root = found.root;
     change(&mut root);
     let below = Below::new(Rc::clone(device), PhaseProbe::default());

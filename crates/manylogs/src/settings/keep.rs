@@ -10,6 +10,7 @@ use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::read_superblock;
 use crate::lifecycle::superblocks::{write_superblock, write_superblock_copy};
+use crate::ondisk::layout::Anchors;
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
 use crate::volume::Volume;
@@ -45,7 +46,8 @@ impl Volume {
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());
         }
-        let (superblock, _) = changed(inner.device.device(), settings).await?;
+        let (superblock, _) =
+            changed(inner.device.device(), inner.layout.anchors(), settings).await?;
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
@@ -70,7 +72,7 @@ impl Volume {
     ) -> Result<(), VolumeError> {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
-        let (superblock, older) = changed(device.device(), settings).await?;
+        let (superblock, older) = changed(device.device(), None, settings).await?;
         match older {
             Some(older) => finish_change(&device, &superblock, &older).await,
             None => write_superblock(&device, &superblock).await,
@@ -83,9 +85,10 @@ impl Volume {
 /// generation in one of the copies.
 async fn changed(
     device: &Rc<dyn BlockDevice>,
+    anchors: Option<Anchors>,
     settings: &Settings,
 ) -> Result<(Superblock, Option<Superblock>), VolumeError> {
-    let (found, older) = read_superblock(device, &mut RecoveryReport::default()).await?;
+    let (found, older) = read_superblock(device, anchors, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
     let changed = Superblock { generation, settings: *settings, ..found };
     changed.config().validate()?;

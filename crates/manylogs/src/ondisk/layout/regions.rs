@@ -52,6 +52,15 @@ pub enum LayoutError {
         /// Range in which logs may lie.
         space: Extent,
     },
+    /// A place for the volume's structures is too short.
+    #[error("the anchor {anchor} is too short for superblock, root and snapshot: {} sectors are \
+             needed", need.0)]
+    AnchorTooShort {
+        /// The place.
+        anchor: Extent,
+        /// Sectors that are needed.
+        need: Sectors,
+    },
     /// The superblock cannot list so many runs of regions.
     #[error("the log regions form {runs} runs, a superblock lists {most}: place them regularly")]
     TooManyRuns {
@@ -96,13 +105,13 @@ impl Layout {
         if logs == space.len.0 {
             return Err(LayoutError::NoData);
         }
-        let parts = Parts { device, superblock, snapshot, space, runs };
+        let parts = Parts { device, superblock, snapshot, space, runs, anchors: None };
         debug_assert_eq!(parts.check(physical), Ok(()));
         Ok(Self::from_parts(parts))
     }
 }
 
-fn check_each(regions: &[Extent], physical: Sectors) -> Result<(), LayoutError> {
+pub(super) fn check_each(regions: &[Extent], physical: Sectors) -> Result<(), LayoutError> {
     let (mut last, Some(_)) = (None::<Extent>, regions.first()) else {
         return Err(LayoutError::NoLogs);
     };
@@ -123,7 +132,7 @@ fn check_each(regions: &[Extent], physical: Sectors) -> Result<(), LayoutError> 
 }
 
 /// The regions as runs of one length and one distance.
-fn runs_of(regions: &[Extent]) -> Vec<LogRun> {
+pub(super) fn runs_of(regions: &[Extent]) -> Vec<LogRun> {
     let mut runs: Vec<LogRun> = Vec::new();
     for region in regions {
         if let Some(run) = runs.last_mut()
@@ -141,17 +150,22 @@ fn runs_of(regions: &[Extent]) -> Vec<LogRun> {
     runs
 }
 
+/// The length of a superblock that lists so many runs.
+pub(super) fn superblock_for(runs: usize) -> Result<Sectors, LayoutError> {
+    let fitting = (SUPERBLOCK_LEAST.0..=SUPERBLOCK_MOST.0)
+        .step_by(to_usize(ALIGN))
+        .find(|len| runs_that_fit(Sectors(*len)) >= runs as u64);
+    let most = runs_that_fit(SUPERBLOCK_MOST);
+    fitting.map(Sectors).ok_or(LayoutError::TooManyRuns { runs, most })
+}
+
 /// The superblock's length, the space that logs and data share, and the length of a snapshot.
 fn frame(
     runs: usize,
     logs: u64,
     device: Sectors,
 ) -> Result<(Sectors, Extent, Sectors), LayoutError> {
-    let superblock = (SUPERBLOCK_LEAST.0..=SUPERBLOCK_MOST.0)
-        .step_by(to_usize(ALIGN))
-        .find(|len| runs_that_fit(Sectors(*len)) >= runs as u64);
-    let most = runs_that_fit(SUPERBLOCK_MOST);
-    let superblock = superblock.ok_or(LayoutError::TooManyRuns { runs, most })?;
+    let superblock = superblock_for(runs)?.0;
     let snapshot = SNAPSHOT_LEAST.0.max(logs / SNAPSHOT_SHARE).next_multiple_of(ALIGN);
     let start = superblock + ROOT_SECTORS.0 + 2 * snapshot;
     let end = device.0.saturating_sub(ROOT_SECTORS.0 + superblock) / ALIGN * ALIGN;

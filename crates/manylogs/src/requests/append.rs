@@ -1,0 +1,119 @@
+//! Batches that an owner of the volume appends: each is one atomic record, or a part of one.
+
+use std::rc::Rc;
+
+use manylogs_block::{Completion, Extent, IoError, Payload, Sectors, completion};
+use manylogs_logstore::store::Batch;
+
+use crate::records::largest::batch_room;
+use crate::state::{Inner, State};
+use crate::volume::Volume;
+use manylogs_plant::{self as plant, Bug};
+
+impl Volume {
+    /// Appends the batch's entries, all of them in one record, to the log nearest the head. It is
+    /// answered when they are durable; reads see them at once. Batches of one
+    /// [`manylogs_logstore::store::Stream`] are found after a crash in the order of their calls,
+    /// without a gap. A batch for which there is no room waits until a checkpoint has made some.
+    ///
+    /// Zeroes and supersede entries are taken as they are: whoever supersedes a range must not need
+    /// its older versions any more.
+    ///
+    /// # Errors
+    /// [`IoError::Unsupported`] if no record can take the batch, [`IoError::OutOfRange`], and
+    /// [`IoError::ReadOnly`] after a failure: none of the entries may survive a crash then, or all.
+    pub fn append(&self, batch: Batch) -> Completion {
+        let inner = self.shared();
+        let reaches_out =
+            |extent: Extent| extent.is_empty() || extent.end().0 > inner.layout.capacity().0;
+        if let Some(entry) = batch.entries.iter().find(|entry| reaches_out(entry.extent)) {
+            let (extent, capacity) = (entry.extent, inner.layout.capacity());
+            return Completion::ready(Err(IoError::OutOfRange { extent, capacity }));
+        }
+        let in_hole = batch.entries.iter().any(|entry| inner.layout.is_hole(entry.extent));
+        let too_long = batch.payload_sectors() > inner.config().record;
+        if in_hole || too_long || !batch.is_possible() {
+            return Completion::ready(Err(IoError::Unsupported));
+        }
+        inner.append(batch)
+    }
+
+    /// Resolves when there is room for a batch of so many entries with so much payload, and
+    /// [`Volume::has_room`] says so unless somebody else took it.
+    ///
+    /// # Errors
+    /// [`IoError::ReadOnly`] if there never will be.
+    pub async fn make_room(&self, entries: usize, payload: Sectors) -> Result<(), IoError> {
+        let needed = batch_room(entries, payload, self.shared().shape);
+        self.shared().wait_for_room(needed).await
+    }
+
+    /// Whether batches of so many entries with so much payload together can be appended at once.
+    #[must_use]
+    pub fn has_room(&self, entries: usize, payload: Sectors) -> bool {
+        let needed = batch_room(entries, payload, self.shared().shape);
+        let mut state = self.shared().state.borrow_mut();
+        state.starved.is_empty() && state.store.fits(needed)
+    }
+
+    /// The parts of `extent` of which a newer version than the one at home is logged, or on its way
+    /// into a log.
+    #[must_use]
+    pub fn logged(&self, extent: Extent) -> Vec<Extent> {
+        let state = self.shared().state.borrow();
+        let parts = state.store.map.lookup(extent);
+        parts.filter(|(_, mapped)| mapped.is_some()).map(|(part, _)| part).collect()
+    }
+}
+
+impl Inner {
+    fn append(self: &Rc<Self>, batch: Batch) -> Completion {
+        let mut state = self.state.borrow_mut();
+        if state.closing {
+            return Completion::ready(Err(IoError::Gone));
+        }
+        if let Err(error) = state.admit_write(self.runtime.now()) {
+            return Completion::ready(Err(error));
+        }
+        let reserved = state.store.room_of(&batch);
+        if state.starved.is_empty() && state.store.fits(reserved) {
+            return self.put(&mut state, batch);
+        }
+        state.counters.starved_writes += 1;
+        drop(state);
+        self.wanted.notify();
+        let (completer, completion) = completion();
+        let inner = Rc::clone(self);
+        self.runtime.spawn(async move {
+            let result = match inner.wait_for_room(reserved).await {
+                Ok(()) => {
+                    let put = inner.put(&mut inner.state.borrow_mut(), batch);
+                    put.await
+                }
+                Err(error) => Err(error),
+            };
+            completer.complete(result);
+        });
+        completion
+    }
+
+    /// Puts a batch for which there is room on its way.
+    fn put(self: &Rc<Self>, state: &mut State, batch: Batch) -> Completion {
+        let (completer, completion) = completion();
+        let logged = batch.payload_sectors().0;
+        state.counters.logged_writes += 1;
+        state.counters.logged_sectors += logged;
+        state.counters.logged_since_checkpoint += 1;
+        state.counters.logged_sectors_since_checkpoint += logged;
+        if state.store.map.is_empty() {
+            // Idle time has something to do again.
+            self.wanted.notify();
+        }
+        let reserved = state.store.room_of(&batch);
+        let early = plant::is(Bug::AckBeforeRecord);
+        let waiter = if early { None } else { Some(completer) };
+        state.store.put(batch, reserved, waiter);
+        self.wake_committer(state);
+        if early { Completion::ready(Ok(Payload::default())) } else { completion }
+    }
+}
