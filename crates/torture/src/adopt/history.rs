@@ -57,7 +57,8 @@ impl AdoptPlan {
         let most = if volume { 800 + more } else { 16 + more };
         let least = if volume { 780 } else { 8 + most / 4 };
         let wanted = Wanted { most, least };
-        let groups = 1 + u32::try_from(rng.below(3)).unwrap_or(0);
+        // A volume needs several of these small groups.
+        let groups = if volume { 1 } else { 1 + u32::try_from(rng.below(3)).unwrap_or(0) };
         let most_blocks = if rng.one_in(4) && !volume { 2500 } else { 200 };
         Self {
             seed,
