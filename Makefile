@@ -10,6 +10,8 @@
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the volume and between it and its clients: tests must notice each
 #   make campaign  a million crash states (STATES=N for another number)
+#   make adopt-campaign 40,000 crash states on the way to MLFS and back
+#   make round-trips    100 round trips of a disk between MLFS and the kernel; needs root
 #   make ext4-campaign  500,000 crash states of the file system and a million damaged images
 #               (STATES=N, MUTANTS=N; E2FSCK_EVERY=1 has e2fsck judge every one, too)
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
@@ -37,7 +39,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign medium coverage programs \
+.PHONY: interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips medium coverage programs \
 	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -134,6 +136,16 @@ ext4-campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	$(TARGET)/release/manylogs torture --system ext4 --states $(STATES) --e2fsck-every $(E2FSCK_EVERY)
 	$(TARGET)/release/manylogs torture --system ext4 --mutate $(MUTANTS) --e2fsck-every 200
+
+adopt-campaign: STATES := 40000
+adopt-campaign: E2FSCK_EVERY := 20
+adopt-campaign: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TARGET)/release/manylogs torture --system adopt --states $(STATES) --e2fsck-every $(E2FSCK_EVERY)
+
+round-trips: ROUNDS := 100
+round-trips: tools
+	ROUND_TRIPS=$(ROUNDS) $(CARGO) test --locked --package manylogs-cli --test adopt -- round_trips --nocapture
 
 medium: STATES := 10000
 medium: tools

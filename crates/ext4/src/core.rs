@@ -25,6 +25,23 @@ pub enum Mode {
     /// Metadata and the content of files: one commit makes both durable, and content that is
     /// overwritten is old or new in whole pages.
     Data,
+    /// Metadata, and content in runs of at most so many blocks: they are durable with the
+    /// transaction that maps them. Longer runs are on the device before it (seed 000 section IV).
+    Runs {
+        /// Longest run, in blocks, that goes into the journal.
+        most: u32,
+    },
+}
+
+impl Mode {
+    /// Longest run of content, in blocks, that goes into the journal.
+    pub(crate) const fn longest_content(self) -> u32 {
+        match self {
+            Self::Ordered => 0,
+            Self::Data => u32::MAX,
+            Self::Runs { most } => most,
+        }
+    }
 }
 
 /// See the module.
@@ -47,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) dirty_pages: Cell<usize>,
     /// Something of some file waits to be written, or did so a moment ago.
     pub(crate) may_be_dirty: Cell<bool>,
+    /// How often somebody asked for an inode to be durable.
+    pub(crate) syncs: Cell<u64>,
     pub(crate) read_only: bool,
     pub(crate) mode: Mode,
 }
@@ -81,7 +100,7 @@ impl Core {
 
     /// Whether blocks of the inode's content are in the cache, and in transactions.
     pub(crate) fn journals_content(&self, raw: &RawInode) -> bool {
-        self.mode == Mode::Data || raw.kind() != Some(FileKind::File)
+        self.mode.longest_content() > 0 || raw.kind() != Some(FileKind::File)
     }
 
     /// A block of metadata. The caller has the tree.

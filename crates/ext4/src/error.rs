@@ -123,8 +123,8 @@ pub enum Refusal {
     },
     /// What is durable may be in logs that only MLFS knows.
     #[error(
-        "it belongs to MLFS: mount it in the mode manylogs, or give it back to ext4 with manylogs \
-         fs release"
+        "it belongs to MLFS, and only its logs may know what is durable: manylogs fs release gives \
+         it back to ext4"
     )]
     Adopted,
     /// Bits that no known feature has.

@@ -44,7 +44,9 @@
 //!
 //! **Content may be metadata.** In [`Mode::Data`] pages go into the transactions that map them, and
 //! no content is written past the journal. Blocks of content that are freed are revoked and
-//! forgotten as blocks of metadata are, and reading prefers what is newer than the device.
+//! forgotten as blocks of metadata are, and reading prefers what is newer than the device. In
+//! [`Mode::Runs`] that is so for short runs; before a long one is written past the journal, all
+//! transactions are durable that have older content of its blocks.
 //!
 //! **What is shared is copied.** A block of attributes that several inodes have is never changed,
 //! but for the count of its users: who changes attributes gets a block of its own.
@@ -87,8 +89,10 @@ pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
+pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, Step};
 pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;
+pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
     AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options,

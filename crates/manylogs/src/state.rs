@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) flush_lock: TaskLock,
     /// Somebody asked for a flush.
     pub(crate) flush_asked: Signal,
+    /// Where records go, whatever the head does.
+    pub(crate) logs_near: Cell<Option<Lba>>,
     /// One change of the superblock at a time.
     pub(crate) superblock_lock: TaskLock,
     /// Held by every foreground request in flight: more than one holder means not idle.

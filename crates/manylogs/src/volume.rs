@@ -71,6 +71,7 @@ impl Volume {
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
+            logs_near: Cell::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))

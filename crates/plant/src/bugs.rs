@@ -377,14 +377,39 @@ bugs! {
         MlfsBackupsLate,
         /// An opening leaves missing bits as they are.
         MlfsBitsNotCompleted,
-        /// The engine's anchors are not durable before the pointer to them.
-        MlfsAnchorsNotFlushed,
         /// Marks are not durable before what follows them.
         MlfsMarksNotFlushed,
         /// The bit is cleared before what the logs held is durable at home.
         MlfsBitClearedEarly,
         /// The copies of the superblock lose the bit after the first.
         MlfsBackupsClearedLast,
+    }
+    /// Bugs of the file system over a log near the head that its crash histories show.
+    NEAR {
+        /// A freed block is not superseded.
+        NearSupersedeForgotten,
+        /// Data that went home is not made durable before the record that refers to it.
+        NearDataNotFlushed,
+        /// A transaction is several records.
+        NearTransactionSplit,
+        /// A commit is answered before its record is durable.
+        NearAckBeforeRecord,
+        /// Content goes home while a transaction to come has older content of the block.
+        NearHomeUnderLog,
+        /// Content in the cache hides what went home.
+        NearCacheOverHome,
+        /// Of a changed block the last changed sector is not logged.
+        NearSectorMissed,
+        /// What changed in a block is told from what the last handle found, not the first.
+        NearBeforeOfLastHandle,
+        /// Content is logged, and the blocks go on reading as zeroes.
+        NearUnwrittenNotMapped,
+        /// A drain leaves metadata in the logs.
+        NearDrainForgetsMetadata,
+        /// A drain leaves content in the logs.
+        NearDrainForgetsContent,
+        /// Blocks are read past the table of what is logged.
+        NearReadsHome,
     }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {

@@ -1,9 +1,12 @@
-//! Content that goes through the journal: [`Mode::Data`].
+//! Content that goes through the journal: [`crate::Mode::Data`], and short runs in
+//! [`crate::Mode::Runs`].
 
 use bytes::Bytes;
 
-use super::writeback::Held;
-use crate::core::{Core, Mode};
+use manylogs_plant::{Bug, is};
+
+use super::writeback::{Held, Piece};
+use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
 use crate::inode::Node;
@@ -18,27 +21,42 @@ impl Core {
         for pages in batch.chunks(PAGES) {
             let mut contents = pages.iter();
             for piece in self.plan(node, pages).await? {
-                let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
-                let mut handle = self.begin(3 * MAP_CREDITS + run.blocks as usize).await?;
-                let mut raw = self.inode(node.ino).await?;
-                self.map_piece(&mut handle, node, &mut raw, piece).await?;
-                self.put_inode(&mut handle, node.ino, &mut raw).await?;
-                // Nothing fails from here on.
-                for (block, (_, bytes, _)) in run.range().zip(&mut contents) {
-                    let buffer = handle.create(BlockNo(block));
-                    handle.change(&buffer, |block| block.copy_from_slice(bytes));
-                }
-                node.tid.set(Some(handle.finish()));
+                let held = contents.by_ref().take(piece.extent.blocks as usize);
+                self.journal_piece(node, piece, held).await?;
             }
             self.clean(node, pages);
         }
         Ok(())
     }
 
+    /// Puts the pages of a piece into the running transaction. What is written over blocks that
+    /// the file has changes no metadata.
+    pub(super) async fn journal_piece<'p>(
+        &self,
+        node: &Node,
+        piece: Piece,
+        pages: impl Iterator<Item = &'p Held>,
+    ) -> Result<()> {
+        let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+        let mapped = !piece.needs_mapping();
+        let credits = if mapped { 0 } else { 3 * MAP_CREDITS };
+        let mut handle = self.begin(credits + run.blocks as usize).await?;
+        if !mapped && !is(Bug::NearUnwrittenNotMapped) {
+            let mut raw = self.inode(node.ino).await?;
+            self.map_piece(&mut handle, node, &mut raw, piece).await?;
+            self.put_inode(&mut handle, node.ino, &mut raw).await?;
+        }
+        // Nothing fails from here on.
+        for (block, (_, bytes, _)) in run.range().zip(pages) {
+            handle.log_content(BlockNo(block), bytes);
+        }
+        node.tid.set(Some(handle.finish()));
+        Ok(())
+    }
+
     /// Those blocks of a run whose content is not on the device yet, counted from its beginning.
     pub(super) fn newer_than_device(&self, run: Run) -> Vec<(u32, Bytes)> {
-        let bug = manylogs_plant::is(manylogs_plant::Bug::Ext4JournalledContentUnread);
-        if self.mode == Mode::Ordered || bug {
+        if self.mode.longest_content() == 0 || is(Bug::Ext4JournalledContentUnread) {
             return Vec::new();
         }
         let newest = |block| {

@@ -31,6 +31,7 @@ impl Core {
     }
 
     async fn make_durable(&self, node: &Node) -> Result<()> {
+        self.syncs.set(self.syncs.get() + 1);
         let sent = node.sent.get();
         let tid = node.tid.get().filter(|tid| !self.journal.is_durable(*tid));
         // The flush of a transaction that still runs covers the data, which was written before. One

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_block::{Completion, Hint, Payload, Request, all_done};
+use manylogs_plant::{Bug, is};
 
 use crate::alloc::Claim;
 use crate::core::{Core, Mode};
@@ -52,6 +53,16 @@ pub(super) struct Piece {
     unwritten: bool,
 }
 
+/// A piece, and its pages.
+type Planned<'p> = (Piece, &'p [Held]);
+
+impl Piece {
+    /// Whether the file does not have these blocks yet, or not with content.
+    pub(super) fn needs_mapping(&self) -> bool {
+        self.claim.is_some() || self.unwritten
+    }
+}
+
 impl Core {
     /// Brings all pages of a file to the device, and its size and times into a transaction.
     ///
@@ -68,14 +79,10 @@ impl Core {
             size: node.size.get().unwrap_or(0),
         };
         for batch in snapshot.pages.chunks(BATCH) {
-            if self.mode == Mode::Data {
-                self.journal_pages(node, batch).await?;
-                continue;
+            match self.mode {
+                Mode::Data => self.journal_pages(node, batch).await?,
+                Mode::Ordered | Mode::Runs { .. } => self.write_pages(node, batch).await?,
             }
-            let pieces = self.plan(node, batch).await?;
-            self.send(node, batch, &pieces).await?;
-            self.map_pieces(node, pieces).await?;
-            self.clean(node, batch);
         }
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
@@ -162,28 +169,78 @@ impl Core {
         })
     }
 
-    async fn send(&self, node: &Node, batch: &[Held], pieces: &[Piece]) -> Result<()> {
-        let mut contents = batch.iter().map(|(_, bytes, _)| bytes.clone());
-        let write = |piece: &Piece| -> Completion {
+    /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
+    /// says. Runs are mapped in the order of the file.
+    async fn write_pages(&self, node: &Node, batch: &[Held]) -> Result<()> {
+        let mut rest = batch;
+        let with_pages = |piece: Piece| {
+            let (own, others) = rest.split_at(piece.extent.blocks as usize);
+            rest = others;
+            (piece, own)
+        };
+        let planned: Vec<Planned<'_>> =
+            self.plan(node, batch).await?.into_iter().map(with_pages).collect();
+        let most = self.mode.longest_content();
+        let is_long = |planned: &Planned<'_>| planned.0.extent.blocks > most;
+        let long: Vec<&Planned<'_>> = planned.iter().filter(|planned| is_long(planned)).collect();
+        if most > 0 {
+            self.leave_journal(&long).await?;
+        }
+        if !long.is_empty() {
+            self.send(node, &long).await?;
+        }
+        let mut sent = Vec::new();
+        for planned in planned {
+            if is_long(&planned) {
+                sent.push(planned.0);
+                continue;
+            }
+            self.map_pieces(node, std::mem::take(&mut sent)).await?;
+            self.journal_piece(node, planned.0, planned.1.iter()).await?;
+        }
+        self.map_pieces(node, sent).await?;
+        self.clean(node, batch);
+        Ok(())
+    }
+
+    /// Sees to it that no transaction to come has content of blocks that are about to be written
+    /// past the journal: it would count as newer than what is written. Nobody else puts content of
+    /// this file into transactions meanwhile.
+    async fn leave_journal(&self, long: &[&Planned<'_>]) -> Result<()> {
+        for (piece, _) in long {
+            let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+            while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
+                self.journal.commit(tid).await?;
+            }
+            if !is(Bug::NearCacheOverHome) {
+                run.range().for_each(|block| self.cache.forget(BlockNo(block)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&self, node: &Node, pieces: &[&Planned<'_>]) -> Result<()> {
+        let write = |(piece, pages): &&Planned<'_>| -> Completion {
             let extent = Run { start: piece.extent.block, blocks: piece.extent.blocks }.sectors();
-            let mut payload = Payload::with_room_for(piece.extent.blocks as usize);
-            let own = contents.by_ref().take(piece.extent.blocks as usize);
-            own.for_each(|bytes| payload.append(Payload::bytes(bytes)));
+            let mut payload = Payload::with_room_for(pages.len());
+            pages.iter().for_each(|(_, bytes, _)| payload.append(Payload::bytes(bytes.clone())));
             self.device.submit(Request::Write { extent, payload, fua: false, hint: Hint::None })
         };
         let writes: Vec<Completion> = pieces.iter().map(write).collect();
         node.sent.set(node.sent.get() + 1);
-        if manylogs_plant::is(manylogs_plant::Bug::Ext4DataAfterMetadata) {
+        if is(Bug::Ext4DataAfterMetadata) {
             self.runtime.spawn(async move { drop(all_done(writes).await) });
             return Ok(());
         }
-        Ok(all_done(writes).await?)
+        all_done(writes).await?;
+        self.journal.note_data();
+        Ok(())
     }
 
     /// Maps new blocks, and those that held no data until now.
     async fn map_pieces(&self, node: &Node, pieces: Vec<Piece>) -> Result<()> {
         let mut rest: Vec<Piece> = pieces;
-        rest.retain(|piece| piece.claim.is_some() || piece.unwritten);
+        rest.retain(Piece::needs_mapping);
         while !rest.is_empty() {
             let now = rest.drain(..rest.len().min(PIECES)).collect::<Vec<_>>();
             let mut handle = self.begin(3 * MAP_CREDITS * PIECES).await?;

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use manylogs_block::Nanos;
 
-use super::{Closed, Journal, Running};
+use super::{Changed, Closed, Journal, Logged, Running};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::ondisk::jbd2::Tid;
@@ -54,12 +54,18 @@ impl Journal {
         }
         let next = Running::new(state.running.tid.next());
         let running = std::mem::replace(&mut state.running, next);
-        let contents = running.blocks.iter().map(|(block, buffer)| (*block, buffer.bytes()));
+        let logged = |changed: Changed| Logged {
+            bytes: changed.buffer.bytes(),
+            before: changed.before,
+            content: changed.content,
+        };
+        let blocks = running.blocks.into_iter().map(|(block, changed)| (block, logged(changed)));
         let closed = Rc::new(Closed {
             tid: running.tid,
-            blocks: contents.collect(),
+            blocks: blocks.collect(),
             revoked: running.revoked,
             freed: running.freed,
+            data_written: self.data_written.take(),
             closed_at: now,
         });
         state.committing = Some(Rc::clone(&closed));

@@ -1,11 +1,13 @@
 //! An update of metadata: all of it takes effect, or nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_plant::{Bug, is};
 
+use super::{Changed, FREED_LEAST};
 use crate::alloc::Claim;
 use crate::cache::Buffer;
 use crate::core::Core;
@@ -13,6 +15,9 @@ use crate::error::Result;
 use crate::lock::WriteGuard;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Ino, Run};
+
+/// After so many runs of freed blocks a handle frees no more but what belongs to the last one.
+const FREED_MOST: usize = FREED_LEAST - 16;
 
 /// The right to change metadata. See [`super`].
 pub(crate) struct Handle<'c> {
@@ -28,6 +33,8 @@ pub(crate) struct Handle<'c> {
 struct Undo {
     buffer: Rc<Buffer>,
     before: Option<Bytes>,
+    /// It is content of a file.
+    content: bool,
 }
 
 /// What becomes true when the handle is finished.
@@ -92,7 +99,9 @@ impl super::Journal {
         let state = self.state.borrow();
         let running = state.running.blocks.len();
         let committing = state.committing.as_ref();
-        if running > 0 && running + credits > self.sink.largest() {
+        let freed = state.running.freed.len();
+        let many_freed = freed > 0 && freed + FREED_LEAST > self.sink.most_freed();
+        if many_freed || running > 0 && running + credits > self.sink.largest() {
             return Room::AfterCommit(state.running.tid);
         }
         let ahead = committing.map_or(0, |closed| closed.blocks.len());
@@ -112,7 +121,10 @@ impl Handle<'_> {
         buffer: &Rc<Buffer>,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        let undo = || Undo { buffer: Rc::clone(buffer), before: Some(buffer.bytes()) };
+        let undo = || {
+            let before = Some(buffer.bytes());
+            Undo { buffer: Rc::clone(buffer), before, content: false }
+        };
         self.undo.entry(buffer.block()).or_insert_with(undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
         buffer.change(change)
@@ -121,14 +133,24 @@ impl Handle<'_> {
     /// A block of zeroes that becomes metadata.
     pub(crate) fn create(&mut self, block: BlockNo) -> Rc<Buffer> {
         let buffer = self.core.cache.create(block);
-        self.undo.insert(block, Undo { buffer: Rc::clone(&buffer), before: None });
+        let undo = Undo { buffer: Rc::clone(&buffer), before: None, content: false };
+        self.undo.insert(block, undo);
         debug_assert!(self.undo.len() <= self.credits, "more blocks changed than reserved");
         buffer
     }
 
-    /// How many blocks may still be changed.
+    /// A block of a file's content, which goes into the transaction.
+    pub(crate) fn log_content(&mut self, block: BlockNo, bytes: &[u8]) {
+        let buffer = self.create(block);
+        self.change(&buffer, |block| block.copy_from_slice(bytes));
+        if let Some(undo) = self.undo.get_mut(&block) {
+            undo.content = true;
+        }
+    }
+
+    /// How many blocks may still be changed; none when no more can be freed.
     pub(crate) fn credits_left(&self) -> usize {
-        self.credits - self.undo.len()
+        if self.effects.freed.len() >= FREED_MOST { 0 } else { self.credits - self.undo.len() }
     }
 
     /// Blocks are in use from now on.
@@ -188,7 +210,21 @@ impl Handle<'_> {
         let mut state = core.journal.state.borrow_mut();
         let running = &mut state.running;
         let undo = std::mem::take(&mut self.undo);
-        running.blocks.extend(undo.into_iter().map(|(block, undo)| (block, undo.buffer)));
+        for (block, Undo { buffer, before, content }) in undo {
+            match running.blocks.entry(block) {
+                Entry::Occupied(mut held) if is(Bug::NearBeforeOfLastHandle) => {
+                    held.insert(Changed { buffer, before, content });
+                }
+                Entry::Occupied(mut held) => {
+                    // What was before the first handle counts, unless the block is another now.
+                    let before = before.and(held.get_mut().before.take());
+                    held.insert(Changed { buffer, before, content });
+                }
+                Entry::Vacant(free) => {
+                    free.insert(Changed { buffer, before, content });
+                }
+            }
+        }
         for block in effects.forgotten {
             running.blocks.remove(&block);
             core.cache.forget(block);

@@ -18,7 +18,8 @@ use bytes::Bytes;
 use manylogs_block::{IoError, Signal};
 
 pub(crate) use handle::Handle;
-pub(crate) use sink::{Closed, CommitSink, NoSink};
+pub(crate) use sink::NoSink;
+pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, Step};
 
 use crate::cache::Buffer;
 use crate::error::{Error, Result};
@@ -43,6 +44,8 @@ pub(crate) struct Journal {
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
     tasks: Cell<u32>,
+    /// See [`Closed::data_written`].
+    data_written: Cell<bool>,
 }
 
 struct State {
@@ -58,9 +61,18 @@ struct State {
 /// The transaction that handles add to.
 struct Running {
     tid: Tid,
-    blocks: BTreeMap<BlockNo, Rc<Buffer>>,
+    blocks: BTreeMap<BlockNo, Changed>,
     revoked: Vec<BlockNo>,
     freed: Vec<Run>,
+}
+
+/// A block that the running transaction changes.
+struct Changed {
+    buffer: Rc<Buffer>,
+    /// See [`Logged::before`].
+    before: Option<Bytes>,
+    /// See [`Logged::content`].
+    content: bool,
 }
 
 impl Running {
@@ -94,6 +106,7 @@ impl Journal {
             closing: Cell::new(false),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
+            data_written: Cell::new(false),
         }
     }
 
@@ -111,6 +124,23 @@ impl Journal {
     /// Whoever waits for work looks for it.
     pub(crate) fn note_work(&self) {
         self.wanted.notify();
+    }
+
+    /// Data was written past the journal, and the device has answered. The transaction that refers
+    /// to it is not closed yet.
+    pub(crate) fn note_data(&self) {
+        self.data_written.set(true);
+    }
+
+    /// The newest transaction that is not durable and has content of one of these blocks.
+    pub(crate) fn holding(&self, run: Run) -> Option<Tid> {
+        let state = self.state.borrow();
+        let range = BlockNo(run.range().start)..BlockNo(run.range().end);
+        if state.running.blocks.range(range.clone()).next().is_some() {
+            return Some(state.running.tid);
+        }
+        let closed = state.committing.as_ref()?;
+        closed.blocks.range(range).next().map(|_| closed.tid)
     }
 
     /// Whether a transaction is durable.
@@ -145,7 +175,8 @@ impl Journal {
     /// The content of a block that is not in the cache, if it is newer than the device's.
     pub(crate) fn newest(&self, block: BlockNo) -> Option<Bytes> {
         let committing = self.state.borrow().committing.clone();
-        let bytes = committing.and_then(|closed| closed.blocks.get(&block).cloned());
+        let bytes = committing
+            .and_then(|closed| closed.blocks.get(&block).map(|logged| logged.bytes.clone()));
         bytes.or_else(|| self.sink.newest(block))
     }
 }

@@ -11,31 +11,54 @@ use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run, Timestamp};
 
 /// Work of a sink.
-pub(crate) type Step<'a> = Pin<Box<dyn Future<Output = IoResult<()>> + 'a>>;
+pub type Step<'a> = Pin<Box<dyn Future<Output = IoResult<()>> + 'a>>;
 
 /// A transaction that changes no more.
 #[derive(Debug)]
-pub(crate) struct Closed {
-    pub(crate) tid: Tid,
-    /// The content of each block when the transaction was closed.
-    pub(crate) blocks: BTreeMap<BlockNo, Bytes>,
-    /// Blocks whose older contents must not come back, as the transaction frees them.
-    pub(crate) revoked: Vec<BlockNo>,
+pub struct Closed {
+    /// Its number; the next transaction has the next one.
+    pub tid: Tid,
+    /// What each of its blocks holds.
+    pub blocks: BTreeMap<BlockNo, Logged>,
+    /// Blocks whose older contents must not come back, as the transaction frees them. None of them
+    /// is among `blocks`.
+    pub revoked: Vec<BlockNo>,
     /// Blocks that the transaction frees: they are used again when it is durable.
-    pub(crate) freed: Vec<Run>,
-    pub(crate) closed_at: Timestamp,
+    pub freed: Vec<Run>,
+    /// Data was written past the journal since the transaction before was closed: it must be
+    /// durable before this transaction, which may refer to it.
+    pub data_written: bool,
+    /// When it was closed.
+    pub closed_at: Timestamp,
+}
+
+/// A block of a transaction.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    /// Its content when the transaction was closed.
+    pub bytes: Bytes,
+    /// Its content in the transaction before; `None` if that is not known, or was not its own.
+    pub before: Option<Bytes>,
+    /// Whether it is content of a file; else it is metadata.
+    pub content: bool,
 }
 
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
-/// [`super::jbd2::Jbd2Sink`] is ext4's own journal. A store of log records is another: a
-/// transaction is one atomic record there, and a revoke an entry that supersedes older ones.
+/// ext4's own journal is one. A store of log records is another: a transaction is one atomic record
+/// there, and a revoke an entry that supersedes older ones. What the file system reads and writes
+/// past a sink goes to the device of the mount, which may be a layer that the sink belongs to.
 ///
 /// Data that a transaction refers to was written, and the device answered, before the transaction
 /// is given to [`CommitSink::commit`].
-pub(crate) trait CommitSink {
-    /// The largest transaction, in blocks.
+pub trait CommitSink {
+    /// The largest transaction, in blocks: at least [`LARGEST_LEAST`].
     fn largest(&self) -> usize;
+
+    /// The most runs of blocks that a transaction may free: at least [`FREED_LEAST`].
+    fn most_freed(&self) -> usize {
+        usize::MAX
+    }
 
     /// Whether transactions of `blocks` together can be committed without waiting for room.
     fn has_room(&self, blocks: usize) -> bool;
@@ -50,7 +73,7 @@ pub(crate) trait CommitSink {
     fn make_room(&self) -> Step<'_>;
 
     /// Makes a transaction durable: after a crash all of it is found, or nothing. Its data is
-    /// durable before it. One transaction is committed at a time, in the order of their numbers,
+    /// durable before it ([`Closed::data_written`]). One transaction is committed at a time, in the order of their numbers,
     /// and room for it is there.
     ///
     /// # Errors
@@ -67,11 +90,12 @@ pub(crate) trait CommitSink {
     fn logged(&self, run: Run) -> Vec<BlockNo>;
 
     /// Says durably that damage was found, so that somebody checks before the next mount. What is
-    /// in the log stays there.
+    /// in the log stays there. False if the sink has no place for that: then the superblock says
+    /// it.
     ///
     /// # Errors
     /// Those of the device.
-    fn give_up(&self) -> Step<'_>;
+    fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>>;
 
     /// Brings everything home and leaves a log that needs no recovery.
     ///
@@ -79,6 +103,11 @@ pub(crate) trait CommitSink {
     /// Those of the device; a recovery is needed then.
     fn drain(&self) -> Step<'_>;
 }
+
+/// No handle changes more blocks, so no sink may take fewer in one transaction.
+pub const LARGEST_LEAST: usize = 256;
+/// No handle frees more runs of blocks.
+pub const FREED_LEAST: usize = 256;
 
 /// The sink of what is not written: there are no transactions.
 #[derive(Debug)]
@@ -117,8 +146,8 @@ impl CommitSink for NoSink {
         Vec::new()
     }
 
-    fn give_up(&self) -> Step<'_> {
-        Box::pin(async { Ok(()) })
+    fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
+        Box::pin(async { Ok(true) })
     }
 
     fn drain(&self) -> Step<'_> {

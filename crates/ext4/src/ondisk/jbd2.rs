@@ -30,7 +30,7 @@ pub(crate) mod incompat {
 
 /// The number of a transaction. Numbers wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Tid(pub(crate) u32);
+pub struct Tid(pub u32);
 
 impl Tid {
     pub(crate) const fn next(self) -> Self {

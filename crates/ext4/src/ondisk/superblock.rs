@@ -273,6 +273,12 @@ impl Superblock {
         put_le32(&mut *self.0, 0x5C, features);
     }
 
+    /// Errors were found: somebody must look at the file system before it is mounted.
+    pub(crate) fn set_errors(&mut self) {
+        let state = self.u16(STATE) | STATE_ERROR;
+        put_le16(&mut *self.0, STATE, state);
+    }
+
     pub(crate) fn set_clean(&mut self) {
         let state = self.u16(STATE) | STATE_VALID;
         put_le16(&mut *self.0, STATE, state);

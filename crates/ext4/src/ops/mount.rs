@@ -15,7 +15,8 @@ use crate::error::{Corruption, Error, Place, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
-use crate::journal::{Journal, NoSink};
+use crate::journal::{CommitSink, Journal, NoSink};
+use crate::marks::without_bit;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::features::incompat;
 use crate::ondisk::group::Group;
@@ -65,9 +66,7 @@ impl Ext4 {
         runtime: Executor,
         options: Options,
     ) -> Result<Self> {
-        let block = read_block(&*device, BlockNo(0)).await?;
-        let superblock = Superblock::decode(&block)?;
-        superblock.check_size(device.capabilities().capacity)?;
+        let superblock = Self::superblock_of(&device).await?;
         if options.read_only && superblock.needs_recovery() {
             return Err(Refusal::NeedsCheck("the journal must be replayed").into());
         }
@@ -92,6 +91,64 @@ impl Ext4 {
         loaded.begin(journal, &runs, replayed).await
     }
 
+    /// Mounts a file system whose transactions go through `sink`, and not into its own journal,
+    /// which must need no replay. `device` is what the sink brings blocks home to, and reads as if
+    /// all that is durable in the sink were home. The sink is ready, and only this mount uses it.
+    /// The file system may belong to MLFS.
+    ///
+    /// # Errors
+    /// As [`Ext4::mount`].
+    pub async fn mount_through(
+        sink: Rc<dyn CommitSink>,
+        mode: Mode,
+        device: Rc<dyn BlockDevice>,
+        runtime: Executor,
+        options: Options,
+    ) -> Result<Self> {
+        let superblock = without_bit(&Self::superblock_of(&device).await?);
+        check_state(&superblock)?;
+        let block = read_block(&*device, BlockNo(0)).await?;
+        let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
+        let runs = loaded.core.journal_runs().await?;
+        let journal = jbd2::read_superblock(&device, runs.clone()).await?;
+        if superblock.needs_recovery() || journal.superblock.start().is_some() {
+            return Err(Refusal::NeedsCheck("its own journal must be replayed").into());
+        }
+        let mut core = loaded.alone();
+        core.geometry.add_journal(&runs);
+        if core.read_only {
+            return Ok(Self { core: Rc::new(core) });
+        }
+        core.journal = Journal::new(sink, Tid(1));
+        Self::start(core).await
+    }
+
+    async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
+        let block = read_block(&**device, BlockNo(0)).await?;
+        let superblock = Superblock::decode(&block)?;
+        superblock.check_size(device.capabilities().capacity)?;
+        Ok(superblock)
+    }
+
+    /// The file system that was loaded; nobody else knows of it yet.
+    fn alone(self) -> Core {
+        let Ok(core) = Rc::try_unwrap(self.core) else {
+            unreachable!("nobody else knows of it yet");
+        };
+        core
+    }
+
+    /// Starts the tasks, and ends orphans.
+    async fn start(core: Core) -> Result<Self> {
+        let core = Rc::new(core);
+        core.start_tasks();
+        if let Err(error) = core.end_found_orphans().await {
+            core.journal.end().await;
+            return Err(error);
+        }
+        Ok(Self { core })
+    }
+
     /// What is mounted before the journal is known: nothing may be written.
     async fn load(
         mode: Mode,
@@ -101,7 +158,6 @@ impl Ext4 {
     ) -> Result<Self> {
         let block = read_block(&**device, BlockNo(0)).await?;
         let superblock = Superblock::decode(&block)?;
-        superblock.check_size(device.capabilities().capacity)?;
         check_state(&superblock)?;
         Self::load_as(&superblock, block, mode, device, runtime, options).await
     }
@@ -151,6 +207,7 @@ impl Ext4 {
             nodes: RefCell::new(HashMap::new()),
             dirty_pages: Cell::default(),
             may_be_dirty: Cell::default(),
+            syncs: Cell::default(),
             read_only: options.read_only,
             mode,
         };
@@ -159,9 +216,7 @@ impl Ext4 {
 
     /// From now on it may be written.
     async fn begin(self, mut journal: Journalled, runs: &[Run], next: Tid) -> Result<Self> {
-        let Ok(mut core) = Rc::try_unwrap(self.core) else {
-            unreachable!("nobody else knows of it yet");
-        };
+        let mut core = self.alone();
         core.geometry.add_journal(runs);
         if core.read_only {
             return Ok(Self { core: Rc::new(core) });
@@ -180,13 +235,7 @@ impl Ext4 {
         })
         .await?;
         sink.begin().await?;
-        let core = Rc::new(core);
-        core.start_tasks();
-        if let Err(error) = core.end_found_orphans().await {
-            core.journal.end().await;
-            return Err(error);
-        }
-        Ok(Self { core })
+        Self::start(core).await
     }
 
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
@@ -202,7 +251,10 @@ impl Ext4 {
         let synced = core.sync_all().await;
         core.journal.end().await;
         if core.journal.damaged.get() {
-            core.journal.sink.give_up().await?;
+            let said = core.journal.sink.give_up().await?;
+            if !said {
+                core.write_superblock(Superblock::set_errors).await?;
+            }
         }
         deleted.and(synced)?;
         core.journal.check()?;

@@ -76,6 +76,7 @@ impl Volume {
         report.mapped_extents = store.map.len() as u64;
         let named = (superblock.volume, superblock.label);
         let opened = Self::assemble(runtime, device, below, named, layout, config, store);
+        opened.inner().logs_near.set(options.logs_near);
         // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();

@@ -173,7 +173,8 @@ impl Inner {
     /// The log for the next record. While a record is on its way, the next goes behind it: the
     /// drive writes both in one pass, wherever its queue takes the head in between.
     fn choose_log(&self, state: &mut State) -> Option<LogId> {
-        let near = NearHead { head: self.device.head(state.head) };
+        let head = self.logs_near.get().unwrap_or_else(|| self.device.head(state.head));
+        let near = NearHead { head };
         if let Some(log) = state.store.log_in_use() {
             return Some(log);
         }

@@ -48,6 +48,9 @@ pub async fn look(site: &Site, engine: &impl LogEngine) -> Result<Looked, AdoptE
                 Err(error) => LogState::Unusable(error),
             }
         }
+        Err(AdoptError::LogsMoved(_)) if !marks.primary => {
+            LogState::Unusable(AdoptError::UsedSince)
+        }
         Err(error) => LogState::Unusable(error),
     };
     Ok(Looked { marks, logs })

@@ -22,8 +22,8 @@ mod host;
 mod layout;
 mod look;
 mod open;
-mod root;
 mod take_over;
+mod volumes;
 
 use std::future::Future;
 use std::rc::Rc;
@@ -37,8 +37,8 @@ pub use host::{FstabLine, Host, Names, fstab_lines};
 pub use layout::{Layout, Spacing};
 pub use look::{LogState, Looked, look};
 pub use open::{Opened, open};
-pub use root::Roots;
 pub use take_over::{Adopted, adopt};
+pub use volumes::Volumes;
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]
@@ -139,6 +139,12 @@ pub enum AdoptError {
              the logs held is lost then"
     )]
     LogsMoved(&'static str),
+    /// It was used as ext4 although it was adopted.
+    #[error(
+        "it has been used as ext4 since it was adopted, and its logs are not where they were: \
+             run manylogs fs release, which clears what is left of the adoption"
+    )]
+    UsedSince,
     /// The bit was taken away while the logs held something.
     #[error(
         "the logs hold changes, and the first superblock has lost the feature bit: other \
@@ -147,6 +153,9 @@ pub enum AdoptError {
              says and run e2fsck -f: what the logs held is lost then"
     )]
     BitTakenAway,
+    /// The engine does not do what is asked for.
+    #[error("the logs: {0}")]
+    Engine(String),
     /// The logs are not those of an engine.
     #[error(
         "neither the first nor the last log holds anchors of this file system: they are \

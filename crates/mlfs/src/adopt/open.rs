@@ -41,7 +41,10 @@ pub(super) async fn complete(
             Stage::GivingBack => return Err(AdoptError::Interrupted("fs release", "fs adopt")),
         },
     };
-    let file = find(site, &pointer).await?;
+    let file = find(site, &pointer).await.map_err(|error| match error {
+        AdoptError::LogsMoved(_) if !marks.primary => AdoptError::UsedSince,
+        other => other,
+    })?;
     let logs = Logs::of(copies.uuid(), &file);
     if !marks.primary && !engine.is_drained(site, &logs).await? {
         return Err(AdoptError::BitTakenAway);

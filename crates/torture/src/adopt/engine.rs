@@ -1,17 +1,28 @@
-//! A small engine: blocks that are written go into the first log, each with a header that says
+//! What keeps records in the logs: a volume, as in use, or a small engine. In that one blocks that are written go into the first log, each with a header that says
 //! where it belongs, and home when the logs are drained.
 
 use manylogs_block::{Extent, Hint, IoError, Payload, Request};
 use manylogs_ext4::BLOCK_BYTES;
-use manylogs_mlfs::adopt::{AdoptError, LogEngine, Logs, Roots, Site};
+use manylogs_mlfs::adopt::{AdoptError, LogEngine, Logs, Site, Volumes};
+
+use super::roots::Roots;
 
 const MAGIC: &[u8; 8] = b"TESTLOGS";
 /// Sectors of a block.
 const BLOCK: u64 = 8;
 
 /// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Engine {
+    /// See the module.
+    Small(Small),
+    /// That of MLFS.
+    Volume,
+}
+
+/// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Engine(Roots);
+pub(super) struct Small(Roots);
 
 /// Where the records of an opening are, and how many there are.
 pub(super) struct Open {
@@ -51,7 +62,7 @@ fn sum(bytes: &[u8]) -> u64 {
     })
 }
 
-impl Engine {
+impl Small {
     /// Begins to use drained logs.
     pub(super) async fn begin(&self, site: &Site, logs: Logs) -> Result<Open, AdoptError> {
         // Records of an earlier use must not be taken for new ones.
@@ -120,7 +131,7 @@ impl Engine {
     }
 }
 
-impl LogEngine for Engine {
+impl LogEngine for Small {
     fn blocks_least(&self) -> u64 {
         8
     }
@@ -145,5 +156,35 @@ impl LogEngine for Engine {
         }
         site.device.submit(Request::Flush).await?;
         self.0.note(site, logs, true).await
+    }
+}
+
+impl LogEngine for Engine {
+    fn blocks_least(&self) -> u64 {
+        match self {
+            Self::Small(small) => small.blocks_least(),
+            Self::Volume => Volumes.blocks_least(),
+        }
+    }
+
+    async fn format(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
+        match self {
+            Self::Small(small) => small.format(site, logs).await,
+            Self::Volume => Volumes.format(site, logs).await,
+        }
+    }
+
+    async fn is_drained(&self, site: &Site, logs: &Logs) -> Result<bool, AdoptError> {
+        match self {
+            Self::Small(small) => small.is_drained(site, logs).await,
+            Self::Volume => Volumes.is_drained(site, logs).await,
+        }
+    }
+
+    async fn drain(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
+        match self {
+            Self::Small(small) => small.drain(site, logs).await,
+            Self::Volume => Volumes.drain(site, logs).await,
+        }
     }
 }

@@ -6,11 +6,14 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Rng, to_usize};
-use manylogs_ext4::{Ext4, Wanted};
-use manylogs_mlfs::adopt::{AdoptError, Layout, LogEngine, Site, Spacing, adopt, open, release};
+use manylogs_ext4::{BLOCK_BYTES, Ext4, Ino, Options, Wanted};
+use manylogs_mlfs::adopt::{
+    AdoptError, Layout, LogEngine, Logs, Site, Spacing, Volumes, adopt, open, release,
+};
+use manylogs_near::{Near, NearOptions};
 use manylogs_sim::DiskImage;
 
-use super::engine::Engine;
+use super::engine::{Engine, Small};
 use super::judge::Judge;
 use super::model::Model;
 use crate::ext4::{self, Images, SMALL_MIB, World};
@@ -28,6 +31,8 @@ pub struct AdoptPlan {
     pub seed: u64,
     /// Which of the images is used, counted around.
     pub image: usize,
+    /// The logs are those of a volume, through which ext4 is used; else of a small engine.
+    pub volume: bool,
     /// Where logs are to be.
     pub layout: Layout,
     /// Blocks of files that are there.
@@ -47,13 +52,18 @@ impl AdoptPlan {
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x0ad0_97ed);
-        let most = 16 + u32::try_from(rng.below(200)).unwrap_or(0);
-        let wanted = Wanted { most, least: 8 + most / 4 };
-        let groups = 1 + u32::try_from(rng.below(3)).unwrap_or(0);
-        let most_blocks = if rng.one_in(4) { 2500 } else { 200 };
+        let volume = rng.one_in(3);
+        let more = u32::try_from(rng.below(200)).unwrap_or(0);
+        let most = if volume { 800 + more } else { 16 + more };
+        let least = if volume { 780 } else { 8 + most / 4 };
+        let wanted = Wanted { most, least };
+        // A volume needs several of these small groups.
+        let groups = if volume { 1 } else { 1 + u32::try_from(rng.below(3)).unwrap_or(0) };
+        let most_blocks = if rng.one_in(4) && !volume { 2500 } else { 200 };
         Self {
             seed,
             image: to_usize(rng.below(60)),
+            volume,
             layout: Layout { spacing: Spacing::Groups(groups), wanted },
             blocks: 20 + rng.below(most_blocks),
             turns: 1 + rng.below(2),
@@ -61,6 +71,11 @@ impl AdoptPlan {
             fork_every: 2 + rng.below(5),
             e2fsck_every: SAMPLE,
         }
+    }
+
+    /// What keeps records in the logs.
+    pub(super) fn engine(&self) -> Engine {
+        if self.volume { Engine::Volume } else { Engine::Small(Small::default()) }
     }
 
     /// One judged state in so many is also judged by e2fsck; none if zero.
@@ -167,6 +182,7 @@ impl History<'_> {
         let ended: Rc<RefCell<Option<Result<(), AdoptError>>>> = Rc::default();
         let work = Work {
             site: site(&world),
+            engine: self.plan.engine(),
             layout: self.plan.layout,
             writes: self.plan.writes,
             model: Rc::clone(&self.model),
@@ -221,8 +237,8 @@ impl History<'_> {
     fn crash_again(&mut self, image: &DiskImage) -> DiskImage {
         let world = World::torn(self.rng.next_u64(), SMALL_MIB, image.clone());
         let (site, layout, back) = (site(&world), self.plan.layout, self.rng.one_in(2));
+        let engine = self.plan.engine();
         world.sim.handle(world.user).spawn(async move {
-            let engine = Engine::default();
             if back {
                 let _ = release(&site, &engine).await;
             } else {
@@ -263,6 +279,7 @@ impl History<'_> {
 /// What is needed to take a step.
 struct Work {
     site: Site,
+    engine: Engine,
     layout: Layout,
     writes: u64,
     model: Rc<RefCell<Model>>,
@@ -272,14 +289,19 @@ struct Work {
 impl Work {
     /// What an earlier attempt has done is no error.
     async fn run(mut self, step: Step) -> Result<(), AdoptError> {
-        let engine = Engine::default();
         match step {
-            Step::Adopt => match adopt(&self.site, &self.layout, &engine).await {
+            Step::Adopt => match adopt(&self.site, &self.layout, &self.engine).await {
                 Ok(_) | Err(AdoptError::AlreadyAdopted) => Ok(()),
                 Err(error) => Err(error),
             },
-            Step::Use => self.write(&engine).await,
-            Step::Release => match release(&self.site, &engine).await {
+            Step::Use => {
+                let logs = open(&self.site, &self.engine).await?.logs;
+                match self.engine {
+                    Engine::Small(small) => self.write(small, logs).await,
+                    Engine::Volume => self.write_files(&logs).await,
+                }
+            }
+            Step::Release => match release(&self.site, &self.engine).await {
                 Ok(()) | Err(AdoptError::NotAdopted) => Ok(()),
                 Err(error) => Err(error),
             },
@@ -287,22 +309,39 @@ impl Work {
     }
 
     /// Writes blocks of files through the logs.
-    async fn write(&mut self, engine: &Engine) -> Result<(), AdoptError> {
-        let logs = open(&self.site, engine).await?.logs;
-        let mut open = if engine.is_drained(&self.site, &logs).await? {
-            engine.begin(&self.site, logs).await?
+    async fn write(&mut self, small: Small, logs: Logs) -> Result<(), AdoptError> {
+        let mut open = if small.is_drained(&self.site, &logs).await? {
+            small.begin(&self.site, logs).await?
         } else {
-            engine.go_on(&self.site, logs).await?
+            small.go_on(&self.site, logs).await?
         };
         for _ in 0..self.writes {
-            if !Engine::has_room(&open) {
+            if !Small::has_room(&open) {
                 break;
             }
             let written = self.model.borrow_mut().write(&mut self.rng);
-            let Some((chosen, home, block)) = written else { break };
-            engine.append(&self.site, &mut open, home, &block).await?;
-            self.model.borrow_mut().acknowledge(chosen);
+            let Some(written) = written else { break };
+            small.append(&self.site, &mut open, written.home, &written.block).await?;
+            self.model.borrow_mut().acknowledge(written.chosen);
         }
         Ok(())
+    }
+
+    /// Writes blocks of files as programs do, and syncs them.
+    async fn write_files(&mut self, logs: &Logs) -> Result<(), AdoptError> {
+        let near = NearOptions { open: Volumes::open_options(logs)?, ..NearOptions::default() };
+        let options = Options { clock: Rc::clone(&self.site.clock), read_only: false };
+        let (device, runtime) = (Rc::clone(&self.site.device), self.site.runtime.clone());
+        let (near, _) = Near::mount(runtime, device, &near, options).await?;
+        for _ in 0..self.writes {
+            let written = self.model.borrow_mut().write(&mut self.rng);
+            let Some(written) = written else { break };
+            let ino = near.fs().lookup(Ino::ROOT, &written.file).await?.ino;
+            let offset = (written.at * BLOCK_BYTES) as u64;
+            near.fs().write(ino, offset, written.block).await?;
+            near.fs().sync(ino).await?;
+            self.model.borrow_mut().acknowledge(written.chosen);
+        }
+        Ok(near.unmount().await?)
     }
 }

@@ -5,11 +5,13 @@ use manylogs_ext4::Ext4;
 use manylogs_mlfs::adopt::{AdoptError, LogState, Looked, adopt, look, open, release};
 use manylogs_sim::DiskImage;
 
-use super::engine::Engine;
 use super::history::{AdoptPlan, site};
 use super::model::Model;
 use super::raw::Superblocks;
 use crate::ext4::{self, SMALL_MIB, World, nothing_is_wrong};
+
+/// What e2fsck says of a commit block that was torn on its way: the transaction is none yet.
+const TORN: &[&str] = &["was corrupt, replay was aborted"];
 
 /// What a state is judged by.
 pub(super) struct Judge<'p> {
@@ -43,7 +45,7 @@ impl Judge<'_> {
 
     /// As the kernel would use it: its journal is replayed, and all files are there.
     fn by_ext4(&self, image: &DiskImage, seed: u64, sampled: bool) -> Result<(), String> {
-        let image = if sampled { ext4::replayed_by_e2fsck(image)? } else { image.clone() };
+        let image = if sampled { ext4::replayed_by_e2fsck(image, TORN)? } else { image.clone() };
         self.read(&image, seed, true).map_err(|wrong| format!("used as ext4: {wrong}"))
     }
 
@@ -63,7 +65,8 @@ impl Judge<'_> {
     fn look(&self, image: &DiskImage, seed: u64) -> Result<Looked, String> {
         let world = World::torn(seed, SMALL_MIB, image.clone());
         let site = site(&world);
-        let looking = async move { look(&site, &Engine::default()).await };
+        let engine = self.plan.engine();
+        let looking = async move { look(&site, &engine).await };
         world.sim.block_on(world.user, looking).map_err(|error| format!("look: {error}"))
     }
 
@@ -74,10 +77,10 @@ impl Judge<'_> {
         seed: u64,
     ) -> Result<DiskImage, String> {
         let world = World::torn(seed, SMALL_MIB, image.clone());
-        let (site, layout) = (site(&world), self.plan.layout);
+        let (site, layout, engine) = (site(&world), self.plan.layout, self.plan.engine());
         let finished = world.sim.block_on(world.user, async move {
-            match adopt(&site, &layout, &Engine::default()).await {
-                Ok(_) | Err(AdoptError::AlreadyAdopted) => open(&site, &Engine::default()).await,
+            match adopt(&site, &layout, &engine).await {
+                Ok(_) | Err(AdoptError::AlreadyAdopted) => open(&site, &engine).await,
                 Err(error) => Err(error),
             }
         });
@@ -99,8 +102,8 @@ impl Judge<'_> {
     ) -> Result<DiskImage, String> {
         let before = Superblocks::of(image)?;
         let world = World::torn(seed, SMALL_MIB, image.clone());
-        let site = site(&world);
-        let released = async move { release(&site, &Engine::default()).await };
+        let (site, engine) = (site(&world), self.plan.engine());
+        let released = async move { release(&site, &engine).await };
         match world.sim.block_on(world.user, released) {
             Err(AdoptError::NotAdopted) if before.is_clean() => {}
             released => released.map_err(|error| format!("released: {error}"))?,
@@ -110,7 +113,7 @@ impl Judge<'_> {
             return Err("released: a mark is left".to_owned());
         }
         if sampled {
-            ext4::replayed_by_e2fsck(&image).map_err(|wrong| format!("released: {wrong}"))?;
+            ext4::replayed_by_e2fsck(&image, TORN).map_err(|wrong| format!("released: {wrong}"))?;
         }
         self.read(&image, seed, false).map_err(|wrong| format!("released: {wrong}"))?;
         Ok(image)

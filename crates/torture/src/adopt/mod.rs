@@ -7,6 +7,8 @@ mod history;
 mod judge;
 mod model;
 mod raw;
+mod roots;
 
 pub use history::AdoptPlan;
 pub(crate) use history::run_history;
+pub use roots::Roots;

@@ -25,6 +25,20 @@ pub(super) struct Model {
     next: u64,
 }
 
+/// A block that is written.
+pub(super) struct Written {
+    /// For [`Model::acknowledge`].
+    pub(super) chosen: usize,
+    /// The file's name.
+    pub(super) file: Vec<u8>,
+    /// The block's number in the file.
+    pub(super) at: usize,
+    /// Where the block lies on the disk.
+    pub(super) home: u64,
+    /// What it is to hold.
+    pub(super) block: Vec<u8>,
+}
+
 fn name(file: usize) -> Vec<u8> {
     format!("file {file}").into_bytes()
 }
@@ -79,13 +93,13 @@ impl Model {
     }
 
     /// A block to be written: where it lies, and what it is to hold. It may be found from now on.
-    pub(super) fn write(&mut self, rng: &mut Rng) -> Option<(usize, u64, Vec<u8>)> {
+    pub(super) fn write(&mut self, rng: &mut Rng) -> Option<Written> {
         let chosen = manylogs_block::to_usize(rng.below(self.homes.len().max(1) as u64));
         let (place, home) = *self.homes.get(chosen)?;
         self.next = self.next.wrapping_add(1);
         let new = content(self.next, BLOCK_BYTES);
         self.maybe.entry(place).or_default().push(new.clone());
-        Some((chosen, home, new))
+        Some(Written { chosen, file: name(place.0), at: place.1, home, block: new })
     }
 
     /// What was written last is durable.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use manylogs_ext4::{Error, Summary};
 use manylogs_mlfs::adopt::{
-    AdoptError, Host, Layout, Logs, Names, Roots, Site, Spacing, adopt as take_over, fstab_lines,
+    AdoptError, Host, Layout, Logs, Names, Site, Spacing, Volumes, adopt as take_over, fstab_lines,
     release as give_back,
 };
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
@@ -33,7 +33,7 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
         layout.spacing = Spacing::Bytes(every.bytes());
     }
     let adopted = reactor
-        .block_on(async move { take_over(&site, &layout, &Roots).await })
+        .block_on(async move { take_over(&site, &layout, &Volumes).await })
         .map_err(|error| failure(source, &error))?;
     let went_on = if adopted.went_on { "; an earlier attempt was completed" } else { "" };
     print(&format!("{} belongs to MLFS: {}{went_on}\n", source.display(), described(&adopted.logs)))
@@ -43,7 +43,7 @@ pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
     let source = &args.source;
     let (reactor, site) = open(source, OpenMode::Exclusive)?;
     reactor
-        .block_on(async move { give_back(&site, &Roots).await })
+        .block_on(async move { give_back(&site, &Volumes).await })
         .map_err(|error| failure(source, &error))?;
     print(&format!("{} is plain ext4 again\n", source.display()))
 }
@@ -127,6 +127,7 @@ pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
         | AdoptError::BitWithoutPointer
         | AdoptError::LogsMoved(_)
         | AdoptError::BitTakenAway
+        | AdoptError::UsedSince
         | AdoptError::NoEngine => Failure::Damage(message),
         _ => Failure::Input(message),
     }

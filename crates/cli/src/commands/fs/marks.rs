@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs_ext4::{GroupNo, Stage, Summary};
-use manylogs_mlfs::adopt::{LogState, Looked, Roots, look};
+use manylogs_mlfs::adopt::{LogState, Looked, Volumes, look};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn looked(source: &Path) -> Result<Option<Looked>, Failure> {
         Err(Failure::Busy(_)) => return Ok(None),
         opened => opened?,
     };
-    let looked = reactor.block_on(async move { look(&site, &Roots).await });
+    let looked = reactor.block_on(async move { look(&site, &Volumes).await });
     looked.map(Some).map_err(|error| failure(source, &error))
 }
 

@@ -60,7 +60,8 @@ impl Jbd2Sink {
             revokes.map(|blocks| self.format.revoke_block(tid, blocks).into()).collect();
         let blocks: Vec<_> = transaction.blocks.iter().collect();
         for announced in blocks.chunks(self.format.tags()) {
-            let logged = announced.iter().map(|(home, bytes)| self.in_log(tid, **home, bytes));
+            let logged =
+                announced.iter().map(|(home, logged)| self.in_log(tid, **home, &logged.bytes));
             let (tags, contents): (Vec<Tag>, Vec<Bytes>) = logged.unzip();
             body.push(self.format.descriptor(tid, &tags).into());
             body.extend(contents);
@@ -95,6 +96,6 @@ impl Jbd2Sink {
         let tid = transaction.tid;
         state.durable = Some(tid);
         let blocks = transaction.blocks.iter();
-        state.pending.extend(blocks.map(|(block, bytes)| (*block, (tid, bytes.clone()))));
+        state.pending.extend(blocks.map(|(block, logged)| (*block, (tid, logged.bytes.clone()))));
     }
 }

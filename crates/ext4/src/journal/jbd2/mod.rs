@@ -12,6 +12,7 @@ mod replay;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -140,8 +141,8 @@ impl CommitSink for Jbd2Sink {
         self.state.borrow().logged.range(range).map(|(block, _)| *block).collect()
     }
 
-    fn give_up(&self) -> Step<'_> {
-        Box::pin(self.write_damage())
+    fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
+        Box::pin(async { self.write_damage().await.map(|()| true) })
     }
 
     fn drain(&self) -> Step<'_> {

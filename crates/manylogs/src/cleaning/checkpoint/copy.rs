@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_done};
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, EntryKind, MapValue, Mapped};
+use manylogs_logstore::{Class, DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
 use crate::phase::{Phase, Reader};
@@ -39,6 +39,16 @@ struct Group {
     /// Whole physical sectors.
     extent: Extent,
     runs: Vec<Run>,
+}
+
+/// Whether a bug makes a drain leave the version where it is.
+fn is_forgotten(progress: &Progress, place: Place) -> bool {
+    let Place::Log { class, .. } = place else { return false };
+    let bug = match class {
+        Class::Metadata => Bug::NearDrainForgetsMetadata,
+        Class::Data | Class::DurabilityOnly => Bug::NearDrainForgetsContent,
+    };
+    progress.pass.materialise && plant::is(bug)
 }
 
 impl Inner {
@@ -180,6 +190,9 @@ impl Inner {
         for (extent, Mapped { sequence, value: mut place }) in
             self.mapped_below(extents, progress.floor)
         {
+            if is_forgotten(progress, place) {
+                continue;
+            }
             match place {
                 Place::Buffered { .. } | Place::Lost { .. } => continue,
                 Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => continue,

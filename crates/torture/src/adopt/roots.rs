@@ -1,11 +1,9 @@
-//! Whether logs are drained, kept in the log file itself.
+//! A small engine: whether logs are drained, kept in the log file itself.
 
-use bytes::Bytes;
 use manylogs_block::{Extent, Hint, IoError, Payload, Request};
 use manylogs_ext4::{BLOCK_BYTES, BlockNo};
-use manylogs_plant::{Bug, is};
 
-use super::{AdoptError, LogEngine, Logs, Site};
+use manylogs_mlfs::adopt::{AdoptError, LogEngine, Logs, Site};
 
 const MAGIC: &[u8; 8] = b"MLFSROOT";
 /// Where the checksum of the block lies, and what follows it.
@@ -39,7 +37,7 @@ impl Root {
         whole.then(|| Self { generation: u64::from_le_bytes(generation), drained })
     }
 
-    fn encode(&self, uuid: [u8; 16]) -> Bytes {
+    fn encode(&self, uuid: [u8; 16]) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[FLAGS].copy_from_slice(&(if self.drained { DRAINED } else { 0 }).to_le_bytes());
@@ -47,13 +45,14 @@ impl Root {
         bytes[GENERATION].copy_from_slice(&self.generation.to_le_bytes());
         let sum = sum(&bytes);
         bytes[SUM].copy_from_slice(&sum.to_le_bytes());
-        bytes.into()
+        bytes
     }
 }
 
-/// CRC-32C of a root, but for the sum itself.
+/// FNV-1a of a root, but for the sum itself: nobody means harm.
 fn sum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&bytes[..SUM.start]), &bytes[SUM.end..])
+    let all = bytes[..SUM.start].iter().chain(&bytes[SUM.end..]);
+    all.fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The blocks of both roots; the engine uses what is between them.
@@ -98,9 +97,7 @@ impl Roots {
             let (extent, payload) = (sectors(place), Payload::bytes(root.encode(logs.uuid)));
             let write = Request::Write { extent, payload, fua: false, hint: Hint::None };
             site.device.submit(write).await?;
-            if !is(Bug::MlfsAnchorsNotFlushed) {
-                site.device.submit(Request::Flush).await?;
-            }
+            site.device.submit(Request::Flush).await?;
         }
         Ok(())
     }
@@ -138,7 +135,7 @@ mod tests {
         assert!(root.drained && root.generation == 9);
         assert!(Root::decode(&bytes, [8; 16]).is_none());
         for at in [0, 9, 12, 20, 33, 4000] {
-            let mut damaged = bytes.to_vec();
+            let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert!(Root::decode(&damaged, [7; 16]).is_none(), "byte {at}");
         }

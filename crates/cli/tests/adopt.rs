@@ -1,0 +1,244 @@
+//! Disks that `manylogs fs adopt` takes over: who is kept away from them, what is refused, and round
+//! trips between MLFS and the kernel.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::Place;
+use manylogs_block::Rng;
+
+/// A file system of `mib` MiB; `None` if there is no mkfs.ext4, which is said.
+fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf> {
+    let path = place.path("disk.img");
+    File::create(&path).unwrap().set_len(mib << 20).unwrap();
+    let made =
+        program("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).args(options).arg(&path).output();
+    match made {
+        Ok(made) => assert!(made.status.success(), "{made:?}"),
+        Err(_) => {
+            eprintln!("skipped: needs mkfs.ext4");
+            return None;
+        }
+    }
+    Some(path)
+}
+
+/// A program of administrators.
+fn program(name: &str) -> Command {
+    let admin = Path::new("/usr/sbin").join(name);
+    Command::new(if admin.exists() { admin.as_os_str() } else { name.as_ref() })
+}
+
+fn run(name: &str, args: &[&str], path: &Path) -> Output {
+    program(name).args(args).arg(path).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Whether the kernel mounts images here; else that is said.
+fn can_mount() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let can = root && Path::new("/dev/loop-control").exists();
+    if !can {
+        eprintln!("skipped: needs root and loop devices");
+    }
+    can
+}
+
+/// An image that the kernel has mounted, until this is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(image: &Path, options: &str) -> Result<Self, String> {
+        let dir = image.with_file_name("kernel");
+        fs::create_dir_all(&dir).unwrap();
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "ext4", "-o", options]).args([image, &dir]).output().unwrap();
+        if done.status.success() { Ok(Self(dir)) } else { Err(said(&done)) }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A process that another test starts has a copy of each open file for a moment.
+        let unmounted = || Command::new("umount").arg(&self.0).status().unwrap().success();
+        assert!((0..1000).any(|_| unmounted()), "umount");
+    }
+}
+
+#[test]
+fn whoever_does_not_know_the_bit_is_kept_away_and_changes_nothing() {
+    let place = Place::new();
+    let Some(disk) = image(&place, 256, &[]) else { return };
+    let adopted = place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", "128M"]);
+    assert!(adopted.succeeds().stdout.contains("2 logs, 20 MiB"), "{adopted:?}");
+    let before = fs::read(&disk).unwrap();
+    let refused: [(&str, &[&str]); 7] = [
+        ("e2fsck", &["-fy"]),
+        ("e2fsck", &["-p"]),
+        ("e2fsck", &["-fy", "-b", "32768", "-B", "4096"]),
+        ("tune2fs", &["-L", "other"]),
+        ("tune2fs", &["-O", "^FEATURE_I30"]),
+        ("resize2fs", &["-f"]),
+        ("debugfs", &["-w", "-R", "rm /.manylogs"]),
+    ];
+    for (name, args) in refused {
+        let text = said(&run(name, args, &disk));
+        let known = ["unsupported feature", "Couldn't find valid filesystem superblock"];
+        assert!(known.iter().any(|known| text.contains(known)), "{name} {args:?}: {text}");
+    }
+    if can_mount() {
+        for options in ["loop", "loop,ro", "loop,ro,noload", "loop,sb=131072", "loop,ro,sb=131072"]
+        {
+            assert!(Mounted::new(&disk, options).is_err(), "{options}");
+        }
+    }
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).fails(2, &["adopted already", "fs release"]);
+    place.run(&["fs", "mount", "disk.img", "."]).fails(2, &["belongs to MLFS", "fs release"]);
+    assert!(fs::read(&disk).unwrap() == before, "a refusal changes nothing");
+    let status = place.run(&["fs", "status", "disk.img", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
+    assert_eq!(status["adopted"], "yes");
+    let mlfs = &status["mlfs"];
+    assert_eq!((&mlfs["logs"], &mlfs["log_state"]), (&2.into(), &"drained".into()));
+    assert_eq!(mlfs["copies_with_bit"], serde_json::json!([1]));
+    let checked = place.run(&["fs", "check", "disk.img"]);
+    assert!(checked.succeeds().stdout.contains("2 logs, 20 MiB together, drained"), "{checked:?}");
+    place.run(&["fs", "release", "disk.img"]).succeeds();
+    assert_eq!(run("e2fsck", &["-fn"], &disk).status.code(), Some(0));
+    place.run(&["fs", "release", "disk.img"]).fails(2, &["not adopted"]);
+}
+
+#[test]
+fn what_cannot_be_adopted_is_refused_with_what_to_do() {
+    let place = Place::new();
+    let adopt = |args: &[&str]| place.run(&[&["fs", "adopt", "disk.img"], args].concat());
+    let Some(disk) = image(&place, 256, &["-L", "archive"]) else { return };
+    adopt(&[]).fails(2, &["--yes"]);
+    adopt(&["--yes", "--log-every", "none"]).fails(2, &["none", "10M"]);
+    let fstab = place.file("fstab", "# disks\nLABEL=archive /srv ext4 noatime,barrier=0 0 2\n");
+    let fstab = fstab.to_str().unwrap();
+    let line = "LABEL=archive  /srv  fuse.manylogs  noatime  0 0";
+    adopt(&["--yes", "--fstab", fstab]).fails(2, &["line 2", line]);
+    place.file("fstab", format!("{line}\n"));
+    if can_mount() {
+        let mounted = Mounted::new(&disk, "loop").unwrap();
+        adopt(&["--yes", "--fstab", fstab]).fails(5, &["disk.img"]);
+        drop(mounted);
+    }
+    run("debugfs", &["-w", "-R", "feature needs_recovery"], &disk);
+    adopt(&["--yes", "--fstab", fstab]).fails(2, &["e2fsck -p"]);
+    run("e2fsck", &["-fy"], &disk);
+    adopt(&["--yes", "--fstab", fstab]).succeeds();
+    for (options, named) in [
+        (&["-O", "bigalloc"][..], "bigalloc"),
+        (&["-O", "inline_data"], "inline_data"),
+        (&["-O", "^has_journal"], "^has_journal"),
+        (&["-O", "quota"], "quota"),
+    ] {
+        image(&place, 256, options);
+        adopt(&["--yes"]).fails(2, &[named]);
+    }
+    image(&place, 9, &["-J", "size=4", "-N", "8192"]);
+    let before = fs::read(&disk).unwrap();
+    adopt(&["--yes"]).fails(2, &["no room for logs"]);
+    assert!(fs::read(&disk).unwrap() == before);
+}
+
+/// Everything under a directory: by path what a file holds, and what it is.
+fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, u64, u32)> {
+    let (mut tree, mut open) = (BTreeMap::new(), vec![PathBuf::new()]);
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(root.join(&dir)).unwrap() {
+            let path = dir.join(entry.unwrap().file_name());
+            let full = root.join(&path);
+            let known = fs::symlink_metadata(&full).unwrap();
+            let sum = if known.is_file() { crc32c::crc32c(&fs::read(&full).unwrap()) } else { 0 };
+            let size = if known.is_file() { known.size() } else { 0 };
+            if known.is_dir() {
+                open.push(path.clone());
+            }
+            tree.insert(path, (known.mode(), size, sum));
+        }
+    }
+    tree
+}
+
+/// Creates, writes, cuts, renames, links and removes files by chance.
+fn work(root: &Path, rng: &mut Rng) {
+    for number in 0..120 {
+        let dir = root.join(format!("dir {}", rng.below(4)));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join(format!("file {}", rng.below(60)));
+        match rng.below(8) {
+            0 => drop(fs::remove_file(&path)),
+            1 => drop(fs::rename(&path, dir.join(format!("file {}", rng.below(60))))),
+            2 => drop(fs::hard_link(&path, dir.join(format!("link {number} {}", rng.next_u64())))),
+            3 => {
+                drop(File::options().write(true).open(&path).map(|f| f.set_len(rng.below(90_000))))
+            }
+            _ => {
+                let file = File::options().write(true).create(true).truncate(false).open(&path);
+                let len = usize::try_from(rng.below(60_000)).unwrap();
+                let bytes: Vec<u8> =
+                    (0..len).map(|at| (at as u64 ^ number).to_le_bytes()[0]).collect();
+                file.unwrap().write_all_at(&bytes, rng.below(400_000)).unwrap();
+            }
+        }
+    }
+}
+
+/// `ROUND_TRIPS` of them, three where it is not set: adopt, release, use by the kernel, and a
+/// program of e2fsprogs that changes the file system.
+#[test]
+fn every_file_survives_round_trips_between_mlfs_and_the_kernel() {
+    let place = Place::new();
+    if !can_mount() {
+        return;
+    }
+    let Some(disk) = image(&place, 512, &["-E", "resize=4194304"]) else { return };
+    let rounds = std::env::var("ROUND_TRIPS").map_or(3, |rounds| rounds.parse().unwrap());
+    let mut rng = Rng::new(1);
+    for round in 0..rounds {
+        let before = {
+            let mounted = Mounted::new(&disk, "loop").unwrap();
+            work(&mounted.0, &mut rng);
+            tree(&mounted.0)
+        };
+        let every = ["128M", "256M", "1G"][usize::try_from(round % 3).unwrap()];
+        place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", every]).succeeds();
+        place.run(&["fs", "check", "disk.img"]).succeeds();
+        assert!(Mounted::new(&disk, "loop").is_err());
+        place.run(&["fs", "release", "disk.img"]).succeeds();
+        let checked = run("e2fsck", &["-fn"], &disk);
+        assert_eq!(checked.status.code(), Some(0), "round {round}: {}", said(&checked));
+        assert!(tree(&Mounted::new(&disk, "loop,ro").unwrap().0) == before, "round {round}");
+        let size = ["640M", "512M", "384M"][usize::try_from(rng.below(3)).unwrap()];
+        match round % 3 {
+            0 => {
+                let resized = program("resize2fs").arg(&disk).arg(size).output().unwrap();
+                assert!(resized.status.success(), "{}", said(&resized));
+            }
+            1 => assert!(run("e2fsck", &["-fyD"], &disk).status.code() <= Some(1)),
+            _ => {
+                let label = format!("round{round}");
+                assert!(run("tune2fs", &["-L", &label, "-c", "30"], &disk).status.success());
+            }
+        }
+        assert!(tree(&Mounted::new(&disk, "loop,ro").unwrap().0) == before, "round {round}");
+    }
+    println!("{rounds} round trips");
+}

@@ -1,0 +1,37 @@
+//! MLFS's journal near the head (seed 000 sections III and IV): each transaction of ext4 is one
+//! atomic record, appended to the log nearest to where the head is.
+//!
+//! ```text
+//!   manylogs_ext4    handles, transactions, data
+//!      |        \\
+//!      |      NearSink   a transaction becomes a batch: entries of data and supersede entries
+//!      |        /
+//!   manylogs::Volume     logs, table, checkpoints, recovery; homes at their own addresses
+//!      |
+//!    device
+//! ```
+//!
+//! # What always holds
+//!
+//! **A transaction is one record, and never split.** [`manylogs_ext4::CommitSink::largest`] closes
+//! transactions before they outgrow the largest record. Small data travels in the record. A commit
+//! costs one write and no flush, unless long runs of data were written home before: then those are
+//! made durable first.
+//!
+//! **A crash leaves a prefix.** One transaction is committed at a time, and all batches are of one
+//! [`manylogs_logstore::store::Stream`], so that no log can hold a transaction without the earlier
+//! ones being durable.
+//!
+//! **Freed blocks are superseded** in the record that frees them, where a log holds a version:
+//! neither a recovery nor a checkpoint writes over what the blocks are used for next.
+//!
+//! **Nothing is replayed.** The volume's recovery rebuilds its table, and ext4 is read through it.
+//!
+//! **Writers wait, and do not fail, while logs are full**: a handle starts when the largest
+//! transaction has room.
+
+mod mount;
+mod sink;
+
+pub use mount::{Near, NearError, NearOptions, Placed, format, format_config};
+pub use sink::{Granularity, Stats};

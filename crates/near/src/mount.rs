@@ -1,0 +1,181 @@
+//! Mounting a file system whose journal is near the head.
+
+use std::rc::Rc;
+
+use manylogs::{
+    Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions,
+    RecoveryReport, Volume, VolumeConfig, VolumeError,
+};
+use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
+use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
+use manylogs_plant::{Bug, is};
+use thiserror::Error;
+
+use crate::sink::{Granularity, NearSink, Stats, largest_transaction};
+
+/// Why a file system cannot be mounted, or left, with its journal near the head.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NearError {
+    /// The volume below.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The file system.
+    #[error(transparent)]
+    FileSystem(#[from] manylogs_ext4::Error),
+    /// The places for logs and anchors make no volume.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Logs that cannot take the largest transaction.
+    #[error(
+        "the shortest log has {} sectors, too few for a transaction of {LARGEST_LEAST} blocks: \
+         give logs of at least {} sectors",
+        log.0, LOG_LEAST.0
+    )]
+    LogsTooShort {
+        /// The shortest.
+        log: Sectors,
+    },
+}
+
+/// Shortest log: records are at most half as long.
+const LOG_LEAST: Sectors = Sectors(2 * 8 * LARGEST_LEAST as u64);
+/// Longest run of data that goes into a record (seed 000 section IV): 32 KiB.
+const THRESHOLD: Sectors = Sectors(64);
+
+/// Where logs and anchors are on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The logs.
+    pub logs: Vec<Extent>,
+    /// The structures of the volume.
+    pub anchors: Anchors,
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Debug, Default)]
+pub struct NearOptions {
+    /// How the volume is opened. [`OpenOptions::anchors`] must be given, and
+    /// [`OpenOptions::logs_near`] makes it the mode `adaptive`: all records go to the logs there.
+    pub open: OpenOptions,
+    /// How much of changed blocks is logged.
+    pub granularity: Granularity,
+}
+
+/// A mounted file system whose journal is near the head.
+#[derive(Debug)]
+pub struct Near {
+    fs: Ext4,
+    volume: Volume,
+    sink: Rc<NearSink>,
+}
+
+/// The parameters of a volume with logs at such places.
+///
+/// # Errors
+/// [`NearError::LogsTooShort`].
+pub fn format_config(logs: &[Extent]) -> Result<VolumeConfig, NearError> {
+    let log = logs.iter().map(|log| log.len).min().unwrap_or_default();
+    let longest = manylogs_logstore::RECORD_PAYLOAD_MAX.0;
+    let record = Sectors((log.0 / 2).min(longest) / 8 * 8);
+    if log < LOG_LEAST {
+        return Err(NearError::LogsTooShort { log });
+    }
+    Ok(VolumeConfig { log, record, threshold: THRESHOLD, ..VolumeConfig::default() })
+}
+
+/// Makes an empty volume in these places. The file system on `device` keeps out of them, and has
+/// all other blocks at their addresses, as before.
+///
+/// # Errors
+/// If the places do not fit, or the device fails: the file system is as it was then.
+pub async fn format(
+    runtime: Handle,
+    device: Rc<dyn BlockDevice>,
+    placed: &Placed,
+    config: &VolumeConfig,
+) -> Result<(), NearError> {
+    let told = device.capabilities();
+    let layout = Layout::given(&placed.logs, placed.anchors, told.capacity, told.physical_sector)?;
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let volume = Volume::create_with(runtime, device, config, &options).await?;
+    Ok(volume.close().await?)
+}
+
+impl Near {
+    /// Opens the volume, which recovers it, and mounts the file system through it.
+    ///
+    /// # Errors
+    /// Those of [`Volume::open`] and of [`Ext4::mount_through`].
+    pub async fn mount(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        near: &NearOptions,
+        options: Options,
+    ) -> Result<(Self, RecoveryReport), NearError> {
+        let opened = Volume::open(runtime.clone(), Rc::clone(&device), &near.open).await?;
+        let (volume, report) = opened;
+        let config = volume.config();
+        if largest_transaction(config.record) < LARGEST_LEAST {
+            let log = config.log;
+            volume.close().await?;
+            return Err(NearError::LogsTooShort { log });
+        }
+        let sink = Rc::new(NearSink::new(volume.clone(), near.granularity));
+        let most = manylogs_block::narrow(config.threshold.0 / 8);
+        let through: Rc<dyn BlockDevice> =
+            if is(Bug::NearReadsHome) { device } else { Rc::new(volume.clone()) };
+        let journal = Rc::clone(&sink) as Rc<_>;
+        let mode = Mode::Runs { most };
+        match Ext4::mount_through(journal, mode, through, runtime, options).await {
+            Ok(fs) => Ok((Self { fs, volume, sink }, report)),
+            Err(error) => {
+                volume.close().await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The file system.
+    #[must_use]
+    pub const fn fs(&self) -> &Ext4 {
+        &self.fs
+    }
+
+    /// The volume, for its settings and counters.
+    #[must_use]
+    pub const fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// What was committed since the mount.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.sink.stats()
+    }
+
+    /// Makes everything durable and closes the volume. What is logged stays so.
+    ///
+    /// # Errors
+    /// Those of [`Ext4::unmount`] and [`Volume::close`]: the next mount recovers then.
+    pub async fn unmount(self) -> Result<(), NearError> {
+        let unmounted = self.fs.unmount().await;
+        let closed = self.volume.close().await;
+        unmounted?;
+        Ok(closed?)
+    }
+
+    /// Makes everything durable and brings it home: the device is a plain ext4 then, with a file of
+    /// logs in which nothing counts.
+    ///
+    /// # Errors
+    /// Those of [`Ext4::unmount`] and [`Volume::drain`]: the volume is closed then, and what could
+    /// not go home is still logged.
+    pub async fn drain(self) -> Result<DrainReport, NearError> {
+        if let Err(error) = self.fs.unmount().await {
+            self.volume.close().await?;
+            return Err(error.into());
+        }
+        Ok(self.volume.drain(&DrainOptions::default()).await?)
+    }
+}

@@ -1,0 +1,231 @@
+//! A volume's logs as a [`CommitSink`].
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use manylogs::Volume;
+use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
+use manylogs_ext4::{BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Run, Step};
+use manylogs_logstore::store::{Batch, NewEntry, Stream};
+use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
+use manylogs_plant::{Bug, is};
+use smallvec::SmallVec;
+
+/// Sectors of a block of the file system.
+const BLOCK_SECTORS: u64 = 8;
+/// Entries of a record that are kept for blocks; the others supersede what is freed.
+const BLOCKS_MOST: usize = MAX_ENTRIES / 2;
+/// All transactions are in this order.
+const ORDER: Stream = Stream(0);
+
+/// How much of a changed block goes into a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Granularity {
+    /// Of metadata, the sectors from the first that changed to the last.
+    #[default]
+    Sectors,
+    /// All of it.
+    Blocks,
+}
+
+/// What was committed since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions, each a record or a part of one.
+    pub transactions: u64,
+    /// Flushes for data that was written home before a transaction.
+    pub flushes: u64,
+    /// Content of entries.
+    pub payload_bytes: u64,
+}
+
+/// See the crate.
+pub(crate) struct NearSink {
+    volume: Volume,
+    granularity: Granularity,
+    /// Blocks of the largest transaction.
+    largest: usize,
+    stats: Cell<Stats>,
+}
+
+impl NearSink {
+    pub(crate) fn new(volume: Volume, granularity: Granularity) -> Self {
+        let largest = largest_transaction(volume.config().record);
+        Self { volume, granularity, largest, stats: Cell::default() }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.stats.get()
+    }
+
+    async fn append(&self, transaction: &Closed) -> IoResult<()> {
+        let mut stats = self.stats.get();
+        if transaction.data_written && !is(Bug::NearDataNotFlushed) {
+            self.volume.submit(Request::Flush).await?;
+            stats.flushes += 1;
+        }
+        let batch = self.batch_of(transaction);
+        stats.transactions += 1;
+        stats.payload_bytes += batch.payload_sectors().bytes();
+        self.stats.set(stats);
+        if batch.entries.is_empty() {
+            // What it frees was never logged, and what it changed is what was there.
+            return Ok(());
+        }
+        if is(Bug::NearTransactionSplit) {
+            for entry in batch.entries {
+                let alone = Batch { entries: SmallVec::from_buf([entry]), after: Some(ORDER) };
+                self.volume.append(alone).await?;
+            }
+            return Ok(());
+        }
+        let durable = self.volume.append(batch);
+        if is(Bug::NearAckBeforeRecord) {
+            return Ok(());
+        }
+        durable.await.map(drop)
+    }
+
+    fn batch_of(&self, transaction: &Closed) -> Batch {
+        let mut entries: SmallVec<[NewEntry; 1]> = superseded(transaction).collect();
+        for (block, logged) in &transaction.blocks {
+            let Some((extent, payload)) = self.changed_part(*block, logged) else { continue };
+            let class = if logged.content { Class::Data } else { Class::Metadata };
+            match entries.last_mut() {
+                Some(NewEntry { extent: last, class: of_last, payload: Some(content), .. })
+                    if last.end() == extent.start && *of_last == class =>
+                {
+                    last.len += extent.len;
+                    content.append(payload);
+                }
+                _ => entries.push(entry(EntryKind::Data, class, extent, Some(payload))),
+            }
+        }
+        Batch { entries, after: Some(ORDER) }
+    }
+
+    /// What of a block goes into the record; nothing if it is what it was.
+    fn changed_part(&self, block: BlockNo, logged: &Logged) -> Option<(Extent, Payload)> {
+        let start = block.0 * BLOCK_SECTORS;
+        let before = logged.before.as_ref().filter(|_| self.granularity == Granularity::Sectors);
+        let Some(before) = before else {
+            let payload = Payload::bytes(logged.bytes.clone());
+            return Some((Extent::new(start, BLOCK_SECTORS), payload));
+        };
+        let sectors = |bytes: &'_ [u8]| bytes.as_chunks::<512>().0.to_vec();
+        let (old, new) = (sectors(before), sectors(&logged.bytes));
+        let differs = |at: &usize| old[*at] != new[*at];
+        let first = (0..old.len()).find(differs)?;
+        let last = (first..old.len()).rev().find(differs)?;
+        let last = if is(Bug::NearSectorMissed) { first.max(last - last.min(1)) } else { last };
+        let (from, to) = (first as u64, last as u64 + 1);
+        let payload = Payload::bytes(logged.bytes.slice(first * 512..(last + 1) * 512));
+        Some((Extent::new(start + from, to - from), payload))
+    }
+}
+
+/// Blocks of the largest transaction where records have so much payload.
+pub(crate) fn largest_transaction(record: Sectors) -> usize {
+    to_usize(record.0 / BLOCK_SECTORS).min(BLOCKS_MOST)
+}
+
+/// An entry for each run that the transaction frees and of which a log has a version: all of the
+/// run, so that there are no more entries than runs.
+fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
+    let mut revoked = transaction.revoked.clone();
+    revoked.sort_unstable();
+    let logged = move |run: &&Run| {
+        let range = run.range();
+        let at = revoked.partition_point(|block| block.0 < range.start);
+        revoked.get(at).is_some_and(|block| block.0 < range.end)
+    };
+    let freed = transaction.freed.iter().filter(logged);
+    freed.filter(|_| !is(Bug::NearSupersedeForgotten)).map(|run| {
+        let extent = sectors_of(*run);
+        entry(EntryKind::Supersede, Class::Metadata, extent, None)
+    })
+}
+
+const fn entry(
+    kind: EntryKind,
+    class: Class,
+    extent: Extent,
+    payload: Option<Payload>,
+) -> NewEntry {
+    NewEntry { extent, kind, class, version: 0, payload }
+}
+
+fn sectors_of(run: Run) -> Extent {
+    let range = run.range();
+    Extent::between(Lba(range.start * BLOCK_SECTORS), Lba(range.end * BLOCK_SECTORS))
+}
+
+impl CommitSink for NearSink {
+    fn largest(&self) -> usize {
+        self.largest
+    }
+
+    fn most_freed(&self) -> usize {
+        MAX_ENTRIES - BLOCKS_MOST
+    }
+
+    fn has_room(&self, blocks: usize) -> bool {
+        let entries = blocks + self.most_freed();
+        self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
+    }
+
+    fn is_empty(&self) -> bool {
+        // The volume's own entries take room as well: a checkpoint may always make some.
+        false
+    }
+
+    fn make_room(&self) -> Step<'_> {
+        let payload = Sectors(self.largest as u64 * BLOCK_SECTORS);
+        Box::pin(self.volume.make_room(MAX_ENTRIES, payload))
+    }
+
+    fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
+        Box::pin(self.append(transaction))
+    }
+
+    fn quiet(&self) -> Step<'_> {
+        // The volume orders its writes to a home with those of its owner.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn newest(&self, _: BlockNo) -> Option<Bytes> {
+        // Reads go through the volume, whose table knows.
+        None
+    }
+
+    fn logged(&self, run: Run) -> Vec<BlockNo> {
+        let blocks = |part: Extent| {
+            let end = part.end().0.div_ceil(BLOCK_SECTORS);
+            (part.start.0 / BLOCK_SECTORS..end).map(BlockNo)
+        };
+        self.volume.logged(sectors_of(run)).into_iter().flat_map(blocks).collect()
+    }
+
+    fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
+        // The superblock says it.
+        Box::pin(async { Ok(false) })
+    }
+
+    fn drain(&self) -> Step<'_> {
+        // What is logged may stay so: whoever mounts it next finds it through the volume.
+        Box::pin(async { self.volume.submit(Request::Flush).await.map(drop) })
+    }
+}
+
+const _: () = assert!(BLOCK_BYTES as u64 == Sectors(BLOCK_SECTORS).bytes());
+
+impl std::fmt::Debug for NearSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NearSink")
+            .field("largest", &self.largest)
+            .field("stats", &self.stats.get())
+            .finish_non_exhaustive()
+    }
+}
