@@ -25,6 +25,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         TorturedSystem::Volume => System::Volume,
         TorturedSystem::Everest => System::Everest,
         TorturedSystem::Ext4 => System::Ext4,
+        TorturedSystem::Mlfs => System::Mlfs,
     };
     check(args, system)?;
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
@@ -84,7 +85,7 @@ fn seeds(args: &TortureArgs) -> RangeInclusive<u64> {
 }
 
 fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Failure> {
-    if system != System::Ext4 {
+    if !matches!(system, System::Ext4 | System::Mlfs) {
         return Ok(None);
     }
     let images = Templates::make();
@@ -100,8 +101,9 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
         TorturedSystem::Volume => "",
         TorturedSystem::Everest => " --system everest",
         TorturedSystem::Ext4 => " --system ext4",
+        TorturedSystem::Mlfs => " --system mlfs",
     };
-    if args.system == TorturedSystem::Ext4 {
+    if matches!(args.system, TorturedSystem::Ext4 | TorturedSystem::Mlfs) {
         let _ = write!(command, " --e2fsck-every {}", args.e2fsck_every);
     }
     let flags = [

@@ -7,12 +7,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use manylogs::Anchors;
 use manylogs_block::{Extent, Lba, Sector};
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
+use manylogs_near::Placed;
 use manylogs_sim::DiskImage;
 
 use super::mutate::{Filled, add_old_things, filled};
-use super::world::{BLOCK_SECTORS, Log, SMALL_MIB, SMALL_OPTIONS};
+use super::near::{add_log_file, formatted};
+use super::plan::Journal;
+use super::world::{BLOCK_SECTORS, JournalAt, Log, SMALL_MIB, SMALL_OPTIONS};
 
 /// The kinds of images that histories begin with.
 const KINDS: [&[&str]; 3] =
@@ -26,6 +30,8 @@ struct Template(Vec<(u64, Box<[u8]>)>);
 #[derive(Clone, Debug)]
 pub struct Templates {
     plain: Vec<Template>,
+    /// With room for a journal near the head.
+    near: Vec<(Template, Placed)>,
     /// With what only other programs make.
     old: Template,
 }
@@ -34,6 +40,7 @@ pub struct Templates {
 #[derive(Clone, Debug)]
 pub struct Images {
     plain: Vec<(DiskImage, Log)>,
+    near: Vec<(DiskImage, Placed)>,
     old: DiskImage,
     /// Made when they are needed.
     filled: OnceCell<Result<Vec<Filled>, String>>,
@@ -50,8 +57,19 @@ impl Templates {
             Ok(Template::of(&bytes))
         };
         let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
+        let make_near = |kind: &&[&str]| {
+            let mut placed = None;
+            let options = [SMALL_OPTIONS, kind].concat();
+            let bytes = mkfs_bytes(SMALL_MIB, &options, |image, dir| {
+                placed = Some(add_log_file(image, dir)?);
+                Ok(())
+            })?;
+            let placed = placed.ok_or_else(|| io::Error::other("no log file was made"))?;
+            Ok((Template::of(&bytes), placed))
+        };
+        let near = KINDS.iter().map(make_near).collect::<io::Result<_>>()?;
         let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
-        Ok(Self { plain, old: Template::of(&old) })
+        Ok(Self { plain, near, old: Template::of(&old) })
     }
 
     /// The images as disks.
@@ -66,15 +84,36 @@ impl Templates {
             Ok((disk, log))
         };
         let plain = self.plain.iter().map(image).collect::<io::Result<_>>()?;
-        Ok(Images { plain, old: self.old.disk(), filled: OnceCell::new() })
+        let with_volume = |(template, placed): &(Template, Placed)| {
+            let disk = formatted(&template.disk(), placed).map_err(io::Error::other)?;
+            Ok((disk, placed.clone()))
+        };
+        let near = self.near.iter().map(with_volume).collect::<io::Result<_>>()?;
+        Ok(Images { plain, near, old: self.old.disk(), filled: OnceCell::new() })
     }
 }
 
 impl Images {
     /// The image of a number, which counts around, and where its journal is.
-    pub(super) fn get(&self, number: usize) -> (&DiskImage, &Log) {
-        let (image, log) = &self.plain[number % self.plain.len()];
-        (image, log)
+    pub(super) fn get(&self, journal: Journal, number: usize) -> (&DiskImage, JournalAt) {
+        match journal {
+            Journal::Own => {
+                let (image, log) = &self.plain[number % self.plain.len()];
+                (image, JournalAt::Own(log.clone()))
+            }
+            Journal::Near => {
+                let (image, anchors) = self.near(number);
+                (image, JournalAt::Near(anchors))
+            }
+        }
+    }
+
+    /// An image whose journal is near the head, by a number that counts around, and where its
+    /// volume is found.
+    #[must_use]
+    pub fn near(&self, number: usize) -> (&DiskImage, Anchors) {
+        let (image, placed) = &self.near[number % self.near.len()];
+        (image, placed.anchors)
     }
 
     /// Images in which there is something of everything.

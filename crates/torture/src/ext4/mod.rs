@@ -7,6 +7,7 @@ mod images;
 mod judge;
 mod model;
 mod mutate;
+mod near;
 mod plan;
 mod world;
 
@@ -14,5 +15,5 @@ pub(crate) use history::run_history;
 pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};
 pub(crate) use mutate::run_mutant;
-pub use plan::{Ext4Plan, Shape};
-pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in};
+pub use plan::{Ext4Plan, Journal, Shape};
+pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in, options};
