@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use fuser::MountOption;
-use manylogs_block::BlockDevice;
+use manylogs::Anchors;
+use manylogs_block::{BlockDevice, Lba};
 use manylogs_ext4::{AccessTimes, Mode};
 use manylogs_storage::Reactor;
 use thiserror::Error;
@@ -25,10 +26,22 @@ pub struct MountOptions {
     pub on_error: OnError,
     /// What the journal holds.
     pub mode: Mode,
+    /// The journal is in logs near the head, and not ext4's own. The mode does not count then.
+    pub near: Option<NearJournal>,
     /// What the kernel shall do or leave.
     pub(crate) flags: Vec<MountOption>,
     /// What is put over the device.
     pub between: Option<Between>,
+}
+
+/// A journal in logs near the head.
+#[derive(Clone, Copy, Debug)]
+pub struct NearJournal {
+    /// Where the volume of the logs is found.
+    pub anchors: Anchors,
+    /// The mode `adaptive`: all records go to the logs near this address. `None` is the mode
+    /// `manylogs`: each goes to the log nearest the head.
+    pub logs_near: Option<Lba>,
 }
 
 /// What follows when an operation finds damage.
@@ -162,6 +175,7 @@ impl std::fmt::Debug for MountOptions {
             .field("access_times", &self.access_times)
             .field("on_error", &self.on_error)
             .field("mode", &self.mode)
+            .field("near", &self.near)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

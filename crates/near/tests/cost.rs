@@ -2,70 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::rc::Rc;
+mod common;
 
-use manylogs::OpenOptions;
-use manylogs_block::{BlockDevice, RequestKind};
-use manylogs_ext4::{Ext4, FileKind, Ino, New};
-use manylogs_ext4check::check;
-use manylogs_filters::Trace;
-use manylogs_near::{Granularity, Near, NearOptions};
-use manylogs_torture::ext4::{
-    ImageSource, Images, SMALL_MIB, Templates, World, content, has_program, options,
-};
+use common::{Disk, file, images, with};
+use manylogs_block::RequestKind;
+use manylogs_ext4::{FileKind, Ino, New};
+use manylogs_near::{Granularity, Near};
+use manylogs_torture::ext4::content;
 
 /// Syncs that are counted.
 const SYNCS: u64 = 100;
-
-type Disk = Rc<Trace<Rc<dyn BlockDevice>>>;
-
-fn images() -> Option<Images> {
-    if ["mkfs.ext4", "debugfs"].into_iter().all(has_program) {
-        return Some(Templates::make().unwrap().images().unwrap());
-    }
-    eprintln!("skipped: needs mkfs.ext4 and debugfs");
-    None
-}
 
 /// What each of many syncs cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     records: f64,
+    /// Those that a sync waits for.
     flushes: f64,
+    /// Requests of whatever kind of work.
     writes: f64,
     /// Bytes of records, headers and padding included.
     bytes: f64,
-}
-
-/// Mounts an image, calls `work`, and leaves a plain file system in which nothing is wrong.
-fn with<F: Future<Output = ()>>(
-    images: &Images,
-    granularity: Granularity,
-    work: impl FnOnce(Rc<Near>, Disk) -> F + 'static,
-) {
-    let (image, anchors) = images.near(0);
-    let world = World::new(2, SMALL_MIB, image.clone());
-    let below: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
-    let disk = Rc::new(Trace::new(below));
-    let runtime = world.runtime();
-    let open = OpenOptions { anchors: Some(anchors), ..OpenOptions::default() };
-    let near = NearOptions { open, granularity };
-    world.sim.block_on(world.user, async move {
-        let device = Rc::clone(&disk) as Rc<dyn BlockDevice>;
-        let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
-        let near = Rc::new(mounted.unwrap().0);
-        work(Rc::clone(&near), disk).await;
-        Rc::try_unwrap(near).unwrap().drain().await.unwrap();
-    });
-    let settled = world.settled();
-    let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
-    assert!(report.is_clean(), "{:?}", report.findings);
-}
-
-async fn file(fs: &Ext4, name: &[u8]) -> Ino {
-    let ino = fs.create(Ino::ROOT, name, New::plain(FileKind::File, 0o644)).await.unwrap().ino;
-    fs.sync(ino).await.unwrap();
-    ino
 }
 
 /// The mean cost of what `step` does in each of [`SYNCS`] turns.
@@ -73,7 +30,7 @@ async fn cost<F: Future<Output = ()>>(near: &Near, disk: &Disk, step: impl Fn(u6
     let counts = || {
         let stats = near.volume().stats();
         let of = |kind| disk.count(kind).requests;
-        [stats.records, of(RequestKind::Flush), of(RequestKind::Write), stats.record_bytes]
+        [stats.records, near.stats().flushes, of(RequestKind::Write), stats.record_bytes]
     };
     // The log is opened, and blocks of metadata are read.
     step(0).await;
@@ -91,7 +48,7 @@ async fn cost<F: Future<Output = ()>>(near: &Near, disk: &Disk, step: impl Fn(u6
 fn a_small_sync_is_one_record_and_no_flush() {
     let Some(images) = images() else { return };
     for granularity in [Granularity::Sectors, Granularity::Blocks] {
-        with(&images, granularity, async move |near, disk| {
+        with(&images, granularity, async move |near, disk, _| {
             let fs = near.fs();
             let ino = file(fs, b"file").await;
             let append = cost(&near, &disk, async |turn| {
@@ -123,8 +80,8 @@ fn a_small_sync_is_one_record_and_no_flush() {
             println!("{granularity:?}: create {create:?}");
             for cost in [append, overwrite, content_only, create] {
                 assert_eq!((cost.records, cost.flushes), (1.0, 0.0));
-                // Now and then the next logs are opened in the root.
-                assert!(cost.writes <= 1.05, "{} writes", cost.writes);
+                // Now and then the next logs are opened in the root, or full ones emptied.
+                assert!(cost.writes <= 1.2, "{} writes", cost.writes);
             }
             // A header and the content, in physical sectors of 4096 bytes.
             assert_eq!(content_only.bytes, 8192.0);
@@ -138,7 +95,7 @@ fn a_small_sync_is_one_record_and_no_flush() {
 #[test]
 fn syncs_at_the_same_time_share_a_record() {
     let Some(images) = images() else { return };
-    with(&images, Granularity::Sectors, async |near, disk| {
+    with(&images, Granularity::Sectors, async |near, disk, _| {
         let fs = near.fs();
         let mut files = Vec::new();
         for name in 0..8 {
@@ -165,7 +122,7 @@ fn syncs_at_the_same_time_share_a_record() {
 #[test]
 fn long_runs_go_home_and_are_flushed_before_their_record() {
     let Some(images) = images() else { return };
-    with(&images, Granularity::Sectors, async |near, disk| {
+    with(&images, Granularity::Sectors, async |near, disk, _| {
         let fs = near.fs();
         let ino = file(fs, b"file").await;
         let (flushes, home) = (disk.count(RequestKind::Flush).requests, near.volume().stats());
