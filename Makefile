@@ -53,7 +53,7 @@ run: tools
 # One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
 # can be planted in every layer, and none is unless a test asks for it.
 PLANTED := manylogs-schedule manylogs-logstore manylogs-everest manylogs manylogs-torture manylogs-storage \
-	manylogs-ext4 manylogs-serve manylogs-ublk manylogs-cli
+	manylogs-ext4 manylogs-near manylogs-serve manylogs-ublk manylogs-cli
 comma := ,
 empty :=
 PLANTS := $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))

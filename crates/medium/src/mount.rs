@@ -87,6 +87,7 @@ impl DiskFile {
         let then = Time::default();
         let attributes = Attributes {
             node: NodeId::ROOT,
+            number: NodeId::ROOT.0,
             size: self.capacity.bytes(),
             sectors: self.capacity.0,
             accessed: then,

@@ -13,6 +13,7 @@ use manylogs_block::{BlockDevice, Handle, LocalTask, Signal};
 use manylogs_ext4::{Ext4, Options, Timestamp};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
+use crate::mounted::Mounted;
 use crate::{MountError, MountOptions};
 
 /// What the file system is asked for: becomes a task of its thread.
@@ -144,18 +145,17 @@ fn run(
         None => device,
     };
     let runtime = reactor.handle();
-    let mode = options.mode;
+    let (mode, near) = (options.mode, options.near);
     let options = Options { clock: Rc::new(now), read_only: options.read_only };
-    let mounting = Ext4::mount_in(mode, device, runtime.clone(), options);
-    let fs = reactor.block_on(mounting)?;
+    let mounting = Mounted::mount(near, mode, device, runtime.clone(), options);
+    let mounted = reactor.block_on(mounting)?;
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(());
     let queue = Arc::clone(queue);
-    let result = reactor.block_on(async move {
-        work(&fs, &queue, &runtime).await;
-        fs.unmount().await
-    });
-    Ok(result?)
+    reactor.block_on(async move {
+        work(mounted.fs(), &queue, &runtime).await;
+        mounted.unmount().await
+    })
 }
 
 /// Carries jobs out until the last has ended.

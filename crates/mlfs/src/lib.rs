@@ -10,6 +10,7 @@ mod convert;
 mod engine;
 mod front;
 mod jobs;
+mod mounted;
 mod options;
 
 use std::io;
@@ -24,9 +25,10 @@ use thiserror::Error;
 use engine::Engine;
 use front::{Front, WANTED};
 use jobs::Jobs;
+use manylogs_near::NearError;
 
 pub use manylogs_ext4::{AccessTimes, Mode};
-pub use options::{Between, MountOptions, OnError, OptionError};
+pub use options::{Between, MountOptions, NearJournal, OnError, OptionError};
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
@@ -41,6 +43,9 @@ pub enum MountError {
     /// The file system is refused, damaged, or cannot be read.
     #[error(transparent)]
     FileSystem(#[from] manylogs_ext4::Error),
+    /// The volume of its logs is refused, damaged, or cannot be read.
+    #[error(transparent)]
+    Logs(NearError),
     /// The kernel does not mount it.
     #[error("cannot mount on {}: {source}", path.display())]
     Mount {

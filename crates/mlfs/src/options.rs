@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use manylogs_block::BlockDevice;
+use manylogs::Anchors;
+use manylogs_block::{BlockDevice, Lba};
 use manylogs_ext4::{AccessTimes, Mode};
 use manylogs_fuse::MountFlags;
 use manylogs_storage::Reactor;
@@ -25,12 +26,24 @@ pub struct MountOptions {
     pub on_error: OnError,
     /// What the journal holds.
     pub mode: Mode,
+    /// The journal is in logs near the head, and not ext4's own. The mode does not count then.
+    pub near: Option<NearJournal>,
     /// What the mount forbids, and how it works.
     flags: MountFlags,
     /// What it allows although a user may not by default.
     allowed: MountFlags,
     /// What is put over the device.
     pub between: Option<Between>,
+}
+
+/// A journal in logs near the head.
+#[derive(Clone, Copy, Debug)]
+pub struct NearJournal {
+    /// Where the volume of the logs is found.
+    pub anchors: Anchors,
+    /// The mode `adaptive`: all records go to the logs near this address. `None` is the mode
+    /// `manylogs`: each goes to the log nearest the head.
+    pub logs_near: Option<Lba>,
 }
 
 /// What follows when an operation finds damage.
@@ -163,6 +176,7 @@ impl std::fmt::Debug for MountOptions {
             .field("access_times", &self.access_times)
             .field("on_error", &self.on_error)
             .field("mode", &self.mode)
+            .field("near", &self.near)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

@@ -386,18 +386,12 @@ bugs! {
     }
     /// Bugs of the file system over a log near the head that its crash histories show.
     NEAR {
-        /// A freed block is not superseded.
-        NearSupersedeForgotten,
         /// Data that went home is not made durable before the record that refers to it.
         NearDataNotFlushed,
         /// A transaction is several records.
         NearTransactionSplit,
         /// A commit is answered before its record is durable.
         NearAckBeforeRecord,
-        /// Content goes home while a transaction to come has older content of the block.
-        NearHomeUnderLog,
-        /// Content in the cache hides what went home.
-        NearCacheOverHome,
         /// Of a changed block the last changed sector is not logged.
         NearSectorMissed,
         /// What changed in a block is told from what the last handle found, not the first.
@@ -410,6 +404,15 @@ bugs! {
         NearDrainForgetsContent,
         /// Blocks are read past the table of what is logged.
         NearReadsHome,
+    }
+    /// Bugs of the file system over a log near the head that tests of its parts show.
+    NEAR_PARTS {
+        /// A freed block is not superseded.
+        NearSupersedeForgotten,
+        /// Content goes home while a transaction to come has older content of the block.
+        NearHomeUnderLog,
+        /// Content in the cache hides what went home.
+        NearCacheOverHome,
     }
     /// Faults rather than bugs: what tests need to happen.
     FAULTS {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
-use crate::ext4::{self, Ext4Plan, Images, Templates};
+use crate::ext4::{self, Ext4Plan, Images, Journal, Templates};
 use crate::forks::Report;
 use crate::history::run_history;
 use crate::image::Violation;
@@ -31,6 +31,8 @@ pub enum System {
     Ext4,
     /// File systems that MLFS takes over and gives back.
     Adopt,
+    /// The file system ext4 with its journal in the logs of a volume, near the head.
+    Mlfs,
 }
 
 /// What histories of ext4 are, beside what their seeds say.
@@ -60,7 +62,7 @@ pub struct Campaign {
     /// In every history the device fails requests. Few crashes are forked: such a campaign tests
     /// the answers of requests and the history's own recoveries.
     pub trouble: bool,
-    /// For [`System::Ext4`] and [`System::Adopt`].
+    /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
 }
 
@@ -151,7 +153,10 @@ impl Campaign {
         if campaign.mutate {
             return run_mutant(seed, images, campaign.e2fsck_every);
         }
-        run_ext4(&Ext4Plan::of_seed(seed).with_e2fsck(campaign.e2fsck_every), images)
+        let near = self.system == System::Mlfs;
+        let journal = if near { Journal::Near } else { Journal::Own };
+        let plan = Ext4Plan::of_seed(seed).with_journal(journal);
+        run_ext4(&plan.with_e2fsck(campaign.e2fsck_every), images)
     }
 
     fn work(&self, next: &AtomicU64, ledger: &Mutex<Ledger>, progress: &Progress) {
@@ -164,7 +169,7 @@ impl Campaign {
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
                 System::Everest => run_everest(&EverestPlan::of_seed(seed)),
-                System::Ext4 | System::Adopt => self.run_ext4(seed, &mut images),
+                System::Ext4 | System::Adopt | System::Mlfs => self.run_ext4(seed, &mut images),
             };
             lock(ledger).take_up(seed, result, self.states, progress);
         }

@@ -17,6 +17,8 @@ pub(crate) enum TorturedSystem {
     /// File systems that `manylogs fs adopt` takes over, and `fs release` gives back; needs
     /// mkfs.ext4 and e2fsck.
     Adopt,
+    /// The same with its journal in logs near the head; needs mkfs.ext4, debugfs and e2fsck.
+    Mlfs,
 }
 
 #[derive(Debug, Args)]
@@ -45,7 +47,8 @@ pub(crate) struct TortureArgs {
     /// first of --seeds on, is damaged, with checksums put right again, and then used.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) mutate: Option<u64>,
-    /// With --system ext4 or adopt: one crash state or damaged image in so many is also judged by e2fsck;
+    /// With --system ext4, adopt or mlfs: one crash state or damaged image in so many is also judged by
+    /// e2fsck;
     /// none if 0. All others are judged by a check of our own.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) e2fsck_every: u64,

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         TorturedSystem::Everest => System::Everest,
         TorturedSystem::Ext4 => System::Ext4,
         TorturedSystem::Adopt => System::Adopt,
+        TorturedSystem::Mlfs => System::Mlfs,
     };
     check(args, system)?;
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
@@ -85,7 +86,7 @@ fn seeds(args: &TortureArgs) -> RangeInclusive<u64> {
 }
 
 fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Failure> {
-    if system != System::Ext4 && system != System::Adopt {
+    if !matches!(system, System::Ext4 | System::Adopt | System::Mlfs) {
         return Ok(None);
     }
     let images = Templates::make();
@@ -102,8 +103,9 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
         TorturedSystem::Everest => " --system everest",
         TorturedSystem::Ext4 => " --system ext4",
         TorturedSystem::Adopt => " --system adopt",
+        TorturedSystem::Mlfs => " --system mlfs",
     };
-    if matches!(args.system, TorturedSystem::Ext4 | TorturedSystem::Adopt) {
+    if !matches!(args.system, TorturedSystem::Volume | TorturedSystem::Everest) {
         let _ = write!(command, " --e2fsck-every {}", args.e2fsck_every);
     }
     let flags = [

@@ -6,15 +6,14 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::Rng;
-use manylogs_ext4::Ext4;
 use manylogs_sim::DiskImage;
 
 use super::client::Client;
 use super::images::Images;
 use super::judge::{self, AllHeld};
 use super::model::{FileId, Model};
-use super::plan::Ext4Plan;
-use super::world::{Log, SMALL_MIB, World, mount};
+use super::plan::{Ext4Plan, Journal};
+use super::world::{JournalAt, Mounted, SMALL_MIB, World};
 use crate::device::last_phase;
 use crate::forks::Report;
 
@@ -26,10 +25,10 @@ const STEPS_MOST: u64 = 6_000_000;
 /// # Errors
 /// What did not hold.
 pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, String> {
-    let (image, log) = images.get(plan.image);
+    let (image, journal) = images.get(plan.journal, plan.image);
     let mut history = History {
         plan,
-        log,
+        journal,
         rng: Rng::new(plan.seed ^ 0x5eed),
         models: (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect(),
         seen: HashSet::new(),
@@ -46,7 +45,7 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
 
 struct History<'p> {
     plan: &'p Ext4Plan,
-    log: &'p Log,
+    journal: JournalAt,
     rng: Rng,
     models: Vec<Rc<RefCell<Model>>>,
     seen: HashSet<u64>,
@@ -85,10 +84,10 @@ impl History<'_> {
             incarnation,
             watch: watch.clone(),
         };
-        let mounting = mount(world.device(Some(self.log)), world.runtime());
+        let mounting = world.mounting(&self.journal);
         world.sim.handle(world.user).spawn(async move {
             match mounting.await {
-                Ok(fs) => start.run(&fs).await,
+                Ok(mounted) => start.run(mounted).await,
                 Err(error) => start.watch.note(format!("mount: {error}")),
             }
         });
@@ -126,7 +125,7 @@ impl History<'_> {
         let mut image = judge::crash(world, &mut self.rng);
         let mut phase = if watch.mounted.get() { last_phase(&world.disk) } else { Phase::Open };
         while self.rng.one_in(4) {
-            image = judge::crash_in_recovery(&image, &mut self.rng);
+            image = judge::crash_in_recovery(&image, &self.journal, &mut self.rng);
             phase = Phase::Recovery;
             self.report.tally.nested += 1;
         }
@@ -142,7 +141,8 @@ impl History<'_> {
         let moment = self.models.iter().map(|model| model.borrow().moment).sum();
         let (seed, sampled) =
             (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
-        let replayed = sampled && self.rng.one_in(2);
+        let own = self.plan.journal == Journal::Own;
+        let replayed = sampled && self.rng.one_in(2) && own;
         if !self.judged.insert((fingerprint, moment)) {
             return Ok(());
         }
@@ -155,7 +155,8 @@ impl History<'_> {
             judge::by_e2fsck(image, &models, seed)?;
         }
         tally.recovered += 1;
-        judge::by_ourselves(image, &models, seed, sampled && !replayed)
+        let sampled = sampled && !replayed;
+        judge::by_ourselves(image, &self.journal, &models, seed, sampled)
     }
 }
 
@@ -170,7 +171,8 @@ struct Start {
 
 impl Start {
     /// Compares what is found with what was promised, and goes on with that.
-    async fn run(self, fs: &Ext4) {
+    async fn run(self, mounted: Mounted) {
+        let fs = mounted.fs();
         let dirs: Vec<_> = self.models.iter().map(|model| model.borrow().dir).collect();
         let held = judge::read_all(fs, &dirs).await.and_then(|held| self.adopt(held));
         if let Err(problem) = held {

@@ -7,12 +7,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use manylogs::Anchors;
 use manylogs_block::{Extent, Lba, Sector};
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
+use manylogs_near::Placed;
 use manylogs_sim::DiskImage;
 
 use super::mutate::{Filled, add_old_things, filled};
-use super::world::{BLOCK_SECTORS, Log, SMALL_MIB, SMALL_OPTIONS};
+use super::near::{add_log_file, formatted};
+use super::plan::Journal;
+use super::world::{BLOCK_SECTORS, JournalAt, Log, SMALL_MIB, SMALL_OPTIONS};
 
 /// The kinds of images that histories begin with.
 const KINDS: [&[&str]; 3] =
@@ -37,6 +41,8 @@ struct Template(Vec<(u64, Box<[u8]>)>);
 pub struct Templates {
     plain: Vec<Template>,
     adopted: Vec<Template>,
+    /// With room for a journal near the head.
+    near: Vec<(Template, Placed)>,
     /// With what only other programs make.
     old: Template,
 }
@@ -46,6 +52,7 @@ pub struct Templates {
 pub struct Images {
     plain: Vec<(DiskImage, Log)>,
     adopted: Vec<DiskImage>,
+    near: Vec<(DiskImage, Placed)>,
     old: DiskImage,
     /// Made when they are needed.
     filled: OnceCell<Result<Vec<Filled>, String>>,
@@ -63,8 +70,19 @@ impl Templates {
         };
         let plain = KINDS.iter().map(make).collect::<io::Result<_>>()?;
         let adopted = ADOPTED.iter().map(make).collect::<io::Result<_>>()?;
+        let make_near = |kind: &&[&str]| {
+            let mut placed = None;
+            let options = [SMALL_OPTIONS, kind].concat();
+            let bytes = mkfs_bytes(SMALL_MIB, &options, |image, dir| {
+                placed = Some(add_log_file(image, dir)?);
+                Ok(())
+            })?;
+            let placed = placed.ok_or_else(|| io::Error::other("no log file was made"))?;
+            Ok((Template::of(&bytes), placed))
+        };
+        let near = KINDS.iter().map(make_near).collect::<io::Result<_>>()?;
         let old = mkfs_bytes(SMALL_MIB, &[SMALL_OPTIONS, KINDS[0]].concat(), add_old_things)?;
-        Ok(Self { plain, adopted, old: Template::of(&old) })
+        Ok(Self { plain, adopted, near, old: Template::of(&old) })
     }
 
     /// The images as disks.
@@ -80,15 +98,36 @@ impl Templates {
         };
         let plain = self.plain.iter().map(image).collect::<io::Result<_>>()?;
         let adopted = self.adopted.iter().map(Template::disk).collect();
-        Ok(Images { plain, adopted, old: self.old.disk(), filled: OnceCell::new() })
+        let with_volume = |(template, placed): &(Template, Placed)| {
+            let disk = formatted(&template.disk(), placed).map_err(io::Error::other)?;
+            Ok((disk, placed.clone()))
+        };
+        let near = self.near.iter().map(with_volume).collect::<io::Result<_>>()?;
+        Ok(Images { plain, adopted, near, old: self.old.disk(), filled: OnceCell::new() })
     }
 }
 
 impl Images {
     /// The image of a number, which counts around, and where its journal is.
-    pub(super) fn get(&self, number: usize) -> (&DiskImage, &Log) {
-        let (image, log) = &self.plain[number % self.plain.len()];
-        (image, log)
+    pub(super) fn get(&self, journal: Journal, number: usize) -> (&DiskImage, JournalAt) {
+        match journal {
+            Journal::Own => {
+                let (image, log) = &self.plain[number % self.plain.len()];
+                (image, JournalAt::Own(log.clone()))
+            }
+            Journal::Near => {
+                let (image, anchors) = self.near(number);
+                (image, JournalAt::Near(anchors))
+            }
+        }
+    }
+
+    /// An image whose journal is near the head, by a number that counts around, and where its
+    /// volume is found.
+    #[must_use]
+    pub fn near(&self, number: usize) -> (&DiskImage, Anchors) {
+        let (image, placed) = &self.near[number % self.near.len()];
+        (image, placed.anchors)
     }
 
     /// The image to be taken over of a number, which counts around.

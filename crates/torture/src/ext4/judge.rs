@@ -11,7 +11,7 @@ use manylogs_sim::{DiskImage, Survival};
 
 use super::images::{ImageSource, command, load, save};
 use super::model::{Found, Model};
-use super::world::{SMALL_MIB, World, mount};
+use super::world::{JournalAt, SMALL_MIB, World};
 
 /// What a client's directory holds.
 pub(super) type Held = (Found, BTreeMap<Ino, Vec<u8>>);
@@ -55,22 +55,24 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Mounts what a crash left, replays it by our own code, and compares; then nothing is left to be
-/// repaired. e2fsck judges that as well if it is `sampled`.
+/// Mounts what a crash left, recovers it by our own code, compares, and brings everything home; then
+/// nothing is left to be repaired. e2fsck judges that as well if it is `sampled`.
 pub(super) fn by_ourselves(
     image: &DiskImage,
+    journal: &JournalAt,
     models: &[Model],
     seed: u64,
     sampled: bool,
 ) -> Result<(), String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
-    let found = world.run(async move |fs: Ext4| {
-        let found = read_all(&fs, &dirs).await;
-        fs.unmount().await.map_err(|error| format!("unmount: {error}"))?;
+    let mounting = world.mounting(journal);
+    let found = world.sim.block_on(world.user, async move {
+        let mounted = mounting.await.map_err(|error| format!("mount: {error}"))?;
+        let found = read_all(mounted.fs(), &dirs).await;
+        mounted.leave().await?;
         found
-    });
-    let found = found.map_err(|error| format!("mount: {error}"))??;
+    })?;
     compare(models, &found)?;
     let settled = world.settled();
     nothing_is_wrong(&settled)?;
@@ -131,10 +133,18 @@ pub(crate) fn replayed_by_e2fsck(image: &DiskImage, more: &[&str]) -> Result<Dis
 }
 
 /// Crashes somewhere in the replay of what a crash left, or in what follows.
-pub(super) fn crash_in_recovery(image: &DiskImage, rng: &mut Rng) -> DiskImage {
+pub(super) fn crash_in_recovery(
+    image: &DiskImage,
+    journal: &JournalAt,
+    rng: &mut Rng,
+) -> DiskImage {
     let world = World::new(rng.next_u64(), SMALL_MIB, image.clone());
-    let mounting = mount(world.device(None), world.runtime());
-    world.sim.handle(world.user).spawn(async move { drop(mounting.await) });
+    let mounting = world.mounting(journal);
+    world.sim.handle(world.user).spawn(async move {
+        if let Ok(mounted) = mounting.await {
+            drop(mounted.leave().await);
+        }
+    });
     let at = 1 + rng.below(120);
     world.sim.run_until(|| world.disk.events() >= at);
     crash(&world, rng)

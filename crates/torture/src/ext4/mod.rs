@@ -7,6 +7,7 @@ mod images;
 mod judge;
 mod model;
 mod mutate;
+mod near;
 mod plan;
 mod world;
 
@@ -15,6 +16,6 @@ pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};
 pub(crate) use judge::{crash, is_due, nothing_is_wrong, replayed_by_e2fsck};
 pub(crate) use mutate::run_mutant;
-pub use plan::{Ext4Plan, Shape};
+pub use plan::{Ext4Plan, Journal, Shape};
 pub(crate) use world::clock;
-pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in};
+pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in, options};

@@ -13,6 +13,16 @@ pub enum Shape {
     Scattered,
 }
 
+/// Where transactions go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Journal {
+    /// Into ext4's own journal.
+    #[default]
+    Own,
+    /// Into the logs of a volume, near the head.
+    Near,
+}
+
 /// The plan of a history.
 #[derive(Clone, Debug)]
 pub struct Ext4Plan {
@@ -20,6 +30,8 @@ pub struct Ext4Plan {
     pub seed: u64,
     /// Which of the images is used, counted around.
     pub image: usize,
+    /// Where transactions go.
+    pub journal: Journal,
     /// What clients prefer.
     pub shape: Shape,
     /// Clients, each in a directory of its own.
@@ -50,6 +62,7 @@ impl Ext4Plan {
         Self {
             seed,
             image,
+            journal: Journal::Own,
             shape,
             clients: 1 + to_usize(rng.below(3)),
             steps: longer * (20 + rng.below(80)),
@@ -63,6 +76,12 @@ impl Ext4Plan {
     #[must_use]
     pub fn shaped(seed: u64, shape: Shape) -> Self {
         Self { shape, ..Self::of_seed(seed) }
+    }
+
+    /// With transactions that go there.
+    #[must_use]
+    pub fn with_journal(self, journal: Journal) -> Self {
+        Self { journal, ..self }
     }
 
     /// Long ones bring much home.

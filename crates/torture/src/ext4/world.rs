@@ -2,13 +2,16 @@
 
 use std::rc::Rc;
 
-use manylogs::Phase;
+use manylogs::{Anchors, OpenOptions, Phase, PhaseProbe};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
 };
 use manylogs_ext4::{Error, Ext4, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
+use manylogs_near::{Near, NearOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
+
+use crate::device::PhasedDisk;
 
 /// Options of mkfs for small groups, so that small images have many.
 pub const SMALL_OPTIONS: &[&str] = &["-g", "1024", "-J", "size=4", "-N", "2048"];
@@ -64,11 +67,26 @@ impl World {
         self.sim.handle(self.user)
     }
 
-    /// The disk, which notes what it is used for if it is told where the log is.
-    pub(super) fn device(&self, log: Option<&Log>) -> Rc<dyn BlockDevice> {
-        match log {
-            None => Rc::new(self.disk.clone()),
-            Some(log) => Rc::new(Noted { disk: self.disk.clone(), log: log.clone() }),
+    /// Mounts a file system with its journal there. The disk notes what it is used for.
+    pub(super) fn mounting(
+        &self,
+        journal: &JournalAt,
+    ) -> impl Future<Output = Result<Mounted, String>> + 'static {
+        let (journal, disk, runtime) = (journal.clone(), self.disk.clone(), self.runtime());
+        async move {
+            let anchors = match journal {
+                JournalAt::Own(log) => {
+                    let mounted = mount(Rc::new(Noted { disk, log }), runtime).await;
+                    return mounted.map(Mounted::Own).map_err(|error| error.to_string());
+                }
+                JournalAt::Near(anchors) => anchors,
+            };
+            let probe = PhaseProbe::default();
+            let open = OpenOptions { anchors: Some(anchors), probe, ..OpenOptions::default() };
+            let device = Rc::new(PhasedDisk { disk, probe: open.probe.clone() });
+            let near = NearOptions { open, ..NearOptions::default() };
+            let mounted = Near::mount(runtime.clone(), device, &near, options(runtime)).await;
+            mounted.map(|(near, _)| Mounted::Near(near)).map_err(|error| error.to_string())
         }
     }
 
@@ -80,7 +98,7 @@ impl World {
         &self,
         work: impl FnOnce(Ext4) -> F + 'static,
     ) -> Result<T, Error> {
-        let mounting = mount(self.device(None), self.runtime());
+        let mounting = mount(Rc::new(self.disk.clone()), self.runtime());
         self.sim.block_on(self.user, async move { Ok(work(mounting.await?).await) })
     }
 
@@ -108,8 +126,13 @@ pub async fn mount_in(
     device: Rc<dyn BlockDevice>,
     runtime: Handle,
 ) -> Result<Ext4, Error> {
-    let options = Options { clock: clock(&runtime), read_only: false };
-    Ext4::mount_in(mode, device, runtime, options).await
+    Ext4::mount_in(mode, device, runtime.clone(), options(runtime)).await
+}
+
+/// Options of a mount whose clock is [`clock`].
+#[must_use]
+pub fn options(runtime: Handle) -> Options {
+    Options { clock: clock(&runtime), read_only: false }
 }
 
 /// A clock that shows virtual time, from some day of 2023 on.
@@ -120,6 +143,40 @@ pub(crate) fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
         let seconds = 1_700_000_000 + i64::try_from(now / 1_000_000_000).unwrap_or(0);
         Timestamp { seconds, nanos: u32::try_from(now % 1_000_000_000).unwrap_or(0) }
     })
+}
+
+/// Where the journal of a file system is.
+#[derive(Clone, Debug)]
+pub(super) enum JournalAt {
+    /// Its own.
+    Own(Log),
+    /// In a volume with these anchors.
+    Near(Anchors),
+}
+
+/// A mounted file system.
+pub(super) enum Mounted {
+    Own(Ext4),
+    Near(Near),
+}
+
+impl Mounted {
+    pub(super) const fn fs(&self) -> &Ext4 {
+        match self {
+            Self::Own(fs) => fs,
+            Self::Near(near) => near.fs(),
+        }
+    }
+
+    /// Brings everything home and leaves a plain ext4.
+    pub(super) async fn leave(self) -> Result<(), String> {
+        match self {
+            Self::Own(fs) => fs.unmount().await.map_err(|error| format!("unmount: {error}")),
+            Self::Near(near) => {
+                near.drain().await.map(drop).map_err(|error| format!("drain: {error}"))
+            }
+        }
+    }
 }
 
 /// Where the journal is.

@@ -26,7 +26,7 @@ pub(super) fn use_image(image: DiskImage, is_at_rest: bool, seed: u64) -> Result
     let world = World::new(seed, SMALL_MIB + BEHIND_MIB, image.clone());
     let (ended, mounted) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let wrong = Rc::new(RefCell::new(None));
-    let mounting = mount(world.device(None), world.runtime());
+    let mounting = mount(Rc::new(world.disk.clone()), world.runtime());
     let notes = (Rc::clone(&ended), Rc::clone(&mounted), Rc::clone(&wrong));
     world.sim.handle(world.user).spawn(async move {
         let result = match mounting.await {

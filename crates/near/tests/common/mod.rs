@@ -1,0 +1,61 @@
+//! A mounted image in virtual time.
+
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::rc::Rc;
+
+use manylogs::OpenOptions;
+use manylogs_block::{BlockDevice, Handle};
+use manylogs_ext4::{Ext4, FileKind, Ino, New};
+use manylogs_ext4check::check;
+use manylogs_filters::Trace;
+use manylogs_near::{Granularity, Near, NearOptions};
+use manylogs_torture::ext4::{
+    ImageSource, Images, SMALL_MIB, Templates, World, has_program, options,
+};
+
+pub(crate) type Disk = Rc<Trace<Rc<dyn BlockDevice>>>;
+
+pub(crate) fn images() -> Option<Images> {
+    if ["mkfs.ext4", "debugfs"].into_iter().all(has_program) {
+        return Some(Templates::make().unwrap().images().unwrap());
+    }
+    eprintln!("skipped: needs mkfs.ext4 and debugfs");
+    None
+}
+
+/// Mounts an image, calls `work`, and leaves a plain file system in which nothing is wrong.
+pub(crate) fn with<F: Future>(
+    images: &Images,
+    granularity: Granularity,
+    work: impl FnOnce(Rc<Near>, Disk, Handle) -> F + 'static,
+) -> F::Output
+where
+    F::Output: 'static,
+{
+    let (image, anchors) = images.near(0);
+    let world = World::new(2, SMALL_MIB, image.clone());
+    let below: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
+    let disk = Rc::new(Trace::new(below));
+    let runtime = world.runtime();
+    let open = OpenOptions { anchors: Some(anchors), ..OpenOptions::default() };
+    let near = NearOptions { open, granularity };
+    let done = world.sim.block_on(world.user, async move {
+        let device = Rc::clone(&disk) as Rc<dyn BlockDevice>;
+        let mounted = Near::mount(runtime.clone(), device, &near, options(runtime.clone())).await;
+        let near = Rc::new(mounted.unwrap().0);
+        let done = work(Rc::clone(&near), disk, runtime).await;
+        Rc::try_unwrap(near).unwrap().drain().await.unwrap();
+        done
+    });
+    let settled = world.settled();
+    let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    done
+}
+
+pub(crate) async fn file(fs: &Ext4, name: &[u8]) -> Ino {
+    let ino = fs.create(Ino::ROOT, name, New::plain(FileKind::File, 0o644)).await.unwrap().ino;
+    fs.sync(ino).await.unwrap();
+    ino
+}

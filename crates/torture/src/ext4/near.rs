@@ -1,0 +1,91 @@
+//! Images whose file system has its journal near the head: a file takes the room for the logs.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs::{Anchors, CheckpointPolicy, VolumeConfig};
+use manylogs_block::{BlockDevice, Extent, Lba, Nanos};
+use manylogs_near::{Placed, format, format_config};
+use manylogs_sim::DiskImage;
+
+use super::images::command;
+use super::world::{BLOCK_SECTORS, SMALL_MIB, World};
+
+/// The file whose blocks are logs and anchors.
+const FILE: &str = ".manylogs";
+/// Its length.
+const FILE_BLOCKS: u64 = 2400;
+/// Blocks of each anchor: superblock, root, and a short snapshot.
+const ANCHOR_BLOCKS: u64 = 16;
+/// Logs are at least so long: the shortest that are allowed.
+const LOG_BLOCKS: u64 = 520;
+
+/// Makes the file in an image, of unwritten blocks, and says where they are.
+pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
+    let (empty, script) = (dir.join("empty"), dir.join("script"));
+    File::create(&empty)?;
+    let mut commands = File::create(&script)?;
+    writeln!(commands, "write {} {FILE}", empty.display())?;
+    writeln!(commands, "fallocate /{FILE} 0 {}", FILE_BLOCKS - 1)?;
+    writeln!(commands, "sif /{FILE} size {}", FILE_BLOCKS * 4096)?;
+    writeln!(commands, "sif /{FILE} mode 0100600")?;
+    // The same image each time.
+    for field in ["atime", "ctime", "mtime", "crtime"] {
+        writeln!(commands, "sif /{FILE} {field} @1700000000")?;
+    }
+    let made = command("debugfs").arg("-w").arg("-f").arg(&script).arg(image).output()?;
+    let told = command("debugfs").args(["-R", &format!("blocks /{FILE}")]).arg(image).output()?;
+    let blocks = String::from_utf8_lossy(&told.stdout);
+    let blocks: Vec<u64> = blocks.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if blocks.len() as u64 != FILE_BLOCKS {
+        let said = String::from_utf8_lossy(&made.stderr);
+        return Err(io::Error::other(format!("debugfs made {} blocks: {said}", blocks.len())));
+    }
+    placed_in(&blocks).ok_or_else(|| io::Error::other("the log file has too many pieces"))
+}
+
+/// Anchors at the beginning and at the end of the file, and logs in what is between.
+fn placed_in(blocks: &[u64]) -> Option<Placed> {
+    let anchor = ANCHOR_BLOCKS as usize;
+    let (first, rest) = blocks.split_at_checked(anchor)?;
+    let (rest, last) = rest.split_at_checked(rest.len().checked_sub(anchor)?)?;
+    let anchors = Anchors { first: whole_run(first)?, last: whole_run(last)? };
+    let mut logs = Vec::new();
+    for run in rest.chunk_by(|one, next| one + 1 == *next) {
+        let count = run.len() as u64 / LOG_BLOCKS;
+        let len = (run.len() as u64).checked_div(count).unwrap_or(0);
+        logs.extend((0..count).map(|number| extent_of(run[0] + number * len, len)));
+    }
+    Some(Placed { logs, anchors })
+}
+
+fn whole_run(blocks: &[u64]) -> Option<Extent> {
+    let mut runs = blocks.chunk_by(|one, next| one + 1 == *next);
+    let run = runs.next()?;
+    runs.next().is_none().then(|| extent_of(run[0], run.len() as u64))
+}
+
+fn extent_of(block: u64, blocks: u64) -> Extent {
+    let end = Lba((block + blocks) * BLOCK_SECTORS);
+    Extent::between(Lba(block * BLOCK_SECTORS), end)
+}
+
+/// The settings of histories: the logs go home when they are idle or full.
+fn config(placed: &Placed) -> Result<VolumeConfig, String> {
+    let config = format_config(&placed.logs).map_err(|error| error.to_string())?;
+    let (checkpoint, snapshot) = (CheckpointPolicy::Idle, Nanos::from_secs(5));
+    Ok(VolumeConfig { checkpoint, snapshot, ..config })
+}
+
+/// The image with an empty volume.
+pub(super) fn formatted(image: &DiskImage, placed: &Placed) -> Result<DiskImage, String> {
+    let world = World::new(1, SMALL_MIB, image.clone());
+    let config = config(placed)?;
+    let device: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
+    let (runtime, placed) = (world.runtime(), placed.clone());
+    let made = async move { format(runtime, device, &placed, &config).await };
+    world.sim.block_on(world.user, made).map_err(|error| error.to_string())?;
+    Ok(world.settled())
+}
