@@ -67,7 +67,12 @@ fn every_planted_bug_is_caught() {
     }
     // A panic in a history is one way of noticing.
     std::panic::set_hook(Box::new(|_| ()));
-    let (cases, missed) = (cases(), Mutex::new(Vec::new()));
+    let (mut cases, missed) = (cases(), Mutex::new(Vec::new()));
+    // PLANTED=Zeroes tries the bugs with that in their names.
+    if let Ok(part) = std::env::var("PLANTED") {
+        cases.retain(|case| format!("{:?}", case.bug).contains(&part));
+        assert!(!cases.is_empty(), "no bug is called {part}");
+    }
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {

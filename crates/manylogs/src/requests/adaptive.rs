@@ -109,9 +109,11 @@ mod tests {
     const ALL: Sectors = Sectors(8 << 20);
     const EMPTY: LogRoom = LogRoom { all: ALL, occupancy: 0.0 };
 
-    /// Logs writes of the threshold's length at so many sectors a second; the threshold after each
-    /// tenth of a second.
-    fn load(allowance: &mut Allowance, from: Time, seconds: u64, per_s: f64) -> Vec<u64> {
+    /// What a checkpoint empties in a tenth of a second.
+    const EMPTIED: u64 = 4096;
+
+    /// Offers so many sectors in each tenth of a second; the threshold in each.
+    fn load(allowance: &mut Allowance, from: Time, seconds: u64, offered: u64) -> Vec<u64> {
         let tenth = Nanos::from_millis(100);
         let mut now = from;
         let mut seen = Vec::new();
@@ -120,8 +122,7 @@ mod tests {
             let threshold = allowance.threshold(now, SET, EMPTY);
             // Of sizes that are as frequent on a logarithmic scale, half of the threshold logs
             // half of the bytes.
-            let logged = per_s / 10.0 * threshold.0 as f64 / SET.0 as f64;
-            allowance.take(Sectors(logged.round() as u64));
+            allowance.take(Sectors(offered * threshold.0 / SET.0));
             seen.push(threshold.0);
         }
         seen
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn what_a_checkpoint_can_empty_leaves_the_threshold_alone() {
         let mut allowance = Allowance::new(Time(0));
-        let seen = load(&mut allowance, Time(0), 600, EMPTIED_PER_S * 0.95);
+        let seen = load(&mut allowance, Time(0), 600, EMPTIED * 19 / 20);
         assert!(seen.iter().all(|&threshold| threshold == SET.0));
     }
 
@@ -138,15 +139,15 @@ mod tests {
     fn a_burst_is_logged_as_it_is_and_a_flood_is_not() {
         let mut allowance = Allowance::new(Time(0));
         // 40 MiB within a second.
-        assert!(load(&mut allowance, Time(0), 1, 81_920.0).iter().all(|&t| t == SET.0));
+        assert!(load(&mut allowance, Time(0), 1, 2 * EMPTIED).iter().all(|&t| t == SET.0));
         // 160 MiB/s: eight times what a checkpoint empties. The threshold settles where an eighth
         // is logged.
-        let flood = load(&mut allowance, Time(1_000_000_000), 30, 8.0 * EMPTIED_PER_S);
+        let flood = load(&mut allowance, Time(1_000_000_000), 30, 8 * EMPTIED);
         assert_eq!(flood[0], SET.0);
         assert!(flood.is_sorted_by(|a, b| a >= b), "falls and does not swing: {flood:?}");
         assert_eq!(flood.last(), Some(&FLOOR.0));
         // Half of what a burst may take is back after 1.6 s, as is the threshold.
-        let quiet = load(&mut allowance, Time(31_000_000_000), 2, 0.0);
+        let quiet = load(&mut allowance, Time(31_000_000_000), 2, 0);
         assert!(quiet.is_sorted(), "{quiet:?}");
         assert_eq!((quiet[0], quiet.last()), (FLOOR.0, Some(&SET.0)));
     }

@@ -102,7 +102,9 @@ impl Inner {
             let known = self.device.extents(rest).await;
             let known = known.unwrap_or_else(|_| Extents::of(rest, ExtentKind::Data));
             for (extent, kind) in known.iter() {
-                if kind.reads_as_zeroes() || plant::is(Bug::ZeroesTakenForGranted) {
+                // That bug is to tear sectors wherever zeroes go.
+                let known_zero = kind.reads_as_zeroes() && !plant::is(Bug::ZeroesTornSectors);
+                if known_zero || plant::is(Bug::ZeroesTakenForGranted) {
                     continue;
                 }
                 let whole = extent.widened_to(self.below.physical_sector).intersection(home);
