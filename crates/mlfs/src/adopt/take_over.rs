@@ -214,5 +214,5 @@ async fn grow(
             added => added?,
         }
     }
-    Ok(fs.log_file().await.map_err(named)?)
+    fs.log_file().await.map_err(named)
 }
