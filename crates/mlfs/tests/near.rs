@@ -31,7 +31,8 @@ fn can_run() -> bool {
 
 /// Mounts the image, calls `work` with its root, and unmounts it.
 fn mounted(image: &Path, root: &Path, near: NearJournal, work: impl FnOnce(&Path)) {
-    let options = MountOptions { near: Some(near), ..MountOptions::default() };
+    let mut options = MountOptions::default();
+    options.near = Some(near);
     let (tell, told) = mpsc::channel();
     let (source, target) = (image.to_owned(), root.to_owned());
     let server = thread::spawn(move || serve(&source, &target, options, || drop(tell.send(()))));
@@ -102,7 +103,8 @@ fn programs_find_what_they_wrote_and_a_drained_image_is_plain_ext4() {
     // Without its logs: by ext4's own journal.
     let (source, target) = (image.clone(), root.clone());
     let (tell, told) = mpsc::channel();
-    let plain = MountOptions { read_only: true, ..MountOptions::default() };
+    let mut plain = MountOptions::default();
+    plain.add("ro").unwrap();
     let server = thread::spawn(move || serve(&source, &target, plain, || drop(tell.send(()))));
     told.recv_timeout(Duration::from_secs(60)).unwrap();
     while fs::metadata(&root).unwrap().dev() == fs::metadata(&image).unwrap().dev() {
