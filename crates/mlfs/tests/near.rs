@@ -35,7 +35,7 @@ fn mounted(image: &Path, root: &Path, near: NearJournal, work: impl FnOnce(&Path
     options.near = Some(near);
     let (tell, told) = mpsc::channel();
     let (source, target) = (image.to_owned(), root.to_owned());
-    let server = thread::spawn(move || serve(&source, &target, options, || drop(tell.send(()))));
+    let server = thread::spawn(move || serve(&source, &target, options, || tell.send(()).unwrap()));
     told.recv_timeout(Duration::from_secs(60)).unwrap();
     // It is mounted when its root is another device.
     while fs::metadata(root).unwrap().dev() == fs::metadata(image).unwrap().dev() {
@@ -105,7 +105,7 @@ fn programs_find_what_they_wrote_and_a_drained_image_is_plain_ext4() {
     let (tell, told) = mpsc::channel();
     let mut plain = MountOptions::default();
     plain.add("ro").unwrap();
-    let server = thread::spawn(move || serve(&source, &target, plain, || drop(tell.send(()))));
+    let server = thread::spawn(move || serve(&source, &target, plain, || tell.send(()).unwrap()));
     told.recv_timeout(Duration::from_secs(60)).unwrap();
     while fs::metadata(&root).unwrap().dev() == fs::metadata(&image).unwrap().dev() {
         thread::yield_now();
