@@ -8,7 +8,6 @@ use manylogs::{
 };
 use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
-use manylogs_plant::{Bug, is};
 use thiserror::Error;
 
 use crate::sink::{Granularity, NearSink, Stats, largest_transaction};
@@ -113,7 +112,7 @@ impl Near {
         near: &NearOptions,
         options: Options,
     ) -> Result<(Self, RecoveryReport), NearError> {
-        let opened = Volume::open(runtime.clone(), Rc::clone(&device), &near.open).await?;
+        let opened = Volume::open(runtime.clone(), device, &near.open).await?;
         let (volume, report) = opened;
         let config = volume.config();
         if largest_transaction(config.record) < LARGEST_LEAST {
@@ -123,8 +122,7 @@ impl Near {
         }
         let sink = Rc::new(NearSink::new(volume.clone(), near.granularity));
         let most = manylogs_block::narrow(config.threshold.0 / 8);
-        let through: Rc<dyn BlockDevice> =
-            if is(Bug::NearReadsHome) { device } else { Rc::new(volume.clone()) };
+        let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::clone(&sink) as Rc<_>;
         let mode = Mode::Runs { most };
         match Ext4::mount_through(journal, mode, through, runtime, options).await {

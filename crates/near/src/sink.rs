@@ -81,11 +81,7 @@ impl NearSink {
             }
             return Ok(());
         }
-        let durable = self.volume.append(batch);
-        if is(Bug::NearAckBeforeRecord) {
-            return Ok(());
-        }
-        durable.await.map(drop)
+        self.volume.append(batch).await.map(drop)
     }
 
     fn batch_of(&self, transaction: &Closed) -> Batch {

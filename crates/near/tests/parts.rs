@@ -61,12 +61,14 @@ fn a_long_run_follows_a_short_one_in_the_cache(images: &Images) -> Option<&'stat
     with(images, Granularity::Sectors, async |near: Rc<Near>, _, _| {
         let fs = near.fs();
         let ino = file(fs, b"file").await;
-        fs.write(ino, 0, content(1, SHORT)).await.unwrap();
+        fs.write(ino, 0, content(1, LONG)).await.unwrap();
         fs.sync(ino).await.unwrap();
-        fs.write(ino, 0, content(2, LONG)).await.unwrap();
+        fs.write(ino, 8192, content(2, SHORT)).await.unwrap();
+        fs.sync(ino).await.unwrap();
+        fs.write(ino, 0, content(3, LONG)).await.unwrap();
         fs.sync(ino).await.unwrap();
         let found = fs.read(ino, 0, LONG).await.unwrap();
-        (found != content(2, LONG)).then_some("older content is read")
+        (found != content(3, LONG)).then_some("older content is read")
     })
 }
 

@@ -390,8 +390,6 @@ bugs! {
         NearDataNotFlushed,
         /// A transaction is several records.
         NearTransactionSplit,
-        /// A commit is answered before its record is durable.
-        NearAckBeforeRecord,
         /// Of a changed block the last changed sector is not logged.
         NearSectorMissed,
         /// What changed in a block is told from what the last handle found, not the first.
@@ -402,8 +400,6 @@ bugs! {
         NearDrainForgetsMetadata,
         /// A drain leaves content in the logs.
         NearDrainForgetsContent,
-        /// Blocks are read past the table of what is logged.
-        NearReadsHome,
     }
     /// Bugs of the file system over a log near the head that tests of its parts show.
     NEAR_PARTS {

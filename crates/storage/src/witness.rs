@@ -132,6 +132,7 @@ impl Filesystem for Served {
         let then = Time::default();
         let attributes = Attributes {
             node: NodeId::ROOT,
+            number: NodeId::ROOT.0,
             size,
             sectors: size / SECTOR_BYTES,
             accessed: then,

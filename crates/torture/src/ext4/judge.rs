@@ -55,8 +55,8 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Mounts what a crash left, recovers it by our own code, compares, and brings everything home; then
-/// nothing is left to be repaired. e2fsck judges that as well if it is `sampled`.
+/// Mounts what a crash left, recovers it by our own code, compares, and brings everything home;
+/// then nothing is left to be repaired. e2fsck judges that as well if it is `sampled`.
 pub(super) fn by_ourselves(
     image: &DiskImage,
     journal: &JournalAt,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::{Anchors, CheckpointPolicy, VolumeConfig};
-use manylogs_block::{BlockDevice, Extent, Lba, Nanos};
+use manylogs_block::{BlockDevice, Extent, Lba, Nanos, to_usize};
 use manylogs_near::{Placed, format, format_config};
 use manylogs_sim::DiskImage;
 
@@ -48,7 +48,7 @@ pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
 
 /// Anchors at the beginning and at the end of the file, and logs in what is between.
 fn placed_in(blocks: &[u64]) -> Option<Placed> {
-    let anchor = ANCHOR_BLOCKS as usize;
+    let anchor = to_usize(ANCHOR_BLOCKS);
     let (first, rest) = blocks.split_at_checked(anchor)?;
     let (rest, last) = rest.split_at_checked(rest.len().checked_sub(anchor)?)?;
     let anchors = Anchors { first: whole_run(first)?, last: whole_run(last)? };
