@@ -1,5 +1,7 @@
 //! Planting bugs, and running histories until one is noticed.
 
+#![allow(clippy::print_stdout, reason = "a test may tell what it found")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
