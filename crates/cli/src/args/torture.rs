@@ -45,8 +45,8 @@ pub(crate) struct TortureArgs {
     /// first of --seeds on, is damaged, with checksums put right again, and then used.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) mutate: Option<u64>,
-    /// With --system ext4 or adopt: one crash state or damaged image in so many is also judged by e2fsck;
-    /// none if 0. All others are judged by a check of our own.
+    /// With --system ext4 or adopt: one crash state or damaged image in so many is also judged by
+    /// e2fsck; none if 0. All others are judged by a check of our own.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) e2fsck_every: u64,
     /// Write all counts to this JSON file.

@@ -73,7 +73,8 @@ pub trait CommitSink {
     fn make_room(&self) -> Step<'_>;
 
     /// Makes a transaction durable: after a crash all of it is found, or nothing. Its data is
-    /// durable before it ([`Closed::data_written`]). One transaction is committed at a time, in the order of their numbers,
+    /// durable before it ([`Closed::data_written`]). One transaction is committed at a time, in
+    /// the order of their numbers,
     /// and room for it is there.
     ///
     /// # Errors
