@@ -77,9 +77,9 @@ impl Copies {
     /// Reads them.
     ///
     /// # Errors
-    /// [`crate::Error::Refused`] with what to do for file systems that cannot be mounted or adopted;
-    /// the bit of MLFS is no reason. [`crate::Error::Corrupt`] if the first superblock is damaged, and
-    /// those of the device.
+    /// [`crate::Error::Refused`] with what to do for file systems that cannot be mounted; the bit
+    /// of MLFS is no reason. [`crate::Error::Corrupt`] if the first superblock is damaged. Those of
+    /// the device.
     pub async fn read(device: Rc<dyn BlockDevice>) -> Result<Self> {
         // What was found must not be lost with the power afterwards.
         device.submit(Request::Flush).await?;

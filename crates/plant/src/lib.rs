@@ -19,6 +19,9 @@ macro_rules! bugs {
     };
 }
 
+#[macro_use]
+mod file_systems;
+
 mod bugs;
 
 pub use bugs::*;

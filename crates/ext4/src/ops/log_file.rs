@@ -1,7 +1,7 @@
 //! The log file: blocks for logs, taken from an ext4 that is mounted with its own journal.
 //!
-//! It is a file like others to every program of ext4: a name in the root directory, extents, counted
-//! blocks. Its extents are unwritten, so that it reads as zeroes whatever the logs hold, and it is
+//! It is a file like others to every program of ext4: a name in the root directory, extents,
+//! counted blocks. Its extents are unwritten, so that it reads as zeroes whatever logs hold; it is
 //! immutable, so that nobody writes, moves or removes it by mistake. It grows by one run in an
 //! update, so that each transaction leaves a whole file.
 

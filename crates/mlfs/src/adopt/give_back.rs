@@ -31,8 +31,9 @@ pub async fn release(site: &Site, engine: &impl LogEngine) -> Result<(), AdoptEr
     Ok(())
 }
 
-/// Brings home what the logs hold. Where the first superblock has no bit, and the logs are not where
-/// they were, others have used the file system as ext4: what the logs held must not go home then.
+/// Brings home what the logs hold. Where the first superblock has no bit, and the logs are not
+/// where they were, others have used the file system as ext4: what the logs held must not go home
+/// then.
 async fn drain(site: &Site, engine: &impl LogEngine, copies: Copies) -> Result<(), AdoptError> {
     let marks = copies.marks();
     if let Some(pointer) = marks.pointer.filter(|_| !marks.primary)

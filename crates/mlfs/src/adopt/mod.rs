@@ -7,7 +7,7 @@
 //!         (taking over)
 //!
 //!                  copies of the       pointer                 log file          pointer
-//!   MLFS  ----->   superblock   ---->  and bit       ------>   removed   ----->  cleared   ---> ext4
+//!   MLFS  ----->   superblock   ---->  and bit       ----->   removed   ----->  cleared  ---> ext4
 //!         drained  lose the bit        (giving back)           by jbd2
 //! ```
 //!

@@ -1,5 +1,6 @@
-//! What keeps records in the logs: a volume, as in use, or a small engine. In that one blocks that are written go into the first log, each with a header that says
-//! where it belongs, and home when the logs are drained.
+//! What keeps records in the logs: a volume, as in use, or a small engine. In that one blocks that
+//! are written go into the first log, each with a header that says where it belongs, and home when
+//! the logs are drained.
 
 use manylogs_block::{Extent, Hint, IoError, Payload, Request};
 use manylogs_ext4::BLOCK_BYTES;

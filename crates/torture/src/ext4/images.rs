@@ -22,7 +22,7 @@ use super::world::{BLOCK_SECTORS, JournalAt, Log, SMALL_MIB, SMALL_OPTIONS};
 const KINDS: [&[&str]; 3] =
     [&["-G", "4"], &["-G", "4", "-O", "^metadata_csum,^64bit"], &["-O", "^flex_bg", "-I", "128"]];
 
-/// The kinds of images that are taken over: copies of the superblock in many groups, in two, in all.
+/// The kinds of images that are taken over: with superblocks in many groups, in two, in all.
 const ADOPTED: [&[&str]; 6] = [
     KINDS[0],
     KINDS[1],

@@ -20,10 +20,6 @@ use crate::output::print;
 /// if something is wrong.
 pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
     let path = args.source.display();
-    let summary = Summary::of(&first_block(&args.source)?);
-    let is_marked = summary.is_ok_and(|summary| marks::is_marked(&summary));
-    let looked = if is_marked { marks::looked(&args.source)? } else { None };
-    let logs = looked.as_ref().map(|looked| &looked.logs);
     let named = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     // Held for as long as the check runs: a mount would change what is read.
     let reactor = Reactor::new().map_err(Failure::failed)?;
@@ -31,6 +27,10 @@ pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
     let _held =
         FileDevice::open(&reactor, &args.source, &options).map_err(|error| open_failure(&error))?;
     let file = File::open(&args.source).map_err(|error| Failure::input(named(&error)))?;
+    let summary = Summary::of(&first_block(&args.source)?);
+    let is_marked = summary.is_ok_and(|summary| marks::is_marked(&summary));
+    let looked = if is_marked { marks::looked(&args.source)? } else { None };
+    let logs = looked.as_ref().map(|looked| &looked.logs);
     let source = FileSource::new(file).map_err(|error| Failure::input(named(&error)))?;
     let report = check(&source).map_err(|error| match error {
         Unreadable::Io(_) => Failure::failed(named(&error)),

@@ -1,0 +1,104 @@
+//! Bugs of file systems, which follow those of [`crate::bugs`] in the list of all.
+
+macro_rules! with_file_systems {
+    ($($others:tt)*) => {
+        bugs! {
+            $($others)*
+            /// Bugs of the file system ext4 that its crash histories show.
+            EXT4 {
+                /// A commit block is written before the blocks that it commits.
+                Ext4CommitBeforeBody,
+                /// A commit block is written before the device was flushed.
+                Ext4CommitWithoutFlush,
+                /// Data is written after the transaction that refers to it.
+                Ext4DataAfterMetadata,
+                /// Blocks that the log has copies of are freed without being revoked.
+                Ext4RevokeForgotten,
+                /// Freed blocks are used again before that they are free is durable.
+                Ext4ReuseBeforeDurable,
+                /// The log's room is given back before what was in it is durable at home.
+                Ext4TailBeforeHome,
+                /// An inode without a name is not in the list of orphans.
+                Ext4OrphanAfterFree,
+                /// A bitmap's checksum is wrong.
+                Ext4BitmapChecksumWrong,
+                /// Blocks that are freed count as one more than they are.
+                Ext4FreeCountOff,
+                /// A block of names that is split loses one of them.
+                Ext4SplitLosesName,
+                /// A hole within an extent takes away all that is behind it.
+                Ext4PieceLost,
+                /// A new name is in another update than the count of names.
+                Ext4LinkCountLater,
+                /// A sync does not wait for the commit.
+                Ext4SyncNotAwaited,
+                /// A replay brings back blocks that were revoked.
+                Ext4ReplayIgnoresRevokes,
+                /// The log is reset before what was replayed is durable at home.
+                Ext4ReplayNotFlushed,
+                /// A mount does not end the orphans that it finds.
+                Ext4OrphansNotEnded,
+                /// A file that is born without a name is no orphan.
+                Ext4UnnamedNoOrphan,
+            }
+            /// Bugs of the file system ext4 that tests of its parts show.
+            EXT4_PARTS {
+                /// A file that ends leaves its block of attributes in use.
+                Ext4XattrBlockKept,
+                /// The hash of an attribute in a block is wrong.
+                Ext4XattrHashWrong,
+                /// A list of access that is set leaves the mode as it is.
+                Ext4AclLeavesMode,
+                /// A table of pointers without any stays in use.
+                Ext4TableKept,
+                /// Content in the log that is not at home is read from home.
+                Ext4JournalledContentUnread,
+                /// A sync of content that was overwritten does not flush.
+                Ext4ContentSyncUnflushed,
+            }
+            /// Bugs of taking file systems over and giving them back.
+            MLFS {
+                /// The pointer says that the file system is adopted before the log file is durable.
+                MlfsPointerEarly,
+                /// The extents of the log file say that they are written.
+                MlfsLogWritten,
+                /// The file system is used before the copies of the superblock have the bit.
+                MlfsBackupsLate,
+                /// An opening leaves missing bits as they are.
+                MlfsBitsNotCompleted,
+                /// Marks are not durable before what follows them.
+                MlfsMarksNotFlushed,
+                /// The bit is cleared before what the logs held is durable at home.
+                MlfsBitClearedEarly,
+                /// The copies of the superblock lose the bit after the first.
+                MlfsBackupsClearedLast,
+            }
+            /// Bugs of the file system over a log near the head that its crash histories show.
+            NEAR {
+                /// Data that went home is not made durable before the record that refers to it.
+                NearDataNotFlushed,
+                /// A transaction is several records.
+                NearTransactionSplit,
+                /// Of a changed block the last changed sector is not logged.
+                NearSectorMissed,
+                /// What changed in a block is told from what the last handle found, not the first.
+                NearBeforeOfLastHandle,
+                /// Content is logged, and the blocks go on reading as zeroes.
+                NearUnwrittenNotMapped,
+                /// A drain leaves metadata in the logs.
+                NearDrainForgetsMetadata,
+                /// A drain leaves content in the logs.
+                NearDrainForgetsContent,
+            }
+            /// Bugs of the file system over a log near the head that tests of its parts show.
+            NEAR_PARTS {
+                /// A freed block is not superseded.
+                NearSupersedeForgotten,
+                /// Content goes home while a transaction to come has older content of the block.
+                NearHomeUnderLog,
+                /// Content in the cache hides what went home.
+                NearCacheOverHome,
+            }
+        }
+    };
+}
