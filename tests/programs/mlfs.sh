@@ -20,7 +20,9 @@ mlfs() {
         check "mlfs, $mode: page cache, O_DIRECT and mmap of one file" mlfs_mixed
         if has stress-ng; then check "mlfs, $mode: stress-ng" fs_stress; fi
         check "mlfs, $mode: unmount and fsck" mlfs_is_whole
+        check "mlfs, $mode: $rounds kills" mlfs_killed "$mode"
     done
+    check "mlfs: trees by the kernel and by MLFS" mlfs_trees
 }
 
 # mlfs_fresh MODE: a new file system, mounted.
@@ -69,6 +71,21 @@ mlfs_mixed() {
     done
     rm "$mnt/mixed"
     figures="20 times $each operations"
+}
+
+# What was synced is there after each kill -9 of the server.
+mlfs_killed() {
+    image=$work/mlfs-kills.img
+    rm -f "$image" && truncate -s 1G "$image" && quietly mkfs.ext4 -q -F -b 4096 "$image" || return 1
+    python3 "$here/mlfs_kills.py" "$manylogs" "$image" "$work/killed" "$rounds" "$seed" "$1" \
+        >"$work/mlfs-kills.out" 2>>"$log" || return 1
+    figures=$(tail -n 1 "$work/mlfs-kills.out")
+}
+
+mlfs_trees() {
+    python3 "$here/trees.py" "$manylogs" "$trees" "$work/trees" "$seed" >"$work/trees.out" \
+        2>>"$log" || return 1
+    figures=$(tail -n 1 "$work/trees.out")
 }
 
 mlfs_is_whole() {

@@ -112,8 +112,8 @@ impl Names {
         Self { bytes: Vec::new(), room: usize::try_from(room).unwrap_or(usize::MAX) }
     }
 
-    /// Adds a name of inode `number`; `next` is the place from which listing goes on behind it. False if there is no
-    /// room: nothing is added then.
+    /// Adds a name of inode `number`; `next` is the place from which listing goes on behind it.
+    /// False if there is no room: nothing is added then.
     #[must_use]
     pub fn push(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
         let Ok(namelen) = u32::try_from(name.len()) else { return false };

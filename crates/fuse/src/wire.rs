@@ -101,7 +101,8 @@ structures! {
     }
     /// Before each answer.
     OutHeader: 16 { len: u32, error: i32, unique: u64 }
-    /// A notification: the kernel forgets attributes, and pages from `off` on if it is not negative.
+    /// A notification: the kernel forgets attributes, and pages from `off` on unless it is
+    /// negative.
     InvalidateInode: 24 { ino: u64, off: i64, len: i64 }
     /// Of an inode.
     Attr: 88 {

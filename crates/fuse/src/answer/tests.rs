@@ -53,7 +53,7 @@ fn attributes_lie_where_the_kernel_reads_them() {
         Entry { attributes: attributes(), generation: 7, name_valid, attributes_valid: valid };
     let out = bytes(&entry);
     assert_eq!(out.len(), 128);
-    assert_eq!([0, 8, 16, 24].map(|at| u64_at(&out, at)), [11, 7, 5, 3]);
+    assert_eq!([0, 8, 16, 24].map(|at| u64_at(&out, at)), [10, 7, 5, 3]);
     assert_eq!([32, 36].map(|at| u32_at(&out, at)), [6, 4]);
     check_attributes(&out[40..]);
     let opened = Opened { handle: FileHandle(8), flags: OpenedFlags::KEEP_CACHE };

@@ -108,8 +108,8 @@ impl Volume {
     /// Counters and sizes now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let threshold = self.inner().threshold_now(&mut self.inner().state.borrow_mut());
         let state = self.inner().state.borrow();
+        let threshold = self.inner().threshold_now(&state);
         let (store, counters) = (&state.store, &state.counters);
         let table = store.table_bytes();
         VolumeStats {

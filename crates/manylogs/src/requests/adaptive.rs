@@ -75,11 +75,10 @@ impl Inner {
         if len > config.threshold {
             return false;
         }
-        if !config.adaptive || config.threshold <= FLOOR {
-            return true;
-        }
         let mut state = self.state.borrow_mut();
-        let small = len <= self.threshold_now(&mut state);
+        let Some((allowance, threshold)) = self.allowed(&state) else { return true };
+        state.allowance = allowance;
+        let small = len <= threshold;
         if small {
             state.allowance.take(len);
         } else {
@@ -89,14 +88,22 @@ impl Inner {
     }
 
     /// The longest write that is logged now.
-    pub(crate) fn threshold_now(&self, state: &mut State) -> Sectors {
+    pub(crate) fn threshold_now(&self, state: &State) -> Sectors {
+        self.allowed(state).map_or(self.config().threshold, |(_, threshold)| threshold)
+    }
+
+    /// The allowance as it is now, and the longest write that it allows; `None` if all writes up to
+    /// the threshold that is set are logged.
+    fn allowed(&self, state: &State) -> Option<(Allowance, Sectors)> {
         let config = self.config();
         if !config.adaptive || config.threshold <= FLOOR {
-            return config.threshold;
+            return None;
         }
         let room =
             LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs.occupancy() };
-        state.allowance.threshold(self.runtime.now(), config.threshold, room)
+        let mut allowance = state.allowance;
+        let threshold = allowance.threshold(self.runtime.now(), config.threshold, room);
+        Some((allowance, threshold))
     }
 }
 
