@@ -239,7 +239,7 @@ fn damage_ends_changes_if_asked() {
         let new = fs::write(mount.root().join("new"), "x").map_err(|error| error.raw_os_error());
         assert_eq!(new, if changes { Ok(()) } else { Err(Some(30)) }, "{list}");
         assert_eq!(sh(&mount, "cat good"), "content\n");
-        assert!(Command::new("umount").arg(mount.root()).status().unwrap().success());
+        common::unmount(&mount.root());
         let served = mount.server.take().unwrap().join().unwrap();
         assert_eq!(served.is_ok(), changes, "{served:?}");
     }

@@ -128,7 +128,7 @@ fn a_disk_is_claimed_synced_as_a_whole_and_free_when_umount_returns() {
     crashed.stop();
 
     fs::write(mount.root().join("late"), vec![8; 300_000]).unwrap();
-    assert!(Command::new("umount").arg(mount.root()).status().unwrap().success());
+    common::unmount(&mount.root());
     // Nobody has waited for the server.
     let checked = Command::new("e2fsck").arg("-fn").arg(mount.image()).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stdout);

@@ -70,11 +70,24 @@ impl Mount {
     }
 
     pub(crate) fn stop(&mut self) {
-        assert!(Command::new("umount").arg(self.root()).status().unwrap().success());
+        unmount(&self.root());
         self.server.take().unwrap().join().unwrap().unwrap();
         let checked = Command::new("e2fsck").arg("-fn").arg(self.image()).output().unwrap();
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
     }
+}
+
+/// A child that another test starts has this one's files until it runs its program: nobody can
+/// unmount meanwhile.
+pub(crate) fn unmount(root: &Path) {
+    let mut tries = (0..1000).map(|_| {
+        let unmounted = Command::new("umount").arg(root).status().unwrap().success();
+        if !unmounted {
+            thread::sleep(Duration::from_millis(10));
+        }
+        unmounted
+    });
+    assert!(tries.any(|unmounted| unmounted), "umount {}", root.display());
 }
 
 impl Drop for Mount {
