@@ -8,29 +8,30 @@ mlfs_skipped=14
 mlfs() {
     has mkfs.ext4 || { skip "mlfs: mkfs.ext4 is missing" && return; }
     local mode
-    for mode in ordered data; do
+    for mode in ordered data manylogs; do
         : >"$log"
         mlfs_fresh "$mode" || { fail "mlfs, $mode: not made or mounted" && continue; }
-        if [ "$mode" = ordered ] && has pjdfstest; then
-            check "mlfs: pjdfstest" mlfs_pjdfstest
-        elif [ "$mode" = ordered ]; then
+        if [ "$mode" != data ] && has pjdfstest; then
+            check "mlfs, $mode: pjdfstest" mlfs_pjdfstest
+        elif [ "$mode" != data ]; then
             skip "mlfs: pjdfstest is missing (cargo install pjdfstest --version 0.2.2)"
         fi
         fsx_if_there "mlfs, $mode"
         check "mlfs, $mode: page cache, O_DIRECT and mmap of one file" mlfs_mixed
         if has stress-ng; then check "mlfs, $mode: stress-ng" fs_stress; fi
-        check "mlfs, $mode: unmount and fsck" mlfs_is_whole
+        check "mlfs, $mode: unmount and fsck" mlfs_is_whole "$mode"
         check "mlfs, $mode: $rounds kills" mlfs_killed "$mode"
     done
     check "mlfs: trees by the kernel and by MLFS" mlfs_trees
 }
 
-# mlfs_fresh MODE: a new file system, mounted.
+# mlfs_fresh MODE: a new file system, mounted; adopted for the mode manylogs.
 mlfs_fresh() {
     image=$work/mlfs.img
     rm -f "$image" && truncate -s 2G "$image" || return 1
-    quietly mkfs.ext4 -q -F -b 4096 "$image" &&
-        quietly "$manylogs" fs mount "$image" "$mnt" --mode "$1" --background
+    quietly mkfs.ext4 -q -F -b 4096 "$image" || return 1
+    [ "$1" != manylogs ] || quietly "$manylogs" fs adopt "$image" --yes || return 1
+    quietly "$manylogs" fs mount "$image" "$mnt" --mode "$1" --background
 }
 
 mlfs_pjdfstest() {
@@ -88,8 +89,11 @@ mlfs_trees() {
     figures=$(tail -n 1 "$work/trees.out")
 }
 
+# mlfs_is_whole MODE
 mlfs_is_whole() {
     # The server lets the image go when the last write is there.
-    quietly "$manylogs" fs unmount "$mnt" && quietly e2fsck -fn "$image" || return 1
+    quietly "$manylogs" fs unmount "$mnt" || return 1
+    [ "$1" != manylogs ] || quietly "$manylogs" fs release "$image" || return 1
+    quietly e2fsck -fn "$image" || return 1
     figures=$(tail -n 1 "$log" | sed 's/.*: //')
 }

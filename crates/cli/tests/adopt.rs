@@ -7,9 +7,11 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::Place;
 use manylogs_block::Rng;
@@ -51,9 +53,10 @@ fn said(output: &Output) -> String {
 /// Whether the kernel mounts images here; else that is said.
 fn can_mount() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let can = root && Path::new("/dev/loop-control").exists();
+    let devices = ["/dev/loop-control", "/dev/fuse"];
+    let can = root && devices.iter().all(|device| Path::new(device).exists());
     if !can {
-        eprintln!("skipped: needs root and loop devices");
+        eprintln!("skipped: needs root, loop devices and /dev/fuse");
     }
     can
 }
@@ -107,7 +110,9 @@ fn whoever_does_not_know_the_bit_is_kept_away_and_changes_nothing() {
         }
     }
     place.run(&["fs", "adopt", "disk.img", "--yes"]).fails(2, &["adopted already", "fs release"]);
-    place.run(&["fs", "mount", "disk.img", "."]).fails(2, &["belongs to MLFS", "fs release"]);
+    place
+        .run(&["fs", "mount", "disk.img", ".", "--mode", "ordered"])
+        .fails(2, &["adopted", "fs release"]);
     assert!(fs::read(&disk).unwrap() == before, "a refusal changes nothing");
     let status = place.run(&["fs", "status", "disk.img", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
@@ -201,8 +206,87 @@ fn work(root: &Path, rng: &mut Rng) {
     }
 }
 
-/// `ROUND_TRIPS` of them, three where it is not set: adopt, release, use by the kernel, and a
-/// program of e2fsprogs that changes the file system.
+/// Mounts an adopted image in the mode `manylogs`, until it is unmounted.
+fn serve(place: &Place) -> PathBuf {
+    let dir = place.path("mlfs");
+    fs::create_dir_all(&dir).unwrap();
+    place.run(&["fs", "mount", "disk.img", "mlfs", "--background"]).succeeds();
+    dir
+}
+
+fn unmount(place: &Place) {
+    // A closed file is let go when the server has heard of it.
+    let unmounted = (0..100).find_map(|_| {
+        let said = place.run(&["fs", "unmount", "mlfs"]);
+        (said.code != Some(5)).then_some(said)
+    });
+    unmounted.unwrap().succeeds();
+}
+
+/// Serves the image in the foreground, calls `work`, and kills the server.
+fn killed_after(place: &Place, work: impl FnOnce(&Path)) {
+    let dir = place.path("mlfs");
+    fs::create_dir_all(&dir).unwrap();
+    let started = || {
+        let mut server = place.command(&["fs", "mount", "disk.img", "mlfs", "--mode", "manylogs"]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said.contains("is mounted") {
+            return Some(server);
+        }
+        // The lock of a killed process may be there for a moment more.
+        assert_eq!(server.wait().unwrap().code(), Some(1));
+        std::thread::sleep(Duration::from_millis(10));
+        None
+    };
+    let mut server = (0..1000).find_map(|_| started()).unwrap();
+    work(&dir);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(Command::new("umount").arg("-l").arg(&dir).status().unwrap().success());
+}
+
+#[test]
+fn what_was_synced_survives_kills_of_the_server_and_the_release() {
+    let place = Place::new();
+    if !can_mount() {
+        return;
+    }
+    let Some(disk) = image(&place, 512, &[]) else { return };
+    place
+        .run(&["fs", "mount", "disk.img", ".", "--mode", "manylogs"])
+        .fails(2, &["adopt it first: manylogs fs adopt"]);
+    place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", "128M"]).succeeds();
+    let mut rng = Rng::new(7);
+    let mut before = None;
+    for round in 0..4 {
+        killed_after(&place, |root| {
+            drop(fs::remove_file(root.join("not synced")));
+            assert!(before.as_ref().is_none_or(|before| tree(root) == *before), "round {round}");
+            work(root, &mut rng);
+            for path in tree(root).keys() {
+                File::open(root.join(path)).unwrap().sync_all().unwrap();
+            }
+            before = Some(tree(root));
+            fs::write(root.join("not synced"), vec![1; 100_000]).unwrap();
+        });
+        // The kernel keeps away from what only the logs may know.
+        assert!(Mounted::new(&disk, "loop").is_err(), "round {round}");
+    }
+    let before = before.unwrap();
+    let root = serve(&place);
+    drop(fs::remove_file(root.join("not synced")));
+    assert!(tree(&root) == before);
+    unmount(&place);
+    place.run(&["fs", "release", "disk.img"]).succeeds();
+    let checked = run("e2fsck", &["-fn"], &disk);
+    assert_eq!(checked.status.code(), Some(0), "{}", said(&checked));
+    assert!(tree(&Mounted::new(&disk, "loop,ro").unwrap().0) == before);
+}
+
+/// `ROUND_TRIPS` of them, three where it is not set: use by the kernel, adopt, use in the mode
+/// `manylogs`, release, and a program of e2fsprogs that changes the file system.
 #[test]
 fn every_file_survives_round_trips_between_mlfs_and_the_kernel() {
     let place = Place::new();
@@ -213,15 +297,18 @@ fn every_file_survives_round_trips_between_mlfs_and_the_kernel() {
     let rounds = std::env::var("ROUND_TRIPS").map_or(3, |rounds| rounds.parse().unwrap());
     let mut rng = Rng::new(1);
     for round in 0..rounds {
-        let before = {
+        {
             let mounted = Mounted::new(&disk, "loop").unwrap();
             work(&mounted.0, &mut rng);
-            tree(&mounted.0)
-        };
+        }
         let every = ["128M", "256M", "1G"][usize::try_from(round % 3).unwrap()];
         place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", every]).succeeds();
         place.run(&["fs", "check", "disk.img"]).succeeds();
         assert!(Mounted::new(&disk, "loop").is_err());
+        let root = serve(&place);
+        work(&root, &mut rng);
+        let before = tree(&root);
+        unmount(&place);
         place.run(&["fs", "release", "disk.img"]).succeeds();
         let checked = run("e2fsck", &["-fn"], &disk);
         assert_eq!(checked.status.code(), Some(0), "round {round}: {}", said(&checked));

@@ -1,10 +1,11 @@
 //! Answers that take more than one question to the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed};
 use manylogs_fuse::{IoctlDone, Kind, Names, Reply, Usage, Written};
 
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
+use crate::hidden::Hidden;
 use crate::jobs::{Refuse, note_access};
 
 /// The names of a directory from a place on, as many as there is room for.
@@ -12,10 +13,10 @@ pub(crate) async fn list(
     fs: &Ext4,
     refuse: Refuse,
     (ino, offset, room): (Ino, u64, u32),
-    times: AccessTimes,
+    (hidden, times): (Hidden, AccessTimes),
     reply: Reply<Names>,
 ) {
-    let listed = match fs.list(ino, offset).await {
+    let listed = match shown(fs, hidden, ino, offset).await {
         Ok(listed) => listed,
         Err(error) => return reply.error(refuse.errno(fs, &error)),
     };
@@ -29,6 +30,19 @@ pub(crate) async fn list(
     }
     reply.send(&names);
     note_access(fs, ino, times).await;
+}
+
+/// The next names that anybody may see; none at the end of the directory only.
+async fn shown(fs: &Ext4, hidden: Hidden, ino: Ino, mut offset: u64) -> Result<Vec<Listed>, Error> {
+    loop {
+        let mut listed = fs.list(ino, offset).await?;
+        let Some(last) = listed.last() else { return Ok(listed) };
+        offset = last.next;
+        listed.retain(|entry| !hidden.has(ino, &entry.name));
+        if !listed.is_empty() {
+            return Ok(listed);
+        }
+    }
 }
 
 /// A write, and what comes with it.

@@ -52,6 +52,7 @@ impl Drop for Gone<'_> {
 /// The thread that has the file system.
 pub(crate) struct Engine {
     queue: Arc<Queue>,
+    is_adopted: bool,
     thread: JoinHandle<Result<(), MountError>>,
 }
 
@@ -112,9 +113,10 @@ impl Engine {
         let (source, jobs) = (source.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
         let thread = named.spawn(move || run(&source, (options, open), &jobs, &tell))?;
-        let engine = Self { queue, thread };
-        match told.recv() {
-            Ok(()) => Ok(engine),
+        let told = told.recv();
+        let engine = Self { queue, is_adopted: told == Ok(true), thread };
+        match told {
+            Ok(_) => Ok(engine),
             // It did not come so far, and says why.
             Err(_) => engine.stop().and(Err(MountError::Lost)).map(|()| unreachable!("an error")),
         }
@@ -122,6 +124,11 @@ impl Engine {
 
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
+    }
+
+    /// The journal is in the log file.
+    pub(crate) const fn is_adopted(&self) -> bool {
+        self.is_adopted
     }
 
     /// Finishes the jobs under way, makes everything durable, and unmounts the file system.
@@ -135,7 +142,7 @@ fn run(
     source: &Path,
     (options, open): (MountOptions, OpenMode),
     queue: &Arc<Queue>,
-    tell: &mpsc::Sender<()>,
+    tell: &mpsc::Sender<bool>,
 ) -> Result<(), MountError> {
     let _gone = Gone(queue);
     let reactor = Reactor::new()?;
@@ -145,12 +152,12 @@ fn run(
         None => device,
     };
     let runtime = reactor.handle();
-    let (mode, near) = (options.mode, options.near);
+    let mode = options.mode;
     let options = Options { clock: Rc::new(now), read_only: options.read_only };
-    let mounting = Mounted::mount(near, mode, device, runtime.clone(), options);
+    let mounting = Mounted::mount(mode, device, runtime.clone(), options);
     let mounted = reactor.block_on(mounting)?;
     // Nobody listens any more only if the program is ending.
-    let _ = tell.send(());
+    let _ = tell.send(mounted.is_adopted());
     let queue = Arc::clone(queue);
     reactor.block_on(async move {
         work(mounted.fs(), &queue, &runtime).await;

@@ -17,6 +17,7 @@ use crate::answers::{self, Writing};
 use crate::convert::{
     has, of_kind, to_allocation, to_change, to_ino, to_open, to_order, to_seek, to_sync,
 };
+use crate::hidden::Hidden;
 use crate::jobs::Jobs;
 
 /// What is agreed upon with the kernel.
@@ -43,16 +44,30 @@ pub(crate) const OPENED: Opened = Opened { handle: FileHandle(0), flags: OpenedF
 /// Translates. A close promises nothing, so that the kernel need not tell of it.
 pub(crate) struct Front {
     jobs: Jobs,
+    hidden: Hidden,
     files: AccessTimes,
     directories: AccessTimes,
 }
 
 impl Front {
-    pub(crate) const fn new(jobs: Jobs, files: AccessTimes, directories: AccessTimes) -> Self {
-        Self { jobs, files, directories }
+    pub(crate) const fn new(
+        jobs: Jobs,
+        hidden: Hidden,
+        files: AccessTimes,
+        directories: AccessTimes,
+    ) -> Self {
+        Self { jobs, hidden, files, directories }
+    }
+
+    /// Whether nobody may see the name.
+    fn hides(&self, dir: NodeId, name: &[u8]) -> bool {
+        self.hidden.has(to_ino(dir), name)
     }
 
     fn create_named(&self, context: Context, name: &[u8], new: New, reply: Reply<Entry>) {
+        if self.hides(context.node, name) {
+            return reply.error(Errno::PERM);
+        }
         let (dir, name) = (to_ino(context.node), name.to_vec());
         self.jobs.entry(reply, async move |fs| fs.create(dir, &name, new).await);
     }
@@ -65,6 +80,9 @@ fn new(context: Context, kind: FileKind, permissions: u16, umask: u16) -> New {
 
 impl Filesystem for Front {
     fn lookup(&self, context: Context, name: &[u8], reply: Reply<Entry>) {
+        if self.hides(context.node, name) {
+            return reply.error(Errno::NOENT);
+        }
         let (dir, name) = (to_ino(context.node), name.to_vec());
         self.jobs.entry(reply, async move |fs| fs.lookup(dir, &name).await);
     }
@@ -115,11 +133,17 @@ impl Filesystem for Front {
     }
 
     fn unlink(&self, context: Context, name: &[u8], reply: Reply<()>) {
+        if self.hides(context.node, name) {
+            return reply.error(Errno::NOENT);
+        }
         let (dir, name) = (to_ino(context.node), name.to_vec());
         self.jobs.empty(reply, async move |fs| fs.unlink(dir, &name).await);
     }
 
     fn remove_directory(&self, context: Context, name: &[u8], reply: Reply<()>) {
+        if self.hides(context.node, name) {
+            return reply.error(Errno::NOENT);
+        }
         let (dir, name) = (to_ino(context.node), name.to_vec());
         self.jobs.empty(reply, async move |fs| fs.remove_directory(dir, &name).await);
     }
@@ -134,6 +158,12 @@ impl Filesystem for Front {
         } else {
             return reply.error(Errno::INVAL);
         };
+        if self.hides(context.node, rename.name) {
+            return reply.error(Errno::NOENT);
+        }
+        if self.hides(rename.to, rename.to_name) {
+            return reply.error(Errno::PERM);
+        }
         let from = (to_ino(context.node), rename.name.to_vec());
         let to = (to_ino(rename.to), rename.to_name.to_vec());
         self.jobs
@@ -141,6 +171,9 @@ impl Filesystem for Front {
     }
 
     fn link(&self, context: Context, link: Link<'_>, reply: Reply<Entry>) {
+        if self.hides(context.node, link.name) {
+            return reply.error(Errno::PERM);
+        }
         let (ino, dir, name) = (to_ino(link.node), to_ino(context.node), link.name.to_vec());
         self.jobs.entry(reply, async move |fs| fs.link(ino, dir, &name).await);
     }
@@ -158,6 +191,9 @@ impl Filesystem for Front {
     }
 
     fn create(&self, context: Context, file: Create<'_>, reply: Reply<Created>) {
+        if self.hides(context.node, file.name) {
+            return reply.error(Errno::PERM);
+        }
         let new = new(context, FileKind::File, file.permissions, file.umask);
         let (dir, name) = (to_ino(context.node), file.name.to_vec());
         self.jobs.created(reply, async move |fs| {
@@ -210,9 +246,10 @@ impl Filesystem for Front {
     }
 
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
-        let (from, times) = ((to_ino(context.node), read.offset, read.size), self.directories);
+        let from = (to_ino(context.node), read.offset, read.size);
+        let (hidden, times) = (self.hidden, self.directories);
         self.jobs.run(async move |fs, refuse| {
-            answers::list(&fs, refuse, from, times, reply).await;
+            answers::list(&fs, refuse, from, (hidden, times), reply).await;
         });
     }
 

@@ -9,6 +9,7 @@ mod answers;
 mod convert;
 mod engine;
 mod front;
+mod hidden;
 mod jobs;
 mod mounted;
 mod options;
@@ -24,11 +25,12 @@ use thiserror::Error;
 
 use engine::Engine;
 use front::{Front, WANTED};
+use hidden::Hidden;
 use jobs::Jobs;
 use manylogs_near::NearError;
 
-pub use manylogs_ext4::{AccessTimes, Mode};
-pub use options::{Between, MountOptions, NearJournal, OnError, OptionError};
+pub use manylogs_ext4::AccessTimes;
+pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
@@ -43,6 +45,21 @@ pub enum MountError {
     /// The file system is refused, damaged, or cannot be read.
     #[error(transparent)]
     FileSystem(#[from] manylogs_ext4::Error),
+    /// The marks of an adopted file system do not fit together, or it cannot be read.
+    #[error(transparent)]
+    Marks(#[from] adopt::AdoptError),
+    /// It is adopted, and the mode is one of plain ext4.
+    #[error(
+        "it is adopted, and the mode {0} writes past its logs: mount it in the mode manylogs or \
+         adaptive, or give it back with manylogs fs release"
+    )]
+    Adopted(JournalMode),
+    /// It is plain ext4, and the mode needs logs.
+    #[error("the mode {0} needs logs: adopt it first: manylogs fs adopt")]
+    NotAdopted(JournalMode),
+    /// It is adopted, and nothing may be written.
+    #[error("it is adopted, and opening its logs writes to them: it cannot be mounted ro")]
+    LogsAreWritten,
     /// The volume of its logs is refused, damaged, or cannot be read.
     #[error(transparent)]
     Logs(NearError),
@@ -111,7 +128,8 @@ pub fn serve(
     let on_error = options.on_error;
     let engine = Engine::start(source, options, open)?;
     let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
-    let front = Front::new(jobs, files, directories);
+    let hidden = Hidden(engine.is_adopted());
+    let front = Front::new(jobs, hidden, files, directories);
     let served = superblock.attach(&WANTED).and_then(|session| {
         mounted();
         session.run(&front)

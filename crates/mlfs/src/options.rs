@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use manylogs::Anchors;
-use manylogs_block::{BlockDevice, Lba};
-use manylogs_ext4::{AccessTimes, Mode};
+use manylogs_block::BlockDevice;
+use manylogs_ext4::AccessTimes;
 use manylogs_fuse::MountFlags;
 use manylogs_storage::Reactor;
 use thiserror::Error;
@@ -24,10 +23,9 @@ pub struct MountOptions {
     pub no_directory_times: bool,
     /// What follows damage that is found.
     pub on_error: OnError,
-    /// What the journal holds.
-    pub mode: Mode,
-    /// The journal is in logs near the head, and not ext4's own. The mode does not count then.
-    pub near: Option<NearJournal>,
+    /// Where the journal is, and what it holds. When not given, [`JournalMode::Manylogs`] for an
+    /// adopted file system, and [`JournalMode::Ordered`] for plain ext4.
+    pub mode: Option<JournalMode>,
     /// What the mount forbids, and how it works.
     flags: MountFlags,
     /// What it allows although a user may not by default.
@@ -36,14 +34,38 @@ pub struct MountOptions {
     pub between: Option<Between>,
 }
 
-/// A journal in logs near the head.
-#[derive(Clone, Copy, Debug)]
-pub struct NearJournal {
-    /// Where the volume of the logs is found.
-    pub anchors: Anchors,
-    /// The mode `adaptive`: all records go to the logs near this address. `None` is the mode
-    /// `manylogs`: each goes to the log nearest the head.
-    pub logs_near: Option<Lba>,
+/// Where the journal is, and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalMode {
+    /// Ext4's own journal holds metadata; content is durable before what refers to it.
+    Ordered,
+    /// Ext4's own journal holds content as well.
+    Data,
+    /// Each transaction is a record in the log nearest the head (seed 000 section III). The file
+    /// system is adopted.
+    Manylogs,
+    /// Each transaction is a record in the logs in the middle of the device, as the paper has the
+    /// adaptive journaling of Prabhakaran. The file system is adopted.
+    Adaptive,
+}
+
+impl JournalMode {
+    /// What `--mode` and `-o mode=` call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "ordered",
+            Self::Data => "data",
+            Self::Manylogs => "manylogs",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl std::fmt::Display for JournalMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// What follows when an operation finds damage.
@@ -100,8 +122,10 @@ impl MountOptions {
             "errors=continue" => self.on_error = OnError::Continue,
             "errors=remount-ro" => self.on_error = OnError::ReadOnly,
             "errors=panic" => return Err(not_offered("a program cannot stop the kernel")),
-            "data=ordered" => self.mode = Mode::Ordered,
-            "data=journal" | "data=data" => self.mode = Mode::Data,
+            "data=ordered" | "mode=ordered" => self.mode = Some(JournalMode::Ordered),
+            "data=journal" | "data=data" | "mode=data" => self.mode = Some(JournalMode::Data),
+            "mode=manylogs" => self.mode = Some(JournalMode::Manylogs),
+            "mode=adaptive" => self.mode = Some(JournalMode::Adaptive),
             "data=writeback" => {
                 return Err(not_offered("content could be older than its size: use data=ordered"));
             }
@@ -176,7 +200,6 @@ impl std::fmt::Debug for MountOptions {
             .field("access_times", &self.access_times)
             .field("on_error", &self.on_error)
             .field("mode", &self.mode)
-            .field("near", &self.near)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }
@@ -194,6 +217,8 @@ mod tests {
         let told = options.for_kernel(true);
         assert_eq!(told, MountFlags::NO_SUID);
         assert_eq!(options.for_kernel(false), told);
+        options.add("data=journal,mode=adaptive").unwrap();
+        assert_eq!(options.mode, Some(JournalMode::Adaptive));
         let default = MountOptions::default();
         assert_eq!(default.for_kernel(true), MountFlags::empty());
         assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use manylogs_block::Sectors;
+use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
 use crate::args::serve::OnOff;
@@ -38,12 +39,13 @@ pub(crate) struct FsMountArgs {
     pub(crate) source: PathBuf,
     /// The directory to mount on.
     pub(crate) target: PathBuf,
-    /// What the journal holds.
+    /// Where the journal is, and what it holds. When not given: manylogs for an adopted file
+    /// system, ordered for plain ext4.
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
-    /// errors=continue, errors=remount-ro, data=ordered, data=journal, nodev, nosuid, noexec, sync,
-    /// dirsync, emulate=DRIVE.
+    /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, nodev, nosuid,
+    /// noexec, sync, dirsync, emulate=DRIVE.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Return when the file system is mounted; its server goes on.
@@ -109,8 +111,24 @@ pub(crate) struct FsCheckArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Metadata; data is written before what refers to it. The default.
+    /// Ext4's own, with metadata; data is written before what refers to it.
     Ordered,
-    /// Metadata and data.
+    /// Ext4's own, with metadata and data.
     Data,
+    /// The log nearest the head: each transaction is one record, with small data. The file system
+    /// is adopted.
+    Manylogs,
+    /// The logs in the middle of the device, wherever the head is. The file system is adopted.
+    Adaptive,
+}
+
+impl From<ModeArg> for JournalMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Ordered => Self::Ordered,
+            ModeArg::Data => Self::Data,
+            ModeArg::Manylogs => Self::Manylogs,
+            ModeArg::Adaptive => Self::Adaptive,
+        }
+    }
 }

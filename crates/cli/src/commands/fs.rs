@@ -10,11 +10,11 @@ mod status;
 use std::path::Path;
 use std::rc::Rc;
 
-use manylogs_mlfs::{Between, Mode, MountError, MountOptions};
+use manylogs_mlfs::{Between, JournalMode, MountError, MountOptions};
 use manylogs_serve::Emulation;
 use manylogs_serve::log::{Level, line};
 
-use crate::args::fs::{FsArgs, FsCommand, FsMountArgs, ModeArg};
+use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
 use crate::args::serve::OnOff;
 use crate::failure::Failure;
 use crate::output::print;
@@ -57,11 +57,7 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
             None => options.add(option).map_err(Failure::input)?,
         }
     }
-    match args.mode {
-        Some(ModeArg::Ordered) => options.mode = Mode::Ordered,
-        Some(ModeArg::Data) => options.mode = Mode::Data,
-        None => {}
-    }
+    options.mode = args.mode.map(JournalMode::from).or(options.mode);
     options.between = drive.map(|name| emulated(args, &name)).transpose()?;
     Ok(options)
 }
@@ -89,9 +85,12 @@ fn interrupted(target: &Path) {
 fn failure(source: &Path, error: &MountError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
-        MountError::FileSystem(manylogs_ext4::Error::Refused(_)) | MountError::Between(_) => {
-            Failure::Input(message)
-        }
+        MountError::FileSystem(manylogs_ext4::Error::Refused(_))
+        | MountError::Between(_)
+        | MountError::Adopted(_)
+        | MountError::NotAdopted(_)
+        | MountError::LogsAreWritten => Failure::Input(message),
+        MountError::Marks(error) => adopt::failure(source, error),
         MountError::FileSystem(manylogs_ext4::Error::Corrupt(_)) => Failure::Damage(message),
         _ => Failure::Failed(message),
     }

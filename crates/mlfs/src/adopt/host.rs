@@ -58,9 +58,10 @@ pub fn fstab_lines(fstab: &str, names: &Names) -> Vec<FstabLine> {
     fstab.lines().enumerate().filter_map(line).collect()
 }
 
-/// Those options that MLFS has as well.
+/// Those options that MLFS has as well; modes of ext4's own journal are none of an adopted one.
 fn kept(options: &str) -> String {
-    let is_known = |option: &&str| MountOptions::default().add(option).is_ok();
+    let is_known =
+        |option: &&str| !option.starts_with("data=") && MountOptions::default().add(option).is_ok();
     let kept: Vec<&str> = options.split(',').filter(is_known).collect();
     if kept.is_empty() { "defaults".to_owned() } else { kept.join(",") }
 }
@@ -99,7 +100,7 @@ mod tests {
             label: "srv".to_owned(),
         };
         let fstab = "# comment\n\
-            UUID=00112233-4455-6677-8899-AABBCCDDEEFF /srv ext4 defaults,barrier=0,nofail 0 2\n\
+            UUID=00112233-4455-6677-8899-AABBCCDDEEFF /srv ext4 defaults,barrier=0,data=ordered,nofail 0 2\n\
             LABEL=\"srv\" /a auto ro 0 0\n\
             LABEL=other /b ext4 defaults 0 2\n\
             /dev/null /c ext3 barrier=0\n\

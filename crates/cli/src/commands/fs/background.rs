@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::args::fs::{FsMountArgs, ModeArg};
+use manylogs_mlfs::JournalMode;
+
+use crate::args::fs::FsMountArgs;
 use crate::args::serve::OnOff;
 use crate::failure::Failure;
 use crate::output::print;
@@ -19,11 +21,8 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let mut server = Command::new(program);
     server.args(["fs", "mount"]).args([absolute(&args.source)?, absolute(&args.target)?]);
     server.args(args.options.iter().map(|list| format!("-o{list}")));
-    match args.mode {
-        Some(ModeArg::Ordered) => drop(server.args(["--mode", "ordered"])),
-        Some(ModeArg::Data) => drop(server.args(["--mode", "data"])),
-        None => {}
-    }
+    let mode = args.mode.map(|mode| JournalMode::from(mode).name());
+    server.args(mode.iter().flat_map(|mode| ["--mode", mode]));
     server.args(args.emulate.iter().flat_map(|drive| ["--emulate", drive]));
     server.args(args.no_fit.then_some("--no-fit"));
     match args.write_cache {
