@@ -100,7 +100,8 @@ mod tests {
             label: "srv".to_owned(),
         };
         let fstab = "# comment\n\
-            UUID=00112233-4455-6677-8899-AABBCCDDEEFF /srv ext4 defaults,barrier=0,data=ordered,nofail 0 2\n\
+            UUID=00112233-4455-6677-8899-AABBCCDDEEFF /srv ext4 \
+            defaults,barrier=0,data=ordered,nofail 0 2\n\
             LABEL=\"srv\" /a auto ro 0 0\n\
             LABEL=other /b ext4 defaults 0 2\n\
             /dev/null /c ext3 barrier=0\n\
