@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
@@ -35,10 +36,14 @@ pub(crate) struct Buffer {
     checked: Cell<Checked>,
 }
 
+/// Blocks by number. The hasher has no random keys: the same requests meet the same cache each time,
+/// whatever was dropped from it.
+type Buffers = HashMap<BlockNo, Rc<Buffer>, BuildHasherDefault<DefaultHasher>>;
+
 /// Blocks by number.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    buffers: RefCell<HashMap<BlockNo, Rc<Buffer>>>,
+    buffers: RefCell<Buffers>,
 }
 
 impl Buffer {

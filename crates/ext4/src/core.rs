@@ -1,7 +1,7 @@
 //! What all parts of a mounted file system share.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle as Executor};
@@ -59,7 +59,8 @@ pub(crate) struct Core {
     pub(crate) space: Space,
     /// Inodes that have no name, or end elsewhere than their blocks, oldest first.
     pub(crate) orphans: RefCell<Vec<Ino>>,
-    pub(crate) nodes: RefCell<HashMap<Ino, Rc<Node>>>,
+    /// In the order of their numbers, which is nearly that of their data on the device.
+    pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
     /// Something of some file waits to be written, or did so a moment ago.

@@ -1,7 +1,7 @@
 //! Mounting and unmounting.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -204,7 +204,7 @@ impl Ext4 {
             cache,
             tables,
             orphans: RefCell::default(),
-            nodes: RefCell::new(HashMap::new()),
+            nodes: RefCell::new(BTreeMap::new()),
             dirty_pages: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),

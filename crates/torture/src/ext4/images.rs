@@ -200,6 +200,8 @@ fn mkfs_bytes(
     File::create(&path)?.set_len(mib << 20)?;
     let mut mkfs = command("mkfs.ext4");
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
+    // The time, so that a seed makes the same history each time.
+    mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000");
     mkfs.args(["-E", "hash_seed=abcdef01-1234-1234-1234-123456789abc"]).args(options).arg(&path);
     let made = mkfs.output().map_err(|error| {
         io::Error::new(error.kind(), format!("mkfs.ext4: {error}: install e2fsprogs"))

@@ -35,7 +35,13 @@ pub(super) fn add_log_file(image: &Path, dir: &Path) -> io::Result<Placed> {
     for field in ["atime", "ctime", "mtime", "crtime"] {
         writeln!(commands, "sif /{FILE} {field} @1700000000")?;
     }
-    let made = command("debugfs").arg("-w").arg("-f").arg(&script).arg(image).output()?;
+    let made = command("debugfs")
+        .env("E2FSPROGS_FAKE_TIME", "1700000000")
+        .arg("-w")
+        .arg("-f")
+        .arg(&script)
+        .arg(image)
+        .output()?;
     let told = command("debugfs").args(["-R", &format!("blocks /{FILE}")]).arg(image).output()?;
     let blocks = String::from_utf8_lossy(&told.stdout);
     let blocks: Vec<u64> = blocks.split_whitespace().filter_map(|word| word.parse().ok()).collect();
