@@ -95,6 +95,9 @@ impl Core {
         if end <= size || size.is_multiple_of(BLOCK) || node.pages.borrow().contains_key(&page) {
             return Ok(());
         }
+        if !self.has_content(node, page).await? {
+            return Ok(());
+        }
         let bytes = self.page(node, size, page).await?;
         self.promise(node, page..page + 1).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page)
@@ -107,15 +110,18 @@ impl Core {
         Ok(())
     }
 
+    /// Whether the device has something for a page: holes and unwritten blocks read as zeroes.
+    async fn has_content(&self, node: &Node, page: u32) -> Result<bool> {
+        let _tree = self.journal.tree.read().await;
+        let raw = self.inode(node.ino).await?;
+        let mapping = self.map(node.ino, &raw, FileBlock(page)).await?;
+        Ok(matches!(mapping, Mapping::Mapped(extent) if extent.written))
+    }
+
     /// The last page of a file that was cut gets zeroes behind the end, on the device too.
     pub(crate) async fn keep_edge(&self, node: &Node, page: u32, bytes: Bytes) -> Result<()> {
         let is_dirty = node.pages.borrow().contains_key(&page);
-        let is_mapped = {
-            let _tree = self.journal.tree.read().await;
-            let raw = self.inode(node.ino).await?;
-            matches!(self.map(node.ino, &raw, FileBlock(page)).await?, Mapping::Mapped(_))
-        };
-        if !is_dirty && !is_mapped {
+        if !is_dirty && !self.has_content(node, page).await? {
             return Ok(());
         }
         self.promise(node, page..page + 1).await?;

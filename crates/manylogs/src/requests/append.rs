@@ -48,12 +48,13 @@ impl Volume {
         self.shared().wait_for_room(needed).await
     }
 
-    /// Whether batches of so many entries with so much payload together can be appended at once.
+    /// Whether batches of so many entries with so much payload together fit the logs now. That
+    /// others wait for more room does not matter: two who wait for room and ask again would wait
+    /// for each other.
     #[must_use]
     pub fn has_room(&self, entries: usize, payload: Sectors) -> bool {
         let needed = batch_room(entries, payload, self.shared().shape);
-        let mut state = self.shared().state.borrow_mut();
-        state.starved.is_empty() && state.store.fits(needed)
+        self.shared().state.borrow_mut().store.fits(needed)
     }
 
     /// The parts of `extent` of which a newer version than the one at home is logged, or on its way

@@ -194,8 +194,29 @@ impl Client {
         let size = self.below(after.len() as u64 * 5 / 4 + 1);
         after.resize(to_usize(size), 0);
         self.push(id, after);
-        self.fs.change(ino, Change { size: Some(size), ..Change::default() }).await?;
-        Ok(())
+        let change = Change { size: Some(size), ..Change::default() };
+        let done = self.fs.change(ino, change).await.map(drop);
+        self.note_refused(ino, id, done).await
+    }
+
+    /// An operation without enough room may have been done in part. What is there then is something
+    /// between the file's last two contents, and what is promised from now on.
+    async fn note_refused(
+        &self,
+        ino: Ino,
+        id: FileId,
+        done: Result<(), Error>,
+    ) -> Result<(), Error> {
+        if matches!(done, Err(Error::NoSpace)) {
+            let found = self.fs.read(ino, 0, 1 << 20).await?.to_vec();
+            let checked =
+                self.model.borrow().files.get(&id).map_or(Ok(()), |file| file.check(&found));
+            if checked.is_err() {
+                return Err(Error::Invalid("a refused operation left what was never there"));
+            }
+            self.push(id, found);
+        }
+        done
     }
 
     /// Takes blocks, or gives them back.
@@ -213,7 +234,8 @@ impl Client {
         }
         self.push(id, after);
         let what = if hole { Allocate::Hole } else { Allocate::Blocks };
-        self.fs.allocate(ino, from..end, what, false).await
+        let done = self.fs.allocate(ino, from..end, what, false).await;
+        self.note_refused(ino, id, done).await
     }
 
     async fn unlink(&self, dir: Ino) -> Result<(), Error> {

@@ -45,7 +45,7 @@ impl History {
 
     /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
     /// had, or lies between two.
-    fn check(&self, found: &[u8]) -> Result<(), String> {
+    pub(crate) fn check(&self, found: &[u8]) -> Result<(), String> {
         let least = self.contents.iter().map(Vec::len).min().unwrap_or(0);
         let most = self.contents.iter().map(Vec::len).max().unwrap_or(0);
         if !(least..=most).contains(&found.len()) {
