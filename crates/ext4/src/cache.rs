@@ -36,8 +36,8 @@ pub(crate) struct Buffer {
     checked: Cell<Checked>,
 }
 
-/// Blocks by number. The hasher has no random keys: the same requests meet the same cache each time,
-/// whatever was dropped from it.
+/// Blocks by number. The hasher has no random keys: the same requests meet the same cache each
+/// time, whatever was dropped from it.
 type Buffers = HashMap<BlockNo, Rc<Buffer>, BuildHasherDefault<DefaultHasher>>;
 
 /// Blocks by number.

@@ -5,10 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use bytes::Bytes;
 use manylogs_block::{Extent, Payload, Request, SECTOR_BYTES, to_usize};
-use manylogs_storage::{Backend, FileDevice, OpenMode, OpenOptions, Reactor};
+use manylogs_storage::{Backend, FileDevice, OpenError, OpenMode, OpenOptions, Reactor};
 
 pub(crate) const BACKENDS: [Backend; 2] = [Backend::Uring, Backend::Threads];
 
@@ -17,16 +19,29 @@ pub(crate) fn options(backend: Backend) -> OpenOptions {
 }
 
 /// Opens `path`, or says why the test is skipped: not every machine allows `io_uring`.
+///
+/// A child that another test starts at this moment has a copy of every descriptor until it runs its
+/// program, locks included. A lock is therefore waited for as long as such a child may need.
 pub(crate) fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Option<FileDevice> {
-    match FileDevice::open(reactor, path, &options(backend)) {
-        Ok(device) => Some(device),
-        Err(error @ manylogs_storage::OpenError::NoUring { .. }) => {
-            println!("skipped: {error}");
-            None
+    let mut tries = 0;
+    loop {
+        match FileDevice::open(reactor, path, &options(backend)) {
+            Ok(device) => return Some(device),
+            Err(error @ OpenError::NoUring { .. }) => {
+                println!("skipped: {error}");
+                return None;
+            }
+            Err(OpenError::Locked { .. }) if tries < LOCK_TRIES => {
+                tries += 1;
+                sleep(Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
         }
-        Err(error) => panic!("{error}"),
     }
 }
+
+/// How often a lock is tried: 30 seconds, far more than a child needs on a busy machine.
+const LOCK_TRIES: u32 = 3000;
 
 /// A sparse image of `sectors` sectors.
 pub(crate) fn image(dir: &Path, sectors: u64) -> PathBuf {

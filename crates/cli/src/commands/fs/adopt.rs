@@ -19,11 +19,6 @@ use crate::commands::volume::open_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What every owner must know before there is something to lose.
-const UNPROVEN: &str = "the journal near the head is not proven: its crash tests found a file that \
-    was cut back behind its last sync (docs/mlfs.md, What does not work yet). Keep another copy of \
-    what is on it";
-
 pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
     let source = &args.source;
     if Host::is_root_disk(source) {
@@ -40,7 +35,6 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
     let adopted = reactor
         .block_on(async move { take_over(&site, &layout, &Volumes).await })
         .map_err(|error| failure(source, &error))?;
-    eprintln!("manylogs: {}: {UNPROVEN}", source.display());
     let went_on = if adopted.went_on { "; an earlier attempt was completed" } else { "" };
     print(&format!("{} belongs to MLFS: {}{went_on}\n", source.display(), described(&adopted.logs)))
 }
