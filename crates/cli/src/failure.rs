@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use manylogs_serve::log::{Level, line};
+use manylogs_operate::log::{Level, line};
 
 /// The reason why a command failed.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::client::{Client, FLUSH, FUA, READ, TRIM, WRITE, ZERO};
 use common::served::{MANYLOGS, build_plugin, ok, says, text};
-use manylogs_serve::control::{Order, connect};
+use manylogs_operate::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

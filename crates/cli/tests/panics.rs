@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::client::{Client, FUA, READ, WRITE};
 use common::served::{Image, MANYLOGS, Server, build_plugin_with, can_serve, run};
+use manylogs_operate::control::{Order, connect};
 use manylogs_plant::Bug;
-use manylogs_serve::control::{Order, connect};
 use rustix::fs::FallocateFlags;
 use rustix::process::Signal;
 
@@ -170,7 +170,7 @@ fn bugs_of_the_exported_file_are_noticed_through_the_kernel() {
         return;
     }
     let durable = |image: &Image| {
-        let status = manylogs_serve::control::status(Path::new(image.path())).unwrap();
+        let status = manylogs_operate::control::status(Path::new(image.path())).unwrap();
         let of = |name: &str| {
             status.requests.iter().find(|kind| kind.kind.name() == name).unwrap().requests
         };

@@ -191,7 +191,7 @@ fn writes_with_o_dsync_or_o_sync_survive_a_killed_server_without_a_flush() {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&dsync, punch, 20_480, 4096).unwrap();
     rustix::fs::fallocate(&plain, punch, 24_576, 4096).unwrap();
-    let status = manylogs_serve::control::status(image.path().as_ref()).unwrap();
+    let status = manylogs_operate::control::status(image.path().as_ref()).unwrap();
     let counted =
         |kind: &str| status.requests.iter().find(|it| it.kind.name() == kind).unwrap().requests;
     assert_eq!((counted("durable-write"), counted("write"), counted("flush")), (4, 2, 1));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_disk::profile::{self, Profile};
-use manylogs_serve::log::{LogFormat, set_format};
+use manylogs_operate::log::{LogFormat, set_format};
 use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
 use nbdkit::{Error, Result};

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use manylogs_block::Capabilities;
-use manylogs_serve::control::{Answer, ControlSocket, Order, OrderError};
-use manylogs_serve::log::{Level, line};
+use manylogs_operate::control::{Answer, ControlSocket, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 use manylogs_serve::{Engine, Port, ServeError, protect};
 use nbdkit::{Error, Result};
 use rustix::io::Errno;

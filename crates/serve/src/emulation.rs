@@ -9,7 +9,6 @@ use manylogs_storage::{Reactor, prefer_this_thread};
 
 use crate::engine::ServeError;
 use crate::stack::Stack;
-use crate::status::{EmulationStatus, Lateness};
 
 /// The thread polls the clock in this last span before a timer is due: about as long as the kernel
 /// takes to wake a thread.
@@ -59,24 +58,5 @@ impl Emulation {
         // Without the privilege the drive may be late, which its report says.
         let _ = prefer_this_thread();
         Ok(drive)
-    }
-}
-
-/// How late the drive was so far.
-pub(crate) fn status(name: &str, drive: &EmulatedDrive) -> EmulationStatus {
-    let report = drive.lateness();
-    let micros = |time: Nanos| time.0 as f64 / 1e3;
-    let figures = |figures: manylogs_disk::lateness::LatenessFigures| Lateness {
-        requests: figures.requests,
-        p50_us: micros(figures.p50),
-        p99_us: micros(figures.p99),
-        max_us: micros(figures.max),
-    };
-    EmulationStatus {
-        drive: name.to_owned(),
-        void: report.is_void(),
-        lateness: figures(report.all),
-        by_timer: figures(report.by_timer),
-        by_content: figures(report.by_content),
     }
 }

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::control::{Answer, Obey, Order, OrderError};
 use crate::engine::{Engine, Left, ServeError};
 use crate::front_end::Shown;
-use crate::log::{Level, line};
 use crate::port::Port;
+use manylogs_operate::control::{Answer, Obey, Order, OrderError};
+use manylogs_operate::log::{Level, line};
 
 /// How long the thread that passes the last answer on is given.
 const LAST_ANSWER: Duration = Duration::from_millis(50);

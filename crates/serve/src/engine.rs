@@ -13,6 +13,7 @@ use manylogs::{PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Capabilities, Nvram};
 use manylogs_disk::ContentTooLarge;
 use manylogs_disk::profile::ProfileError;
+use manylogs_operate::Subject;
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
 
@@ -156,7 +157,7 @@ impl Engine {
         &self.about
     }
 
-    /// Waits until it has ended, by [`Port::stop`] or by [`crate::control::Order::Stop`].
+    /// Waits until it has ended, by [`Port::stop`] or by [`manylogs_operate::control::Order::Stop`].
     ///
     /// # Errors
     /// If the volume was not closed in order.
@@ -189,7 +190,7 @@ impl Serving {
     ) -> Result<Left, ServeError> {
         let about = About {
             capabilities: exported.device.capabilities(),
-            volume: exported.volume.as_ref().map(Volume::id),
+            volume: exported.subject.volume.as_ref().map(Volume::id),
             recovery,
         };
         let clients = self.listener.as_ref().map(|_| NbdClients::counted_in(self.count));
@@ -224,13 +225,14 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         Some(volume) => Rc::new(volume.clone()),
         None => Rc::clone(&stack.device),
     };
-    let exported = Exported {
+    let subject = Subject {
         name: options.stack.path.display().to_string(),
-        device,
+        capacity: device.capabilities().capacity,
         drive: drive.zip(options.emulation.as_ref().map(|it| it.profile.model.clone())),
         volume,
         probe,
     };
+    let exported = Exported { device, subject };
     serving.serve(&stack.reactor, exported, recovery)
 }
 

@@ -15,8 +15,8 @@ use crate::engine::Engine;
 use crate::fuse::FuseFile;
 use crate::link::DeviceLink;
 use crate::loop_device::LoopDevice;
-use crate::status::id_text;
 use crate::users::users_of;
+use manylogs_operate::status::id_text;
 
 /// A way to reach a served device, for as long as it exists.
 pub trait FrontEnd: fmt::Debug {

@@ -24,14 +24,14 @@ use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::Shelf;
 use thiserror::Error;
 
-use crate::log::{Level, line};
 use crate::loop_device::{LoopDevice, Orphan};
 use crate::port::Port;
-use crate::runtime_dir::is_dead;
 use crate::translate::{Call, Operation};
 use calls::Durable;
 #[cfg(all(test, feature = "plant"))]
 pub(crate) use calls::tests;
+use manylogs_operate::log::{Level, line};
+use manylogs_operate::runtime_dir::is_dead;
 use seek::{Seek, seek};
 
 /// The file never changes but by its content.

@@ -10,10 +10,9 @@
 //! ```
 //!
 //! The front ends are thin: they translate requests, and the engine's thread answers them. The
-//! operator's requests go the same way, through a socket of the volume's own ([`control`]).
+//! operator's requests go the same way, through a socket of the volume's own ([`manylogs_operate::control`]).
 
 mod address;
-pub mod control;
 mod emulation;
 mod ending;
 mod engine;
@@ -23,29 +22,21 @@ mod fuse;
 mod hygiene;
 mod link;
 mod listen;
-pub mod log;
 mod loop_device;
 pub mod machine;
-mod meter;
-pub mod metrics;
 mod nbd;
 pub mod nbdkit;
 mod notify;
 mod panics;
 mod port;
 mod range;
-mod report;
-mod runtime_dir;
 mod scrape;
 mod server;
 mod stack;
-pub mod status;
 #[cfg(test)]
 mod tests;
 mod translate;
-mod under_way;
 mod users;
-mod watch;
 
 pub use address::{AddressError, MetricsAddress, NbdAddress};
 pub use emulation::Emulation;
@@ -59,8 +50,6 @@ pub use listen::ListenError;
 pub use loop_device::{LoopDevice, LoopError, Orphan};
 pub use notify::notify;
 pub use port::{Port, content};
-pub use runtime_dir::{mount_point, ublk_note};
 pub use scrape::answer_scrapes;
 pub use stack::{RESTART_PATIENCE, Stack, StackError, StackOptions};
 pub use translate::{Around, Call, Operation, Untranslatable};
-pub use watch::watch;

@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use crate::control::Control;
 use crate::loop_device::{Orphan, orphans_of};
-use crate::runtime_dir::{EXPORT, SOCKET, at, is_dead};
+use manylogs_operate::control::Control;
+use manylogs_operate::runtime_dir::{EXPORT, SOCKET, at, is_dead};
 
 /// Connects to each server of this user. Servers that end meanwhile are left out; a user without a
 /// runtime directory has none.

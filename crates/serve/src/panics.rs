@@ -7,7 +7,7 @@ use std::sync::Once;
 use manylogs_plant::{self as plant, Bug};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::log::{Level, line};
+use manylogs_operate::log::{Level, line};
 
 /// From now on a panic of any thread is logged and ends the process by `SIGABRT`, without
 /// unwinding.

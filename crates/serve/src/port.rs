@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use manylogs_block::{Extent, Extents, IoError, IoResult, Payload, Request};
 
-use crate::control::{Answer, Order, OrderError};
+use manylogs_operate::control::{Answer, Order, OrderError};
 
 /// Takes requests from any thread. Clones lead to the same engine.
 #[derive(Clone, Debug)]

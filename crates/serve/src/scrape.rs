@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::control;
-use crate::metrics::{CONTENT_TYPE, exposition};
+use manylogs_operate::control;
+use manylogs_operate::metrics::{CONTENT_TYPE, exposition};
 
 /// Time limit for the arrival of a request, and again for sending its answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,68 +1,45 @@
 //! Carries out requests of clients and orders of operators on the engine's thread.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
-use manylogs::{PhaseProbe, Volume, VolumeError};
+use manylogs::VolumeError;
 use manylogs_block::{
-    BlockDevice, Extent, Extents, Handle, IoResult, Nanos, Request, SECTOR_BYTES, Sectors, Signal,
-    Time,
+    BlockDevice, Extent, Extents, Handle, IoResult, Request, SECTOR_BYTES, Sectors, Signal,
 };
-use manylogs_disk::EmulatedDrive;
+use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::status::{NbdStatus, Status};
+use manylogs_operate::{Asked, Operated, Subject};
 use manylogs_plant::{self as plant, Bug};
 
-use crate::control::{Answer, Order, OrderError};
 use crate::engine::{Left, ServeError};
-use crate::log::{Level, line};
-use crate::meter::{Asked, Meter};
-use crate::nbd::{NbdClients, NbdServer};
+use crate::nbd::{BYTES_MAX, CONNECTIONS_MAX, NbdClients, NbdServer};
 use crate::port::{Inbox, Message, Reply};
-use crate::status::CheckpointStatus;
-use crate::under_way::UnderWay;
 
-/// Interval at which a server that is stopping logs what it waits for.
-const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Longest extent of one question about extents: the engine answers nobody else meanwhile.
 const EXTENTS_MAX: Sectors = Sectors((256 << 20) / SECTOR_BYTES);
 
 /// The served device.
 pub(crate) struct Exported {
-    /// Name of the device.
-    pub(crate) name: String,
     pub(crate) device: Rc<dyn BlockDevice>,
-    /// The volume that `device` is; none, if a device is served as it is.
-    pub(crate) volume: Option<Volume>,
-    /// What is emulated, and its name.
-    pub(crate) drive: Option<(EmulatedDrive, String)>,
-    pub(crate) probe: PhaseProbe,
+    /// What it is, for operators; its volume, if it has one, is `device`.
+    pub(crate) subject: Subject,
 }
 
 /// State of the engine's thread.
 pub(crate) struct Server {
-    pub(crate) exported: Exported,
-    pub(crate) started: Time,
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) operated: Rc<Operated>,
     pub(crate) runtime: Handle,
-    pub(crate) meter: Meter,
-    pub(crate) under_way: Rc<UnderWay>,
     /// NBD server, if there is one.
     pub(crate) nbd: Option<NbdClients>,
-    /// Time since which the server has been stopping.
-    pub(crate) stopping: Cell<Option<Time>>,
 }
 
 impl Server {
     pub(crate) fn new(runtime: Handle, exported: Exported, nbd: Option<NbdClients>) -> Self {
-        let started = runtime.now();
-        Self {
-            exported,
-            started,
-            runtime,
-            meter: Meter::new(started),
-            under_way: Rc::default(),
-            nbd,
-            stopping: Cell::default(),
-        }
+        let operated = Operated::start(runtime.clone(), exported.subject);
+        Self { device: exported.device, operated, runtime, nbd }
     }
 
     /// Serves until a message says to stop, and then leaves the volume in order.
@@ -71,28 +48,18 @@ impl Server {
         inbox: Inbox,
         nbd: Option<Rc<NbdServer>>,
     ) -> Result<Left, ServeError> {
-        let ticking = Rc::downgrade(&self);
-        self.each(Nanos::from_secs(1), move |now| {
-            ticking.upgrade().map(|server| server.meter.tick(now))
-        });
         let stop = Signal::default();
         let told = stop.wait();
         let server = Rc::clone(&self);
         self.runtime.spawn(async move { server.take_messages(&inbox, &stop).await });
         // Later requests are refused, those under way are answered.
         told.await;
-        let waiting = Rc::downgrade(&self);
-        self.each(PATIENCE, move |_| {
-            waiting.upgrade().map(|server| {
-                let message = server.waits_for();
-                line(Level::Warning, Some(server.exported.name.as_ref()), &message, &[]);
-            })
-        });
+        self.operated.stop();
         if let Some(nbd) = &nbd {
             nbd.refuse();
         }
         if !plant::is(Bug::StopDropsRequests) {
-            self.under_way.none().await;
+            self.operated.under_way().none().await;
         }
         if let Some(nbd) = &nbd {
             nbd.close().await;
@@ -100,47 +67,19 @@ impl Server {
         self.leave().await
     }
 
-    /// Calls `what` repeatedly until it returns nothing.
-    fn each(&self, span: Nanos, what: impl Fn(Time) -> Option<()> + 'static) {
-        let runtime = self.runtime.clone();
-        self.runtime.spawn(async move {
-            loop {
-                runtime.sleep(span).await;
-                if what(runtime.now()).is_none() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// What a server that stops still has to wait for, in words.
-    pub(crate) fn waits_for(&self) -> String {
-        let now = self.runtime.now();
-        match (self.under_way.len(), self.under_way.oldest()) {
-            (count, Some(began)) => {
-                let seconds = now.since(began).0 / 1_000_000_000;
-                format!(
-                    "stopping: {count} requests are under way, the oldest for {seconds} s: the \
-                     device does not answer, or writes wait for room in the logs"
-                )
-            }
-            _ => "stopping: the volume is being closed".to_owned(),
-        }
-    }
-
     /// Never ends: a server that stops still answers questions for its status.
     async fn take_messages(self: &Rc<Self>, inbox: &Inbox, stop: &Signal) {
         loop {
             for message in inbox.take().await {
-                let stopping = self.stopping.get().is_some();
+                let stopping = self.operated.is_stopping();
                 match message {
                     Message::Stop => {
-                        self.stopping.set(self.stopping.get().or(Some(self.runtime.now())));
+                        self.operated.stop();
                         stop.notify();
                     }
                     Message::Order(Order::Status, reply) => reply.send(self.told()),
                     Message::Order(_, reply) if stopping => {
-                        reply.send(Err(OrderError::new(self.waits_for())));
+                        reply.send(Err(OrderError::new(self.operated.waits_for())));
                     }
                     // Dropping them answers that the server is gone.
                     Message::Io(..) | Message::Extents(..) if stopping => {}
@@ -150,8 +89,8 @@ impl Server {
                         self.runtime.spawn(async move { reply.send(known.await) });
                     }
                     Message::Order(order, reply) => {
-                        let server = Rc::clone(self);
-                        self.runtime.spawn(async move { reply.send(server.obey(order).await) });
+                        let operated = Rc::clone(&self.operated);
+                        self.runtime.spawn(async move { reply.send(operated.obey(order).await) });
                     }
                 }
             }
@@ -168,13 +107,11 @@ impl Server {
         self: &Rc<Self>,
         request: Request,
     ) -> impl Future<Output = IoResult> + use<> {
-        let (asked, began) = (Asked::of(&request), self.runtime.now());
-        let completion = self.exported.device.submit(request);
-        let (server, token) = (Rc::clone(self), self.under_way.enter(began));
+        let counted = self.operated.count(Asked::of(&request));
+        let completion = self.device.submit(request);
         async move {
             let result = completion.await;
-            server.meter.note(asked, &result, server.runtime.now().since(began));
-            drop(token);
+            counted.end(result.is_err());
             result
         }
     }
@@ -184,9 +121,9 @@ impl Server {
         &self,
         within: Extent,
     ) -> impl Future<Output = IoResult<Extents>> + use<> {
-        let token = self.under_way.enter(self.runtime.now());
+        let token = self.operated.under_way().enter(self.runtime.now());
         let len = within.len.min(EXTENTS_MAX);
-        let known = self.exported.device.extents(Extent { len, ..within });
+        let known = self.device.extents(Extent { len, ..within });
         async move {
             let known = known.await;
             drop(token);
@@ -198,8 +135,8 @@ impl Server {
         if plant::is(Bug::StopWithoutClose) {
             return Ok(Left::default());
         }
-        let Some(volume) = &self.exported.volume else {
-            let flushed = self.exported.device.submit(Request::Flush).await;
+        let Some(volume) = &self.operated.subject().volume else {
+            let flushed = self.device.submit(Request::Flush).await;
             return match flushed {
                 Ok(_) => Ok(Left::default()),
                 Err(error) => Err(ServeError::Close(VolumeError::Io(error))),
@@ -216,45 +153,16 @@ impl Server {
         serde_json::to_value(self.status()).map_err(OrderError::new)
     }
 
-    async fn obey(&self, order: Order) -> Answer {
-        let no_volume = || OrderError::new("the device is served without a volume");
-        match order {
-            Order::Status => self.told(),
-            Order::Set { changes } => {
-                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
-                let mut settings = volume.settings();
-                changes
-                    .iter()
-                    .try_for_each(|change| settings.assign(change))
-                    .map_err(OrderError::new)?;
-                if !changes.is_empty() {
-                    volume.set(&settings).await.map_err(OrderError::new)?;
-                }
-                let list = settings.list();
-                let list = list.iter().map(|(key, value)| (*key, value.as_str()));
-                Ok(list.collect::<serde_json::Value>())
-            }
-            Order::Checkpoint => {
-                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
-                let report = volume.checkpoint().await.map_err(OrderError::new)?;
-                serde_json::to_value(CheckpointStatus::from(report)).map_err(OrderError::new)
-            }
-            Order::Snapshot => {
-                assert!(!plant::is(Bug::EnginePanics), "planted");
-                let volume = self.exported.volume.as_ref().ok_or_else(no_volume)?;
-                let written = volume.snapshot().await.map_err(OrderError::new)?;
-                Ok(serde_json::json!({ "written": written }))
-            }
-            Order::ForgetLateness => {
-                let no_drive = || OrderError::new("no drive is emulated");
-                let (drive, name) = self.exported.drive.as_ref().ok_or_else(no_drive)?;
-                drive.forget_lateness();
-                Ok(serde_json::json!({ "drive": name }))
-            }
-            // The front end decides, as it knows who uses the device.
-            Order::Stop { .. } => {
-                Err(OrderError::new("this engine has no front end that could stop"))
-            }
-        }
+    pub(crate) fn status(&self) -> Status {
+        Status { nbd: self.nbd.as_ref().map(nbd_status), ..self.operated.status() }
+    }
+}
+
+fn nbd_status(clients: &NbdClients) -> NbdStatus {
+    NbdStatus {
+        connections: clients.connections.load(Ordering::SeqCst) as u64,
+        connections_max: CONNECTIONS_MAX as u64,
+        held_bytes: clients.held_bytes.get() as u64,
+        held_bytes_max: BYTES_MAX as u64,
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use manylogs_operate::log::LogFormat;
 use manylogs_serve::MetricsAddress;
-use manylogs_serve::log::LogFormat;
 
 use super::nbd::NbdArgs;
 use super::suggest::DRIVES;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use manylogs_mlfs::{Between, JournalMode, MountError, MountOptions};
+use manylogs_operate::log::{Level, line};
 use manylogs_serve::Emulation;
-use manylogs_serve::log::{Level, line};
 
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
 use crate::args::serve::OnOff;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs_block::Nanos;
-use manylogs_serve::control::{Control, ControlError, Order, connect};
-use manylogs_serve::metrics::exposition;
-use manylogs_serve::status::{
+use manylogs_operate::control::{Control, ControlError, Order, connect};
+use manylogs_operate::metrics::exposition;
+use manylogs_operate::status::{
     EmulationStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
 };
 
@@ -241,7 +241,7 @@ pub(crate) fn shades(stretches: &[Stretch]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manylogs_serve::status::TurnStatus;
+    use manylogs_operate::status::TurnStatus;
 
     use super::*;
 

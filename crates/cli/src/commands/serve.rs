@@ -8,8 +8,8 @@ mod options;
 use std::io::{self, Write};
 use std::path::Path;
 
-use manylogs_serve::control::ControlSocket;
-use manylogs_serve::log::{Level, line, set_format};
+use manylogs_operate::control::ControlSocket;
+use manylogs_operate::log::{Level, line, set_format};
 use manylogs_serve::{Ending, Engine, notify, protect};
 
 use super::volume::{human, id_text, in_use, stay_logged};

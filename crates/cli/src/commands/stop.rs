@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use manylogs_serve::control::{Control, ControlError, Order, connect};
-use manylogs_serve::ublk_note;
+use manylogs_operate::control::{Control, ControlError, Order, connect};
+use manylogs_operate::runtime_dir::ublk_note;
 
 use super::serve::{control_failure, ublk_failure};
 use super::volume::stay_logged;

@@ -6,8 +6,8 @@ mod screen;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use manylogs_serve::control::{Control, connect};
-use manylogs_serve::status::Status;
+use manylogs_operate::control::{Control, connect};
+use manylogs_operate::status::Status;
 
 use super::serve::control_failure;
 use crate::args::serve::TopArgs;

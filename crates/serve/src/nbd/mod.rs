@@ -22,9 +22,9 @@ use manylogs_block::{Nanos, Signal};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_storage::{Listener, Stream};
 
-use crate::log::{Level, line};
 use crate::server::Server;
 use connection::Connection;
+use manylogs_operate::log::{Level, line};
 use service::Service;
 
 pub(crate) use ledger::BYTES_MAX;

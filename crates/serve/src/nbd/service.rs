@@ -52,7 +52,7 @@ pub(super) struct Refusal {
 
 impl Service {
     pub(super) fn new(server: Rc<Server>) -> Self {
-        let capabilities = server.exported.device.capabilities();
+        let capabilities = server.device.capabilities();
         let (shelf, gate) = (Arc::default(), Gate::default());
         Self { server, capabilities, shelf, gate, refusing: Cell::default() }
     }

@@ -16,9 +16,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use thiserror::Error;
 
 use crate::address::NbdAddress;
-use crate::control::{Order, connect};
 use crate::listen::ListenError;
 use crate::notify::notify;
+use manylogs_operate::control::{Order, connect};
 
 pub use command::{NbdkitOptions, Tls};
 pub use plugin::find_plugin;

@@ -21,6 +21,7 @@ use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, MemoryDevice, Nanos,
     Request, Sectors, completion,
 };
+use manylogs_operate::Subject;
 use manylogs_storage::Reactor;
 use tempfile::TempDir;
 
@@ -150,8 +151,14 @@ impl Bench {
             let below = Rc::new(MemoryDevice::new(CAPACITY));
             let (runtime, medium) = (reactor.handle(), Rc::clone(&below));
             let (device, volume) = open(&reactor, Recorder { below, runtime, watched: telling });
-            let (name, probe) = ("recorder".to_owned(), PhaseProbe::default());
-            let exported = Exported { name, device, volume, drive: None, probe };
+            let subject = Subject {
+                name: "recorder".to_owned(),
+                capacity: CAPACITY,
+                volume,
+                drive: None,
+                probe: PhaseProbe::default(),
+            };
+            let exported = Exported { device, subject };
             let left = serving.serve(&reactor, exported, None)?;
             look(&reactor, medium);
             Ok(left)
@@ -181,7 +188,7 @@ impl Bench {
     }
 
     fn status(&self) -> serde_json::Value {
-        self.engine().port().order(crate::control::Order::Status).unwrap()
+        self.engine().port().order(manylogs_operate::control::Order::Status).unwrap()
     }
 
     /// Ends it in order.

@@ -11,7 +11,7 @@ use manylogs_storage::Reactor;
 
 use super::client::WRITE;
 use super::{Bench, Seen, wait_for};
-use crate::control::Order;
+use manylogs_operate::control::Order;
 
 #[test]
 pub(super) fn what_was_acknowledged_before_a_stop_is_there_afterwards() {

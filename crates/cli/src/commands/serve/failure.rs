@@ -2,7 +2,7 @@
 
 use std::io;
 
-use manylogs_serve::control::ControlError;
+use manylogs_operate::control::ControlError;
 use manylogs_serve::nbdkit::NbdkitError;
 use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
 use manylogs_ublk::UblkError;

@@ -1,10 +1,8 @@
 //! The front end that the arguments ask for: a loop device, a file, a ublk device, NBD.
 
-use manylogs_serve::log::{Level, line};
-use manylogs_serve::{
-    Engine, FrontEnd, FuseFile, LoopDevice, LoopFrontEnd, NbdFrontEnd, Shown, mount_point,
-    ublk_note,
-};
+use manylogs_operate::log::{Level, line};
+use manylogs_operate::runtime_dir::{mount_point, ublk_note};
+use manylogs_serve::{Engine, FrontEnd, FuseFile, LoopDevice, LoopFrontEnd, NbdFrontEnd, Shown};
 use manylogs_storage::prefer_this_thread;
 use manylogs_ublk::{Cache, UblkDevice, UblkOptions, identity};
 

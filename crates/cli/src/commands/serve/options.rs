@@ -3,9 +3,10 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use manylogs_serve::log::{Level, line};
+use manylogs_operate::log::{Level, line};
+use manylogs_operate::watch;
 use manylogs_serve::{
-    Emulation, EngineOptions, NbdAddress, RESTART_PATIENCE, StackOptions, answer_scrapes, watch,
+    Emulation, EngineOptions, NbdAddress, RESTART_PATIENCE, StackOptions, answer_scrapes,
 };
 use manylogs_storage::OpenMode;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use manylogs_block::Nanos;
-use manylogs_serve::status::{KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus};
+use manylogs_operate::status::{KindStatus, Reason, Status, TROUBLES, TurnStatus, VolumeStatus};
 
 use super::Sample;
 use crate::commands::live::shades;

@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 use manylogs::{NvramError, OpenOptions, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
-use manylogs_serve::control::connect;
-pub(crate) use manylogs_serve::status::id_text;
+use manylogs_operate::control::connect;
+pub(crate) use manylogs_operate::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
 use manylogs_storage::{OpenError, OpenMode, VolumeLockError};
 

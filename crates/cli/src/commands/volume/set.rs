@@ -1,7 +1,7 @@
 //! `manylogs set`: the settings of a volume, served or closed.
 
 use manylogs::{Settings, Volume, identify};
-use manylogs_serve::control::Order;
+use manylogs_operate::control::Order;
 use manylogs_storage::OpenMode;
 
 use super::Session;

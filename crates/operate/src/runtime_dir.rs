@@ -12,15 +12,15 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 /// Extension of the sockets of servers.
-pub(crate) const SOCKET: &str = "sock";
+pub const SOCKET: &str = "sock";
 /// Extension of the files that servers show through FUSE.
-pub(crate) const EXPORT: &str = "export";
+pub const EXPORT: &str = "export";
 
 /// The directory, made if it is not there.
 ///
 /// # Errors
 /// If there is none for this user, or it cannot be made.
-pub(crate) fn runtime_dir() -> io::Result<PathBuf> {
+pub fn runtime_dir() -> io::Result<PathBuf> {
     let found = manylogs_storage::runtime_dir().map_err(io::Error::other)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&found);
     made.map_err(|error| at(&found, &error))?;
@@ -28,7 +28,8 @@ pub(crate) fn runtime_dir() -> io::Result<PathBuf> {
 }
 
 /// The error with the path that it is about.
-pub(crate) fn at(path: &Path, error: &io::Error) -> io::Error {
+#[must_use]
+pub fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -81,7 +82,8 @@ fn is_heard(socket: &Path) -> bool {
 
 /// Whether the server of what is mounted at `path` is no more. The kernel remembers the file's
 /// attributes for long: it is the server that is asked.
-pub(crate) fn is_dead(path: &Path) -> bool {
+#[must_use]
+pub fn is_dead(path: &Path) -> bool {
     let asked = statx(CWD, path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
     asked.err() == Some(Errno::NOTCONN)
 }

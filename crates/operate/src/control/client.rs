@@ -53,7 +53,7 @@ pub fn status(path: &Path) -> Result<Status, ControlError> {
 
 impl Control {
     /// Connects to the server at `socket`. Errors name `path`.
-    pub(crate) fn at(socket: &Path, path: &Path) -> Result<Self, ControlError> {
+    pub fn at(socket: &Path, path: &Path) -> Result<Self, ControlError> {
         let failed = |source: io::Error| ControlError::Io { path: path.to_owned(), source };
         let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {

@@ -8,7 +8,7 @@ use manylogs_block::{Signal, Time};
 
 /// Requests under way, in the order in which they began.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay {
+pub struct UnderWay {
     began: RefCell<BTreeMap<u64, Time>>,
     entered: Cell<u64>,
     ended: Signal,
@@ -16,33 +16,44 @@ pub(crate) struct UnderWay {
 
 /// One request; dropped when it is answered.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub struct Token {
     all: Rc<UnderWay>,
     number: u64,
 }
 
 impl UnderWay {
-    pub(crate) fn enter(self: &Rc<Self>, now: Time) -> Token {
+    /// A request begins now, and ends when the token is dropped.
+    #[must_use]
+    pub fn enter(self: &Rc<Self>, now: Time) -> Token {
         let number = self.entered.get();
         self.entered.set(number + 1);
         self.began.borrow_mut().insert(number, now);
         Token { all: Rc::clone(self), number }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.began.borrow().len()
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.began.borrow().is_empty()
+    }
+
     /// When the oldest began.
-    pub(crate) fn oldest(&self) -> Option<Time> {
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
         self.began.borrow().first_key_value().map(|(_, began)| *began)
     }
 
     /// Waits until there is none.
-    pub(crate) async fn none(&self) {
+    pub async fn none(&self) {
         loop {
             let ended = self.ended.wait();
-            if self.began.borrow().is_empty() {
+            if self.is_empty() {
                 return;
             }
             ended.await;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
-use manylogs_block::{IoResult, Nanos, Request, Time};
+use manylogs_block::{Nanos, Request, Time};
 
 use crate::status::{Kind, KindStatus, Latency};
 
@@ -68,12 +68,12 @@ impl Meter {
     }
 
     /// Notes an answered request.
-    pub(crate) fn note(&self, what: Asked, result: &IoResult, took: Nanos) {
+    pub(crate) fn note(&self, what: Asked, failed: bool, took: Nanos) {
         let index = what.kind as usize;
-        self.kinds.borrow_mut()[index].add(what.bytes, result.is_err(), took);
+        self.kinds.borrow_mut()[index].add(what.bytes, failed, took);
         if let Some(second) = self.seconds.borrow_mut().back_mut() {
             let window = &mut second.kinds[index];
-            window.counts.add(what.bytes, result.is_err(), took);
+            window.counts.add(what.bytes, failed, took);
             window.latency_us.saturating_record((took.0 / 1000).clamp(1, LATENCY_MAX_US));
         }
     }
@@ -123,13 +123,17 @@ impl Meter {
 
 /// What a request was, once it is gone to the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    kind: Kind,
-    bytes: u64,
+pub struct Asked {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its length.
+    pub bytes: u64,
 }
 
 impl Asked {
-    pub(crate) fn of(request: &Request) -> Self {
+    /// As a request to a block device has it.
+    #[must_use]
+    pub fn of(request: &Request) -> Self {
         let kind = match request {
             Request::Read { .. } => Kind::Read,
             Request::Write { fua: false, .. } => Kind::Write,
@@ -144,7 +148,7 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use manylogs_block::{Extent, IoError, Payload};
+    use manylogs_block::Extent;
 
     use super::*;
 
@@ -153,10 +157,10 @@ mod tests {
         let (meter, second) = (Meter::new(Time(0)), 1_000_000_000);
         let read = Asked::of(&Request::Read { extent: Extent::new(0, 8) });
         for now in 1..=60 {
-            meter.note(read, &Ok(Payload::default()), Nanos::from_millis(5));
+            meter.note(read, false, Nanos::from_millis(5));
             meter.tick(Time(now * second));
         }
-        meter.note(read, &Err(IoError::Gone), Nanos::from_millis(50));
+        meter.note(read, true, Nanos::from_millis(50));
         let status = meter.status(Time(60 * second));
         assert_eq!((status[0].requests, status[0].errors), (61, 1));
         assert_eq!(status[0].bytes, 61 * 4096);

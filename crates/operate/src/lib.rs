@@ -1,0 +1,23 @@
+//! What operators see of running servers, and the orders that servers take.
+//!
+//! A server, whatever its clients speak, has an [`Operated`] on its thread: the operator's view of
+//! what is served. A [`control::ControlSocket`] takes orders from other processes, which find it by
+//! the device ([`control::connect`]), and hands them to that thread. Answers are [`status::Status`],
+//! as JSON or as [`metrics`].
+
+pub mod control;
+mod emulation;
+pub mod log;
+mod meter;
+pub mod metrics;
+mod operated;
+pub mod runtime_dir;
+pub mod status;
+mod under_way;
+mod volume_status;
+mod watch;
+
+pub use meter::Asked;
+pub use operated::{Counted, Operated, Subject};
+pub use under_way::{Token, UnderWay};
+pub use watch::watch;

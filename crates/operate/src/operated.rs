@@ -1,0 +1,217 @@
+//! A server as its operator sees it, on the thread that it works on.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs::{PhaseProbe, Volume};
+use manylogs_block::{Handle, Nanos, Sectors, Time};
+use manylogs_disk::EmulatedDrive;
+use manylogs_plant::{self as plant, Bug};
+
+use crate::control::{Answer, Order, OrderError};
+use crate::emulation;
+use crate::log::{Level, line};
+use crate::meter::{Asked, Meter};
+use crate::status::{CheckpointStatus, Status, seconds};
+use crate::under_way::{Token, UnderWay};
+use crate::volume_status::volume_status;
+
+/// Interval at which a server that is stopping logs what it waits for.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// What is served.
+#[derive(Debug)]
+pub struct Subject {
+    /// Name of the device.
+    pub name: String,
+    /// Size of what clients see.
+    pub capacity: Sectors,
+    /// The volume; `None` if the device is served as it is.
+    pub volume: Option<Volume>,
+    /// What is emulated, and its name.
+    pub drive: Option<(EmulatedDrive, String)>,
+    /// The writes of the volume by purpose.
+    pub probe: PhaseProbe,
+}
+
+/// A server as its operator sees it: what is served, what clients asked for, and whether it is
+/// about to end.
+#[derive(Debug)]
+pub struct Operated {
+    subject: Subject,
+    runtime: Handle,
+    started: Time,
+    meter: Meter,
+    under_way: Rc<UnderWay>,
+    /// Since when the server has been stopping.
+    stopping: Cell<Option<Time>>,
+}
+
+/// A request of a client, until it is answered.
+#[derive(Debug)]
+pub struct Counted {
+    operated: Rc<Operated>,
+    asked: Asked,
+    began: Time,
+    token: Token,
+}
+
+impl Counted {
+    /// The request was answered now, with an error if it `failed`.
+    pub fn end(self, failed: bool) {
+        let took = self.operated.runtime.now().since(self.began);
+        self.operated.meter.note(self.asked, failed, took);
+        drop(self.token);
+    }
+}
+
+impl Operated {
+    /// A server that begins now, in the time and with the tasks of `runtime`.
+    #[must_use]
+    pub fn start(runtime: Handle, subject: Subject) -> Rc<Self> {
+        let started = runtime.now();
+        let operated = Rc::new(Self {
+            subject,
+            started,
+            runtime,
+            meter: Meter::new(started),
+            under_way: Rc::default(),
+            stopping: Cell::default(),
+        });
+        operated.each(Nanos::from_secs(1), |operated, now| operated.meter.tick(now));
+        operated
+    }
+
+    /// What is served.
+    #[must_use]
+    pub const fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// The requests that are not answered yet.
+    #[must_use]
+    pub const fn under_way(&self) -> &Rc<UnderWay> {
+        &self.under_way
+    }
+
+    /// Counts a request of a client that begins now.
+    #[must_use]
+    pub fn count(self: &Rc<Self>, asked: Asked) -> Counted {
+        let began = self.runtime.now();
+        Counted { operated: Rc::clone(self), asked, began, token: self.under_way.enter(began) }
+    }
+
+    /// The server is stopping from now on; what it waits for is logged again and again.
+    pub fn stop(self: &Rc<Self>) {
+        if self.is_stopping() {
+            return;
+        }
+        self.stopping.set(Some(self.runtime.now()));
+        self.each(PATIENCE, |operated, _| {
+            let device = Some(operated.subject.name.as_ref());
+            line(Level::Warning, device, &operated.waits_for(), &[]);
+        });
+    }
+
+    /// Whether it is stopping.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get().is_some()
+    }
+
+    /// Calls `what` repeatedly as long as the server is there.
+    fn each(self: &Rc<Self>, span: Nanos, what: impl Fn(&Self, Time) + 'static) {
+        let (runtime, operated) = (self.runtime.clone(), Rc::downgrade(self));
+        self.runtime.spawn(async move {
+            loop {
+                runtime.sleep(span).await;
+                let Some(operated) = operated.upgrade() else { return };
+                what(&operated, runtime.now());
+            }
+        });
+    }
+
+    /// What a server that stops still has to wait for, in words.
+    #[must_use]
+    pub fn waits_for(&self) -> String {
+        let now = self.runtime.now();
+        match (self.under_way.len(), self.under_way.oldest()) {
+            (count, Some(began)) => {
+                let seconds = now.since(began).0 / 1_000_000_000;
+                format!(
+                    "stopping: {count} requests are under way, the oldest for {seconds} s: the \
+                     device does not answer, or writes wait for room in the logs"
+                )
+            }
+            _ => "stopping: the volume is being closed".to_owned(),
+        }
+    }
+
+    /// The state now. Clients over NBD and file systems are for the server to add.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let (now, subject) = (self.runtime.now(), &self.subject);
+        let drive = subject.drive.as_ref();
+        let volume = subject.volume.as_ref();
+        Status {
+            device: subject.name.clone(),
+            pid: std::process::id(),
+            uptime_s: seconds(now.since(self.started)),
+            capacity_bytes: subject.capacity.bytes(),
+            requests: self.meter.status(now),
+            under_way: self.under_way.len() as u64,
+            oldest_under_way_s: self.under_way.oldest().map_or(0.0, |at| seconds(now.since(at))),
+            stopping: self.is_stopping().then(|| self.waits_for()),
+            nbd: None,
+            emulation: drive.map(|(drive, name)| emulation::status(name, drive)),
+            volume: volume.map(|volume| volume_status(volume, &subject.probe)),
+        }
+    }
+
+    /// Carries out an order of the operator.
+    ///
+    /// # Errors
+    /// Why it was not carried out. [`Order::Stop`] is for the server, which knows who uses it.
+    pub async fn obey(&self, order: Order) -> Answer {
+        match order {
+            Order::Status => serde_json::to_value(self.status()).map_err(OrderError::new),
+            Order::Set { changes } => {
+                let volume = self.volume()?;
+                let mut settings = volume.settings();
+                changes
+                    .iter()
+                    .try_for_each(|change| settings.assign(change))
+                    .map_err(OrderError::new)?;
+                if !changes.is_empty() {
+                    volume.set(&settings).await.map_err(OrderError::new)?;
+                }
+                let list = settings.list();
+                let list = list.iter().map(|(key, value)| (*key, value.as_str()));
+                Ok(list.collect::<serde_json::Value>())
+            }
+            Order::Checkpoint => {
+                let report = self.volume()?.checkpoint().await.map_err(OrderError::new)?;
+                serde_json::to_value(CheckpointStatus::from(report)).map_err(OrderError::new)
+            }
+            Order::Snapshot => {
+                assert!(!plant::is(Bug::EnginePanics), "planted");
+                let written = self.volume()?.snapshot().await.map_err(OrderError::new)?;
+                Ok(serde_json::json!({ "written": written }))
+            }
+            Order::ForgetLateness => {
+                let no_drive = || OrderError::new("no drive is emulated");
+                let (drive, name) = self.subject.drive.as_ref().ok_or_else(no_drive)?;
+                drive.forget_lateness();
+                Ok(serde_json::json!({ "drive": name }))
+            }
+            Order::Stop { .. } => {
+                Err(OrderError::new("this engine has no front end that could stop"))
+            }
+        }
+    }
+
+    fn volume(&self) -> Result<&Volume, OrderError> {
+        let none = || OrderError::new("the device is served without a volume");
+        self.subject.volume.as_ref().ok_or_else(none)
+    }
+}
