@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => volume::dump::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
-        Command::Top(args) => commands::top::run(&args),
+        Command::Top(args) => commands::top::run(&args.device, &args.updates),
         Command::Metrics(args) => commands::live::metrics(&args),
         Command::Status(args) => volume::status::run(&args),
         Command::Set(args) => volume::set::run(&args),

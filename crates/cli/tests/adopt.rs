@@ -14,29 +14,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use common::Place;
+use common::image::{can_mount, image, program, serve, unmount};
 use manylogs_block::Rng;
-
-/// A file system of `mib` MiB; `None` if there is no mkfs.ext4, which is said.
-fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf> {
-    let path = place.path("disk.img");
-    File::create(&path).unwrap().set_len(mib << 20).unwrap();
-    let made =
-        program("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).args(options).arg(&path).output();
-    match made {
-        Ok(made) => assert!(made.status.success(), "{made:?}"),
-        Err(_) => {
-            eprintln!("skipped: needs mkfs.ext4");
-            return None;
-        }
-    }
-    Some(path)
-}
-
-/// A program of administrators.
-fn program(name: &str) -> Command {
-    let admin = Path::new("/usr/sbin").join(name);
-    Command::new(if admin.exists() { admin.as_os_str() } else { name.as_ref() })
-}
 
 fn run(name: &str, args: &[&str], path: &Path) -> Output {
     program(name).args(args).arg(path).output().unwrap()
@@ -48,17 +27,6 @@ fn said(output: &Output) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
-}
-
-/// Whether the kernel mounts images here; else that is said.
-fn can_mount() -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let devices = ["/dev/loop-control", "/dev/fuse"];
-    let can = root && devices.iter().all(|device| Path::new(device).exists());
-    if !can {
-        eprintln!("skipped: needs root, loop devices and /dev/fuse");
-    }
-    can
 }
 
 /// An image that the kernel has mounted, until this is dropped.
@@ -204,23 +172,6 @@ fn work(root: &Path, rng: &mut Rng) {
             }
         }
     }
-}
-
-/// Mounts an adopted image in the mode `manylogs`, until it is unmounted.
-fn serve(place: &Place) -> PathBuf {
-    let dir = place.path("mlfs");
-    fs::create_dir_all(&dir).unwrap();
-    place.run(&["fs", "mount", "disk.img", "mlfs", "--background"]).succeeds();
-    dir
-}
-
-fn unmount(place: &Place) {
-    // A closed file is let go when the server has heard of it.
-    let unmounted = (0..100).find_map(|_| {
-        let said = place.run(&["fs", "unmount", "mlfs"]);
-        (said.code != Some(5)).then_some(said)
-    });
-    unmounted.unwrap().succeeds();
 }
 
 /// Serves the image in the foreground, calls `work`, and kills the server.

@@ -89,7 +89,7 @@ pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
-pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, Step};
+pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
 pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;

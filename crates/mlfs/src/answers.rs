@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed};
-use manylogs_fuse::{IoctlDone, Kind, Names, Reply, Usage, Written};
+use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
+use manylogs_operate::Asked;
+use manylogs_operate::status::Kind;
 
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
@@ -23,7 +25,7 @@ pub(crate) async fn list(
     let mut names = Names::with_room(room);
     for entry in listed {
         // What the directory does not say is said when somebody looks.
-        let kind = entry.kind.map_or(Kind::File, to_kind);
+        let kind = entry.kind.map_or(NodeKind::File, to_kind);
         if !names.push(entry.ino.0.into(), entry.next, kind, &entry.name) {
             break;
         }
@@ -52,6 +54,14 @@ pub(crate) struct Writing {
     pub(crate) sync: Option<Sync>,
     /// Set-id bits go, as the caller may not keep them.
     pub(crate) kill_set_ids: bool,
+}
+
+impl Writing {
+    /// As the operator hears of it.
+    pub(crate) fn asked(&self) -> Asked {
+        let kind = if self.sync.is_some() { Kind::DurableWrite } else { Kind::Write };
+        Asked { kind, bytes: self.data.len() as u64 }
+    }
 }
 
 pub(crate) async fn write(

@@ -9,15 +9,18 @@ use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use manylogs::PhaseProbe;
 use manylogs_block::{BlockDevice, Handle, LocalTask, Signal};
-use manylogs_ext4::{Ext4, Options, Timestamp};
+use manylogs_ext4::{Options, Timestamp};
+use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
 use crate::mounted::Mounted;
+use crate::served::Served;
 use crate::{MountError, MountOptions};
 
 /// What the file system is asked for: becomes a task of its thread.
-pub(crate) type Job = Box<dyn FnOnce(Ext4) -> LocalTask + Send>;
+pub(crate) type Job = Box<dyn FnOnce(&Served) -> LocalTask + Send>;
 
 /// Jobs on their way to the thread.
 #[derive(Default)]
@@ -77,6 +80,14 @@ impl Queue {
         }
     }
 
+    /// Has an order of the operator carried out, and blocks until that is done.
+    pub(crate) fn order(&self, order: Order) -> Answer {
+        let (tell, told) = mpsc::channel();
+        let reply = move |answer| drop(tell.send(answer));
+        self.push(Box::new(move |served| served.obey(order, reply)));
+        told.recv().unwrap_or_else(|_| Err(OrderError::new("it is being unmounted")))
+    }
+
     fn close(&self) {
         let mut waiting = self.waiting();
         waiting.closed = true;
@@ -102,17 +113,20 @@ impl Queue {
 }
 
 impl Engine {
-    /// Mounts the file system on `source`, which is opened so, in a thread of its own.
+    /// Mounts the file system on `source`, which is opened so, in a thread of its own. Programs
+    /// will find it at `target`.
     pub(crate) fn start(
         source: &Path,
+        target: &Path,
         options: MountOptions,
         open: OpenMode,
     ) -> Result<Self, MountError> {
         let queue = Arc::new(Queue::default());
         let (tell, told) = mpsc::channel();
-        let (source, jobs) = (source.to_owned(), Arc::clone(&queue));
+        let (source, target, jobs) = (source.to_owned(), target.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let thread = named.spawn(move || run(&source, (options, open), &jobs, &tell))?;
+        let run = move || run((&source, &target), (options, open), &jobs, &tell);
+        let thread = named.spawn(run)?;
         let told = told.recv();
         let engine = Self { queue, is_adopted: told == Ok(true), thread };
         match told {
@@ -139,7 +153,7 @@ impl Engine {
 }
 
 fn run(
-    source: &Path,
+    (source, target): (&Path, &Path),
     (options, open): (MountOptions, OpenMode),
     queue: &Arc<Queue>,
     tell: &mpsc::Sender<bool>,
@@ -147,26 +161,31 @@ fn run(
     let _gone = Gone(queue);
     let reactor = Reactor::new()?;
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
-    let device: Rc<dyn BlockDevice> = match options.between {
-        Some(between) => between(&reactor, device).map_err(MountError::Between)?,
-        None => device,
+    let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
+        Some(between) => {
+            let emulated = between(&reactor, device).map_err(MountError::Between)?;
+            (Rc::new(emulated.drive.clone()), Some(emulated))
+        }
+        None => (device, None),
     };
     let runtime = reactor.handle();
     let mode = options.mode;
     let options = Options { clock: Rc::new(now), read_only: options.read_only };
-    let mounting = Mounted::mount(mode, device, runtime.clone(), options);
+    let probe = PhaseProbe::default();
+    let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let mounted = reactor.block_on(mounting)?;
     // Nobody listens any more only if the program is ending.
-    let _ = tell.send(mounted.is_adopted());
+    let _ = tell.send(mounted.volume().is_some());
+    let served = Served::new(mounted, (source, target), drive, probe, runtime.clone());
     let queue = Arc::clone(queue);
     reactor.block_on(async move {
-        work(mounted.fs(), &queue, &runtime).await;
-        mounted.unmount().await
+        work(&served, &queue, &runtime).await;
+        served.unmount().await
     })
 }
 
 /// Carries jobs out until the last has ended.
-async fn work(fs: &Ext4, queue: &Queue, runtime: &Handle) {
+async fn work(served: &Served, queue: &Queue, runtime: &Handle) {
     let (under_way, ended) = (Rc::new(()), Signal::default());
     loop {
         let jobs = queue.take().await;
@@ -174,7 +193,7 @@ async fn work(fs: &Ext4, queue: &Queue, runtime: &Handle) {
             break;
         }
         for job in jobs {
-            let (task, token, ended) = (job(fs.clone()), Rc::clone(&under_way), ended.clone());
+            let (task, token, ended) = (job(served), Rc::clone(&under_way), ended.clone());
             runtime.spawn(async move {
                 task.await;
                 drop(token);

@@ -1,7 +1,7 @@
 //! What the kernel asks for, as jobs for the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, FileKind, New, Taken};
+use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, Taken};
 use manylogs_fuse::request::{
     Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
     Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
@@ -111,7 +111,7 @@ impl Filesystem for Front {
 
     fn read_link(&self, context: Context, reply: Reply<[u8]>) {
         let (ino, times) = (to_ino(context.node), self.files);
-        self.jobs.content(reply, ino, times, async move |fs| fs.read_link(ino).await);
+        self.jobs.content(reply, ino, times, 0, async move |fs| fs.read_link(ino).await);
     }
 
     fn make_node(&self, context: Context, node: MakeNode<'_>, reply: Reply<Entry>) {
@@ -213,7 +213,8 @@ impl Filesystem for Front {
         let (ino, offset, size) = (to_ino(context.node), read.offset, read.size as usize);
         let unnoticed = has(read.flags, OFlags::NOATIME);
         let times = if unnoticed { AccessTimes::Off } else { self.files };
-        self.jobs.content(reply, ino, times, async move |fs| fs.read(ino, offset, size).await);
+        let read = async move |fs: Ext4| fs.read(ino, offset, size).await;
+        self.jobs.content(reply, ino, times, size as u64, read);
     }
 
     fn write(&self, context: Context, write: Write<'_>, reply: Reply<Written>) {
@@ -224,25 +225,25 @@ impl Filesystem for Front {
             sync: to_sync(write.flags),
             kill_set_ids: write.kill_set_ids,
         };
-        self.jobs.run(async move |fs, refuse| {
+        self.jobs.run_counted(write.asked(), async move |fs, refuse| {
             answers::write(&fs, refuse, ino, write, reply).await;
         });
     }
 
     fn sync(&self, context: Context, sync: Sync, reply: Reply<()>) {
         let (ino, content_alone) = (to_ino(context.node), sync.content_alone);
-        self.jobs.empty(reply, async move |fs| {
+        self.jobs.sync(reply, async move |fs| {
             if content_alone { fs.sync_content(ino).await } else { fs.sync(ino).await }
         });
     }
 
     fn sync_directory(&self, context: Context, _: Sync, reply: Reply<()>) {
         let ino = to_ino(context.node);
-        self.jobs.empty(reply, async move |fs| fs.sync(ino).await);
+        self.jobs.sync(reply, async move |fs| fs.sync(ino).await);
     }
 
     fn sync_file_system(&self, _: Context, reply: Reply<()>) {
-        self.jobs.empty(reply, async move |fs| fs.sync_all().await);
+        self.jobs.sync(reply, async move |fs| fs.sync_all().await);
     }
 
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {

@@ -1,5 +1,7 @@
 //! Jobs for the file system, and how their results are sent to the kernel.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Timestamp};
 use manylogs_fuse::request::Room;
 use manylogs_fuse::{Created, Entry, Errno, Known, KnownFromBirth, Reply};
+use manylogs_operate::Asked;
+use manylogs_operate::status::Kind;
 
 use crate::convert::{to_attributes, to_errno, to_time};
 use crate::engine::Queue;
@@ -25,13 +29,18 @@ pub(crate) struct Jobs {
 }
 
 /// What is known of an error before the kernel hears of it.
-#[derive(Clone, Copy)]
-pub(crate) struct Refuse(OnError);
+#[derive(Clone)]
+pub(crate) struct Refuse {
+    on_error: OnError,
+    /// An error was met.
+    failed: Rc<Cell<bool>>,
+}
 
 impl Refuse {
     /// The error's number. Damage may end all changes.
-    pub(crate) fn errno(self, fs: &Ext4, error: &Error) -> Errno {
-        if matches!(error, Error::Corrupt(_)) && self.0 == OnError::ReadOnly {
+    pub(crate) fn errno(&self, fs: &Ext4, error: &Error) -> Errno {
+        self.failed.set(true);
+        if matches!(error, Error::Corrupt(_)) && self.on_error == OnError::ReadOnly {
             fs.stop_changes();
         }
         to_errno(error)
@@ -48,8 +57,40 @@ impl Jobs {
         &self,
         job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
     ) {
-        let refuse = Refuse(self.on_error);
-        self.queue.push(Box::new(move |fs| Box::pin(job(fs, refuse))));
+        let on_error = self.on_error;
+        self.queue.push(Box::new(move |served| {
+            Box::pin(job(served.fs().clone(), Refuse { on_error, failed: Rc::default() }))
+        }));
+    }
+
+    /// As [`Jobs::run`], for what the operator hears of.
+    pub(crate) fn run_counted<F: Future<Output = ()> + 'static>(
+        &self,
+        asked: Asked,
+        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+    ) {
+        let on_error = self.on_error;
+        self.queue.push(Box::new(move |served| {
+            let counted = served.operated.count(asked);
+            let failed = Rc::<Cell<bool>>::default();
+            let done = job(served.fs().clone(), Refuse { on_error, failed: Rc::clone(&failed) });
+            Box::pin(async move {
+                done.await;
+                counted.end(failed.get());
+            })
+        }));
+    }
+
+    /// Makes something durable.
+    pub(crate) fn sync<F: Future<Output = Result<(), Error>> + 'static>(
+        &self,
+        reply: Reply<()>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        let asked = Asked { kind: Kind::Flush, bytes: 0 };
+        self.run_counted(asked, async move |fs, refuse| {
+            answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
+        });
     }
 
     pub(crate) fn empty<F: Future<Output = Result<(), Error>> + 'static>(
@@ -57,9 +98,8 @@ impl Jobs {
         reply: Reply<()>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
-        self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(()) => reply.send(&()),
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
+        self.run(async move |fs, refuse| {
+            answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
         });
     }
 
@@ -117,15 +157,17 @@ impl Jobs {
         });
     }
 
-    /// Answers with what was read of `ino`.
+    /// Answers with what was read of `ino`, which is to be so many bytes.
     pub(crate) fn content<F: Future<Output = Result<Bytes, Error>> + 'static>(
         &self,
         reply: Reply<[u8]>,
         ino: Ino,
         times: AccessTimes,
+        bytes: u64,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
-        self.run(async move |fs, refuse| match job(fs.clone()).await {
+        let asked = Asked { kind: Kind::Read, bytes };
+        self.run_counted(asked, async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => {
                 reply.send(&bytes);
                 note_access(&fs, ino, times).await;
@@ -145,6 +187,13 @@ impl Jobs {
             Ok(bytes) => room.answer(reply, &bytes),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
+    }
+}
+
+fn answer_empty(fs: &Ext4, refuse: &Refuse, reply: Reply<()>, result: Result<(), Error>) {
+    match result {
+        Ok(()) => reply.send(&()),
+        Err(error) => reply.error(refuse.errno(fs, &error)),
     }
 }
 

@@ -13,6 +13,7 @@ mod hidden;
 mod jobs;
 mod mounted;
 mod options;
+mod served;
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -23,11 +24,13 @@ use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
 use manylogs_storage::{OpenError, OpenMode};
 use thiserror::Error;
 
-use engine::Engine;
+use engine::{Engine, Queue};
 use front::{Front, WANTED};
 use hidden::Hidden;
 use jobs::Jobs;
 use manylogs_near::NearError;
+use manylogs_operate::control::ControlSocket;
+use manylogs_operate::log::{Level, line};
 
 pub use manylogs_ext4::AccessTimes;
 pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
@@ -126,7 +129,9 @@ pub fn serve(
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let engine = Engine::start(source, options, open)?;
+    let engine = Engine::start(source, target, options, open)?;
+    // Others may have it open read-only as well: only who has it alone is found by its name.
+    let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
     let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
     let hidden = Hidden(engine.is_adopted());
     let front = Front::new(jobs, hidden, files, directories);
@@ -135,9 +140,23 @@ pub fn serve(
         session.run(&front)
     });
     let closed = engine.stop();
+    drop(control);
     // Unmounting a disk waits for this answer.
     drop(served.map_err(failed)?);
     closed
+}
+
+/// Takes orders for the file system on `source`. Without a socket it is served all the same.
+fn listen(source: &Path, queue: &Arc<Queue>) -> Option<ControlSocket> {
+    let queue = Arc::clone(queue);
+    match ControlSocket::listen(source, Arc::new(move |order| queue.order(order))) {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            let message = format!("no status, and no orders: {error}");
+            line(Level::Warning, Some(source), &message, &[]);
+            None
+        }
+    }
 }
 
 /// Whether this is a block device, which the kernel can claim for a mount.

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use manylogs_block::BlockDevice;
 use manylogs_ext4::AccessTimes;
 use manylogs_fuse::MountFlags;
+use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
 use thiserror::Error;
 
-/// Puts something between the device and the file system, such as an emulated drive.
+/// Puts an emulated drive between the device and the file system.
 pub type Between =
-    Box<dyn FnOnce(&Reactor, Rc<dyn BlockDevice>) -> Result<Rc<dyn BlockDevice>, String> + Send>;
+    Box<dyn FnOnce(&Reactor, Rc<dyn BlockDevice>) -> Result<Emulated, String> + Send>;
 
 /// How a file system is mounted. See [`MountOptions::add`].
 #[derive(Default)]

@@ -34,4 +34,4 @@ mod mount;
 mod sink;
 
 pub use mount::{Near, NearError, NearOptions, Placed, format, format_config};
-pub use sink::{Granularity, Stats};
+pub use sink::Granularity;

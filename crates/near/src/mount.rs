@@ -10,7 +10,7 @@ use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
 use thiserror::Error;
 
-use crate::sink::{Granularity, NearSink, Stats, largest_transaction};
+use crate::sink::{Granularity, NearSink, largest_transaction};
 
 /// Why a file system cannot be mounted, or left, with its journal near the head.
 #[derive(Debug, Error)]
@@ -66,7 +66,6 @@ pub struct NearOptions {
 pub struct Near {
     fs: Ext4,
     volume: Volume,
-    sink: Rc<NearSink>,
 }
 
 /// The parameters of a volume with logs at such places.
@@ -120,13 +119,13 @@ impl Near {
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
         }
-        let sink = Rc::new(NearSink::new(volume.clone(), near.granularity));
+        let sink = NearSink::new(volume.clone(), near.open.probe.clone(), near.granularity);
         let most = manylogs_block::narrow(config.threshold.0 / 8);
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
-        let journal = Rc::clone(&sink) as Rc<_>;
+        let journal = Rc::new(sink);
         let mode = Mode::Runs { most };
         match Ext4::mount_through(journal, mode, through, runtime, options).await {
-            Ok(fs) => Ok((Self { fs, volume, sink }, report)),
+            Ok(fs) => Ok((Self { fs, volume }, report)),
             Err(error) => {
                 volume.close().await?;
                 Err(error.into())
@@ -144,12 +143,6 @@ impl Near {
     #[must_use]
     pub const fn volume(&self) -> &Volume {
         &self.volume
-    }
-
-    /// What was committed since the mount.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.sink.stats()
     }
 
     /// Makes everything durable and closes the volume. What is logged stays so.

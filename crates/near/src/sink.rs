@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use manylogs::Volume;
+use manylogs::{Phase, PhaseProbe, Volume};
 use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Run, Step};
+use manylogs_ext4::{BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Run, SinkStats, Step};
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
 use manylogs_plant::{Bug, is};
@@ -30,34 +30,23 @@ pub enum Granularity {
     Blocks,
 }
 
-/// What was committed since the mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Transactions, each a record or a part of one.
-    pub transactions: u64,
-    /// Flushes for data that was written home before a transaction.
-    pub flushes: u64,
-    /// Content of entries.
-    pub payload_bytes: u64,
-}
-
 /// See the crate.
 pub(crate) struct NearSink {
     volume: Volume,
     granularity: Granularity,
     /// Blocks of the largest transaction.
     largest: usize,
-    stats: Cell<Stats>,
+    /// What the volume cannot know: transactions, and the flushes for their data.
+    stats: Cell<SinkStats>,
+    /// What the volume writes home, among the rest.
+    probe: PhaseProbe,
 }
 
 impl NearSink {
-    pub(crate) fn new(volume: Volume, granularity: Granularity) -> Self {
+    /// `probe` is the one that the volume was opened with.
+    pub(crate) fn new(volume: Volume, probe: PhaseProbe, granularity: Granularity) -> Self {
         let largest = largest_transaction(volume.config().record);
-        Self { volume, granularity, largest, stats: Cell::default() }
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        self.stats.get()
+        Self { volume, granularity, largest, stats: Cell::default(), probe }
     }
 
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
@@ -68,7 +57,6 @@ impl NearSink {
         }
         let batch = self.batch_of(transaction);
         stats.transactions += 1;
-        stats.payload_bytes += batch.payload_sectors().bytes();
         self.stats.set(stats);
         if batch.entries.is_empty() {
             // What it frees was never logged, and what it changed is what was there.
@@ -202,6 +190,18 @@ impl CommitSink for NearSink {
             (part.start.0 / BLOCK_SECTORS..end).map(BlockNo)
         };
         self.volume.logged(sectors_of(run)).into_iter().flat_map(blocks).collect()
+    }
+
+    fn stats(&self) -> SinkStats {
+        let volume = self.volume.stats();
+        let mut home = self.probe.written().filter(|(phase, _)| *phase == Phase::Checkpoint);
+        SinkStats {
+            records: volume.records,
+            log_bytes: volume.record_bytes,
+            home_bytes: home.next().map_or(0, |(_, written)| written.bytes),
+            at_risk_bytes: volume.logged_at_risk_bytes,
+            ..self.stats.get()
+        }
     }
 
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {

@@ -30,7 +30,12 @@ async fn cost<F: Future<Output = ()>>(near: &Near, disk: &Disk, step: impl Fn(u6
     let counts = || {
         let stats = near.volume().stats();
         let of = |kind| disk.count(kind).requests;
-        [stats.records, near.stats().flushes, of(RequestKind::Write), stats.record_bytes]
+        [
+            stats.records,
+            near.fs().journal_stats().flushes,
+            of(RequestKind::Write),
+            stats.record_bytes,
+        ]
     };
     // The log is opened, and blocks of metadata are read.
     step(0).await;
@@ -113,9 +118,12 @@ fn syncs_at_the_same_time_share_a_record() {
         })
         .await;
         let records = near.volume().stats().records - before;
-        println!("8 syncs: {records} records, {} transactions", near.stats().transactions);
+        println!(
+            "8 syncs: {records} records, {} transactions",
+            near.fs().journal_stats().transactions
+        );
         assert!(records <= 3, "{records} records");
-        assert_eq!(disk.count(RequestKind::Flush).requests, near.stats().flushes + 1);
+        assert_eq!(disk.count(RequestKind::Flush).requests, near.fs().journal_stats().flushes + 1);
     });
 }
 

@@ -43,7 +43,7 @@ async fn all_write(near: Rc<Near>, runtime: Handle) -> u64 {
     for end in ends {
         end.await.unwrap();
     }
-    near.stats().payload_bytes
+    near.fs().journal_stats().log_bytes
 }
 
 #[test]

@@ -5,9 +5,18 @@ use manylogs_disk::EmulatedDrive;
 
 use crate::status::{EmulationStatus, Lateness};
 
+/// A drive that is emulated.
+#[derive(Clone, Debug)]
+pub struct Emulated {
+    /// Asked how late it is.
+    pub drive: EmulatedDrive,
+    /// Its name.
+    pub name: String,
+}
+
 /// How late the drive was so far.
-pub(crate) fn status(name: &str, drive: &EmulatedDrive) -> EmulationStatus {
-    let report = drive.lateness();
+pub(crate) fn status(emulated: &Emulated) -> EmulationStatus {
+    let report = emulated.drive.lateness();
     let micros = |time: Nanos| time.0 as f64 / 1e3;
     let figures = |figures: manylogs_disk::lateness::LatenessFigures| Lateness {
         requests: figures.requests,
@@ -16,7 +25,7 @@ pub(crate) fn status(name: &str, drive: &EmulatedDrive) -> EmulationStatus {
         max_us: micros(figures.max),
     };
     EmulationStatus {
-        drive: name.to_owned(),
+        drive: emulated.name.clone(),
         void: report.is_void(),
         lateness: figures(report.all),
         by_timer: figures(report.by_timer),

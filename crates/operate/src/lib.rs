@@ -2,8 +2,8 @@
 //!
 //! A server, whatever its clients speak, has an [`Operated`] on its thread: the operator's view of
 //! what is served. A [`control::ControlSocket`] takes orders from other processes, which find it by
-//! the device ([`control::connect`]), and hands them to that thread. Answers are [`status::Status`],
-//! as JSON or as [`metrics`].
+//! the device ([`control::connect`]), and hands them to that thread. Answers are a
+//! [`status::Status`], as JSON or as [`metrics`].
 
 pub mod control;
 mod emulation;
@@ -17,6 +17,7 @@ mod under_way;
 mod volume_status;
 mod watch;
 
+pub use emulation::Emulated;
 pub use meter::Asked;
 pub use operated::{Counted, Operated, Subject};
 pub use under_way::{Token, UnderWay};

@@ -5,11 +5,10 @@ use std::rc::Rc;
 
 use manylogs::{PhaseProbe, Volume};
 use manylogs_block::{Handle, Nanos, Sectors, Time};
-use manylogs_disk::EmulatedDrive;
 use manylogs_plant::{self as plant, Bug};
 
 use crate::control::{Answer, Order, OrderError};
-use crate::emulation;
+use crate::emulation::{self, Emulated};
 use crate::log::{Level, line};
 use crate::meter::{Asked, Meter};
 use crate::status::{CheckpointStatus, Status, seconds};
@@ -28,8 +27,8 @@ pub struct Subject {
     pub capacity: Sectors,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<Volume>,
-    /// What is emulated, and its name.
-    pub drive: Option<(EmulatedDrive, String)>,
+    /// What is emulated.
+    pub drive: Option<Emulated>,
     /// The writes of the volume by purpose.
     pub probe: PhaseProbe,
 }
@@ -163,8 +162,9 @@ impl Operated {
             oldest_under_way_s: self.under_way.oldest().map_or(0.0, |at| seconds(now.since(at))),
             stopping: self.is_stopping().then(|| self.waits_for()),
             nbd: None,
-            emulation: drive.map(|(drive, name)| emulation::status(name, drive)),
+            emulation: drive.map(emulation::status),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
+            file_system: None,
         }
     }
 
@@ -200,9 +200,9 @@ impl Operated {
             }
             Order::ForgetLateness => {
                 let no_drive = || OrderError::new("no drive is emulated");
-                let (drive, name) = self.subject.drive.as_ref().ok_or_else(no_drive)?;
-                drive.forget_lateness();
-                Ok(serde_json::json!({ "drive": name }))
+                let emulated = self.subject.drive.as_ref().ok_or_else(no_drive)?;
+                emulated.drive.forget_lateness();
+                Ok(serde_json::json!({ "drive": emulated.name }))
             }
             Order::Stop { .. } => {
                 Err(OrderError::new("this engine has no front end that could stop"))

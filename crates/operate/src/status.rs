@@ -1,11 +1,13 @@
 //! The status of a server.
 
+mod file_system;
 mod scheduler;
 
 use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+pub use file_system::FileSystemStatus;
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.
@@ -333,6 +335,10 @@ pub struct Status {
     pub emulation: Option<EmulationStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
+    /// The file system that is mounted, if the server is one of a file system. Its volume, if it
+    /// has one, holds its journal.
+    #[serde(default)]
+    pub file_system: Option<FileSystemStatus>,
 }
 
 impl VolumeStatus {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Nanos};
 use manylogs_disk::{EmulatedDrive, Options, Profile};
+use manylogs_operate::Emulated;
 use manylogs_storage::{Reactor, prefer_this_thread};
 
 use crate::engine::ServeError;
@@ -32,10 +33,10 @@ impl Emulation {
     ///
     /// # Errors
     /// If the content does not fit the drive, or no drive that small can be modelled.
-    pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<EmulatedDrive, ServeError> {
-        let drive = self.over(&stack.reactor, Rc::clone(&stack.device))?;
-        stack.device = Rc::new(drive.clone());
-        Ok(drive)
+    pub(crate) fn put_over(&self, stack: &mut Stack) -> Result<Emulated, ServeError> {
+        let emulated = self.over(&stack.reactor, Rc::clone(&stack.device))?;
+        stack.device = Rc::new(emulated.drive.clone());
+        Ok(emulated)
     }
 
     /// The drive with the content of a device, in the time of `reactor`, whose thread it prefers
@@ -47,7 +48,7 @@ impl Emulation {
         &self,
         reactor: &Reactor,
         content: Rc<dyn BlockDevice>,
-    ) -> Result<EmulatedDrive, ServeError> {
+    ) -> Result<Emulated, ServeError> {
         let capacity = content.capabilities().capacity;
         let profile = if self.fit { self.profile.fitted(capacity)? } else { self.profile.clone() };
         let usual = Options::of(&profile);
@@ -57,6 +58,6 @@ impl Emulation {
         reactor.spin_before_timers(SPIN);
         // Without the privilege the drive may be late, which its report says.
         let _ = prefer_this_thread();
-        Ok(drive)
+        Ok(Emulated { drive, name: self.profile.model.clone() })
     }
 }

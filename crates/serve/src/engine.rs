@@ -157,7 +157,8 @@ impl Engine {
         &self.about
     }
 
-    /// Waits until it has ended, by [`Port::stop`] or by [`manylogs_operate::control::Order::Stop`].
+    /// Waits until it has ended, by [`Port::stop`] or by
+    /// [`manylogs_operate::control::Order::Stop`].
     ///
     /// # Errors
     /// If the volume was not closed in order.
@@ -228,7 +229,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
     let subject = Subject {
         name: options.stack.path.display().to_string(),
         capacity: device.capabilities().capacity,
-        drive: drive.zip(options.emulation.as_ref().map(|it| it.profile.model.clone())),
+        drive,
         volume,
         probe,
     };

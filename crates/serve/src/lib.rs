@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The front ends are thin: they translate requests, and the engine's thread answers them. The
-//! operator's requests go the same way, through a socket of the volume's own ([`manylogs_operate::control`]).
+//! operator's requests go the same way, through a socket of the volume's own
+//! ([`manylogs_operate::control`]).
 
 mod address;
 mod emulation;

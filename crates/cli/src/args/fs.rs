@@ -7,7 +7,7 @@ use manylogs_block::Sectors;
 use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
-use crate::args::serve::OnOff;
+use crate::args::serve::{OnOff, Updates};
 
 #[derive(Debug, Args)]
 pub(crate) struct FsArgs {
@@ -31,6 +31,12 @@ pub(crate) enum FsCommand {
     Status(FsStatusArgs),
     /// Read all metadata of a file system that nobody uses, and report damage. Changes nothing.
     Check(FsCheckArgs),
+    /// Show what programs ask of a mounted file system and what it writes, again and again.
+    Top(FsTopArgs),
+    /// Move everything home that is in the logs of an adopted file system, mounted or not.
+    Checkpoint(FsCheckpointArgs),
+    /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
+    Set(FsSetArgs),
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +101,32 @@ pub(crate) struct FsReleaseArgs {
 pub(crate) struct FsStatusArgs {
     /// The directory that it is mounted on, or the disk, partition or image file.
     pub(crate) place: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsTopArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+    #[command(flatten)]
+    pub(crate) updates: Updates,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsCheckpointArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsSetArgs {
+    /// The directory that it is mounted on, or the disk, partition or image file.
+    pub(crate) place: PathBuf,
+    /// The settings to change, as key=value. Without any, all settings are printed.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) changes: Vec<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -105,6 +105,13 @@ pub(crate) struct MetricsArgs {
 pub(crate) struct TopArgs {
     /// The disk, partition or image that is served.
     pub(crate) device: PathBuf,
+    #[command(flatten)]
+    pub(crate) updates: Updates,
+}
+
+/// How often a screen is shown.
+#[derive(Debug, Args)]
+pub(crate) struct Updates {
     /// Seconds between two updates.
     #[arg(long, default_value_t = 1, value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..))]

@@ -5,10 +5,10 @@ mod background;
 mod check;
 mod marks;
 mod mounted;
+mod operate;
 mod status;
 
 use std::path::Path;
-use std::rc::Rc;
 
 use manylogs_mlfs::{Between, JournalMode, MountError, MountOptions};
 use manylogs_operate::log::{Level, line};
@@ -28,6 +28,9 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Release(args) => adopt::release(args),
         FsCommand::Status(args) => status::run(args),
         FsCommand::Check(args) => check::run(args),
+        FsCommand::Top(args) => operate::top(args),
+        FsCommand::Checkpoint(args) => operate::checkpoint(args),
+        FsCommand::Set(args) => operate::set(args),
     }
 }
 
@@ -69,8 +72,7 @@ fn emulated(args: &FsMountArgs, name: &str) -> Result<Between, Failure> {
         write_cache: args.write_cache.map(|cache| cache == OnOff::On),
     };
     Ok(Box::new(move |reactor, device| {
-        let drive = emulation.over(reactor, device).map_err(|error| error.to_string())?;
-        Ok(Rc::new(drive))
+        emulation.over(reactor, device).map_err(|error| error.to_string())
     }))
 }
 

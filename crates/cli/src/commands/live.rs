@@ -7,7 +7,7 @@ use manylogs_block::Nanos;
 use manylogs_operate::control::{Control, ControlError, Order, connect};
 use manylogs_operate::metrics::exposition;
 use manylogs_operate::status::{
-    EmulationStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
+    EmulationStatus, FileSystemStatus, Status, Stretch, TROUBLES, VolumeStatus, WaitStatus,
 };
 
 use super::serve::control_failure;
@@ -52,7 +52,8 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     print(&exposition(&ask(&mut server)?))
 }
 
-fn text(status: &Status) -> String {
+/// A status in words.
+pub(crate) fn text(status: &Status) -> String {
     let mut out = format!(
         "served          {} by process {} for {}, {}\n",
         status.device,
@@ -74,6 +75,9 @@ fn text(status: &Status) -> String {
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut out, emulation);
+    }
+    if let Some(file_system) = &status.file_system {
+        file_system_text(&mut out, file_system);
     }
     if let Some(volume) = &status.volume {
         volume_text(&mut out, volume);
@@ -98,6 +102,24 @@ fn emulated(out: &mut String, emulation: &EmulationStatus) {
         late.p99_us,
         late.max_us,
         if emulation.void { ": VOID" } else { "" }
+    );
+}
+
+fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
+    let _ = writeln!(
+        out,
+        "mounted on      {} in the mode {}\n\
+         made durable    {} times, in {} transactions, {} records and {} flushes\n\
+         journal         {} appended, {} of it newer than at home, {} written home",
+        fs.mounted_on,
+        fs.mode,
+        fs.fsyncs,
+        fs.transactions,
+        fs.records,
+        fs.flushes,
+        human(fs.log_bytes),
+        human(fs.bytes_at_risk),
+        human(fs.checkpoint_bytes)
     );
 }
 

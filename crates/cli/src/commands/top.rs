@@ -4,13 +4,14 @@ mod keys;
 mod screen;
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use manylogs_operate::control::{Control, connect};
 use manylogs_operate::status::Status;
 
 use super::serve::control_failure;
-use crate::args::serve::TopArgs;
+use crate::args::serve::Updates;
 use crate::failure::Failure;
 use crate::output::print;
 use keys::Keys;
@@ -28,13 +29,13 @@ pub(crate) struct Sample {
 
 /// Shows a screen for each interval until the user ends it by `q` or Ctrl-C, or until the server
 /// ends.
-pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
-    let mut server = connect(&args.device).map_err(control_failure)?;
+pub(crate) fn run(device: &Path, updates: &Updates) -> Result<(), Failure> {
+    let mut server = connect(device).map_err(control_failure)?;
     let terminal = std::io::stdout().is_terminal();
     let keys = Keys::of_terminal().filter(|_| terminal);
-    let interval = Duration::from_secs(args.interval_s);
+    let interval = Duration::from_secs(updates.interval_s);
     let mut before = sample(&mut server)?;
-    let mut left = args.count;
+    let mut left = updates.count;
     loop {
         if keys::wait(keys.as_ref(), interval) {
             return Ok(());

@@ -4,6 +4,7 @@
 
 #[path = "../../../serve/src/tests/client.rs"]
 pub(crate) mod client;
+pub(crate) mod image;
 pub(crate) mod served;
 
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ use manylogs_block::{IoError, Signal};
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
-pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, Step};
+pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
 
 use crate::cache::Buffer;
 use crate::error::{Error, Result};

@@ -43,6 +43,23 @@ pub struct Logged {
     pub content: bool,
 }
 
+/// What a sink did since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkStats {
+    /// Transactions that became durable.
+    pub transactions: u64,
+    /// Atomic units of the log that they took: as many, or fewer where some share one.
+    pub records: u64,
+    /// Flushes of the device that transactions waited for.
+    pub flushes: u64,
+    /// Appended to the log, with all that describes it.
+    pub log_bytes: u64,
+    /// Written home from the log.
+    pub home_bytes: u64,
+    /// Newer in the log than at home, now.
+    pub at_risk_bytes: u64,
+}
+
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
 /// ext4's own journal is one. A store of log records is another: a transaction is one atomic record
@@ -97,6 +114,9 @@ pub trait CommitSink {
     /// Those of the device.
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>>;
 
+    /// What it did since the mount.
+    fn stats(&self) -> SinkStats;
+
     /// Brings everything home and leaves a log that needs no recovery.
     ///
     /// # Errors
@@ -144,6 +164,10 @@ impl CommitSink for NoSink {
 
     fn logged(&self, _: Run) -> Vec<BlockNo> {
         Vec::new()
+    }
+
+    fn stats(&self) -> SinkStats {
+        SinkStats::default()
     }
 
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {

@@ -240,12 +240,6 @@ impl Ext4 {
         self.core.sync_all().await
     }
 
-    /// How often [`Ext4::sync`] and [`Ext4::sync_content`] were called since the mount.
-    #[must_use]
-    pub fn syncs(&self) -> u64 {
-        self.core.syncs.get()
-    }
-
     /// What is in use.
     #[must_use]
     pub fn usage(&self) -> Usage {

@@ -2,6 +2,7 @@
 
 mod access;
 mod attributes;
+mod counters;
 mod flags;
 mod log_file;
 mod mount;

@@ -102,7 +102,7 @@ pub enum AdoptError {
     )]
     AlreadyAdopted,
     /// It is plain ext4.
-    #[error("it is not adopted: it is plain ext4, and there is nothing to give back")]
+    #[error("it is not adopted: it is plain ext4, and has no logs")]
     NotAdopted,
     /// It is on its way, and no complete MLFS.
     #[error("{0} was interrupted: run it again, or undo it with {1}")]

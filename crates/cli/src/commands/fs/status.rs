@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use manylogs_ext4::{BLOCK_BYTES, Summary};
+use manylogs_ext4::{BLOCK_BYTES, Refusal, Summary};
 use serde_json::json;
 
 use super::marks;
 use super::mounted::source_of;
 use crate::args::fs::FsStatusArgs;
+use crate::commands::live;
+use crate::commands::serve::control_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -24,29 +26,37 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
         None
     };
     let source = mounted.as_ref().unwrap_or(&args.place);
+    let server = live::server(source)?.map(|mut server| server.status().map_err(control_failure));
+    let server = server.transpose()?.filter(|status| status.file_system.is_some());
+    let file_system = server.as_ref().and_then(|status| status.file_system.as_ref());
+    let mounted_on = match (&mounted, file_system) {
+        (Some(_), _) => Some(args.place.clone()),
+        (None, found) => found.map(|found| PathBuf::from(&found.mounted_on)),
+    };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", source.display());
     let mut summary =
         Summary::of(&first_block(source)?).map_err(|error| Failure::input(named(&error)))?;
-    let is_looked_at = mounted.is_none() && marks::is_marked(&summary);
+    let is_looked_at = mounted_on.is_none() && marks::is_marked(&summary);
     let looked = if is_looked_at { marks::looked(source)? } else { None };
     let stage = marks::stage(summary.pointer.map(|pointer| pointer.stage));
-    if mounted.is_some() {
+    if let Some(root) = &mounted_on {
         // What is on the disk is what was free when it was mounted.
-        let now = rustix::fs::statvfs(&args.place).map_err(Failure::failed)?;
+        let now = rustix::fs::statvfs(root).map_err(Failure::failed)?;
         (summary.free_blocks, summary.free_inodes) = (now.f_bfree, now.f_ffree);
     }
-    let state = match (mounted.is_some(), summary.needs_recovery) {
+    let state = match (mounted_on.is_some(), summary.needs_recovery) {
         _ if summary.has_errors => "errors",
         (true, _) => "mounted",
         (false, true) => "needs replay",
         (false, false) => "clean",
     };
-    let refused = summary.refusal.as_ref().map(ToString::to_string);
+    let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
+    let refused = refusal.map(ToString::to_string);
     if args.json {
         let value = json!({
             "format": 1,
             "source": source,
-            "mounted_on": mounted.as_ref().map(|_| &args.place),
+            "mounted_on": mounted_on,
             "state": state,
             "uuid": summary.uuid,
             "features": summary.features,
@@ -60,6 +70,15 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "orphans": summary.has_orphans,
             "adopted": stage,
             "mlfs": looked.as_ref().map(marks::as_json),
+            "mode": file_system.map(|found| &found.mode),
+            "fsyncs": file_system.map(|found| found.fsyncs),
+            "transactions": file_system.map(|found| found.transactions),
+            "records": file_system.map(|found| found.records),
+            "flushes": file_system.map(|found| found.flushes),
+            "log_bytes": file_system.map(|found| found.log_bytes),
+            "bytes_at_risk": file_system.map(|found| found.bytes_at_risk),
+            "checkpoint_bytes": file_system.map(|found| found.checkpoint_bytes),
+            "server": server,
         });
         return print(&format!("{value:#}\n"));
     }
@@ -79,6 +98,10 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     if let Some(looked) = &looked {
         row("logs", &marks::logs(looked));
         row("marked", &marks::bits(looked));
+    }
+    if let Some(server) = &server {
+        text += "\n";
+        text += &live::text(server);
     }
     print(&text)
 }

@@ -118,6 +118,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "manylogs-fs-mount",
         &[("manylogs fs mount disk.img /mnt", "mounts an ext4 file system in the foreground")],
     ),
+    ("manylogs-fs-status", &[("manylogs fs status /mnt", "tells what syncs cost so far")]),
+    ("manylogs-fs-top", &[("manylogs fs top /mnt", "shows rates and latencies until q")]),
+    ("manylogs-fs-checkpoint", &[("manylogs fs checkpoint /mnt", "writes logged data home")]),
+    (
+        "manylogs-fs-set",
+        &[
+            ("manylogs fs set /mnt", "prints all settings of the logs"),
+            ("manylogs fs set /mnt latency=20ms", "changes one for good"),
+        ],
+    ),
     (
         "manylogs-torture",
         &[("manylogs torture --seeds 1..100", "crashes a hundred simulated volumes")],

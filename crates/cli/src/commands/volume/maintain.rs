@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::io::IsTerminal;
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use manylogs::{DrainOptions, OpenOptions, RecoveryReport, Volume};
 use manylogs_block::Nanos;
-use manylogs_storage::OpenMode;
+use manylogs_operate::status::CheckpointStatus;
+use manylogs_storage::{OpenMode, Reactor};
 
 use super::{Session, human, id_text, span};
 use crate::args::volume::{CheckpointArgs, DrainArgs, VolumeArgs};
@@ -35,21 +37,21 @@ fn bar(what: &'static str, len: u64) -> ProgressBar {
 }
 
 /// Runs `work` and meanwhile shows how far through the volume a checkpoint is.
-fn with_progress<T: 'static>(
-    session: &Session,
+pub(crate) fn with_progress<T: 'static>(
+    reactor: &Reactor,
     volume: &Volume,
     what: &'static str,
     work: impl Future<Output = T> + 'static,
 ) -> T {
     let bar = bar(what, volume.layout().capacity().0);
-    let (runtime, shown, watched) = (session.runtime(), bar.clone(), volume.clone());
-    session.runtime().spawn(async move {
+    let (runtime, shown, watched) = (reactor.handle(), bar.clone(), volume.clone());
+    reactor.handle().spawn(async move {
         while !shown.is_finished() {
             shown.set_position(watched.stats().checkpoint_at);
             runtime.sleep(REDRAW).await;
         }
     });
-    let result = session.run(work);
+    let result = reactor.block_on(work);
     bar.finish_and_clear();
     result
 }
@@ -62,7 +64,7 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
         None => {
             let (session, volume, _) = opened(&args.volume)?;
             let working = volume.clone();
-            let done = with_progress(&session, &volume, "checkpoint", async move {
+            let done = with_progress(session.reactor(), &volume, "checkpoint", async move {
                 let report = working.checkpoint().await?;
                 working.close().await?;
                 Ok(report)
@@ -70,6 +72,11 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<(), Failure> {
             done.map_err(|error| session.failure(&error))?.into()
         }
     };
+    tell(device, &done)
+}
+
+/// Tells the result of a checkpoint. What stays in the logs, although it should not, is a failure.
+pub(crate) fn tell(device: &Path, done: &CheckpointStatus) -> Result<(), Failure> {
     print(&format!(
         "{} written home in {} writes, {}\n",
         human(done.home_bytes),
@@ -107,7 +114,12 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let options = DrainOptions { wipe: args.wipe };
     let working = volume.clone();
     let done =
-        with_progress(&session, &volume, "drain", async move { working.drain(&options).await });
+        with_progress(
+            session.reactor(),
+            &volume,
+            "drain",
+            async move { working.drain(&options).await },
+        );
     let report = done.map_err(|error| session.failure(&error))?;
     if args.new_id {
         let (runtime, device) = (session.runtime(), session.reads());

@@ -18,7 +18,7 @@ use manylogs_block::{BlockDevice, Handle, Nanos, Nvram, Sectors};
 use manylogs_operate::control::connect;
 pub(crate) use manylogs_operate::status::id_text;
 use manylogs_serve::{Stack, StackError, StackOptions};
-use manylogs_storage::{OpenError, OpenMode, VolumeLockError};
+use manylogs_storage::{OpenError, OpenMode, Reactor, VolumeLockError};
 
 use crate::args::volume::VolumeArgs;
 use crate::failure::Failure;
@@ -54,6 +54,10 @@ impl Session {
             Stack::open(&options).map_err(|error| in_use(&args.device, stack_failure(error)))?;
         let device = Rc::clone(&stack.device);
         Ok(Self { stack, device, nvram: None, give_up_table: args.give_up_table })
+    }
+
+    pub(crate) const fn reactor(&self) -> &Reactor {
+        &self.stack.reactor
     }
 
     pub(crate) fn runtime(&self) -> Handle {

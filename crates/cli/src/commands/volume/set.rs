@@ -13,9 +13,7 @@ use crate::output::print;
 
 pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     // Before the device is touched: a typing error is told at once.
-    args.changes
-        .iter()
-        .try_for_each(|pair| Settings::default().assign(pair).map_err(Failure::input))?;
+    check(&args.changes)?;
     if let Some(mut server) = live::server(&args.volume.device)? {
         let changes = args.changes.clone();
         let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
@@ -32,7 +30,13 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), Failure> {
     show(&as_json(&settings.list()), args.json)
 }
 
-fn show(settings: &serde_json::Value, json: bool) -> Result<(), Failure> {
+/// Whether the changes are such that some volume may have.
+pub(crate) fn check(changes: &[String]) -> Result<(), Failure> {
+    changes.iter().try_for_each(|pair| Settings::default().assign(pair).map_err(Failure::input))
+}
+
+/// Prints settings.
+pub(crate) fn show(settings: &serde_json::Value, json: bool) -> Result<(), Failure> {
     if json {
         return print(&(serde_json::to_string_pretty(settings).unwrap_or_default() + "\n"));
     }

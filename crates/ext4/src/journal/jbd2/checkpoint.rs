@@ -21,6 +21,9 @@ impl Jbd2Sink {
         };
         let blocks = pending.iter().map(|(block, (_, bytes))| (*block, bytes.clone()));
         all_done(write_blocks(&self.device, blocks)).await?;
+        let mut stats = self.stats.get();
+        stats.home_bytes += (pending.len() * BLOCK_BYTES) as u64;
+        self.stats.set(stats);
         if !is(Bug::Ext4TailBeforeHome) {
             self.device.submit(Request::Flush).await?;
         }

@@ -8,7 +8,7 @@ use super::place::write_blocks;
 use super::{InLog, Jbd2Sink};
 use crate::journal::sink::Closed;
 use crate::ondisk::jbd2::{self, Tag, Tid};
-use crate::units::BlockNo;
+use crate::units::{BLOCK_BYTES, BlockNo};
 
 impl Jbd2Sink {
     /// Writes a transaction and waits until it is durable.
@@ -40,6 +40,12 @@ impl Jbd2Sink {
             self.device.submit(Request::Flush).await?;
         }
         self.write_commit(commit_at, commit).await?;
+        let mut stats = self.stats.get();
+        stats.transactions += 1;
+        stats.records += 1;
+        stats.flushes += 1;
+        stats.log_bytes += u64::from(blocks) * BLOCK_BYTES as u64;
+        self.stats.set(stats);
         self.settle(transaction);
         Ok(())
     }

@@ -10,7 +10,7 @@ mod log;
 mod place;
 mod replay;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,9 +19,9 @@ use bytes::Bytes;
 use manylogs_block::{BlockDevice, IoResult, TaskLock};
 
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
-use crate::units::{BlockNo, Run};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-use super::sink::{Closed, CommitSink, Step};
+use super::sink::{Closed, CommitSink, SinkStats, Step};
 pub(crate) use place::LogPlace;
 pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 
@@ -36,6 +36,7 @@ pub(crate) struct Jbd2Sink {
     state: RefCell<State>,
     /// One checkpoint at a time.
     checkpointing: TaskLock,
+    stats: Cell<SinkStats>,
 }
 
 struct State {
@@ -79,7 +80,7 @@ impl Jbd2Sink {
         };
         let format = state.superblock.format();
         let (state, checkpointing) = (RefCell::new(state), TaskLock::default());
-        Self { device, place, format, state, checkpointing }
+        Self { device, place, format, state, checkpointing, stats: Cell::default() }
     }
 
     /// Marks the log as in use: from now on a replay looks for transactions in it.
@@ -139,6 +140,11 @@ impl CommitSink for Jbd2Sink {
     fn logged(&self, run: Run) -> Vec<BlockNo> {
         let range = BlockNo(run.range().start)..BlockNo(run.range().end);
         self.state.borrow().logged.range(range).map(|(block, _)| *block).collect()
+    }
+
+    fn stats(&self) -> SinkStats {
+        let pending = self.state.borrow().pending.len() as u64;
+        SinkStats { at_risk_bytes: pending * BLOCK_BYTES as u64, ..self.stats.get() }
     }
 
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {

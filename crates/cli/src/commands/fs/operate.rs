@@ -1,0 +1,91 @@
+//! `manylogs fs top`, `checkpoint` and `set`: by the server where the file system is mounted, else
+//! by this process.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use manylogs::{Volume, VolumeError};
+use manylogs_mlfs::adopt::{AdoptError, Volumes, open as open_logs};
+use manylogs_operate::control::Order;
+use manylogs_storage::{OpenMode, Reactor};
+
+use super::adopt::{failure, open};
+use super::mounted::source_of;
+use crate::args::fs::{FsCheckpointArgs, FsSetArgs, FsTopArgs};
+use crate::commands::serve::control_failure;
+use crate::commands::volume::{maintain, set};
+use crate::commands::{live, top};
+use crate::failure::Failure;
+
+pub(super) fn top(args: &FsTopArgs) -> Result<(), Failure> {
+    top::run(&device(&args.place)?, &args.updates)
+}
+
+pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
+    let device = device(&args.place)?;
+    let done = match live::server(&device)? {
+        Some(mut server) => server.checkpoint().map_err(control_failure)?,
+        None => {
+            let (reactor, volume) = logs_of(&device)?;
+            let working = volume.clone();
+            let done = maintain::with_progress(&reactor, &volume, "checkpoint", async move {
+                let report = working.checkpoint().await?;
+                working.close().await?;
+                Ok(report)
+            });
+            done.map_err(|error| of_logs(&device, error))?.into()
+        }
+    };
+    maintain::tell(&device, &done)
+}
+
+pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
+    // Before the device is touched: a typing error is told at once.
+    set::check(&args.changes)?;
+    let device = device(&args.place)?;
+    if let Some(mut server) = live::server(&device)? {
+        let changes = args.changes.clone();
+        let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
+        return set::show(&settings, args.json);
+    }
+    let (reactor, volume) = logs_of(&device)?;
+    let mut settings = volume.settings();
+    args.changes.iter().try_for_each(|pair| settings.assign(pair)).map_err(Failure::input)?;
+    let (changed, list) = (!args.changes.is_empty(), settings.list());
+    let done = reactor.block_on(async move {
+        let done = if changed { volume.set(&settings).await } else { Ok(()) };
+        volume.close().await?;
+        done
+    });
+    done.map_err(|error| of_logs(&device, error))?;
+    set::show(&set::as_json(&list), args.json)
+}
+
+/// The device of a file system that is mounted on a directory, or the device itself.
+fn device(place: &Path) -> Result<PathBuf, Failure> {
+    if !place.is_dir() {
+        return Ok(place.to_owned());
+    }
+    let none = || {
+        let place = place.display();
+        Failure::input(format!("{place}: no file system of manylogs is mounted there"))
+    };
+    source_of(place)?.ok_or_else(none)
+}
+
+/// The volume of the logs of an adopted file system that is not mounted. Opening it recovers it.
+fn logs_of(device: &Path) -> Result<(Reactor, Volume), Failure> {
+    let (reactor, site) = open(device, OpenMode::Exclusive)?;
+    let opening = async move {
+        let opened = open_logs(&site, &Volumes).await?;
+        let options = Volumes::open_options(&opened.logs)?;
+        let volume = Volume::open(site.runtime.clone(), Rc::clone(&site.device), &options).await;
+        Ok::<_, AdoptError>(volume?.0)
+    };
+    let volume = reactor.block_on(opening).map_err(|error| failure(device, &error))?;
+    Ok((reactor, volume))
+}
+
+fn of_logs(device: &Path, error: VolumeError) -> Failure {
+    failure(device, &error.into())
+}

@@ -1,0 +1,106 @@
+//! What an operator sees of a mounted file system, and changes.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use common::Place;
+use common::image::{can_mount, image, serve, unmount};
+use serde_json::Value;
+
+fn status(place: &Place, of: &str) -> Value {
+    let said = place.run(&["fs", "status", of, "--json"]);
+    serde_json::from_str(&said.succeeds().stdout).unwrap()
+}
+
+/// The counts of the status, in this order.
+fn counts<const N: usize>(status: &Value, keys: [&str; N]) -> [u64; N] {
+    keys.map(|key| status[key].as_u64().unwrap_or_else(|| panic!("{key} in {status}")))
+}
+
+fn settings(place: &Place, of: &str) -> String {
+    place.run(&["fs", "set", of]).succeeds().stdout.clone()
+}
+
+#[test]
+fn an_operator_sees_what_syncs_cost_and_steers_the_logs() {
+    let place = Place::new();
+    let adopted = can_mount() && image(&place, 256, &[]).is_some();
+    if !adopted {
+        return;
+    }
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    place.run(&["fs", "set", "disk.img", "idle=7s"]).succeeds();
+    let root = serve(&place);
+    assert!(settings(&place, "mlfs").contains("idle=7s\n"), "kept while it was not mounted");
+
+    let file = File::create(root.join("file")).unwrap();
+    file.write_all_at(&[1; 8 * 4096], 0).unwrap();
+    file.sync_all().unwrap();
+    let keys = ["fsyncs", "transactions", "records", "flushes", "log_bytes"];
+    let before = counts(&status(&place, "mlfs"), keys);
+    for block in 0..8 {
+        file.write_all_at(&[2; 4096], block * 4096).unwrap();
+        file.sync_data().unwrap();
+    }
+    let now = status(&place, "disk.img");
+    let after = counts(&now, keys);
+    let more: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    assert_eq!(more[..4], [8, 8, 8, 0], "a record and no flush for each: {now}");
+    assert!(more[4] >= 8 * 4096, "{now}");
+    assert_eq!(now["mode"], "manylogs");
+    assert_eq!(now["state"], "mounted");
+    assert_eq!(now["refused"], Value::Null);
+    assert_eq!(now["mounted_on"], root.to_str().unwrap());
+    assert_eq!(now["server"]["requests"][3]["kind"], "flush");
+    assert_eq!(now["server"]["requests"][3]["requests"].as_u64().unwrap(), after[0]);
+
+    assert!(counts(&now, ["bytes_at_risk"])[0] >= 8 * 4096, "{now}");
+    place.run(&["fs", "checkpoint", "mlfs"]).succeeds();
+    let home = counts(&status(&place, "mlfs"), ["bytes_at_risk", "checkpoint_bytes"]);
+    assert!(home[0] == 0 && home[1] >= 8 * 4096, "{home:?}");
+
+    place.run(&["fs", "set", "mlfs", "idle=9s"]).succeeds();
+    let top = place.run(&["fs", "top", "mlfs", "--count", "1"]);
+    assert!(top.succeeds().stdout.contains("flush"), "{top:?}");
+    let text = place.run(&["fs", "status", "mlfs"]);
+    assert!(text.succeeds().stdout.contains("in the mode manylogs"), "{text:?}");
+    place.run(&["stop", "disk.img"]).fails(5, &["manylogs fs unmount"]);
+    drop(file);
+    unmount(&place);
+
+    assert!(settings(&place, "disk.img").contains("idle=9s\n"), "kept while it was mounted");
+    place.run(&["fs", "checkpoint", "disk.img"]).succeeds();
+    let now = status(&place, "disk.img");
+    assert_eq!((&now["mode"], &now["fsyncs"]), (&Value::Null, &Value::Null));
+    place.run(&["fs", "release", "disk.img"]).succeeds();
+}
+
+#[test]
+fn what_has_no_logs_says_so() {
+    let place = Place::new();
+    if !can_mount() || image(&place, 64, &[]).is_none() {
+        return;
+    }
+    fs::create_dir(place.path("mlfs")).unwrap();
+    for verb in ["set", "checkpoint", "top"] {
+        place.run(&["fs", verb, "mlfs"]).fails(2, &["mlfs", "mounted there"]);
+    }
+    place.run(&["fs", "set", "disk.img"]).fails(2, &["disk.img", "not adopted"]);
+    place.run(&["fs", "checkpoint", "disk.img"]).fails(2, &["disk.img", "not adopted"]);
+    place.run(&["fs", "top", "disk.img"]).fails(2, &["disk.img"]);
+    place.run(&["fs", "set", "disk.img", "idle"]).fails(2, &["idle"]);
+    let root = serve(&place);
+    fs::write(root.join("file"), [1; 4096]).unwrap();
+    File::open(root.join("file")).unwrap().sync_all().unwrap();
+    let now = status(&place, "mlfs");
+    assert_eq!(now["mode"], "ordered");
+    let [fsyncs, records, flushes] = counts(&now, ["fsyncs", "records", "flushes"]);
+    assert!(fsyncs == 1 && records >= 1 && flushes == records, "{now}");
+    place.run(&["fs", "set", "mlfs"]).fails(1, &["mode ordered", "manylogs and adaptive"]);
+    place.run(&["fs", "checkpoint", "mlfs"]).fails(1, &["mode ordered"]);
+    unmount(&place);
+}

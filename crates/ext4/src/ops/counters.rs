@@ -1,0 +1,18 @@
+//! What was done since the mount.
+
+use super::Ext4;
+use crate::journal::SinkStats;
+
+impl Ext4 {
+    /// How often [`Ext4::sync`] and [`Ext4::sync_content`] were called since the mount.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.core.syncs.get()
+    }
+
+    /// What the journal did since the mount.
+    #[must_use]
+    pub fn journal_stats(&self) -> SinkStats {
+        self.core.journal.sink.stats()
+    }
+}

@@ -1,0 +1,97 @@
+//! What the thread of a server has: the file system, and the operator's view of it.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use manylogs::PhaseProbe;
+use manylogs_block::{Handle, LocalTask, Sectors};
+use manylogs_ext4::Ext4;
+use manylogs_operate::control::{Answer, Order, OrderError};
+use manylogs_operate::status::{FileSystemStatus, Status};
+use manylogs_operate::{Emulated, Operated, Subject};
+
+use crate::MountError;
+use crate::mounted::Mounted;
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
+
+/// See the module.
+pub(crate) struct Served {
+    mounted: Mounted,
+    mounted_on: String,
+    pub(crate) operated: Rc<Operated>,
+}
+
+impl Served {
+    /// The file system on the device called `source`. The volume of its logs, if it has one, was
+    /// opened with `probe`.
+    pub(crate) fn new(
+        mounted: Mounted,
+        (source, target): (&Path, &Path),
+        drive: Option<Emulated>,
+        probe: PhaseProbe,
+        runtime: Handle,
+    ) -> Self {
+        let subject = Subject {
+            name: source.display().to_string(),
+            capacity: Sectors(mounted.fs().usage().blocks * BLOCK_SECTORS),
+            volume: mounted.volume().cloned(),
+            drive,
+            probe,
+        };
+        let operated = Operated::start(runtime, subject);
+        Self { mounted, mounted_on: target.display().to_string(), operated }
+    }
+
+    pub(crate) const fn fs(&self) -> &Ext4 {
+        self.mounted.fs()
+    }
+
+    /// Makes everything durable. What is logged stays so.
+    pub(crate) async fn unmount(self) -> Result<(), MountError> {
+        self.operated.stop();
+        self.mounted.unmount().await
+    }
+
+    fn status(&self) -> Status {
+        let (fs, journal) = (self.fs(), self.fs().journal_stats());
+        let file_system = FileSystemStatus {
+            mounted_on: self.mounted_on.clone(),
+            mode: self.mounted.mode().name().to_owned(),
+            fsyncs: fs.syncs(),
+            transactions: journal.transactions,
+            records: journal.records,
+            flushes: journal.flushes,
+            log_bytes: journal.log_bytes,
+            bytes_at_risk: journal.at_risk_bytes,
+            checkpoint_bytes: journal.home_bytes,
+        };
+        Status { file_system: Some(file_system), ..self.operated.status() }
+    }
+
+    /// Begins to carry out an order; `reply` hears the answer.
+    pub(crate) fn obey(&self, order: Order, reply: impl FnOnce(Answer) + 'static) -> LocalTask {
+        let answer = match order {
+            Order::Status => serde_json::to_value(self.status()).map_err(OrderError::new),
+            Order::Stop { .. } => {
+                let message = format!("unmount it: manylogs fs unmount {}", self.mounted_on);
+                Err(OrderError::in_use(message))
+            }
+            Order::Set { .. } | Order::Checkpoint | Order::Snapshot
+                if self.mounted.volume().is_none() =>
+            {
+                let mode = self.mounted.mode();
+                Err(OrderError::new(format!(
+                    "it is mounted in the mode {mode}, in which its journal is ext4's own: \
+                     settings and checkpoints are those of the modes manylogs and adaptive"
+                )))
+            }
+            other => {
+                let operated = Rc::clone(&self.operated);
+                return Box::pin(async move { reply(operated.obey(other).await) });
+            }
+        };
+        Box::pin(async move { reply(answer) })
+    }
+}

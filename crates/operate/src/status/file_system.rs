@@ -1,0 +1,27 @@
+//! The status of a mounted file system.
+
+use serde::{Deserialize, Serialize};
+
+/// A mounted file system. Counts begin with the mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystemStatus {
+    /// The directory.
+    pub mounted_on: String,
+    /// ordered, data, manylogs or adaptive.
+    pub mode: String,
+    /// How often a program asked for a file or directory to be durable: `fsync`, `fdatasync`, and
+    /// writes that are durable when they return.
+    pub fsyncs: u64,
+    /// Transactions of the journal.
+    pub transactions: u64,
+    /// Records in logs near the head, or transactions in ext4's own journal.
+    pub records: u64,
+    /// Flushes of the device that transactions waited for.
+    pub flushes: u64,
+    /// Appended to the logs or the journal, with all that describes it.
+    pub log_bytes: u64,
+    /// Newer in the logs or the journal than at home.
+    pub bytes_at_risk: u64,
+    /// Written home from the logs or the journal.
+    pub checkpoint_bytes: u64,
+}
