@@ -30,6 +30,18 @@ impl MemoryDevice {
         Self { capabilities, media: RefCell::default() }
     }
 
+    /// A device that holds `media`.
+    #[must_use]
+    pub fn holding(capacity: Sectors, media: Media) -> Self {
+        Self { media: RefCell::new(media), ..Self::new(capacity) }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn media(&self) -> Media {
+        self.media.borrow().clone()
+    }
+
     fn apply(&self, request: Request) -> IoResult {
         self.capabilities.check(&request)?;
         let mut media = self.media.borrow_mut();

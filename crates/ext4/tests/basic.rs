@@ -229,6 +229,35 @@ fn what_does_not_fit_is_refused_when_it_is_written() {
     world.check();
 }
 
+#[test]
+fn directories_below_the_root_are_spread_and_deeper_ones_stay_near() {
+    // 64 groups of 128 inodes.
+    let Some(image) = mkfs(64, &["-g", "256", "-J", "size=4", "-N", "8192"]) else { return };
+    let world = World::new(1, 64, image);
+    let groups = world.run(async |fs| {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let group = |ino: Ino| (ino.0 - 1) / 128;
+        let (mut above, mut below) = (Vec::new(), Vec::new());
+        for number in 0..16 {
+            let name = format!("user {number}");
+            let dir = fs.create(Ino::ROOT, name.as_bytes(), new.clone()).await.unwrap().ino;
+            let inner = fs.create(dir, b"inner", new.clone()).await.unwrap().ino;
+            above.push(group(dir));
+            below.push((64 + group(inner) - group(dir)) % 64);
+        }
+        fs.unmount().await.unwrap();
+        (above, below)
+    });
+    let (mut above, below) = groups.unwrap();
+    assert!(below.iter().all(|steps| *steps < 8), "{below:?}");
+    above.sort_unstable();
+    above.dedup();
+    assert_eq!(above.len(), 16, "no two are in one group: {above:?}");
+    let widest = above.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(above[0] < 20 && above[15] >= 44 && widest < 20, "all over the disk: {above:?}");
+    world.check();
+}
+
 /// Enough names for an index of two levels, in directories of several histories.
 #[test]
 fn large_directories_get_an_index_that_others_believe() {

@@ -2,6 +2,8 @@
 
 pub mod advise;
 pub mod interfere;
+pub mod mlfs;
+pub mod parallel;
 pub mod prepare;
 pub mod replay;
 pub mod report;

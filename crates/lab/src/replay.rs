@@ -24,7 +24,7 @@ pub use policies::{NamedPolicy, PolicyListError, parse_policies};
 pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
 pub use recorder::{Answered, Class, Recorder};
 pub(crate) use run::pooled;
-pub use run::{Outcome, Plan, ReplayError, on_threads, run, run_all};
+pub use run::{Outcome, Plan, ReplayError, run, run_all};
 pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
 pub use utilisation::{RateFound, find_rate};

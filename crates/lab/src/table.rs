@@ -53,17 +53,35 @@ fn none() -> String {
 /// The table as text with aligned columns.
 #[must_use]
 pub fn text(replay: &Replay) -> String {
-    let mut lines = vec![TITLES.map(str::to_owned)];
-    lines.extend(rows(replay));
-    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    aligned(&TITLES, rows(replay).into_iter(), 1)
+}
+
+/// A table with its titles above it. The first `words` columns are aligned at the left, the others
+/// at the right.
+pub(crate) fn aligned<R: AsRef<[String]>>(
+    titles: &[&str],
+    rows: impl Iterator<Item = R>,
+    words: usize,
+) -> String {
+    let mut lines = vec![titles.iter().map(|title| (*title).to_owned()).collect::<Vec<_>>()];
+    lines.extend(rows.map(|row| row.as_ref().to_vec()));
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(String::len).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
     let mut out = String::new();
     for line in &lines {
-        let mut cells = line.iter().zip(widths);
-        if let Some((policy, width)) = cells.next() {
-            out.push_str(&format!("{policy:<width$}"));
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            let cell = if column < words {
+                format!("{gap}{cell:<width$}")
+            } else {
+                format!("{gap}{cell:>width$}")
+            };
+            out.push_str(&cell);
         }
-        cells.for_each(|(cell, width)| out.push_str(&format!("  {cell:>width$}")));
+        out.truncate(out.trim_end().len());
         out.push('\n');
     }
     out

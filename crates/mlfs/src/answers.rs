@@ -51,6 +51,8 @@ async fn shown(fs: &Ext4, hidden: Hidden, ino: Ino, mut offset: u64) -> Result<V
 pub(crate) struct Writing {
     pub(crate) offset: u64,
     pub(crate) data: Bytes,
+    /// Past caches, as `O_DIRECT` has it.
+    pub(crate) direct: bool,
     pub(crate) sync: Option<Sync>,
     /// Set-id bits go, as the caller may not keep them.
     pub(crate) kill_set_ids: bool,
@@ -74,7 +76,11 @@ pub(crate) async fn write(
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
         fs.drop_privileges(ino, write.kill_set_ids).await?;
-        fs.write(ino, write.offset, write.data).await?;
+        if write.direct {
+            fs.write_through(ino, write.offset, write.data).await?;
+        } else {
+            fs.write(ino, write.offset, write.data).await?;
+        }
         match write.sync {
             Some(Sync::All) => fs.sync(ino).await,
             Some(Sync::Content) => fs.sync_content(ino).await,

@@ -222,6 +222,7 @@ impl Filesystem for Front {
         let write = Writing {
             offset: write.offset,
             data: Bytes::copy_from_slice(write.data),
+            direct: has(write.flags, OFlags::DIRECT),
             sync: to_sync(write.flags),
             kill_set_ids: write.kill_set_ids,
         };

@@ -33,6 +33,7 @@ use manylogs_operate::control::ControlSocket;
 use manylogs_operate::log::{Level, line};
 
 pub use manylogs_ext4::AccessTimes;
+pub use mounted::Mounted;
 pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
 
 /// Why a file system is not served.

@@ -10,13 +10,15 @@ use manylogs_near::{Near, NearError, NearOptions};
 use crate::adopt::{self, Site, Volumes};
 use crate::{JournalMode, MountError};
 
-/// A mounted file system.
-pub(crate) struct Mounted {
+/// A mounted file system, adopted or not.
+#[derive(Debug)]
+pub struct Mounted {
     mode: JournalMode,
     journal: Journal,
 }
 
 /// Where the journal is.
+#[derive(Debug)]
 enum Journal {
     /// It is ext4's own.
     Own(Ext4),
@@ -27,7 +29,7 @@ enum Journal {
 impl Mounted {
     /// Mounts it in the mode that is wanted, or in the one that fits the file system. `probe`
     /// counts what the volume of its logs writes, if it has one.
-    pub(crate) async fn mount(
+    pub async fn mount(
         wanted: Option<JournalMode>,
         device: Rc<dyn BlockDevice>,
         runtime: Handle,
@@ -52,11 +54,15 @@ impl Mounted {
         Ok(Self { mode, journal: mounted? })
     }
 
-    pub(crate) const fn mode(&self) -> JournalMode {
+    /// The mode.
+    #[must_use]
+    pub const fn mode(&self) -> JournalMode {
         self.mode
     }
 
-    pub(crate) const fn fs(&self) -> &Ext4 {
+    /// The file system.
+    #[must_use]
+    pub const fn fs(&self) -> &Ext4 {
         match &self.journal {
             Journal::Own(fs) => fs,
             Journal::Near(near) => near.fs(),
@@ -64,7 +70,8 @@ impl Mounted {
     }
 
     /// The volume of its logs, which are in use.
-    pub(crate) const fn volume(&self) -> Option<&Volume> {
+    #[must_use]
+    pub const fn volume(&self) -> Option<&Volume> {
         match &self.journal {
             Journal::Own(_) => None,
             Journal::Near(near) => Some(near.volume()),
@@ -72,7 +79,10 @@ impl Mounted {
     }
 
     /// Makes everything durable. What is logged stays so.
-    pub(crate) async fn unmount(self) -> Result<(), MountError> {
+    ///
+    /// # Errors
+    /// Those of the device: the next mount recovers then.
+    pub async fn unmount(self) -> Result<(), MountError> {
         match self.journal {
             Journal::Own(fs) => Ok(fs.unmount().await?),
             Journal::Near(near) => near.unmount().await.map_err(MountError::of_logs),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use manylogs_block::Sectors;
+use manylogs_lab::interfere::StreamKind;
 use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
@@ -35,6 +36,8 @@ pub(crate) enum FsCommand {
     Top(FsTopArgs),
     /// Move everything home that is in the logs of an adopted file system, mounted or not.
     Checkpoint(FsCheckpointArgs),
+    /// Measure small durable writes beside a stream on modelled drives, in each mode of the journal.
+    Interfere(FsInterfereArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
 }
@@ -130,6 +133,58 @@ pub(crate) struct FsSetArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options that take lists (values separated by commas) multiply: each combination is a case. Time
+/// is virtual: the same command gives the same figures on any machine. Needs mkfs.ext4.
+#[derive(Debug, Args)]
+pub(crate) struct FsInterfereArgs {
+    /// Drives: names (see `manylogs drive list`) or profile files.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
+          value_parser = DRIVES, hide_possible_values = true)]
+    pub(crate) drive: Vec<String>,
+    /// Modes of the journal.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "ordered,data,adaptive,manylogs"
+    )]
+    pub(crate) mode: Vec<ModeArg>,
+    /// What the stream does with a file of 2 GiB, 1 MiB at a time: read, write.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read,write",
+          value_parser = sequential)]
+    pub(crate) stream: Vec<StreamKind>,
+    /// Small writes a second: 4 KiB into each of 20 files all over the disk, and a sync.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "40,80,160,320")]
+    pub(crate) rate: Vec<f64>,
+    /// One log of 10 MiB in so many bytes, as for `fs adopt`.
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
+    pub(crate) log_every: Option<Sectors>,
+    /// Whether writes may wait in the drive's cache.
+    #[arg(long, value_enum, value_name = "on|off", default_value = "off")]
+    pub(crate) drive_cache: OnOff,
+    /// Decides everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated seconds that are measured.
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Write all figures to this JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Cases measured at the same time; as many as there are cores when not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) threads: Option<u64>,
+}
+
+fn sequential(text: &str) -> Result<StreamKind, String> {
+    match text.parse() {
+        Ok(kind @ (StreamKind::Read | StreamKind::Write)) => Ok(kind),
+        _ => Err("expected read or write".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

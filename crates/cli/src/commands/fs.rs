@@ -3,6 +3,7 @@
 mod adopt;
 mod background;
 mod check;
+mod interfere;
 mod marks;
 mod mounted;
 mod operate;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Top(args) => operate::top(args),
         FsCommand::Checkpoint(args) => operate::checkpoint(args),
         FsCommand::Set(args) => operate::set(args),
+        FsCommand::Interfere(args) => interfere::run(args),
     }
 }
 

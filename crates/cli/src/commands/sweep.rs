@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use manylogs_lab::replay::{Progress, on_threads};
+use manylogs_lab::parallel::on_threads;
+use manylogs_lab::replay::Progress;
 use manylogs_lab::sweep::{
     Ask, Columns, Job, Journal, JournalError, Loads, Row, Sweep, SweepError, columns, jobs, summary,
 };

@@ -1,14 +1,25 @@
 //! Picking inodes, and giving them back.
 
 use crate::core::Core;
+use crate::dir;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
 use crate::ondisk::bitmap;
 use crate::ondisk::group::{BitmapKind, GroupMut};
 use crate::units::{BlockNo, GroupNo, Ino};
 
+/// What an inode is picked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NewKind<'a> {
+    /// A directory of this name.
+    Directory(&'a [u8]),
+    /// Anything else.
+    Other,
+}
+
 impl Core {
     /// Takes an inode into use: near `parent`, a directory's in a group with room for its files.
+    /// Directories below the root, which are likely of different users, are spread over the disk.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if none is free.
@@ -16,10 +27,15 @@ impl Core {
         &self,
         handle: &mut Handle<'_>,
         parent: Ino,
-        directory: bool,
+        kind: NewKind<'_>,
     ) -> Result<Ino> {
         let near = self.geometry.group_of_inode(parent).map_or(GroupNo(0), |(group, _)| group);
-        let first = if directory { self.roomy_group(near) } else { near };
+        let first = match kind {
+            NewKind::Directory(name) if parent == Ino::ROOT => self.far_group(name),
+            NewKind::Directory(_) => self.roomy_group(near),
+            NewKind::Other => near,
+        };
+        let directory = matches!(kind, NewKind::Directory(_));
         for step in 0..self.geometry.groups {
             let group = GroupNo((first.0 + step) % self.geometry.groups);
             if self.group(group, |group| group.free_inodes()) == 0 {
@@ -60,19 +76,43 @@ impl Core {
         self.geometry.first_block(group)
     }
 
-    /// The nearest group with more free inodes and blocks than others, and few directories.
+    /// The nearest group with more free inodes and blocks than others.
     fn roomy_group(&self, near: GroupNo) -> GroupNo {
+        self.roomy_groups(near).next().unwrap_or(near)
+    }
+
+    /// The group with the fewest directories of those with room, as the kernel picks it: where
+    /// several have as few, the first behind one that the name decides.
+    fn far_group(&self, name: &[u8]) -> GroupNo {
+        let near = GroupNo(dir::spread(&self.geometry, name) % self.geometry.groups);
+        let directories = |group: GroupNo| self.group(group, |group| group.directories());
+        let mut fewest: Option<(u32, GroupNo)> = None;
+        for group in self.roomy_groups(near) {
+            let count = directories(group);
+            if fewest.is_none_or(|(least, _)| count < least) {
+                fewest = Some((count, group));
+            }
+            if count == 0 {
+                break;
+            }
+        }
+        fewest.map_or(near, |(_, group)| group)
+    }
+
+    /// The groups with more free inodes and blocks than others, the nearest behind `near` first.
+    fn roomy_groups(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> + '_ {
         let groups = u64::from(self.geometry.groups);
         let (inodes, blocks) =
             (self.space.free_inodes() / groups, self.space.free_blocks() / groups);
-        let is_roomy = |group: &GroupNo| {
+        let is_roomy = move |group: &GroupNo| {
             self.group(*group, |group| {
                 u64::from(group.free_inodes()) >= inodes.max(1)
                     && u64::from(group.free_blocks()) >= blocks
             })
         };
-        let behind = (0..self.geometry.groups).map(|step| (near.0 + step) % self.geometry.groups);
-        behind.map(GroupNo).find(is_roomy).unwrap_or(near)
+        let groups = self.geometry.groups;
+        let behind = (0..groups).map(move |step| (near.0 + step) % groups);
+        behind.map(GroupNo).filter(is_roomy)
     }
 
     async fn mark_inode(

@@ -9,4 +9,5 @@ mod groups;
 mod inodes;
 mod space;
 
+pub(crate) use inodes::NewKind;
 pub(crate) use space::{Claim, Space};

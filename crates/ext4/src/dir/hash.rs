@@ -25,6 +25,19 @@ enum Function {
     Tea,
 }
 
+/// A number for a name, as different as can be from those of other names. Not only of directories
+/// that have an index.
+pub(crate) fn spread(geometry: &Geometry, name: &[u8]) -> u32 {
+    let hash = Hash { function: Function::HalfMd4, seed: seed_of(geometry), signed: false };
+    // The lowest bit is always clear.
+    hash.of(name) >> 1
+}
+
+fn seed_of(geometry: &Geometry) -> [u32; 4] {
+    let is_given = geometry.hash_seed.iter().any(|word| *word != 0);
+    if is_given { geometry.hash_seed } else { INITIAL }
+}
+
 impl Hash {
     /// The hash of a directory whose index has `version`.
     ///
@@ -37,8 +50,7 @@ impl Hash {
             2 => Function::Tea,
             _ => return Err(Error::Unsupported("an index with another hash of names")),
         };
-        let is_given = geometry.hash_seed.iter().any(|word| *word != 0);
-        let seed = if is_given { geometry.hash_seed } else { INITIAL };
+        let seed = seed_of(geometry);
         Ok(Self { function, seed, signed: !geometry.hashes_unsigned })
     }
 

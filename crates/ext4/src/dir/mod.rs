@@ -12,6 +12,7 @@ mod list;
 
 pub(crate) use blocks::Entry;
 pub(crate) use change::{NAME_CREDITS, touch};
+pub(crate) use hash::spread;
 pub use list::Listed;
 
 use crate::error::{Error, Result};

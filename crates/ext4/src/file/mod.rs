@@ -11,3 +11,4 @@ mod writeback;
 pub use allocate::Allocate;
 pub use seek::Seek;
 pub(crate) use write::SIZE_MOST;
+pub(crate) use writeback::Times;

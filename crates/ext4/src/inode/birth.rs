@@ -1,5 +1,6 @@
 //! New inodes.
 
+use crate::alloc::NewKind;
 use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
@@ -23,17 +24,19 @@ pub(crate) struct Newborn {
 }
 
 impl Core {
-    /// Takes an inode into use. The caller writes it, once it has a name or is an orphan.
+    /// Takes an inode into use, for a name in `parent`. The caller writes it, once it has the name or is
+    /// an orphan.
     pub(crate) async fn bear(
         &self,
         handle: &mut Handle<'_>,
-        parent: Ino,
+        (parent, name): (Ino, &[u8]),
         above: &RawInode,
         new: Newborn,
         now: Timestamp,
     ) -> Result<(Ino, RawInode)> {
         let directory = new.kind == FileKind::Directory;
-        let ino = self.take_inode(handle, parent, directory).await?;
+        let kind = if directory { NewKind::Directory(name) } else { NewKind::Other };
+        let ino = self.take_inode(handle, parent, kind).await?;
         let generation = self.last_generation(ino).await?.wrapping_add(1);
         let mut raw = RawInode::blank(self.geometry.inode_bytes, self.geometry.extra_inode_bytes);
         let inherits = above.mode() & SET_GROUP != 0;

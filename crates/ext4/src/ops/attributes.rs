@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
 use crate::extents::MAP_CREDITS;
-use crate::file::{Allocate, SIZE_MOST, Seek};
+use crate::file::SIZE_MOST;
 use crate::inode::ORPHAN_CREDITS;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, MAP_BYTES, RawInode, TimeField};
@@ -173,71 +173,6 @@ impl Ext4 {
     /// [`Error::NotADirectory`].
     pub async fn list(&self, dir: Ino, cookie: u64) -> Result<Vec<Listed>> {
         self.core.list(dir, cookie).await
-    }
-
-    /// Bytes of a file from `offset`, `len` or as many as there are.
-    ///
-    /// # Errors
-    /// [`Error::IsADirectory`], [`Error::Invalid`] for what is no file, and those of the device.
-    pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes> {
-        self.core.read_file(ino, offset, len).await
-    }
-
-    /// Writes into a file. What was written is read at once and durable after [`Ext4::sync`].
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if there are no blocks for all of it, [`Error::TooLarge`].
-    pub async fn write(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
-        self.core.write_file(ino, offset, data.into()).await
-    }
-
-    /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the
-    /// range reaches, unless `keep_size`, or for a hole.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]: a part of the range may have blocks then. [`Error::TooLarge`],
-    /// [`Error::Invalid`] if the range is empty.
-    pub async fn allocate(
-        &self,
-        ino: Ino,
-        range: std::ops::Range<u64>,
-        what: Allocate,
-        keep_size: bool,
-    ) -> Result<()> {
-        self.core.allocate(ino, range, what, keep_size).await
-    }
-
-    /// The first place of a file from `offset` on that is data, or a hole.
-    ///
-    /// # Errors
-    /// [`Error::BeyondEnd`] if there is none, or `offset` is not before the end.
-    pub async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        self.core.seek(ino, offset, what).await
-    }
-
-    /// Makes durable what was done with an inode, and for a directory with its names.
-    ///
-    /// # Errors
-    /// Those of the device: then it may be lost.
-    pub async fn sync(&self, ino: Ino) -> Result<()> {
-        self.core.sync_file(ino).await
-    }
-
-    /// Makes a file's content durable, and what is needed to find it: not its times. What was
-    /// written over blocks that it had costs no transaction.
-    ///
-    /// # Errors
-    /// As [`Ext4::sync`].
-    pub async fn sync_content(&self, ino: Ino) -> Result<()> {
-        self.core.sync_content(ino).await
-    }
-
-    /// Makes everything durable.
-    ///
-    /// # Errors
-    /// As [`Ext4::sync`].
-    pub async fn sync_all(&self) -> Result<()> {
-        self.core.sync_all().await
     }
 
     /// What is in use.

@@ -88,7 +88,8 @@ impl Ext4 {
         }
         let now = core.now();
         let new = Newborn { kind: FileKind::File, permissions: 0o600, owner: (0, 0) };
-        let (ino, mut raw) = core.bear(&mut handle, Ino::ROOT, &root, new, now).await?;
+        let (ino, mut raw) =
+            core.bear(&mut handle, (Ino::ROOT, LOG_FILE_NAME), &root, new, now).await?;
         raw.set_owner(0, 0);
         raw.set_flag(flags::IMMUTABLE, true);
         core.put_inode(&mut handle, ino, &mut raw).await?;

@@ -2,6 +2,7 @@
 
 mod access;
 mod attributes;
+mod content;
 mod counters;
 mod flags;
 mod log_file;

@@ -64,7 +64,7 @@ impl Ext4 {
         let now = core.now();
         let born =
             Newborn { kind: new.kind, permissions: new.permissions, owner: (new.uid, new.gid) };
-        let (ino, mut raw) = core.bear(&mut handle, dir, &above, born, now).await?;
+        let (ino, mut raw) = core.bear(&mut handle, (dir, name), &above, born, now).await?;
         core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
         core.furnish(&mut handle, dir, ino, &mut raw, &new).await?;
         core.put_inode(&mut handle, ino, &mut raw).await?;

@@ -28,7 +28,7 @@ impl Ext4 {
         Core::check_mutable(&above)?;
         let owner = (new.uid, new.gid);
         let born = Newborn { kind: new.kind, permissions: new.permissions, owner };
-        let (ino, mut raw) = core.bear(&mut handle, dir, &above, born, core.now()).await?;
+        let (ino, mut raw) = core.bear(&mut handle, (dir, b""), &above, born, core.now()).await?;
         core.inherit_acl(&mut handle, (dir, &above), (ino, &mut raw), new.umask).await?;
         raw.set_links(0);
         if !is(Bug::Ext4UnnamedNoOrphan) {

@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::{KEPT_MIN, settings};
-use crate::replay::{
-    Class, NamedPolicy, Outcome, Plan, Progress, ReplayError, on_threads, pooled, run,
-};
+use crate::parallel::on_threads;
+use crate::replay::{Class, NamedPolicy, Outcome, Plan, Progress, ReplayError, pooled, run};
 use crate::stats::round3;
 
 /// Settings and the values that are tried, beside the default of each.

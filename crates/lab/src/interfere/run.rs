@@ -3,8 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
 
 use manylogs_block::{IoError, Nanos, Time};
 use manylogs_sim::{Order, Sim, Stopped};
@@ -15,6 +14,7 @@ use super::drive_did::DriveDid;
 use super::results::{CaseResult, result};
 use super::stream::{self, Moved};
 use super::sync::{self, Synced};
+use crate::parallel::in_parallel;
 use crate::replay::{NamedPolicy, Stack};
 use crate::stats::Latencies;
 
@@ -91,10 +91,10 @@ pub fn run_all(
         }
     }
     let streams: Vec<Case> = alone.values().cloned().collect();
-    let measured = measure_all(&streams, threads, stop)?;
+    let measured = in_parallel(&streams, threads, stop, measure)?;
     let alone: BTreeMap<&String, Measured> =
         alone.keys().zip(measured).filter_map(|(key, found)| Some((key, found?))).collect();
-    let beside = measure_all(cases, threads, stop)?;
+    let beside = in_parallel(cases, threads, stop, measure)?;
     let found = cases.iter().zip(beside).filter_map(|(case, beside)| {
         let own = alone.get(&key(&without_syncs(case)))?;
         let base = alone.get(&key(&base(case)))?;
@@ -116,32 +116,6 @@ fn key(case: &Case) -> String {
     let Case { drive, policy, stream, seed, span, .. } = case;
     let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
     format!("{name} {cache} {queue:?} {} {stream:?} {seed} {}", policy.name, span.0)
-}
-
-fn measure_all(
-    cases: &[Case],
-    threads: usize,
-    stop: &AtomicBool,
-) -> Result<Vec<Option<Measured>>, InterfereError> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, cases.len().max(1)) {
-            scope.spawn(|| {
-                while let Some((index, case)) = {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    cases.get(index).map(|case| (index, case))
-                } {
-                    let stopped = stop.load(Ordering::Relaxed);
-                    let found = if stopped { None } else { Some(measure(case)) };
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((index, found));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, found)| found.transpose()).collect()
 }
 
 /// Measures one case on this thread.

@@ -1,6 +1,7 @@
 //! The cases as text with aligned columns.
 
 use super::results::{CaseResult, Interference};
+use crate::table::aligned;
 
 const TITLES: [&str; 15] = [
     "drive",
@@ -25,24 +26,7 @@ const WORDS: usize = 3;
 /// Formats the cases as a table.
 #[must_use]
 pub fn text(found: &Interference) -> String {
-    let mut lines = vec![TITLES.map(str::to_owned)];
-    lines.extend(found.cases.iter().map(row));
-    let widths: [usize; TITLES.len()] = std::array::from_fn(|column| {
-        lines.iter().map(|line| line[column].len()).max().unwrap_or(0)
-    });
-    let mut out = String::new();
-    for line in &lines {
-        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
-            match column {
-                0 => out.push_str(&format!("{cell:<width$}")),
-                _ if column < WORDS => out.push_str(&format!("  {cell:<width$}")),
-                _ => out.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
-    }
-    out
+    aligned(&TITLES, found.cases.iter().map(row), WORDS)
 }
 
 fn row(case: &CaseResult) -> [String; TITLES.len()] {

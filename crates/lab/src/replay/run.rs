@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use manylogs::VolumeStats;
@@ -18,6 +17,7 @@ use super::pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, pump};
 use super::recorder::Recorder;
 use super::stack::{DriveSettings, HeadPoint, Stack};
 use super::workload::Workload;
+use crate::parallel::on_threads;
 use crate::results::{Checkpoint, Occupancy};
 use crate::stats::Thinned;
 
@@ -136,34 +136,6 @@ pub fn run_all(
     let mut replays = replays.into_iter();
     let of_policy = |_| pooled(replays.by_ref().take(seeds).collect());
     policies.iter().map(of_policy).collect()
-}
-
-/// Calls `work` for each number below `jobs` on up to `threads` threads, and returns the results in
-/// order.
-pub fn on_threads<T: Send>(
-    jobs: usize,
-    threads: usize,
-    work: impl Fn(usize) -> T + Sync,
-) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, jobs.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let job = next.fetch_add(1, Ordering::Relaxed);
-                    if job >= jobs {
-                        return;
-                    }
-                    let result = work(job);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((job, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(job, _)| *job);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Joins the replays of one policy from several seeds: latencies of all, other figures of the

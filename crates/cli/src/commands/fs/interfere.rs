@@ -1,0 +1,69 @@
+//! `manylogs fs interfere`: small durable writes beside a stream on MLFS, in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use manylogs_block::Nanos;
+use manylogs_lab::mlfs::{MlfsCase, MlfsError, MlfsFigures, run_all, text};
+use manylogs_lab::replay::{DriveSettings, QueueSettings};
+use manylogs_mlfs::adopt::{Layout, Spacing};
+
+use crate::args::fs::FsInterfereArgs;
+use crate::args::serve::OnOff;
+use crate::commands::{command_line, drive};
+use crate::failure::Failure;
+use crate::output::{Output, print};
+
+pub(super) fn run(args: &FsInterfereArgs) -> Result<(), Failure> {
+    let json = args.json.as_deref().map(Output::reserve).transpose()?;
+    let cases = cases(args)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    let results = run_all(&cases, threads, &stop).map_err(|error| match error {
+        MlfsError::Mkfs(_) | MlfsError::Adopt(_) | MlfsError::Drive(_) => Failure::input(error),
+        other => Failure::failed(other),
+    })?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let found = MlfsFigures::new(command_line(std::env::args()), interrupted, results);
+    print(&text(&found))?;
+    if let Some(json) = json {
+        json.write(found.to_json().map_err(Failure::failed)?.as_bytes())?;
+        print(&format!("figures: {}\n", json.path().display()))?;
+    }
+    if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Every combination of the lists, the modes of one load beside each other.
+fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
+    if let Some(bad) = args.rate.iter().find(|rate| !rate.is_finite() || **rate <= 0.0) {
+        return Err(Failure::input(format!("--rate {bad}: expected writes a second above 0")));
+    }
+    let usual = Layout::default().spacing;
+    let spacing = args.log_every.map_or(usual, |every| Spacing::Bytes(every.bytes()));
+    let mut cases = Vec::new();
+    for name in &args.drive {
+        let drive = DriveSettings {
+            profile: Arc::new(drive(name)?),
+            write_cache: args.drive_cache == OnOff::On,
+            queue: QueueSettings::default(),
+        };
+        for &stream in &args.stream {
+            for &writes_per_second in &args.rate {
+                cases.extend(args.mode.iter().map(|mode| MlfsCase {
+                    drive: drive.clone(),
+                    spacing,
+                    mode: (*mode).into(),
+                    stream,
+                    writes_per_second,
+                    seed: args.seed,
+                    span: Nanos::from_secs(args.seconds),
+                }));
+            }
+        }
+    }
+    Ok(cases)
+}

@@ -1,0 +1,45 @@
+//! What is measured.
+
+use manylogs_block::Nanos;
+use manylogs_mlfs::JournalMode;
+use manylogs_mlfs::adopt::Spacing;
+
+use crate::interfere::StreamKind;
+use crate::replay::DriveSettings;
+
+/// Files all over the disk of which each gets one write before a sync, as in the paper.
+pub const WRITES_PER_SYNC: usize = 20;
+
+/// One measurement: a stream beside small durable writes, in one mode of the journal.
+#[derive(Clone, Debug)]
+pub struct MlfsCase {
+    /// The drive and how it is used.
+    pub drive: DriveSettings,
+    /// Where logs are, for modes that have them.
+    pub spacing: Spacing,
+    /// The mode of the journal.
+    pub mode: JournalMode,
+    /// What the stream does: reads or writes, 1 MiB at a time and past caches, a file of 2 GiB.
+    pub stream: StreamKind,
+    /// Small writes a second, of 4 KiB; a sync of the file system follows each
+    /// [`WRITES_PER_SYNC`]. Zero for the stream alone.
+    pub writes_per_second: f64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Length of the measurement, in simulated time.
+    pub span: Nanos,
+}
+
+impl MlfsCase {
+    /// Whether the mode needs an adopted file system.
+    #[must_use]
+    pub const fn is_adopted(&self) -> bool {
+        matches!(self.mode, JournalMode::Manylogs | JournalMode::Adaptive)
+    }
+
+    /// The stream of the case without anything beside it.
+    #[must_use]
+    pub fn alone(&self) -> Self {
+        Self { writes_per_second: 0.0, ..self.clone() }
+    }
+}

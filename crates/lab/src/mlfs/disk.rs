@@ -1,0 +1,254 @@
+//! Disks that hold a file system with all that is measured on it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs::{PhaseProbe, VolumeError};
+use manylogs_block::{
+    BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector, Sectors,
+};
+use manylogs_disk::{ContentTooLarge, EmulatedDrive};
+use manylogs_ext4::{Ext4, FileKind, Ino, New, Options, Timestamp};
+use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
+use manylogs_mlfs::{MountError, Mounted};
+use manylogs_sim::{NodeId, Order, Sim};
+use thiserror::Error;
+
+use super::case::{MlfsCase, WRITES_PER_SYNC};
+
+/// Length of the stream's file, at the beginning of the disk.
+pub(super) const BIG_BYTES: u64 = 2 << 30;
+/// Length of each small file.
+pub(super) const SMALL_BYTES: u64 = 4 << 20;
+/// Bytes of a request of the stream.
+pub(super) const STREAM_BYTES: usize = 1 << 20;
+/// The file system is read from its image in pieces of so many bytes.
+const PIECE_BYTES: usize = 1 << 20;
+/// Where images are made: memory, which has files of any length.
+const PLACES: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// Why a case has no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MlfsError {
+    /// The file system cannot be made.
+    #[error("mkfs.ext4: {0}: is e2fsprogs installed, and is there room in /dev/shm?")]
+    Mkfs(#[source] io::Error),
+    /// The drive cannot be modelled.
+    #[error(transparent)]
+    Drive(#[from] ContentTooLarge),
+    /// The file system cannot be adopted.
+    #[error("it cannot be adopted: {0}")]
+    Adopt(#[from] AdoptError),
+    /// The file system cannot be mounted, or unmounted.
+    #[error("it cannot be mounted: {0}")]
+    Mount(#[from] MountError),
+    /// An operation failed.
+    #[error("an operation failed: {0}")]
+    FileSystem(#[from] manylogs_ext4::Error),
+    /// The volume of the logs refused something.
+    #[error("the volume of its logs: {0}")]
+    Volume(#[from] VolumeError),
+    /// Deadlock: requests are in flight, and no event is left that could answer them.
+    #[error("the file system stopped answering in the mode {0}; this is a defect")]
+    Stalled(&'static str),
+}
+
+/// Files that are used.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) big: Ino,
+    pub(super) small: Vec<Ino>,
+}
+
+/// What a disk holds before a measurement.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    media: Media,
+    files: Files,
+}
+
+/// A mounted disk in a world of its own.
+pub(super) struct Disk {
+    pub(super) sim: Sim,
+    pub(super) host: NodeId,
+    pub(super) mounted: Mounted,
+    pub(super) files: Files,
+}
+
+/// What a drive and its content are used in.
+struct World {
+    sim: Sim,
+    host: NodeId,
+    runtime: Handle,
+    content: Rc<MemoryDevice>,
+    drive: EmulatedDrive,
+}
+
+impl World {
+    fn new(case: &MlfsCase, media: Media) -> Result<Self, MlfsError> {
+        let sim = Sim::new(case.seed, Order::Fifo);
+        let (node, host) = (sim.node(), sim.node());
+        let content = Rc::new(MemoryDevice::holding(case.drive.capacity(), media));
+        let (profile, options) = (&case.drive.profile, case.drive.options(case.seed));
+        let below = Rc::clone(&content) as Rc<dyn BlockDevice>;
+        let drive = EmulatedDrive::new(sim.handle(node), profile, &options, below)?;
+        let runtime = sim.handle(host);
+        Ok(Self { sim, host, runtime, content, drive })
+    }
+
+    fn device(&self) -> Rc<dyn BlockDevice> {
+        Rc::new(self.drive.clone())
+    }
+
+    fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
+        self.sim.block_on(self.host, work)
+    }
+
+    fn mount(&self, case: Option<&MlfsCase>) -> Result<Mounted, MlfsError> {
+        let (device, runtime) = (self.device(), self.runtime.clone());
+        let options = Options { clock: clock(&runtime), read_only: false };
+        let mode = case.map(|case| case.mode);
+        let probe = PhaseProbe::default();
+        Ok(self.run(async move { Mounted::mount(mode, device, runtime, probe, options).await })?)
+    }
+}
+
+/// Virtual time, as of files.
+fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
+    let runtime = runtime.clone();
+    Rc::new(move || {
+        let now = runtime.now().0;
+        let seconds = i64::try_from(now / 1_000_000_000).unwrap_or(i64::MAX);
+        Timestamp { seconds, nanos: manylogs_block::narrow(now % 1_000_000_000) }
+    })
+}
+
+impl Prepared {
+    /// Makes what the case needs to begin: with logs, if its mode has some.
+    pub(super) fn of(case: &MlfsCase) -> Result<Self, MlfsError> {
+        let world = World::new(case, mkfs(case.drive.capacity()).map_err(MlfsError::Mkfs)?)?;
+        if case.is_adopted() {
+            let runtime = world.runtime.clone();
+            let site = Site { device: world.device(), clock: clock(&runtime), runtime };
+            let layout = Layout { spacing: case.spacing, ..Layout::default() };
+            world.run(async move { adopt(&site, &layout, &Volumes).await })?;
+        }
+        let mounted = world.mount(None)?;
+        let files = world.run(async move {
+            let files = fill(mounted.fs()).await?;
+            if let Some(volume) = mounted.volume() {
+                volume.checkpoint().await?;
+            }
+            mounted.unmount().await?;
+            Ok::<_, MlfsError>(files)
+        })?;
+        Ok(Self { media: world.content.media(), files })
+    }
+
+    /// Mounts it in the mode of the case.
+    pub(super) fn mount(&self, case: &MlfsCase) -> Result<Disk, MlfsError> {
+        let world = World::new(case, self.media.clone())?;
+        let mounted = world.mount(Some(case))?;
+        if let Some(volume) = mounted.volume().cloned() {
+            // A checkpoint at night, or of a disk that is idle, would be in the figures by chance.
+            let mut settings = volume.settings();
+            let meant = ["checkpoint=full", "checkpoint-rate=none"];
+            meant.iter().try_for_each(|pair| settings.assign(pair)).unwrap_or_else(|error| {
+                unreachable!("settings of every volume: {error}");
+            });
+            world.run(async move { volume.set(&settings).await })?;
+        }
+        let World { sim, host, .. } = world;
+        Ok(Disk { sim, host, mounted, files: self.files.clone() })
+    }
+}
+
+/// The stream's file, and small ones in directories of their own, which are all over the disk.
+async fn fill(fs: &Ext4) -> Result<Files, MlfsError> {
+    let big = file(fs, Ino::ROOT, BIG_BYTES).await?;
+    let mut small = Vec::new();
+    for number in 1..=WRITES_PER_SYNC {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let dir = fs.create(Ino::ROOT, number.to_string().as_bytes(), new).await?.ino;
+        small.push(file(fs, dir, SMALL_BYTES).await?);
+    }
+    fs.sync_all().await?;
+    Ok(Files { big, small })
+}
+
+async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError> {
+    let ino = fs.create(dir, b"file", New::plain(FileKind::File, 0o644)).await?.ino;
+    let zeroes = Bytes::from(vec![0; STREAM_BYTES]);
+    for offset in (0..len).step_by(STREAM_BYTES) {
+        fs.write_through(ino, offset, zeroes.clone()).await?;
+    }
+    Ok(ino)
+}
+
+/// What a disk of this size holds after mkfs.ext4, the same each time.
+fn mkfs(capacity: Sectors) -> io::Result<Media> {
+    let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
+    let dir = tempfile::tempdir_in(place.unwrap_or("."))?;
+    let path = dir.path().join("image");
+    let bytes = capacity.bytes() / 4096 * 4096;
+    File::create(&path)?.set_len(bytes)?;
+    let mut mkfs = Command::new(program());
+    mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
+    mkfs.args(["-J", "size=1024", "-i", "16777216"]);
+    let seed = "hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70";
+    mkfs.args(["-E", &format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,{seed}")]);
+    mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000").arg(&path);
+    let made = mkfs.output()?;
+    if !made.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+    }
+    read(&File::open(&path)?, bytes)
+}
+
+/// Administrators' programs may not be in the path of others.
+fn program() -> PathBuf {
+    let admin = PathBuf::from("/usr/sbin/mkfs.ext4");
+    if admin.exists() { admin } else { "mkfs.ext4".into() }
+}
+
+/// What a sparse file holds.
+fn read(file: &File, len: u64) -> io::Result<Media> {
+    let mut media = Media::default();
+    let mut at = 0;
+    while let Some(data) = next(file, at, rustix::fs::SeekFrom::Data(at))? {
+        let end = next(file, data, rustix::fs::SeekFrom::Hole(data))?.unwrap_or(len);
+        for start in (data..end).step_by(PIECE_BYTES) {
+            let mut piece = vec![0; PIECE_BYTES.min(manylogs_block::to_usize(end - start))];
+            file.read_exact_at(&mut piece, start)?;
+            store(&mut media, Lba(start / SECTOR_BYTES), &Bytes::from(piece));
+        }
+        at = end;
+    }
+    Ok(media)
+}
+
+/// The next place that is data, or a hole; `None` if there is none.
+fn next(file: &File, at: u64, what: rustix::fs::SeekFrom) -> io::Result<Option<u64>> {
+    debug_assert!(at <= i64::MAX.cast_unsigned());
+    match rustix::fs::seek(file, what) {
+        Ok(found) => Ok(Some(found)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn store(media: &mut Media, at: Lba, bytes: &Bytes) {
+    let len = manylogs_block::to_usize(SECTOR_BYTES);
+    for (lba, start) in (at.0..).zip((0..bytes.len()).step_by(len)) {
+        let sector = bytes.slice(start..start + len);
+        if sector.iter().any(|byte| *byte != 0) {
+            media.set(lba, Sector::Bytes(sector));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The stream, and the small writer beside it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{Handle, Nanos, Rng, Time};
+use manylogs_ext4::{Ext4, Ino};
+
+use super::case::{MlfsCase, WRITES_PER_SYNC};
+use super::disk::{BIG_BYTES, Files, SMALL_BYTES, STREAM_BYTES};
+use crate::interfere::StreamKind;
+use crate::stats::Latencies;
+
+/// What is made durable at the end of each run of this length, when the stream writes (seed 000
+/// section V-A.1).
+const RUN_BYTES: u64 = 128 << 20;
+const SMALL_WRITE_BYTES: u64 = 4096;
+
+/// What both did, and the times at which counting begins and ends.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// What is answered before this time does not count.
+    pub(super) from: Time,
+    /// Both end at this time.
+    pub(super) until: Time,
+    /// Moved by the stream.
+    pub(super) stream_bytes: Cell<u64>,
+    /// Of syncs of the file system.
+    pub(super) latencies: RefCell<Latencies>,
+    /// Syncs that began and ended in time.
+    pub(super) syncs: Cell<u64>,
+    pub(super) running: Cell<usize>,
+    pub(super) failed: RefCell<Option<manylogs_ext4::Error>>,
+}
+
+impl Done {
+    pub(super) fn between(from: Time, until: Time) -> Rc<Self> {
+        Rc::new(Self {
+            from,
+            until,
+            stream_bytes: Cell::default(),
+            latencies: RefCell::default(),
+            syncs: Cell::default(),
+            running: Cell::default(),
+            failed: RefCell::default(),
+        })
+    }
+
+    fn spawn(
+        self: &Rc<Self>,
+        runtime: &Handle,
+        work: impl Future<Output = Result<(), manylogs_ext4::Error>> + 'static,
+    ) {
+        self.running.set(self.running.get() + 1);
+        let done = Rc::clone(self);
+        runtime.spawn(async move {
+            if let Err(error) = work.await {
+                done.failed.borrow_mut().get_or_insert(error);
+            }
+            done.running.set(done.running.get() - 1);
+        });
+    }
+}
+
+/// Starts both.
+pub(super) fn start(runtime: &Handle, fs: &Ext4, files: &Files, case: &MlfsCase, done: &Rc<Done>) {
+    let stream = Stream { runtime: runtime.clone(), fs: fs.clone(), file: files.big };
+    let (kind, counted) = (case.stream, Rc::clone(done));
+    done.spawn(runtime, async move { stream.run(kind, &counted).await });
+    if case.writes_per_second > 0.0 {
+        let writer = Writer {
+            runtime: runtime.clone(),
+            fs: fs.clone(),
+            files: files.small.clone(),
+            interval: Nanos::from_secs_f64(WRITES_PER_SYNC as f64 / case.writes_per_second),
+        };
+        let (mut rng, counted) = (Rng::new(case.seed), Rc::clone(done));
+        done.spawn(runtime, async move { writer.run(&mut rng, &counted).await });
+    }
+}
+
+struct Stream {
+    runtime: Handle,
+    fs: Ext4,
+    file: Ino,
+}
+
+impl Stream {
+    async fn run(&self, kind: StreamKind, done: &Done) -> Result<(), manylogs_ext4::Error> {
+        // Not zeroes: a volume may know those without writing them.
+        let content = Bytes::from(vec![7; STREAM_BYTES]);
+        let mut offset = 0;
+        while self.runtime.now() < done.until {
+            match kind {
+                StreamKind::Write => {
+                    self.fs.write_through(self.file, offset, content.clone()).await?;
+                    if (offset + STREAM_BYTES as u64).is_multiple_of(RUN_BYTES) {
+                        self.fs.sync_content(self.file).await?;
+                    }
+                }
+                StreamKind::Read | StreamKind::Random => {
+                    self.fs.read(self.file, offset, STREAM_BYTES).await?;
+                }
+            }
+            if (done.from..done.until).contains(&self.runtime.now()) {
+                done.stream_bytes.set(done.stream_bytes.get() + STREAM_BYTES as u64);
+            }
+            offset = (offset + STREAM_BYTES as u64) % BIG_BYTES;
+        }
+        Ok(())
+    }
+}
+
+struct Writer {
+    runtime: Handle,
+    fs: Ext4,
+    files: Vec<Ino>,
+    /// Time from one sync to the next.
+    interval: Nanos,
+}
+
+impl Writer {
+    /// A round that takes longer than its interval delays the next: no more than one is ever due.
+    async fn run(&self, rng: &mut Rng, done: &Done) -> Result<(), manylogs_ext4::Error> {
+        let mut due = self.runtime.now();
+        let content = Bytes::from(vec![9; manylogs_block::to_usize(SMALL_WRITE_BYTES)]);
+        while self.runtime.now() < done.until {
+            for file in &self.files {
+                let block = rng.below(SMALL_BYTES / SMALL_WRITE_BYTES);
+                self.fs.write(*file, block * SMALL_WRITE_BYTES, content.clone()).await?;
+            }
+            let began = self.runtime.now();
+            self.fs.sync_all().await?;
+            let ended = self.runtime.now();
+            if began >= done.from {
+                done.latencies.borrow_mut().record(ended.since(began));
+                done.syncs.set(done.syncs.get() + u64::from(ended < done.until));
+            }
+            due = (due + self.interval).max(Time(ended.0.saturating_sub(self.interval.0)));
+            self.runtime.sleep_until(due).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Runs cases, each in its own simulated world.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use manylogs_block::{Nanos, Time};
+use manylogs_ext4::SinkStats;
+use manylogs_mlfs::JournalMode;
+use manylogs_sim::Stopped;
+
+use super::case::{MlfsCase, WRITES_PER_SYNC};
+use super::disk::{Disk, MlfsError, Prepared};
+use super::load::{Done, start};
+use super::results::{MlfsResult, result};
+use crate::parallel::in_parallel;
+use crate::stats::Latencies;
+
+/// Both run this long before the measurement begins.
+const WARM_UP: Nanos = Nanos::from_secs(2);
+
+/// Measurements of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) stream_mb_s: f64,
+    pub(super) latencies: Latencies,
+    pub(super) writes_per_second: f64,
+    /// Of the measured time.
+    pub(super) journal: SinkStats,
+}
+
+/// Measures each case on up to `threads` threads. Each stream is also measured alone, in its mode
+/// and in the mode `ordered`. The results keep the order of `cases`. Cases that have not begun when
+/// `stop` is set are left out.
+///
+/// # Errors
+/// The first failure.
+pub fn run_all(
+    cases: &[MlfsCase],
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<MlfsResult>, MlfsError> {
+    let mut all: BTreeMap<String, MlfsCase> = BTreeMap::new();
+    for case in cases {
+        for case in [case.clone(), case.alone(), base(case)] {
+            all.insert(key(&case), case);
+        }
+    }
+    let disks: BTreeMap<String, MlfsCase> =
+        all.values().map(|case| (disk_key(case), case.clone())).collect();
+    let first: Vec<&MlfsCase> = disks.values().collect();
+    let prepared = in_parallel(&first, threads, stop, |case| Prepared::of(case))?;
+    let disks: BTreeMap<&String, Prepared> =
+        disks.keys().zip(prepared).filter_map(|(key, disk)| Some((key, disk?))).collect();
+    let runs: Vec<&MlfsCase> = all.values().collect();
+    let measured = in_parallel(&runs, threads, stop, |case| {
+        disks.get(&disk_key(case)).map(|disk| measure(case, disk)).transpose()
+    })?;
+    let found: BTreeMap<&String, Measured> =
+        all.keys().zip(measured).filter_map(|(key, found)| Some((key, found??))).collect();
+    let told = |case: &MlfsCase| {
+        let (own, base) = (found.get(&key(&case.alone()))?, found.get(&key(&base(case)))?);
+        Some(result(case, found.get(&key(case))?, own, base))
+    };
+    Ok(cases.iter().filter_map(told).collect())
+}
+
+fn base(case: &MlfsCase) -> MlfsCase {
+    MlfsCase { mode: JournalMode::Ordered, ..case.alone() }
+}
+
+/// Cases with equal keys are one run.
+fn key(case: &MlfsCase) -> String {
+    let MlfsCase { mode, stream, writes_per_second, seed, span, .. } = case;
+    format!("{} {mode} {stream} {writes_per_second} {seed} {}", disk_key(case), span.0)
+}
+
+/// Cases with equal keys begin with the same disk.
+fn disk_key(case: &MlfsCase) -> String {
+    let MlfsCase { drive, spacing, .. } = case;
+    let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
+    format!("{name} {cache} {queue:?} {spacing:?} {}", case.is_adopted())
+}
+
+fn measure(case: &MlfsCase, prepared: &Prepared) -> Result<Measured, MlfsError> {
+    let Disk { sim, host, mounted, files } = prepared.mount(case)?;
+    let runtime = sim.handle(host);
+    let from = sim.now() + WARM_UP;
+    let until = from + case.span;
+    let done = Done::between(from, until);
+    start(&runtime, mounted.fs(), &files, case, &done);
+    let wait_until = |at: Time| {
+        let clock = sim.handle(host);
+        sim.block_on(host, async move { clock.sleep_until(at).await });
+        mounted.fs().journal_stats()
+    };
+    let (before, after) = (wait_until(from), wait_until(until));
+    let ended = sim.run_until(|| done.running.get() == 0);
+    if let Some(error) = done.failed.borrow_mut().take() {
+        return Err(error.into());
+    }
+    if ended != Stopped::Condition {
+        return Err(MlfsError::Stalled(case.mode.name()));
+    }
+    let seconds = case.span.as_secs_f64();
+    Ok(Measured {
+        stream_mb_s: done.stream_bytes.get() as f64 / 1e6 / seconds,
+        latencies: done.latencies.borrow().clone(),
+        writes_per_second: done.syncs.get() as f64 * WRITES_PER_SYNC as f64 / seconds,
+        journal: SinkStats {
+            transactions: after.transactions - before.transactions,
+            records: after.records - before.records,
+            flushes: after.flushes - before.flushes,
+            log_bytes: after.log_bytes - before.log_bytes,
+            home_bytes: after.home_bytes - before.home_bytes,
+            at_risk_bytes: after.at_risk_bytes,
+        },
+    })
+}
