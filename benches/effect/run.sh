@@ -20,8 +20,9 @@
 #   DRIVES        emulated drives: cheetah-15k5 exos-x20 (cheetah-15k5)
 #   SYSTEMS       file systems: ext4-ordered ext4-journal xfs (ext4-ordered); ext4 has a journal of
 #                 1 GiB, or of 5 GiB as in the paper with -5g at the end; ext4-journal-async and
-#                 ext4-writeback-async do without the flush before the commit block
-#   DEVICES       what the file system is on: raw volume
+#                 ext4-writeback-async do without the flush before the commit block;
+#                 mlfs-ordered mlfs-data mlfs-adaptive mlfs-manylogs are MLFS in its modes
+#   DEVICES       what the file system is on: raw volume; MLFS is on the raw drive
 #   KINDS         what the stream does: read write (read)
 #   RATES         40 80 160 320 (320)
 #   READERS       of the matrix: read read-8 read-cached read-two (see stream.py)
@@ -106,9 +107,15 @@ leave_place() {
 measured() { timeout --foreground "$((seconds * 10 + 60))" "$@"; }
 first() { measured ionice --class 2 --classdata 4 chrt --fifo 1 "$@"; }
 
-# put raw|volume: a new image, not emulated yet.
+# put raw|volume|mlfs: a new image, not emulated yet.
 put() {
-    if [ "$1" = volume ]; then
+    if [ "$1" = mlfs ]; then
+        unserve
+        image=$work/volume.img
+        rm -f "$image" && truncate -s "$size" "$image" || return 1
+        # Of a disk, syncfs reaches a FUSE server; of an image it does not.
+        device=$(losetup --find --show --direct-io=off "$image") && image=$device
+    elif [ "$1" = volume ]; then
         # Never at night only: a checkpoint in a run would be in the run's figures.
         volume "$size" --physical-sector "$physical" &&
             quietly "$manylogs" set "$image" checkpoint=full checkpoint-rate=none && serve
@@ -119,9 +126,13 @@ put() {
     fi
 }
 
-# emulate raw|volume DRIVE
+# emulate raw|volume|mlfs DRIVE
 emulate() {
     local raw=()
+    if [ "$1" = mlfs ]; then
+        options=(--emulate "$2" --no-fit)
+        return
+    fi
     [ "$1" = volume ] || raw=(--raw)
     stop_server && serve --loop "${raw[@]}" --emulate "$2" --no-fit
 }
@@ -135,20 +146,67 @@ make_system() {
         type=ext4 options=(-o noinit_itable,no_prefetch_block_bitmaps)
         options+=(-o "data=$(echo "$1" | cut -d- -f2)")
         case $1 in *-async) options+=(-o journal_async_commit) ;; esac
-        # Directories below the root go to groups by a hash of their names: to the same each time.
-        local extended=nodiscard,lazy_itable_init=1,lazy_journal_init=1
-        extended+=,hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70
-        make_fs ext4 -E "$extended" -J "size=$journal_mib" -i 16777216
+        make_ext4 "$journal_mib"
         ;;
     xfs)
         type=xfs options=()
         # Directories go to one allocation group after another.
         make_fs xfs -K -d agcount=20 -l size=1g
         ;;
+    mlfs-*)
+        type=mlfs options=()
+        make_ext4 1024
+        case $1 in mlfs-adaptive | mlfs-manylogs)
+            quietly "$manylogs" fs adopt "$device" --yes &&
+                quietly "$manylogs" fs set "$device" checkpoint=full checkpoint-rate=none ||
+                return 1
+            ;;
+        esac
+        ;;
     *) die "no file system is called $1: ext4-ordered, ext4-journal (-async or -5g)," \
-        "ext4-writeback-async, xfs" ;;
+        "ext4-writeback-async, xfs, mlfs-ordered, mlfs-data, mlfs-adaptive, mlfs-manylogs" ;;
     esac
-    mount_fs "$type" "${options[@]}"
+    mount_system
+}
+
+# make_ext4 JOURNAL_MIB
+make_ext4() {
+    # Directories below the root go to groups by a hash of their names: to the same each time.
+    local extended=nodiscard,lazy_itable_init=1,lazy_journal_init=1
+    extended+=,hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70
+    make_fs ext4 -b 4096 -E "$extended" -J "size=$1" -i 16777216
+}
+
+mount_system() {
+    if [ "$type" != mlfs ]; then
+        mount_fs "$type" "${options[@]}"
+        return
+    fi
+    : >"$work/where"
+    "$manylogs" fs mount "$device" "$mnt" --mode "${system#mlfs-}" "${options[@]}" \
+        >"$work/where" 2>>"$log" &
+    server=$!
+    local attempt
+    for attempt in $(seq 1200); do
+        [ ! -s "$work/where" ] || return 0
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.05
+    done
+    say "not mounted after $attempt attempts"
+    return 1
+}
+
+unmount_system() {
+    quietly umount "$mnt" || return 1
+    [ "$type" != mlfs ] || { wait "$server" && server=; }
+}
+
+# What is logged goes home.
+empty_logs() {
+    case $what/$system in
+    raw/* | mlfs/mlfs-ordered | mlfs/mlfs-data) ;;
+    *) quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied" ;;
+    esac
 }
 
 # The stream's file lies at the beginning of the drive, the small ones all over it. The second
@@ -292,14 +350,18 @@ on() {
     put "$what" && make_system "$system" && make_files || die "cannot make $system on $what"
     [ "$part" != databases ] || make_databases || die "cannot make the databases"
     # As after a night: what was made is home, and not in the logs.
-    [ "$what" = raw ] || quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
-    quietly umount "$mnt" && emulate "$what" "$drive" && mount_fs "$type" "${options[@]}" ||
-        die "cannot emulate $drive"
+    empty_logs
+    unmount_system && emulate "$what" "$drive" && mount_system || die "cannot emulate $drive"
     "$part"
+    if [ "$what" = mlfs ]; then
+        unmount_system || die "cannot unmount"
+        forget_device
+        return
+    fi
     quietly umount "$mnt" || die "cannot unmount"
     if [ "$what" = volume ]; then
         local began=$EPOCHREALTIME
-        quietly "$manylogs" checkpoint "$image" || die "the logs are not emptied"
+        empty_logs
         say "the logs were emptied in $(echo "$EPOCHREALTIME $began" | awk '{ print $1 - $2 }') s"
     fi
     stop_server || die "the server does not end"
@@ -350,7 +412,8 @@ for drive in $drives; do
     for system in $systems; do
         for each in "${parts[@]}"; do
             [ "$each" != matrix ] || [ "$system" = ext4-ordered ] || continue
-            for device_kind in $devices; do
+            case $system in mlfs-*) on_devices=mlfs ;; *) on_devices=$devices ;; esac
+            for device_kind in $on_devices; do
                 on "$each" "$device_kind"
             done
         done

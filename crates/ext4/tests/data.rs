@@ -205,6 +205,38 @@ fn what_is_overwritten_while_a_commit_is_under_way_is_durable() {
     }
 }
 
+/// The transaction of its times flushes it.
+#[test]
+fn what_was_written_through_is_durable_after_a_sync_of_everything() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for flags in 0..8_u64 {
+        let world = World::new(flags, SMALL_MIB, image.clone());
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let ino = file(&fs, "file").await;
+            fs.write(ino, 0, content(1, 50_000)).await.unwrap();
+            fs.sync_all().await.unwrap();
+            if flags & 2 != 0 {
+                // An earlier sync of everything has flushed, and does not count for what follows.
+                fs.write_through(ino, 0, content(3, 50_000)).await.unwrap();
+                fs.sync_all().await.unwrap();
+            }
+            fs.write_through(ino, 0, content(2, 50_000)).await.unwrap();
+            if flags & 4 != 0 {
+                let permissions = Some(0o600);
+                fs.change(ino, Change { permissions, ..Change::default() }).await.unwrap();
+            }
+            fs.sync_all().await.unwrap();
+        });
+        let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(flags));
+        let world = World::new(flags, SMALL_MIB, crashed);
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let known = fs.lookup(Ino::ROOT, b"file").await.unwrap();
+            let read = fs.read(known.ino, 0, 50_000).await.unwrap();
+            assert!(read == content(2, 50_000), "flags {flags}");
+        });
+    }
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {

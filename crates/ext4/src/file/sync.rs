@@ -53,8 +53,11 @@ impl Core {
     /// As [`Core::sync_file`].
     pub(crate) async fn sync_all(&self) -> Result<()> {
         self.write_back_all().await?;
+        let covers = self.journal.covers_data();
         self.journal.commit(self.journal.running()).await?;
-        self.device.submit(Request::Flush).await?;
+        if !covers {
+            self.device.submit(Request::Flush).await?;
+        }
         self.forget_idle_nodes();
         Ok(())
     }

@@ -132,6 +132,12 @@ impl Journal {
         self.data_written.set(true);
     }
 
+    /// Whether all data that was written is durable when the running transaction is, and those
+    /// before it: with nothing in it, it is not committed, and flushes nothing.
+    pub(crate) fn covers_data(&self) -> bool {
+        !self.data_written.get() || !self.state.borrow().running.is_empty()
+    }
+
     /// The newest transaction that is not durable and has content of one of these blocks.
     pub(crate) fn holding(&self, run: Run) -> Option<Tid> {
         let state = self.state.borrow();
