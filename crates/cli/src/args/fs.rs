@@ -86,6 +86,10 @@ pub(crate) struct FsAdoptArgs {
     /// which is 10 MiB in a GiB.
     #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
     pub(crate) log_every: Option<Sectors>,
+    /// Physical sector in bytes, where the device does not say, as of an image that will be copied
+    /// to a disk: 512 or 4096.
+    #[arg(long, value_name = "BYTES", value_parser = super::volume::physical_sector)]
+    pub(crate) physical_sector: Option<Sectors>,
     /// Do not ask.
     #[arg(long)]
     pub(crate) yes: bool,
