@@ -166,6 +166,8 @@ bitflags! {
     pub struct InitFlags: u64 {
         /// Several reads of one file at a time.
         const ASYNC_READ = 1 << 0;
+        /// Lookups of `.` find an inode by its number, and those of `..` its parent.
+        const EXPORT_SUPPORT = 1 << 4;
         /// Writes longer than a page.
         const BIG_WRITES = 1 << 5;
         /// The server applies the umask.

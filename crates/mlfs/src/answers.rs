@@ -75,7 +75,10 @@ pub(crate) async fn write(
 ) {
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
-        fs.drop_privileges(ino, write.kill_set_ids).await?;
+        if fs.drop_privileges(ino, write.kill_set_ids).await? {
+            // The kernel expects new times and a new size only.
+            reply.forget_attributes(to_node(ino));
+        }
         if write.direct {
             fs.write_through(ino, write.offset, write.data).await?;
         } else {

@@ -31,6 +31,8 @@ pub(crate) const WANTED: Wanted = Wanted {
     desired: InitFlags::ASYNC_READ
         .union(InitFlags::ASYNC_DIO)
         .union(InitFlags::PARALLEL_DIROPS)
+        // Handles of files that the kernel forgot, as NFS keeps them.
+        .union(InitFlags::EXPORT_SUPPORT)
         .union(InitFlags::HAS_IOCTL_DIR),
     // 256 pages.
     max_write: 1 << 20,
@@ -84,7 +86,11 @@ impl Filesystem for Front {
             return reply.error(Errno::NOENT);
         }
         let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.entry(reply, async move |fs| fs.lookup(dir, &name).await);
+        self.jobs.entry(reply, async move |fs| match &name[..] {
+            // Of an inode that the kernel forgot, and whose handle somebody has kept.
+            b"." => fs.by_number(dir).await,
+            name => fs.lookup(dir, name).await,
+        });
     }
 
     fn forget(&self, node: NodeId, times: u64) {

@@ -212,6 +212,37 @@ fn programs_see_the_number_of_the_root_and_times_of_changes() {
 }
 
 #[test]
+fn handles_of_files_last_longer_than_the_memory_of_the_kernel() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/handles.py");
+    let said = sh(&mount, &format!("python3 {script} ."));
+    assert_eq!(said, "40 handles, 20 of them stale\n");
+    mount.stop();
+}
+
+/// As a user who may not keep them: the kernel's own memory of the mode would show them on.
+#[test]
+fn writes_past_the_page_cache_end_set_id_bits_at_once() {
+    if !have(&["setpriv", "dd"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let said = sh(
+        &mount,
+        "chmod 777 .; truncate -s 8K f; chown 1000 f; chmod 4777 f; stat -c %a f
+        setpriv --reuid 1000 --clear-groups dd if=/dev/zero of=f bs=4K count=1 oflag=direct \
+            conv=notrunc status=none; stat -c %a f",
+    );
+    assert_eq!(said, "4777\n777\n");
+    mount.stop();
+}
+
+#[test]
 fn content_goes_through_the_journal_if_asked() {
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
     mount.start_with("data=journal");

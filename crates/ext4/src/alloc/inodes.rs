@@ -51,6 +51,16 @@ impl Core {
         Err(Error::NoSpace)
     }
 
+    /// Whether an inode is that of the root, or was taken into use and not given back.
+    pub(crate) async fn is_in_use(&self, ino: Ino) -> Result<bool> {
+        if ino != Ino::ROOT && ino.0 < self.geometry.first_free_inode {
+            return Ok(false);
+        }
+        let Some((group, index)) = self.geometry.group_of_inode(ino) else { return Ok(false) };
+        let bits = self.bits(group, BitmapKind::Inodes).await?;
+        Ok(bitmap::is_set(&bits, index))
+    }
+
     /// Gives an inode back.
     ///
     /// # Errors

@@ -123,6 +123,20 @@ impl Ext4 {
         self.core.attributes_of(ino).await
     }
 
+    /// What is known of an inode whose number somebody remembers, as in a file handle: it may have
+    /// ended since.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not in use, or has no name.
+    pub async fn by_number(&self, ino: Ino) -> Result<Attributes> {
+        let _tree = self.core.journal.tree.read().await;
+        if !self.core.is_in_use(ino).await? {
+            return Err(Error::NotFound);
+        }
+        let known = self.core.attributes_of(ino).await?;
+        if known.links == 0 { Err(Error::NotFound) } else { Ok(known) }
+    }
+
     /// Changes attributes, and the size.
     ///
     /// # Errors
