@@ -64,6 +64,15 @@ impl Front {
         self.hidden.has(to_ino(dir), name)
     }
 
+    /// Where each reading counts, the kernel drops what it remembers when a file is opened: it
+    /// asks for the content again then, so that the reading is noticed.
+    fn opened(&self) -> Opened {
+        match self.files {
+            AccessTimes::Strict => Opened { flags: OpenedFlags::empty(), ..OPENED },
+            AccessTimes::Off | AccessTimes::Relative => OPENED,
+        }
+    }
+
     fn create_named(&self, context: Context, name: &[u8], new: New, reply: Reply<Entry>) {
         if self.hides(context.node, name) {
             return reply.error(Errno::PERM);
@@ -179,13 +188,13 @@ impl Filesystem for Front {
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
-        let what = to_open(open.flags);
+        let (what, opened) = (to_open(open.flags), self.opened());
         if !what.write && !what.truncate {
-            return reply.send(&OPENED);
+            return reply.send(&opened);
         }
         let ino = to_ino(context.node);
         self.jobs.run(async move |fs, refuse| match fs.check_open(ino, what).await {
-            Ok(()) => reply.send(&OPENED),
+            Ok(()) => reply.send(&opened),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
