@@ -229,16 +229,16 @@ fn content_goes_through_the_journal_if_asked() {
 }
 
 #[test]
-fn damage_ends_changes_if_asked() {
-    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
-    mount.start();
-    sh(&mount, "echo content >good; echo content >bad");
-    mount.stop();
-    // The block of the file lies beyond the end.
-    let set = "set_inode_field bad block[5] 0xfffffff0";
-    let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
-    assert!(done.unwrap().status.success());
+fn damage_is_marked_or_ends_changes() {
     for (list, changes) in [("errors=continue", true), ("errors=remount-ro", false)] {
+        let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+        mount.start();
+        sh(&mount, "echo content >good; echo content >bad");
+        mount.stop();
+        // The block of the file lies beyond the end.
+        let set = "set_inode_field bad block[5] 0xfffffff0";
+        let done = Command::new("debugfs").args(["-w", "-R", set]).arg(mount.image()).output();
+        assert!(done.unwrap().status.success());
         mount.start_with(list);
         let said = sh(&mount, "! cat bad; cat good");
         assert!(said.contains("needs cleaning") && said.ends_with("content\n"), "{said}");
@@ -248,14 +248,21 @@ fn damage_ends_changes_if_asked() {
         common::unmount(&mount.root());
         let served = mount.server.take().unwrap().join().unwrap();
         assert_eq!(served.is_ok(), changes, "{served:?}");
+        check_refused(&mount, if changes { "errors were found" } else { "after an error" });
+        let dumped = Command::new("dumpe2fs").arg("-h").arg(mount.image()).output().unwrap();
+        let dumped = String::from_utf8_lossy(&dumped.stdout).into_owned();
+        assert_eq!(dumped.contains("First error inode #:"), changes, "{list}: {dumped}");
+        let checked = Command::new("e2fsck").arg("-fy").arg(mount.image()).output().unwrap();
+        assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stdout));
+        mount.start();
+        assert_eq!(sh(&mount, "cat good"), "content\n");
+        mount.stop();
     }
-    // Somebody has to look first.
+}
+
+/// Somebody has to look first.
+fn check_refused(mount: &Mount, why: &str) {
     let refused = serve(&mount.image(), &mount.root(), MountOptions::default(), || ());
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("after an error") && refused.contains("e2fsck -p"), "{refused}");
-    let checked = Command::new("e2fsck").arg("-fy").arg(mount.image()).output().unwrap();
-    assert_eq!(checked.status.code(), Some(1), "{}", String::from_utf8_lossy(&checked.stdout));
-    mount.start();
-    assert_eq!(sh(&mount, "cat good"), "content\n");
-    mount.stop();
+    assert!(refused.contains(why) && refused.contains("e2fsck -p"), "{refused}");
 }
