@@ -75,7 +75,10 @@ pub(crate) async fn write(
 ) {
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
-        fs.drop_privileges(ino, write.kill_set_ids).await?;
+        // After a write past its page cache the kernel still has the mode from before.
+        if fs.drop_privileges(ino, write.kill_set_ids).await? {
+            reply.forget_attributes(to_node(ino));
+        }
         if write.direct {
             fs.write_through(ino, write.offset, write.data).await?;
         } else {

@@ -129,10 +129,13 @@ fn privileges_are_lost_when_a_file_changes() {
             ! getfattr -n security.capability f 2>/dev/null
             stat -c '%a %s' f
         done
-        echo content >g; chmod 4777 g; echo more >>g; stat -c %a g"
+        echo content >g; chmod 4777 g; echo more >>g; stat -c %a g
+        chmod 4777 f; stat -c %A f
+        {nobody} dd if=/dev/zero of=f bs=4096 count=1 conv=notrunc oflag=direct status=none
+        stat -c %A f"
     );
     let said = sh(&mount, &script);
-    assert_eq!(said, "777 8\n777 1\n777 8\n4777\n", "root keeps the bits of what it writes");
+    assert_eq!(said, "777 8\n777 1\n777 8\n4777\n-rwsrwxrwx\n-rwxrwxrwx\n");
     mount.stop();
 }
 

@@ -26,13 +26,15 @@ pub(crate) const fn set_ids(mode: u16) -> u16 {
 
 impl Ext4 {
     /// The content of a file is about to change: its capabilities go, and with `set_ids` the bits
-    /// of its mode that give rights, as whoever changes it may not keep them.
+    /// of its mode that give rights, as whoever changes it may not keep them. Whether anything was
+    /// taken.
     ///
     /// # Errors
     /// Those of reading the inode, and of changing it if there is something to take.
-    pub async fn drop_privileges(&self, ino: Ino, set_ids: bool) -> Result<()> {
+    pub async fn drop_privileges(&self, ino: Ino, set_ids: bool) -> Result<bool> {
         let core = &self.core;
-        if core.has_privileges(ino, set_ids).await? {
+        let has = core.has_privileges(ino, set_ids).await?;
+        if has {
             let mut handle = core.begin(4 + XATTR_CREDITS).await?;
             let mut raw = core.inode(ino).await?;
             core.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
@@ -40,7 +42,7 @@ impl Ext4 {
             core.put_inode(&mut handle, ino, &mut raw).await?;
             core.note_change(ino, handle.finish());
         }
-        Ok(())
+        Ok(has)
     }
 }
 
