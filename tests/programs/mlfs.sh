@@ -23,6 +23,12 @@ mlfs() {
         check "mlfs, $mode: $rounds kills" mlfs_killed "$mode"
     done
     check "mlfs: trees by the kernel and by MLFS" mlfs_trees
+    if ! has git || ! git -c safe.directory='*' -C "$history" rev-parse --quiet --verify HEAD >/dev/null; then
+        skip "mlfs: no git, or $history is no repository (HISTORY)" && return
+    fi
+    for mode in ordered data manylogs; do
+        check "mlfs, $mode: checkouts of a history, beside the kernel's ext4" mlfs_checkouts "$mode"
+    done
 }
 
 # mlfs_fresh MODE: a new file system, mounted; adopted for the mode manylogs.
@@ -87,6 +93,13 @@ mlfs_trees() {
     python3 "$here/trees.py" "$manylogs" "$trees" "$work/trees" "$seed" >"$work/trees.out" \
         2>>"$log" || return 1
     figures=$(tail -n 1 "$work/trees.out")
+}
+
+# mlfs_checkouts MODE
+mlfs_checkouts() {
+    python3 "$here/checkouts.py" "$manylogs" "$work/checkouts" "$history" "$revisions" "$1" \
+        >"$work/checkouts.out" 2>>"$log" || return 1
+    figures=$(tail -n 1 "$work/checkouts.out")
 }
 
 # mlfs_is_whole MODE

@@ -18,7 +18,8 @@
 #          skipped where it cannot run
 #   mlfs   the file system of manylogs fs mount: pjdfstest, fsx, O_DIRECT beside mmap (mixed.py),
 #          stress-ng, fsck, kills (mlfs_kills.py), in both modes of its journal; images of many
-#          features, filled by the kernel and read by MLFS and the other way round (trees.py)
+#          features, filled by the kernel and read by MLFS and the other way round (trees.py); a
+#          history of git checked out on both (checkouts.py)
 #   nbd    over NBD, by the engine and by nbdkit: fio, nbdinfo, nbdcopy, qemu-img, and a file system through nbdfuse
 #
 # From the environment:
@@ -26,6 +27,8 @@
 #   FAST          1 for the short campaign
 #   ROUNDS        kills of `kills`, and of each mode of `mlfs` (200; FAST: 20)
 #   TREES         images of `mlfs` that both fill and read (200; FAST: 12)
+#   HISTORY       a repository of git for `mlfs` (this one), with the whole of its history
+#   REVISIONS     of it that are checked out (24; FAST: 6)
 #   PG_ROUNDS     kills of `pg` on each file system (10; FAST: 3)
 #   FSX_OPS       operations of each fsx (1,000,000; FAST: 50,000)
 #   FIO_PASSES    how often each fio run writes and verifies (5; FAST: 1)
@@ -49,6 +52,8 @@ manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
 [ -x "$manylogs" ] || { say "there is no program $manylogs (MANYLOGS)" && exit 1; }
 rounds=${ROUNDS:-$([ "$fast" ] && echo 20 || echo 200)}
 trees=${TREES:-$([ "$fast" ] && echo 12 || echo 200)}
+history=${HISTORY:-$PWD}
+revisions=${REVISIONS:-$([ "$fast" ] && echo 6 || echo 24)}
 pg_rounds=${PG_ROUNDS:-$([ "$fast" ] && echo 3 || echo 10)}
 fsx_ops=${FSX_OPS:-$([ "$fast" ] && echo 50000 || echo 1000000)}
 fio_passes=${FIO_PASSES:-$([ "$fast" ] && echo 1 || echo 5)}

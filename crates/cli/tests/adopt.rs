@@ -96,6 +96,35 @@ fn whoever_does_not_know_the_bit_is_kept_away_and_changes_nothing() {
 }
 
 #[test]
+fn errors_that_were_found_end_at_e2fsck_in_spite_of_the_bit() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(disk) = image(&place, 256, &[]) else { return };
+    let mounted = Mounted::new(&disk, "loop").unwrap();
+    fs::write(mounted.0.join("bad"), [7; 5000]).unwrap();
+    drop(mounted);
+    assert!(run("debugfs", &["-w", "-R", "sif bad block[0] 1"], &disk).status.success());
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    let root = serve(&place);
+    assert_eq!(fs::read(root.join("bad")).unwrap_err().raw_os_error(), Some(117));
+    fs::write(root.join("new"), "after the damage").unwrap();
+    unmount(&place);
+    // e2fsck does not take it as it is, and nobody else does.
+    place.run(&["fs", "mount", "disk.img", "mlfs"]).fails(2, &["errors", "fs release", "e2fsck"]);
+    place.run(&["fs", "release", "disk.img"]).fails(3, &["errors", "e2fsck -f", "fs release"]);
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).fails(2, &["errors", "e2fsck"]);
+    let checked = run("e2fsck", &["-fy"], &disk);
+    assert_eq!(checked.status.code(), Some(1), "{}", said(&checked));
+    place.run(&["fs", "release", "disk.img"]).succeeds();
+    assert_eq!(run("e2fsck", &["-fn"], &disk).status.code(), Some(0));
+    let mounted = Mounted::new(&disk, "loop").unwrap();
+    assert_eq!(fs::read(mounted.0.join("new")).unwrap(), b"after the damage");
+    assert!(!mounted.0.join(".manylogs").exists());
+}
+
+#[test]
 fn what_cannot_be_adopted_is_refused_with_what_to_do() {
     let place = Place::new();
     let adopt = |args: &[&str]| place.run(&[&["fs", "adopt", "disk.img"], args].concat());

@@ -14,6 +14,7 @@ use crate::inode::Node;
 use crate::journal::{Handle, Journal};
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::superblock::Superblock;
+use crate::ops::Found;
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
 
 /// What the journal holds.
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) may_be_dirty: Cell<bool>,
     /// How often somebody asked for an inode to be durable.
     pub(crate) syncs: Cell<u64>,
+    /// See [`crate::Ext4::note_damage`].
+    pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
     pub(crate) mode: Mode,
 }

@@ -138,6 +138,12 @@ pub enum Refusal {
     /// Something must be repaired before.
     #[error("{0}: run e2fsck -p first")]
     NeedsCheck(&'static str),
+    /// Errors were found in a file system that e2fsck refuses.
+    #[error(
+        "errors were found earlier: give it back with manylogs fs release, run e2fsck -f, and \
+         adopt it again"
+    )]
+    NeedsRelease,
     /// The device is shorter than the file system.
     #[error("the file system has {blocks} blocks, the device only {device}")]
     DeviceTooSmall {

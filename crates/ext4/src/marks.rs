@@ -77,8 +77,8 @@ impl Copies {
     /// Reads them.
     ///
     /// # Errors
-    /// [`crate::Error::Refused`] with what to do for file systems that cannot be mounted; the bit
-    /// of MLFS is no reason. [`crate::Error::Corrupt`] if the first superblock is damaged. Those of
+    /// [`crate::Error::Refused`] with what to do for file systems that cannot be mounted; neither
+    /// the bit of MLFS nor errors that were found are a reason. [`crate::Error::Corrupt`] if the first superblock is damaged. Those of
     /// the device.
     pub async fn read(device: Rc<dyn BlockDevice>) -> Result<Self> {
         // What was found must not be lost with the power afterwards.
@@ -97,7 +97,6 @@ impl Copies {
         };
         copies.backups = copies.read_backups().await?;
         copies.check_torn()?;
-        check_state(&copies.primary)?;
         Ok(copies)
     }
 
@@ -149,6 +148,12 @@ impl Copies {
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.primary.uuid()
+    }
+
+    /// # Errors
+    /// [`crate::Error::Refused`] if errors were found: e2fsck must look first.
+    pub fn check_errors(&self) -> Result<()> {
+        Ok(check_state(&self.primary)?)
     }
 
     /// The journal must be replayed before anybody may look at the file system.

@@ -1,7 +1,9 @@
 //! Answers that take more than one question to the file system.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed};
+use manylogs_ext4::{AccessTimes, Allocate, Error, Ext4, Ino, Listed};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
@@ -92,6 +94,35 @@ pub(crate) async fn write(
     };
     match written.await {
         Ok(()) => reply.send(&Written(len)),
+        Err(error) => reply.error(refuse.errno(fs, &error)),
+    }
+}
+
+/// A change of the blocks of a range.
+pub(crate) struct Allocation {
+    pub(crate) range: Range<u64>,
+    pub(crate) what: Allocate,
+    pub(crate) keep_size: bool,
+    /// See [`Writing::kill_set_ids`].
+    pub(crate) kill_set_ids: bool,
+}
+
+pub(crate) async fn allocate(
+    fs: &Ext4,
+    refuse: Refuse,
+    ino: Ino,
+    allocation: Allocation,
+    reply: Reply<()>,
+) {
+    let done = async {
+        if fs.drop_privileges(ino, allocation.kill_set_ids).await? {
+            reply.forget_attributes(to_node(ino));
+        }
+        let Allocation { range, what, keep_size, .. } = allocation;
+        fs.allocate(ino, range, what, keep_size).await
+    };
+    match done.await {
+        Ok(()) => reply.send(&()),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
 }

@@ -13,7 +13,7 @@ use manylogs_fuse::{
 };
 use rustix::fs::OFlags;
 
-use crate::answers::{self, Writing};
+use crate::answers::{self, Allocation, Writing};
 use crate::convert::{
     has, of_kind, to_allocation, to_change, to_ino, to_open, to_order, to_seek, to_sync,
 };
@@ -64,6 +64,15 @@ impl Front {
     /// Whether nobody may see the name.
     fn hides(&self, dir: NodeId, name: &[u8]) -> bool {
         self.hidden.has(to_ino(dir), name)
+    }
+
+    /// Where each reading counts, the kernel drops what it remembers when a file is opened: it
+    /// asks for the content again then, so that the reading is noticed.
+    fn opened(&self) -> Opened {
+        match self.files {
+            AccessTimes::Strict => Opened { flags: OpenedFlags::empty(), ..OPENED },
+            AccessTimes::Off | AccessTimes::Relative => OPENED,
+        }
     }
 
     fn create_named(&self, context: Context, name: &[u8], new: New, reply: Reply<Entry>) {
@@ -185,13 +194,13 @@ impl Filesystem for Front {
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
-        let what = to_open(open.flags);
+        let (what, opened) = (to_open(open.flags), self.opened());
         if !what.write && !what.truncate {
-            return reply.send(&OPENED);
+            return reply.send(&opened);
         }
         let ino = to_ino(context.node);
         self.jobs.run(async move |fs, refuse| match fs.check_open(ino, what).await {
-            Ok(()) => reply.send(&OPENED),
+            Ok(()) => reply.send(&opened),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -268,9 +277,9 @@ impl Filesystem for Front {
         let range = allocate.offset..allocate.offset.saturating_add(allocate.len);
         // The kernel does not say whether the caller may keep set-id bits.
         let (ino, kill_set_ids) = (to_ino(context.node), context.uid != 0);
-        self.jobs.empty(reply, async move |fs| {
-            fs.drop_privileges(ino, kill_set_ids).await?;
-            fs.allocate(ino, range, what, keep_size).await
+        let allocation = Allocation { range, what, keep_size, kill_set_ids };
+        self.jobs.run(async move |fs, refuse| {
+            answers::allocate(&fs, refuse, ino, allocation, reply).await;
         });
     }
 

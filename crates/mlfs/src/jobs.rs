@@ -37,11 +37,14 @@ pub(crate) struct Refuse {
 }
 
 impl Refuse {
-    /// The error's number. Damage may end all changes.
+    /// The error's number. Damage is marked, or ends all changes.
     pub(crate) fn errno(&self, fs: &Ext4, error: &Error) -> Errno {
         self.failed.set(true);
-        if matches!(error, Error::Corrupt(_)) && self.on_error == OnError::ReadOnly {
-            fs.stop_changes();
+        if let Error::Corrupt(what) = error {
+            match self.on_error {
+                OnError::ReadOnly => fs.stop_changes(),
+                OnError::Continue => fs.note_damage(what),
+            }
         }
         to_errno(error)
     }

@@ -1,5 +1,7 @@
 //! The superblock: bytes 1024 to 2047 of the device, which are part of block 0.
 
+mod damage;
+
 use manylogs_block::{SECTOR_BYTES, Sectors};
 
 use crate::checksum::{NO_SEED, crc};
@@ -8,6 +10,8 @@ use crate::ondisk::bytes::{high32, join32, le16, le32, low32, put_le16, put_le32
 use crate::ondisk::features::{Features, compat, incompat, ro_compat};
 use crate::ondisk::pointer::{POINTER, Pointer};
 use crate::units::{BLOCK, Ino};
+
+pub(crate) use damage::Damage;
 
 /// Where the superblock begins in block 0.
 pub(crate) const OFFSET: usize = 1024;

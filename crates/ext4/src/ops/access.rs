@@ -1,9 +1,5 @@
 //! Opening, and the times of access.
 
-use std::rc::Rc;
-
-use manylogs_block::IoError;
-
 use super::Ext4;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -100,19 +96,5 @@ impl Ext4 {
         // Nobody who syncs the file waits for it.
         handle.finish();
         Ok(())
-    }
-
-    /// Changes nothing any more until the next mount, since damage was found. The journal says so
-    /// from then on, or at the latest when [`Ext4::unmount`] returns: mounts are refused until
-    /// e2fsck has looked.
-    pub fn stop_changes(&self) {
-        let reason = "damage was found in the file system";
-        let core = Rc::clone(&self.core);
-        core.journal.abort(IoError::ReadOnly { reason });
-        if !core.journal.damaged.replace(true) {
-            // A device that fails as well is found out by the next mount.
-            let runtime = core.runtime.clone();
-            runtime.spawn(async move { drop(core.journal.sink.give_up().await) });
-        }
     }
 }

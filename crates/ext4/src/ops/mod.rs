@@ -4,6 +4,7 @@ mod access;
 mod attributes;
 mod content;
 mod counters;
+mod damage;
 mod flags;
 mod log_file;
 mod mount;
@@ -15,6 +16,7 @@ mod xattr;
 
 pub use access::{AccessTimes, OpenFor};
 pub use attributes::{Attributes, Change, NewTime, Usage};
+pub(crate) use damage::Found;
 pub use log_file::{LOG_FILE_NAME, LogFile, Wanted};
 pub use mount::{Ext4, Options};
 pub use names::New;

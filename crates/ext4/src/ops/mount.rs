@@ -105,7 +105,11 @@ impl Ext4 {
         runtime: Executor,
         options: Options,
     ) -> Result<Self> {
-        let superblock = without_bit(&Self::superblock_of(&device).await?);
+        let superblock = Self::superblock_of(&device).await?;
+        if superblock.is_mlfs() && superblock.has_errors() {
+            return Err(Refusal::NeedsRelease.into());
+        }
+        let superblock = without_bit(&superblock);
         check_state(&superblock)?;
         let block = read_block(&*device, BlockNo(0)).await?;
         let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
@@ -208,6 +212,7 @@ impl Ext4 {
             dirty_pages: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),
+            damage: RefCell::default(),
             read_only: options.read_only,
             mode,
         };
@@ -248,6 +253,7 @@ impl Ext4 {
             return Ok(());
         }
         let deleted = core.finish_orphans().await;
+        let marked = core.mark_damage().await;
         let synced = core.sync_all().await;
         core.journal.end().await;
         if core.journal.damaged.get() {
@@ -256,7 +262,7 @@ impl Ext4 {
                 core.write_superblock(Superblock::set_errors).await?;
             }
         }
-        deleted.and(synced)?;
+        deleted.and(marked).and(synced)?;
         core.journal.check()?;
         core.journal.sink.drain().await?;
         let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());

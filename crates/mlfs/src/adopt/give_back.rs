@@ -25,6 +25,10 @@ pub async fn release(site: &Site, engine: &impl LogEngine) -> Result<(), AdoptEr
         None => check_leftover(site, &copies, &marks).await?,
     }
     clear_marks(site).await?;
+    // Nothing is changed in a file system with errors before e2fsck has looked.
+    if Copies::read(Rc::clone(&site.device)).await?.check_errors().is_err() {
+        return Err(AdoptError::HasErrors);
+    }
     remove_file(site).await?;
     let mut copies = Copies::read(Rc::clone(&site.device)).await?;
     copies.mark_primary(None, false).await?;

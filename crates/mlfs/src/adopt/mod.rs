@@ -153,6 +153,12 @@ pub enum AdoptError {
              says and run e2fsck -f: what the logs held is lost then"
     )]
     BitTakenAway,
+    /// It was given back as far as that goes with errors in it.
+    #[error(
+        "everything is home and ext4 has it back, but errors were found in it earlier: run \
+             e2fsck -f, and then manylogs fs release again, which removes the log file"
+    )]
+    HasErrors,
     /// The engine does not do what is asked for.
     #[error("the logs: {0}")]
     Engine(String),

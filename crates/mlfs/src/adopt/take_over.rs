@@ -40,6 +40,7 @@ pub async fn adopt(
         let opened = complete(site, engine, copies).await?;
         return Ok(Adopted { logs: opened.logs, went_on: true });
     }
+    copies.check_errors()?;
     if stage.is_none() {
         check_fresh(site, layout, engine, &copies, &marks).await?;
     }

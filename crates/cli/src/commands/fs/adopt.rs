@@ -134,6 +134,7 @@ pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
         | AdoptError::LogsMoved(_)
         | AdoptError::BitTakenAway
         | AdoptError::UsedSince
+        | AdoptError::HasErrors
         | AdoptError::NoEngine => Failure::Damage(message),
         _ => Failure::Input(message),
     }

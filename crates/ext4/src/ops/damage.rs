@@ -1,0 +1,72 @@
+//! Damage that is found while the file system is in use.
+
+use std::rc::Rc;
+
+use manylogs_block::IoError;
+
+use super::Ext4;
+use crate::core::Core;
+use crate::error::{Corruption, Result};
+use crate::ondisk::superblock::Damage;
+
+/// What was found, and is not in the superblock yet.
+#[derive(Debug)]
+pub(crate) struct Found {
+    count: u32,
+    first: Damage,
+    last: Damage,
+}
+
+impl Ext4 {
+    /// Changes nothing any more until the next mount, since damage was found. The journal says so
+    /// from then on, or at the latest when [`Ext4::unmount`] returns: mounts are refused until
+    /// e2fsck has looked.
+    pub fn stop_changes(&self) {
+        let reason = "damage was found in the file system";
+        let core = Rc::clone(&self.core);
+        core.journal.abort(IoError::ReadOnly { reason });
+        if !core.journal.damaged.replace(true) {
+            // A device that fails as well is found out by the next mount.
+            let runtime = core.runtime.clone();
+            runtime.spawn(async move { drop(core.journal.sink.give_up().await) });
+        }
+    }
+
+    /// The superblock will say that damage was found: where, when and how often. That is durable
+    /// with the next commit, or at the latest when [`Ext4::unmount`] returns, and changes go on.
+    /// From the next mount on, mounts are refused until e2fsck has looked.
+    pub fn note_damage(&self, what: &Corruption) {
+        let core = Rc::clone(&self.core);
+        if core.read_only || !core.journal.is_sound() {
+            return;
+        }
+        let damage = Damage { at: core.now(), what: what.clone() };
+        let mut found = core.damage.borrow_mut();
+        if let Some(found) = &mut *found {
+            found.count = found.count.saturating_add(1);
+            found.last = damage;
+            return;
+        }
+        *found = Some(Found { count: 1, first: damage.clone(), last: damage });
+        drop(found);
+        let runtime = core.runtime.clone();
+        // Who found it may hold what the change waits for. A journal that fails says so itself.
+        runtime.spawn(async move { drop(core.mark_damage().await) });
+    }
+}
+
+impl Core {
+    /// Says in the superblock what was found.
+    pub(crate) async fn mark_damage(&self) -> Result<()> {
+        if self.damage.borrow().is_none() {
+            return Ok(());
+        }
+        let mut handle = self.begin(1).await?;
+        let Some(Found { count, first, last }) = self.damage.take() else { return Ok(()) };
+        self.change_superblock(&mut handle, |superblock| {
+            superblock.note_damage(count, &first, &last);
+        })?;
+        handle.finish();
+        Ok(())
+    }
+}
