@@ -36,7 +36,8 @@ pub(crate) enum FsCommand {
     Top(FsTopArgs),
     /// Move everything home that is in the logs of an adopted file system, mounted or not.
     Checkpoint(FsCheckpointArgs),
-    /// Measure small durable writes beside a stream on modelled drives, in each mode of the journal.
+    /// Measure small durable writes beside a stream on modelled drives, in each mode of the
+    /// journal.
     Interfere(FsInterfereArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
