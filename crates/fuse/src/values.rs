@@ -166,6 +166,9 @@ bitflags! {
     pub struct InitFlags: u64 {
         /// Several reads of one file at a time.
         const ASYNC_READ = 1 << 0;
+        /// Inodes that the kernel has forgotten are found by their numbers: it looks for the names
+        /// `.` and `..` in them (`open_by_handle_at`, NFS).
+        const EXPORT_SUPPORT = 1 << 4;
         /// Writes longer than a page.
         const BIG_WRITES = 1 << 5;
         /// The server applies the umask.

@@ -1,7 +1,7 @@
 //! Answers that take more than one question to the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SetIds};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
@@ -76,7 +76,7 @@ pub(crate) async fn write(
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
         // After a write past its page cache the kernel still has the mode from before.
-        if fs.drop_privileges(ino, write.kill_set_ids).await? {
+        if fs.drop_privileges(ino, SetIds::taken_if(write.kill_set_ids)).await? {
             reply.forget_attributes(to_node(ino));
         }
         if write.direct {

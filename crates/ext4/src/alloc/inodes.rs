@@ -51,6 +51,15 @@ impl Core {
         Err(Error::NoSpace)
     }
 
+    /// Whether the inode belongs to a file: the root does, and no other inode that is reserved.
+    pub(crate) async fn is_in_use(&self, ino: Ino) -> Result<bool> {
+        let Some((group, index)) = self.geometry.group_of_inode(ino) else { return Ok(false) };
+        if ino.0 < self.geometry.first_free_inode {
+            return Ok(ino == Ino::ROOT);
+        }
+        Ok(bitmap::is_set(&self.bits(group, BitmapKind::Inodes).await?, index))
+    }
+
     /// Gives an inode back.
     ///
     /// # Errors
