@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) orphans: RefCell<Vec<Ino>>,
     /// In the order of their numbers, which is nearly that of their data on the device.
     pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
+    /// See [`Core::forget_some_nodes`].
+    pub(crate) look_for_idle_at: Cell<usize>,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
     /// Something of some file waits to be written, or did so a moment ago.

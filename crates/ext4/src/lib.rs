@@ -96,7 +96,7 @@ pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
     AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options,
-    SetXattr, Taken, Usage, Wanted,
+    SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -32,7 +32,7 @@ pub use negotiate::{Agreed, InitError, Wanted};
 pub use reply::Reply;
 pub use request::{Context, Request};
 pub use rustix::io::Errno;
-pub use session::{BackgroundSession, Ended, Session};
+pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};
 pub use values::{
     Attributes, Device, FileHandle, InitFlags, Kind, NewTime, NodeId, OpenFlags, OpenedFlags,
     RenameFlags, Time, XattrFlags,

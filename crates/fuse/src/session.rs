@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use rustix::fd::OwnedFd;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, IoSlice, read, writev};
 use zerocopy::IntoBytes;
 
@@ -40,7 +41,26 @@ pub struct Session {
 /// The end of a session. The kernel may wait until this is dropped: unmounting a file system on a
 /// disk returns then.
 #[derive(Debug)]
-pub struct Ended(#[expect(dead_code, reason = "is answered when it is dropped")] Option<Reply<()>>);
+pub struct Ended(Option<Reply<()>>);
+
+/// A session whose thread does other work while the kernel has no requests.
+#[derive(Debug)]
+pub struct PolledSession {
+    // Dropped first: nobody would answer the kernel when the mount is taken away.
+    channel: Channel,
+    mount: Mount,
+}
+
+/// What [`PolledSession::serve_next`] found.
+#[derive(Debug)]
+pub enum Turn {
+    /// A request, which the file system has now.
+    Request,
+    /// No request: the session is readable when there is one.
+    Nothing,
+    /// The file system is unmounted.
+    Ended(Ended),
+}
 
 /// A session that is served by a thread of its own.
 #[derive(Debug)]
@@ -57,7 +77,9 @@ impl Channel {
         let mut buffer = vec![0; bytes];
         let device = Arc::new(device);
         loop {
-            let len = receive(&device, &mut buffer)?.ok_or(Errno::NODEV)?;
+            let Received::Request(len) = receive(&device, &mut buffer)? else {
+                return Err(Errno::NODEV.into());
+            };
             let request = Request::decode(&buffer[..len], Dialect::default());
             let request = request.map_err(io::Error::other)?;
             let Operation::Init(init) = request.operation else {
@@ -98,19 +120,32 @@ impl Channel {
 
     /// Serves requests until the kernel has none any more. The answer that it may wait for then.
     pub(crate) fn serve(&mut self, fs: &impl Filesystem) -> io::Result<Option<Reply<()>>> {
-        while let Some(len) = receive(&self.device, &mut self.buffer)? {
-            match Request::decode(&self.buffer[..len], self.agreed.dialect) {
-                Ok(request) => match dispatch(fs, request, &self.device) {
-                    Next::Request => {}
-                    Next::Destroy(reply) => return Ok(Some(reply)),
-                },
-                Err(DecodeError::TooShort { id, .. }) => {
-                    Reply::<()>::new(Arc::clone(&self.device), id).error(Errno::IO);
-                }
-                Err(error @ DecodeError::NoRequest { .. }) => return Err(io::Error::other(error)),
+        loop {
+            // A read that blocks comes back with a request, or at the end.
+            if let Turn::Ended(Ended(reply)) = self.serve_next(fs)? {
+                return Ok(reply);
             }
         }
-        Ok(None)
+    }
+
+    /// Serves a request, if there is one.
+    fn serve_next(&mut self, fs: &impl Filesystem) -> io::Result<Turn> {
+        let len = match receive(&self.device, &mut self.buffer)? {
+            Received::Request(len) => len,
+            Received::Nothing => return Ok(Turn::Nothing),
+            Received::End => return Ok(Turn::Ended(Ended(None))),
+        };
+        match Request::decode(&self.buffer[..len], self.agreed.dialect) {
+            Ok(request) => match dispatch(fs, request, &self.device) {
+                Next::Request => Ok(Turn::Request),
+                Next::Destroy(reply) => Ok(Turn::Ended(Ended(Some(reply)))),
+            },
+            Err(DecodeError::TooShort { id, .. }) => {
+                Reply::<()>::new(Arc::clone(&self.device), id).error(Errno::IO);
+                Ok(Turn::Request)
+            }
+            Err(error @ DecodeError::NoRequest { .. }) => Err(io::Error::other(error)),
+        }
     }
 }
 
@@ -133,6 +168,17 @@ impl Session {
         self.channel.serve_until_unmounted(fs, &self.mount).map(Ended)
     }
 
+    /// The session as a thread serves it that does other work as well.
+    ///
+    /// # Errors
+    /// If the kernel does not let reads return at once.
+    pub fn polled(self) -> io::Result<PolledSession> {
+        let Self { channel, mount } = self;
+        let flags = fcntl_getfl(&channel.device)?;
+        fcntl_setfl(&channel.device, flags | OFlags::NONBLOCK)?;
+        Ok(PolledSession { channel, mount })
+    }
+
     /// Serves requests in a thread of its own.
     ///
     /// # Errors
@@ -144,6 +190,29 @@ impl Session {
         let serve = move || channel.serve_until_unmounted(&fs, &mounted).map(drop);
         let thread = Builder::new().name("fuse".to_owned()).spawn(serve)?;
         Ok(BackgroundSession { mount, thread })
+    }
+}
+
+impl PolledSession {
+    /// Another descriptor of the connection, to wait for requests with. The connection lasts until
+    /// both are closed, so this one must be closed first.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn to_wait_for(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.channel.device, 0)?)
+    }
+
+    /// Serves a request, if there is one.
+    ///
+    /// # Errors
+    /// Those of reading from the kernel: the session is to be dropped then.
+    pub fn serve_next(&mut self, fs: &impl Filesystem) -> io::Result<Turn> {
+        let turn = self.channel.serve_next(fs)?;
+        if matches!(turn, Turn::Ended(_)) {
+            self.mount.set_gone();
+        }
+        Ok(turn)
     }
 }
 
@@ -159,14 +228,25 @@ impl BackgroundSession {
     }
 }
 
-/// Reads one request; `None` when the file system is unmounted.
-fn receive(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+/// What a read from the kernel brought.
+enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing, where reads do not block.
+    Nothing,
+    /// The file system is unmounted.
+    End,
+}
+
+/// Reads one request.
+fn receive(device: &OwnedFd, buffer: &mut [u8]) -> io::Result<Received> {
     loop {
         return match read(device, &mut *buffer) {
-            Ok(0) | Err(Errno::NODEV) => Ok(None),
-            Ok(len) => Ok(Some(len)),
+            Ok(0) | Err(Errno::NODEV) => Ok(Received::End),
+            Ok(len) => Ok(Received::Request(len)),
+            Err(Errno::AGAIN) => Ok(Received::Nothing),
             // The caller of the request has gone away, or a signal came.
-            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => continue,
+            Err(Errno::NOENT | Errno::INTR) => continue,
             Err(errno) => Err(errno.into()),
         };
     }

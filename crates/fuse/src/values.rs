@@ -166,7 +166,8 @@ bitflags! {
     pub struct InitFlags: u64 {
         /// Several reads of one file at a time.
         const ASYNC_READ = 1 << 0;
-        /// Lookups of `.` find an inode by its number, and those of `..` its parent.
+        /// Inodes that the kernel has forgotten are found by their numbers: it looks for the names
+        /// `.` and `..` in them (`open_by_handle_at`, NFS).
         const EXPORT_SUPPORT = 1 << 4;
         /// Writes longer than a page.
         const BIG_WRITES = 1 << 5;

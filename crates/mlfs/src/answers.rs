@@ -1,9 +1,7 @@
 //! Answers that take more than one question to the file system.
 
-use std::ops::Range;
-
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Allocate, Error, Ext4, Ino, Listed};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SetIds};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
@@ -77,8 +75,8 @@ pub(crate) async fn write(
 ) {
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
-        if fs.drop_privileges(ino, write.kill_set_ids).await? {
-            // The kernel expects new times and a new size only.
+        // After a write past its page cache the kernel still has the mode from before.
+        if fs.drop_privileges(ino, SetIds::taken_if(write.kill_set_ids)).await? {
             reply.forget_attributes(to_node(ino));
         }
         if write.direct {
@@ -94,35 +92,6 @@ pub(crate) async fn write(
     };
     match written.await {
         Ok(()) => reply.send(&Written(len)),
-        Err(error) => reply.error(refuse.errno(fs, &error)),
-    }
-}
-
-/// A change of the blocks of a range.
-pub(crate) struct Allocation {
-    pub(crate) range: Range<u64>,
-    pub(crate) what: Allocate,
-    pub(crate) keep_size: bool,
-    /// See [`Writing::kill_set_ids`].
-    pub(crate) kill_set_ids: bool,
-}
-
-pub(crate) async fn allocate(
-    fs: &Ext4,
-    refuse: Refuse,
-    ino: Ino,
-    allocation: Allocation,
-    reply: Reply<()>,
-) {
-    let done = async {
-        if fs.drop_privileges(ino, allocation.kill_set_ids).await? {
-            reply.forget_attributes(to_node(ino));
-        }
-        let Allocation { range, what, keep_size, .. } = allocation;
-        fs.allocate(ino, range, what, keep_size).await
-    };
-    match done.await {
-        Ok(()) => reply.send(&()),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
 }

@@ -1,7 +1,9 @@
 //! The thread that has the file system.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::future::poll_fn;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -10,11 +12,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Handle, LocalTask, Signal};
+use manylogs_block::{BlockDevice, Handle, LocalTask, Signal, yield_now};
 use manylogs_ext4::{Options, Timestamp};
+use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
-use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
+use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
+use crate::front::Front;
 use crate::mounted::Mounted;
 use crate::served::Served;
 use crate::{MountError, MountOptions};
@@ -140,6 +144,20 @@ impl Engine {
         &self.queue
     }
 
+    /// Serves requests in this thread, which has the file system, until it is unmounted.
+    ///
+    /// # Errors
+    /// Those of reading from the kernel; [`MountError::Lost`].
+    pub(crate) fn serve(&self, session: PolledSession, front: Front) -> io::Result<Ended> {
+        let (tell, told) = mpsc::channel();
+        self.queue.push(Box::new(move |served| {
+            let watcher = served.watcher.clone();
+            // Nobody listens any more only if the program is ending.
+            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher).await)) })
+        }));
+        told.recv().unwrap_or_else(|_| Err(io::Error::other(MountError::Lost)))
+    }
+
     /// The journal is in the log file.
     pub(crate) const fn is_adopted(&self) -> bool {
         self.is_adopted
@@ -176,12 +194,26 @@ fn run(
     let mounted = reactor.block_on(mounting)?;
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
-    let served = Served::new(mounted, (source, target), drive, probe, runtime.clone());
+    let on = (runtime.clone(), reactor.watcher());
+    let served = Served::new(mounted, (source, target), drive, probe, on);
     let queue = Arc::clone(queue);
     reactor.block_on(async move {
         work(&served, &queue, &runtime).await;
         served.unmount().await
     })
+}
+
+/// Serves requests until the file system is unmounted.
+async fn serve(mut session: PolledSession, front: &Front, watcher: &Watcher) -> io::Result<Ended> {
+    let requests = Arc::new(File::from(session.to_wait_for()?));
+    loop {
+        match session.serve_next(front)? {
+            // What was asked for is under way before the next request is read.
+            Turn::Request => yield_now().await,
+            Turn::Nothing => watcher.readable(&requests).await,
+            Turn::Ended(ended) => return Ok(ended),
+        }
+    }
 }
 
 /// Carries jobs out until the last has ended.

@@ -1,7 +1,7 @@
 //! What the kernel asks for, as jobs for the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, Taken};
+use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds, Taken};
 use manylogs_fuse::request::{
     Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
     Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
@@ -13,12 +13,12 @@ use manylogs_fuse::{
 };
 use rustix::fs::OFlags;
 
-use crate::answers::{self, Allocation, Writing};
+use crate::answers::{self, Writing};
 use crate::convert::{
-    has, of_kind, to_allocation, to_change, to_ino, to_open, to_order, to_seek, to_sync,
+    has, of_kind, to_allocation, to_change, to_ino, to_node, to_open, to_order, to_seek, to_sync,
 };
 use crate::hidden::Hidden;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, answer_empty};
 
 /// What is agreed upon with the kernel.
 pub(crate) const WANTED: Wanted = Wanted {
@@ -30,9 +30,8 @@ pub(crate) const WANTED: Wanted = Wanted {
         .union(InitFlags::SETXATTR_EXT),
     desired: InitFlags::ASYNC_READ
         .union(InitFlags::ASYNC_DIO)
-        .union(InitFlags::PARALLEL_DIROPS)
-        // Handles of files that the kernel forgot, as NFS keeps them.
         .union(InitFlags::EXPORT_SUPPORT)
+        .union(InitFlags::PARALLEL_DIROPS)
         .union(InitFlags::HAS_IOCTL_DIR),
     // 256 pages.
     max_write: 1 << 20,
@@ -95,9 +94,9 @@ impl Filesystem for Front {
             return reply.error(Errno::NOENT);
         }
         let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.entry(reply, async move |fs| match &name[..] {
-            // Of an inode that the kernel forgot, and whose handle somebody has kept.
-            b"." => fs.by_number(dir).await,
+        self.jobs.entry(reply, async move |fs| match &*name {
+            // Of any inode, whose number somebody has kept.
+            b"." => fs.attributes_by_number(dir).await,
             name => fs.lookup(dir, name).await,
         });
     }
@@ -275,11 +274,20 @@ impl Filesystem for Front {
             return reply.error(Errno::OPNOTSUPP);
         };
         let range = allocate.offset..allocate.offset.saturating_add(allocate.len);
-        // The kernel does not say whether the caller may keep set-id bits.
-        let (ino, kill_set_ids) = (to_ino(context.node), context.uid != 0);
-        let allocation = Allocation { range, what, keep_size, kill_set_ids };
+        // The kernel does not say whether the caller may keep set-id bits, and still has those that
+        // go.
+        let ino = to_ino(context.node);
+        let is_root = context.uid == 0;
+        let set_ids = if is_root { SetIds::Kept } else { SetIds::TakenBy { gid: context.gid } };
         self.jobs.run(async move |fs, refuse| {
-            answers::allocate(&fs, refuse, ino, allocation, reply).await;
+            let allocated = async {
+                if fs.drop_privileges(ino, set_ids).await? {
+                    reply.forget_attributes(to_node(ino));
+                }
+                fs.allocate(ino, range, what, keep_size).await
+            };
+            let allocated = allocated.await;
+            answer_empty(&fs, &refuse, reply, allocated);
         });
     }
 

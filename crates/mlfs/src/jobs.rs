@@ -193,7 +193,12 @@ impl Jobs {
     }
 }
 
-fn answer_empty(fs: &Ext4, refuse: &Refuse, reply: Reply<()>, result: Result<(), Error>) {
+pub(crate) fn answer_empty(
+    fs: &Ext4,
+    refuse: &Refuse,
+    reply: Reply<()>,
+    result: Result<(), Error>,
+) {
     match result {
         Ok(()) => reply.send(&()),
         Err(error) => reply.error(refuse.errno(fs, &error)),

@@ -1,7 +1,8 @@
 //! MLFS: the file system of `manylogs_ext4`, served to the kernel through FUSE.
 //!
-//! One thread has the file system and its device and runs all its tasks. FUSE's thread translates
-//! what the kernel asks for into jobs for that thread, and the answers are sent from there. An
+//! One thread has the file system and its device and runs all its tasks. It also reads what the
+//! kernel asks for, which becomes jobs, and sends the answers: to hand a request to another thread
+//! takes longer than most requests. An
 //! inode is in use for as long as the kernel knows it, whether or not it has a name.
 
 pub mod adopt;
@@ -138,7 +139,7 @@ pub fn serve(
     let front = Front::new(jobs, hidden, files, directories);
     let served = superblock.attach(&WANTED).and_then(|session| {
         mounted();
-        session.run(&front)
+        engine.serve(session.polled()?, front)
     });
     let closed = engine.stop();
     drop(control);

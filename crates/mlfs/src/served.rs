@@ -9,6 +9,7 @@ use manylogs_ext4::Ext4;
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{FileSystemStatus, Status};
 use manylogs_operate::{Emulated, Operated, Subject};
+use manylogs_storage::Watcher;
 
 use crate::MountError;
 use crate::mounted::Mounted;
@@ -21,6 +22,8 @@ pub(crate) struct Served {
     mounted: Mounted,
     mounted_on: String,
     pub(crate) operated: Rc<Operated>,
+    /// Waits for the kernel's requests.
+    pub(crate) watcher: Watcher,
 }
 
 impl Served {
@@ -31,7 +34,7 @@ impl Served {
         (source, target): (&Path, &Path),
         drive: Option<Emulated>,
         probe: PhaseProbe,
-        runtime: Handle,
+        (runtime, watcher): (Handle, Watcher),
     ) -> Self {
         let subject = Subject {
             name: source.display().to_string(),
@@ -41,7 +44,7 @@ impl Served {
             probe,
         };
         let operated = Operated::start(runtime, subject);
-        Self { mounted, mounted_on: target.display().to_string(), operated }
+        Self { mounted, mounted_on: target.display().to_string(), operated, watcher }
     }
 
     pub(crate) const fn fs(&self) -> &Ext4 {

@@ -132,13 +132,14 @@ fn privileges_are_lost_when_a_file_changes() {
         echo content >g; chmod 4777 g; echo more >>g; stat -c %a g
         chmod 4777 f; stat -c %A f
         {nobody} dd if=/dev/zero of=f bs=4096 count=1 conv=notrunc oflag=direct status=none
-        stat -c %A f; chmod 4777 f; stat -c %A f; {nobody} fallocate -l 4096 f; stat -c %A f"
+        stat -c %A f; chmod 6666 f; stat -c %A f; {nobody} fallocate -l 8192 f; stat -c %A f
+        chmod 6676 f; stat -c %A f; fallocate -l 9000 f; stat -c %A f"
     );
     let said = sh(&mount, &script);
     assert_eq!(
         said,
-        "777 8\n777 1\n777 8\n4777\n\
-        -rwsrwxrwx\n-rwxrwxrwx\n-rwsrwxrwx\n-rwxrwxrwx\n"
+        "777 8\n777 1\n777 8\n4777\n-rwsrwxrwx\n-rwxrwxrwx\n\
+         -rwSrwSrw-\n-rw-rw-rw-\n-rwSrwsrw-\n-rwSrwsrw-\n"
     );
     mount.stop();
 }

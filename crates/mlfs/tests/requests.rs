@@ -192,3 +192,57 @@ fn a_copy_within_the_file_system_is_done_by_the_kernel() {
     drop((from, to));
     mount.stop();
 }
+
+/// Writes handles of files into a file, or opens files by them: `handles.py take|open LIST NAME...`.
+const HANDLES: &str = r#"
+import ctypes, os, pickle, sys
+libc = ctypes.CDLL(None, use_errno=True)
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint), ("type", ctypes.c_int), ("data", ctypes.c_ubyte * 128)]
+def take(name):
+    handle, mount = Handle(128, 0), ctypes.c_int()
+    path = os.path.join(root, name).encode()
+    assert libc.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount), 0) == 0
+    return bytes(handle)
+def found(taken):
+    handle = Handle.from_buffer_copy(taken)
+    fd = libc.open_by_handle_at(mounted, ctypes.byref(handle), os.O_RDONLY)
+    if fd < 0:
+        return os.strerror(ctypes.get_errno())
+    path = os.readlink(f"/proc/self/fd/{fd}")
+    return "directory" if os.path.isdir(f"/proc/self/fd/{fd}") else os.read(fd, 100).decode()
+how, root, kept = sys.argv[1:4]
+if how == "take":
+    pickle.dump([take(name) for name in sys.argv[4:]], open(kept, "wb"))
+else:
+    mounted = os.open(root, os.O_RDONLY)
+    print(*map(found, pickle.load(open(kept, "rb"))), sep=",")
+"#;
+
+#[test]
+fn files_are_found_by_handles_that_somebody_kept() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let (kept, root) = (mount.dir.path().join("handles"), mount.root());
+    let handles = |how: &str, names: &[&str]| {
+        let mut python = Command::new("python3");
+        python.args(["-c", HANDLES, how]).args([&root, &kept]).args(names);
+        let said = python.output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        String::from_utf8(said.stdout).unwrap()
+    };
+    sh(&mount, "mkdir -p d/e; echo -n one >d/e/f; echo -n two >gone; echo -n three >other");
+    handles("take", &["d/e/f", "gone", "d/e", ".", "other"]);
+    assert_eq!(handles("open", &[]), "one,two,directory,directory,three\n");
+    mount.stop();
+    mount.start();
+    // The number of a file that is gone may be another file's by now, of another generation.
+    sh(&mount, "rm gone; echo -n new >new; rm other");
+    let found = handles("open", &[]);
+    let stale = "Stale file handle";
+    assert_eq!(found, format!("one,{stale},directory,directory,{stale}\n"));
+    mount.stop();
+}

@@ -87,8 +87,9 @@ impl Driver {
         }
     }
 
-    /// Calls `then` once one of `events` of the descriptor has come, or its other end is gone.
-    pub(crate) fn watch(&self, file: &Arc<File>, events: PollFlags, then: Callback) {
+    /// Calls `then` once one of `events` of the descriptor has come, or its other end is gone. The
+    /// number is for [`Driver::forget`] until then.
+    pub(crate) fn watch(&self, file: &Arc<File>, events: PollFlags, then: Callback) -> usize {
         let key = self.callbacks.borrow_mut().insert(then);
         match self.ring.borrow_mut().as_mut() {
             Some(ring) => {
@@ -96,6 +97,17 @@ impl Driver {
                 self.queued.set(true);
             }
             None => self.polled.borrow_mut().add(key, Arc::clone(file), events),
+        }
+        key
+    }
+
+    /// Ends a wait for a descriptor, which nothing here holds any more then.
+    pub(crate) fn forget(&self, key: usize) {
+        if self.polled.borrow_mut().remove(key) {
+            self.callbacks.borrow_mut().remove(key);
+        } else if let Some(ring) = self.ring.borrow_mut().as_mut() {
+            // It is called back for as for one that came.
+            ring.forget(key);
         }
     }
 

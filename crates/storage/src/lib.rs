@@ -35,6 +35,7 @@ mod sysfs;
 mod transfer;
 mod volume_lock;
 mod wall_clock;
+mod watcher;
 #[cfg(test)]
 mod witness;
 
@@ -49,3 +50,4 @@ pub use reactor::Reactor;
 pub use socket::{Listener, Stream};
 pub use survey::{Contents, survey, survey_file};
 pub use volume_lock::{DirectoryLock, VolumeLock, VolumeLockError, runtime_dir};
+pub use watcher::Watcher;

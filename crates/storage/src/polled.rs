@@ -23,6 +23,12 @@ impl Polled {
         self.0.push(Waiting { key, file, events });
     }
 
+    /// Forgets one; whether it was there.
+    pub(crate) fn remove(&mut self, key: usize) -> bool {
+        let at = self.0.iter().position(|waiting| waiting.key == key);
+        at.map(|at| self.0.swap_remove(at)).is_some()
+    }
+
     /// The keys of what is ready now; they are waited for no longer.
     pub(crate) fn take_ready(&mut self) -> Vec<usize> {
         if self.0.is_empty() {

@@ -29,6 +29,10 @@ const REGISTERED: u16 = 32;
 const REGISTERED_BYTES: usize = 128 << 10;
 /// The event's own number; operations have those of their slots.
 const EVENT_KEY: u64 = u64::MAX;
+/// The number of what ends waits; nobody hears of its own end.
+const FORGET_KEY: u64 = u64::MAX - 1;
+/// The end of a wait is there long before.
+const FORGET_WAIT: Duration = Duration::from_millis(10);
 /// Tries before a full kernel queue that never empties is an error.
 const SUBMIT_TRIES: u32 = 10_000;
 
@@ -142,6 +146,16 @@ impl Ring {
         self.queue(slot, entry);
     }
 
+    /// Ends a wait for a descriptor: when this returns, the kernel has let the descriptor go.
+    pub(crate) fn forget(&mut self, key: usize) {
+        let Some(slot) = self.in_flight.find(|in_flight| in_flight.key == key) else { return };
+        let entry = opcode::PollRemove::new(slot as u64).build();
+        let mut asked = self.push(&entry.user_data(FORGET_KEY));
+        while asked.is_ok() && self.in_flight.get_mut(slot).is_some_and(|left| left.key == key) {
+            asked = self.wait(Some(FORGET_WAIT));
+        }
+    }
+
     fn queue(&mut self, slot: usize, entry: squeue::Entry) {
         if let Err(error) = self.push(&entry.user_data(slot as u64)) {
             self.end(slot, Err(errno(&error)));
@@ -237,6 +251,9 @@ impl Ring {
                 self.event_armed = false;
                 self.notified = true;
                 self.event.clear();
+                continue;
+            }
+            if entry.user_data() == FORGET_KEY {
                 continue;
             }
             let slot = manylogs_block::to_usize(entry.user_data());

@@ -26,6 +26,11 @@ impl<T> Slab<T> {
         self.entries.get_mut(key)?.as_mut()
     }
 
+    /// The key of the first value that `is` accepts.
+    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.as_ref().is_some_and(&is))
+    }
+
     pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
         let value = self.entries.get_mut(key)?.take()?;
         self.free.push(key);

@@ -51,14 +51,13 @@ impl Core {
         Err(Error::NoSpace)
     }
 
-    /// Whether an inode is that of the root, or was taken into use and not given back.
+    /// Whether the inode belongs to a file: the root does, and no other inode that is reserved.
     pub(crate) async fn is_in_use(&self, ino: Ino) -> Result<bool> {
-        if ino != Ino::ROOT && ino.0 < self.geometry.first_free_inode {
-            return Ok(false);
-        }
         let Some((group, index)) = self.geometry.group_of_inode(ino) else { return Ok(false) };
-        let bits = self.bits(group, BitmapKind::Inodes).await?;
-        Ok(bitmap::is_set(&bits, index))
+        if ino.0 < self.geometry.first_free_inode {
+            return Ok(ino == Ino::ROOT);
+        }
+        Ok(bitmap::is_set(&self.bits(group, BitmapKind::Inodes).await?, index))
     }
 
     /// Gives an inode back.

@@ -13,6 +13,9 @@ use crate::ondisk::inode::RawInode;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{Ino, Timestamp};
 
+/// Inodes that stay in memory although nobody uses them.
+const IDLE_MOST: usize = 4096;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -104,6 +107,11 @@ impl Node {
     }
 }
 
+/// How many nodes there may be before somebody looks for idle ones, if `left` are in use.
+const fn next_look(left: usize) -> usize {
+    left + if left > IDLE_MOST { left } else { IDLE_MOST }
+}
+
 impl Core {
     /// What is in memory of an inode, from now on.
     pub(crate) fn node(&self, ino: Ino) -> Rc<Node> {
@@ -126,6 +134,15 @@ impl Core {
                 || node.is_unflushed()
                 || node.tid.get().is_some_and(|tid| !is_durable(tid))
         });
+        self.look_for_idle_at.set(next_look(self.nodes.borrow().len()));
+    }
+
+    /// Forgets what nobody needs to know, if there may be much of it. To look costs as much as
+    /// there are nodes: so a look waits until as many have come as the last one left.
+    pub(crate) fn forget_some_nodes(&self) {
+        if self.nodes.borrow().len() > self.look_for_idle_at.get() {
+            self.forget_idle_nodes();
+        }
     }
 
     /// Data waits to be written: the interval to when that is done may begin.
@@ -145,5 +162,23 @@ impl Core {
         self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
         let reserved = dropped.values().filter(|page| page.reserved).count();
         self.space.unreserve(reserved as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_look;
+
+    /// Nodes that come one by one, all in use, are looked at a few times each, however many come.
+    #[test]
+    fn looks_for_idle_nodes_cost_a_few_each() {
+        let (mut look_at, mut looked_at) = (next_look(0), 0);
+        for nodes in 1..=1_000_000 {
+            if nodes > look_at {
+                looked_at += nodes;
+                look_at = next_look(nodes);
+            }
+        }
+        assert!(looked_at < 2_000_000, "{looked_at}");
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Ext4;
+use super::{Ext4, SetIds};
 use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
@@ -114,6 +114,20 @@ impl Ext4 {
         self.core.attributes_of(entry.ino).await
     }
 
+    /// What is known of an inode that somebody knows by its number alone: it may be in use no
+    /// more, or by another file, of another generation.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if no name leads to it.
+    pub async fn attributes_by_number(&self, ino: Ino) -> Result<Attributes> {
+        let _tree = self.core.journal.tree.read().await;
+        if !self.core.is_in_use(ino).await? {
+            return Err(Error::NotFound);
+        }
+        let known = self.core.attributes_of(ino).await?;
+        if known.links > 0 { Ok(known) } else { Err(Error::NotFound) }
+    }
+
     /// What is known of an inode.
     ///
     /// # Errors
@@ -123,20 +137,6 @@ impl Ext4 {
         self.core.attributes_of(ino).await
     }
 
-    /// What is known of an inode whose number somebody remembers, as in a file handle: it may have
-    /// ended since.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if it is not in use, or has no name.
-    pub async fn by_number(&self, ino: Ino) -> Result<Attributes> {
-        let _tree = self.core.journal.tree.read().await;
-        if !self.core.is_in_use(ino).await? {
-            return Err(Error::NotFound);
-        }
-        let known = self.core.attributes_of(ino).await?;
-        if known.links == 0 { Err(Error::NotFound) } else { Ok(known) }
-    }
-
     /// Changes attributes, and the size.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Ext4 {
     /// than a file is to change.
     pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
         if let Some(size) = change.size {
-            self.drop_privileges(ino, change.kill_set_ids).await?;
+            self.drop_privileges(ino, SetIds::taken_if(change.kill_set_ids)).await?;
             self.core.resize(ino, size).await?;
         }
         let moves = change.uid.is_some() || change.gid.is_some();
@@ -249,7 +249,8 @@ impl Core {
         let (uid, gid) = raw.owner();
         raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
         if change.uid.is_some() || change.gid.is_some() {
-            self.take_privileges(&mut handle, ino, &mut raw, change.kill_set_ids).await?;
+            let set_ids = SetIds::taken_if(change.kill_set_ids);
+            self.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
         }
         if let Some(at) = change.accessed.map(time) {
             raw.set_time(TimeField::Access, at);

@@ -209,6 +209,7 @@ impl Ext4 {
             tables,
             orphans: RefCell::default(),
             nodes: RefCell::new(BTreeMap::new()),
+            look_for_idle_at: Cell::default(),
             dirty_pages: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),

@@ -17,9 +17,6 @@ use crate::xattr::XATTR_CREDITS;
 /// Links that an inode can have.
 const LINKS_MOST: u16 = 65_000;
 
-/// Inodes that stay in memory although nobody uses them.
-const NODES_MOST: usize = 4096;
-
 /// What is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
@@ -187,9 +184,7 @@ impl Ext4 {
             node.opens.set(node.opens.get().saturating_sub(users));
         }
         self.core.end_if_unused(ino).await?;
-        if self.core.nodes.borrow().len() > NODES_MOST {
-            self.core.forget_idle_nodes();
-        }
+        self.core.forget_some_nodes();
         Ok(())
     }
 }

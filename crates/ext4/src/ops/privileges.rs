@@ -18,19 +18,47 @@ const GROUP_EXECUTES: u16 = 0o010;
 /// The attribute with a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Set-id bits of a mode that give rights: all that a change by others takes away.
-pub(crate) const fn set_ids(mode: u16) -> u16 {
-    let group = if mode & GROUP_EXECUTES != 0 { SET_GROUP } else { 0 };
-    mode & (SET_USER | group)
+/// Which set-id bits of a file's mode go when its content changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetIds {
+    /// None: whoever changes it may keep them.
+    Kept,
+    /// Those that give rights: the group's does if the group may execute the file.
+    Taken,
+    /// Those, and the group's in any case if the file is of another group than this one, which is
+    /// the caller's.
+    TakenBy {
+        /// The caller's group.
+        gid: u32,
+    },
+}
+
+impl SetIds {
+    /// [`SetIds::Taken`] if `taken`, else [`SetIds::Kept`].
+    #[must_use]
+    pub const fn taken_if(taken: bool) -> Self {
+        if taken { Self::Taken } else { Self::Kept }
+    }
+
+    /// Of a mode, the bits that go.
+    const fn of(self, mode: u16, group: u32) -> u16 {
+        let is_other = match self {
+            Self::Kept => return 0,
+            Self::Taken => false,
+            Self::TakenBy { gid } => gid != group,
+        };
+        let gives_rights = mode & GROUP_EXECUTES != 0;
+        mode & (SET_USER | if is_other || gives_rights { SET_GROUP } else { 0 })
+    }
 }
 
 impl Ext4 {
-    /// The content of a file is about to change: its capabilities go, and with `set_ids` the bits
-    /// of its mode that give rights, as whoever changes it may not keep them. Whether it had some.
+    /// The content of a file is about to change: its capabilities go, and bits of its mode. Whether
+    /// anything was taken.
     ///
     /// # Errors
     /// Those of reading the inode, and of changing it if there is something to take.
-    pub async fn drop_privileges(&self, ino: Ino, set_ids: bool) -> Result<bool> {
+    pub async fn drop_privileges(&self, ino: Ino, set_ids: SetIds) -> Result<bool> {
         let core = &self.core;
         let had_some = core.has_privileges(ino, set_ids).await?;
         if had_some {
@@ -46,9 +74,9 @@ impl Ext4 {
 }
 
 impl Core {
-    async fn has_privileges(&self, ino: Ino, with_set_ids: bool) -> Result<bool> {
+    async fn has_privileges(&self, ino: Ino, set_ids: SetIds) -> Result<bool> {
         let node = self.node(ino);
-        if node.incapable.get() && !with_set_ids {
+        if node.incapable.get() && set_ids == SetIds::Kept {
             return Ok(false);
         }
         let _tree = self.journal.tree.read().await;
@@ -57,21 +85,19 @@ impl Core {
             let capability = self.xattr(ino, &raw, &Key::of(CAPABILITY)?).await?;
             node.incapable.set(capability.is_none());
         }
-        Ok(!node.incapable.get() || with_set_ids && set_ids(raw.mode()) != 0)
+        Ok(!node.incapable.get() || set_ids.of(raw.mode(), raw.owner().1) != 0)
     }
 
-    /// Takes capabilities away, and with `with_set_ids` the bits. The caller writes the inode, and
+    /// Takes capabilities away, and bits of the mode. The caller writes the inode, and
     /// has [`XATTR_CREDITS`] for this.
     pub(crate) async fn take_privileges(
         &self,
         handle: &mut Handle<'_>,
         ino: Ino,
         raw: &mut RawInode,
-        with_set_ids: bool,
+        set_ids: SetIds,
     ) -> Result<()> {
-        if with_set_ids {
-            raw.set_mode(raw.mode() & !set_ids(raw.mode()));
-        }
+        raw.set_mode(raw.mode() & !set_ids.of(raw.mode(), raw.owner().1));
         let node = self.node(ino);
         if !node.incapable.get() {
             let key = Key::of(CAPABILITY)?;
@@ -84,14 +110,17 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::set_ids;
+    use super::SetIds;
 
     #[test]
     fn a_set_group_id_bit_without_execution_stays() {
         for (mode, gone) in
             [(0o106_755, 0o6000), (0o104_755, 0o4000), (0o102_755, 0o2000), (0o102_745, 0)]
         {
-            assert_eq!(set_ids(mode), gone, "{mode:o}");
+            assert_eq!(SetIds::Taken.of(mode, 7), gone, "{mode:o}");
+            assert_eq!(SetIds::TakenBy { gid: 7 }.of(mode, 7), gone, "{mode:o}");
+            assert_eq!(SetIds::TakenBy { gid: 8 }.of(mode, 7), mode & 0o6000, "{mode:o}");
+            assert_eq!(SetIds::Kept.of(mode, 7), 0, "{mode:o}");
         }
     }
 }
