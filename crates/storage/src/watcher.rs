@@ -68,16 +68,16 @@ impl std::fmt::Debug for Watcher {
 mod tests {
     use std::future::poll_fn;
     use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::pin::pin;
     use std::task::Poll;
-
-    use rustix::fd::OwnedFd;
 
     use super::*;
 
     fn pipe() -> (Arc<File>, File) {
-        let (read, write): (OwnedFd, OwnedFd) = rustix::pipe::pipe().unwrap();
-        (Arc::new(read.into()), write.into())
+        let (read, write) = UnixStream::pair().unwrap();
+        (Arc::new(OwnedFd::from(read).into()), OwnedFd::from(write).into())
     }
 
     /// With a ring to wait in, where there is one, and without.
