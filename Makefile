@@ -203,10 +203,9 @@ guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
 
 # Crates that the programs do not name have no features there.
-INNER := manylogs-schedule/plant$(comma) manylogs-everest/plant$(comma)
-OF_PROGRAMS := $(PLANTS)
-OF_PROGRAMS := $(subst $(word 1,$(INNER)),,$(OF_PROGRAMS))
-OF_PROGRAMS := $(subst $(word 2,$(INNER)),,$(OF_PROGRAMS))
+INNER := manylogs-schedule manylogs-everest manylogs-near
+OF_PROGRAMS := $(patsubst %,%/plant,$(filter-out $(INNER),$(PLANTED)))
+OF_PROGRAMS := $(subst $(empty) $(empty),$(comma),$(strip $(OF_PROGRAMS)))
 lint: tools ublk-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features $(PLANTS),manylogs-cli/ublk \
