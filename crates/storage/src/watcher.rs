@@ -68,16 +68,16 @@ impl std::fmt::Debug for Watcher {
 mod tests {
     use std::future::poll_fn;
     use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::pin::pin;
     use std::task::Poll;
 
-    use rustix::fd::OwnedFd;
-
     use super::*;
 
-    fn pipe() -> (Arc<File>, File) {
-        let (read, write): (OwnedFd, OwnedFd) = rustix::pipe::pipe().unwrap();
-        (Arc::new(read.into()), write.into())
+    fn pair() -> (Arc<File>, UnixStream) {
+        let (read, write) = UnixStream::pair().unwrap();
+        (Arc::new(File::from(OwnedFd::from(read))), write)
     }
 
     /// With a ring to wait in, where there is one, and without.
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_can_be_read_is_noticed_before_and_after_the_wait_begins() {
         for (reactor, watcher) in watchers() {
-            let (read, mut write) = pipe();
+            let (read, mut write) = pair();
             write.write_all(b"x").unwrap();
             reactor.block_on(async move {
                 watcher.readable(&read).await;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_wait_that_is_dropped_holds_nothing() {
         for (reactor, watcher) in watchers() {
-            let (read, write) = pipe();
+            let (read, write) = pair();
             let runtime = reactor.handle();
             let read = reactor.block_on(async move {
                 {
