@@ -12,8 +12,8 @@ streams     writes and reads of 1 MiB, and random ones of 4 KiB past the page ca
             system in turn
 directory   a directory of many files: the time of each tenth, and the server's memory
 
-The two of each comparison take turns; a line has the medians of the rounds and of their ratios. Exits
-with 1 if a gate is missed. Needs root, fio, losetup and mkfs.ext4, and room in /dev/shm.
+The two of each comparison take turns; a line has the medians of the rounds and of their ratios.
+Exits with 1 if a gate is missed. Needs root, fio, losetup and mkfs.ext4, and room in /dev/shm.
 """
 import argparse
 import ctypes

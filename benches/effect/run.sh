@@ -157,7 +157,7 @@ make_system() {
         type=mlfs options=()
         make_ext4 1024
         case $1 in mlfs-adaptive | mlfs-manylogs)
-            quietly "$manylogs" fs adopt "$device" --yes &&
+            quietly "$manylogs" fs adopt "$device" --yes --physical-sector "$physical" &&
                 quietly "$manylogs" fs set "$device" checkpoint=full checkpoint-rate=none ||
                 return 1
             ;;

@@ -32,7 +32,9 @@ fn an_operator_sees_what_syncs_cost_and_steers_the_logs() {
     if !adopted {
         return;
     }
-    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    let adopt = ["fs", "adopt", "disk.img", "--yes", "--physical-sector"];
+    place.run(&[&adopt[..], &["1000"]].concat()).fails(2, &["1000", "4096"]);
+    place.run(&[&adopt[..], &["4096"]].concat()).succeeds();
     place.run(&["fs", "set", "disk.img", "idle=7s"]).succeeds();
     let root = serve(&place);
     assert!(settings(&place, "mlfs").contains("idle=7s\n"), "kept while it was not mounted");
@@ -50,7 +52,7 @@ fn an_operator_sees_what_syncs_cost_and_steers_the_logs() {
     let after = counts(&now, keys);
     let more: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     assert_eq!(more[..4], [8, 8, 8, 0], "a record and no flush for each: {now}");
-    assert!(more[4] >= 8 * 4096, "{now}");
+    assert_eq!(more[4], 8 * 8192, "a sector of headers and one of content: {now}");
     assert_eq!(now["mode"], "manylogs");
     assert_eq!(now["state"], "mounted");
     assert_eq!(now["refused"], Value::Null);

@@ -26,22 +26,16 @@ pub enum Mode {
     /// Metadata and the content of files: one commit makes both durable, and content that is
     /// overwritten is old or new in whole pages.
     Data,
-    /// Metadata, and content in runs of at most so many blocks: they are durable with the
-    /// transaction that maps them. Longer runs are on the device before it (seed 000 section IV).
-    Runs {
-        /// Longest run, in blocks, that goes into the journal.
-        most: u32,
-    },
+    /// Metadata, and content in runs as short as the journal takes them
+    /// ([`crate::CommitSink::takes_content`]): they are durable with the transaction that maps
+    /// them. Longer runs are on the device before it (seed 000 section IV).
+    Runs,
 }
 
 impl Mode {
-    /// Longest run of content, in blocks, that goes into the journal.
-    pub(crate) const fn longest_content(self) -> u32 {
-        match self {
-            Self::Ordered => 0,
-            Self::Data => u32::MAX,
-            Self::Runs { most } => most,
-        }
+    /// Whether the journal may hold content.
+    pub(crate) const fn journals_content(self) -> bool {
+        matches!(self, Self::Data | Self::Runs)
     }
 }
 
@@ -106,7 +100,7 @@ impl Core {
 
     /// Whether blocks of the inode's content are in the cache, and in transactions.
     pub(crate) fn journals_content(&self, raw: &RawInode) -> bool {
-        self.mode.longest_content() > 0 || raw.kind() != Some(FileKind::File)
+        self.mode.journals_content() || raw.kind() != Some(FileKind::File)
     }
 
     /// A block of metadata. The caller has the tree.

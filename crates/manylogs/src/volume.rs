@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Signal,
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Sectors,
+    Signal,
 };
 use manylogs_logstore::io;
 use manylogs_logstore::store::{Place, Store};
@@ -117,6 +118,14 @@ impl Volume {
     #[must_use]
     pub fn config(&self) -> VolumeConfig {
         self.0.config()
+    }
+
+    /// Whether content of this length should be logged now, by [`Volume::append`]: the logging is
+    /// on, and the threshold, which may adapt to the room in the logs, allows it. What is allowed
+    /// counts as logged.
+    #[must_use]
+    pub fn takes(&self, len: Sectors) -> bool {
+        self.0.config().logging && self.0.is_small(len)
     }
 
     /// Changes the parameters of a volume in use until it is closed; its layout stays. Writes that

@@ -2,8 +2,8 @@
 //!
 //! One thread has the file system and its device and runs all its tasks. It also reads what the
 //! kernel asks for, which becomes jobs, and sends the answers: to hand a request to another thread
-//! takes longer than most requests. An
-//! inode is in use for as long as the kernel knows it, whether or not it has a name.
+//! takes longer than most requests. An inode is in use for as long as the kernel knows it, whether
+//! or not it has a name.
 
 pub mod adopt;
 mod answers;

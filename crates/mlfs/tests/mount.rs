@@ -226,6 +226,19 @@ fn programs_see_the_number_of_the_root_and_times_of_changes() {
 }
 
 #[test]
+fn handles_of_files_last_longer_than_the_memory_of_the_kernel() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    mount.start();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/handles.py");
+    let said = sh(&mount, &format!("python3 {script} ."));
+    assert_eq!(said, "40 handles, 20 of them stale\n");
+    mount.stop();
+}
+
+#[test]
 fn content_goes_through_the_journal_if_asked() {
     let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
     mount.start_with("data=journal");

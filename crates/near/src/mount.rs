@@ -120,11 +120,9 @@ impl Near {
             return Err(NearError::LogsTooShort { log });
         }
         let sink = NearSink::new(volume.clone(), near.open.probe.clone(), near.granularity);
-        let most = manylogs_block::narrow(config.threshold.0 / 8);
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::new(sink);
-        let mode = Mode::Runs { most };
-        match Ext4::mount_through(journal, mode, through, runtime, options).await {
+        match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
             Ok(fs) => Ok((Self { fs, volume }, report)),
             Err(error) => {
                 volume.close().await?;

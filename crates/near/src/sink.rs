@@ -155,6 +155,11 @@ impl CommitSink for NearSink {
         MAX_ENTRIES - BLOCKS_MOST
     }
 
+    fn takes_content(&self, blocks: u32) -> bool {
+        let sectors = Sectors(u64::from(blocks) * BLOCK_SECTORS);
+        blocks as usize <= self.largest / 4 && self.volume.takes(sectors)
+    }
+
     fn has_room(&self, blocks: usize) -> bool {
         let entries = blocks + self.most_freed();
         self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))

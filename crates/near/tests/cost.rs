@@ -151,3 +151,34 @@ fn long_runs_go_home_and_are_flushed_before_their_record() {
         assert_eq!(fs.read(ino, 0, 300_000).await.unwrap(), content(3, 300_000));
     });
 }
+
+#[test]
+fn the_threshold_and_the_logging_are_those_that_are_set() {
+    let Some(images) = images() else { return };
+    with(&images, Granularity::Sectors, async |near, _, _| {
+        let fs = near.fs();
+        let ino = file(fs, b"file").await;
+        // One run of blocks.
+        fs.write(ino, 0, content(0, 200_000)).await.unwrap();
+        fs.sync(ino).await.unwrap();
+        for (number, (setting, len, goes_home)) in (1..).zip([
+            ("threshold=32K", 32_768, false),
+            ("threshold=32K", 36_864, true),
+            ("threshold=128K", 36_864, false),
+            ("threshold=128K", 131_072, false),
+            ("threshold=128K", 135_168, true),
+            ("logging=off", 4096, true),
+            ("logging=on", 4096, false),
+        ]) {
+            let mut settings = near.volume().settings();
+            settings.assign(setting).unwrap();
+            near.volume().set(&settings).await.unwrap();
+            let before = near.volume().stats().bypassed_writes;
+            fs.write(ino, 0, content(number, len)).await.unwrap();
+            fs.sync(ino).await.unwrap();
+            let home = near.volume().stats().bypassed_writes > before;
+            assert_eq!(home, goes_home, "{len} bytes with {setting}");
+            assert_eq!(fs.read(ino, 0, len).await.unwrap(), content(number, len));
+        }
+    });
+}

@@ -75,9 +75,9 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Arc<File>, UnixStream) {
+    fn pipe() -> (Arc<File>, File) {
         let (read, write) = UnixStream::pair().unwrap();
-        (Arc::new(File::from(OwnedFd::from(read))), write)
+        (Arc::new(OwnedFd::from(read).into()), OwnedFd::from(write).into())
     }
 
     /// With a ring to wait in, where there is one, and without.
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_can_be_read_is_noticed_before_and_after_the_wait_begins() {
         for (reactor, watcher) in watchers() {
-            let (read, mut write) = pair();
+            let (read, mut write) = pipe();
             write.write_all(b"x").unwrap();
             reactor.block_on(async move {
                 watcher.readable(&read).await;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_wait_that_is_dropped_holds_nothing() {
         for (reactor, watcher) in watchers() {
-            let (read, write) = pair();
+            let (read, write) = pipe();
             let runtime = reactor.handle();
             let read = reactor.block_on(async move {
                 {

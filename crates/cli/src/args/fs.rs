@@ -36,7 +36,8 @@ pub(crate) enum FsCommand {
     Top(FsTopArgs),
     /// Move everything home that is in the logs of an adopted file system, mounted or not.
     Checkpoint(FsCheckpointArgs),
-    /// Measure small durable writes beside a stream on modelled drives, in each mode of the journal.
+    /// Measure small durable writes beside a stream on modelled drives, in each mode of the
+    /// journal.
     Interfere(FsInterfereArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
@@ -86,6 +87,10 @@ pub(crate) struct FsAdoptArgs {
     /// which is 10 MiB in a GiB.
     #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
     pub(crate) log_every: Option<Sectors>,
+    /// Physical sector in bytes, where the device does not say, as of an image that will be copied
+    /// to a disk: 512 or 4096.
+    #[arg(long, value_name = "BYTES", value_parser = super::volume::physical_sector)]
+    pub(crate) physical_sector: Option<Sectors>,
     /// Do not ask.
     #[arg(long)]
     pub(crate) yes: bool,

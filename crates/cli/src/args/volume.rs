@@ -210,7 +210,8 @@ fn nvram(text: &str) -> Result<Nvram, Unexpected> {
     expect(path.map(|path| Nvram(path.into())), text, "nvram:PATH")
 }
 
-fn physical_sector(text: &str) -> Result<Sectors, Unexpected> {
+/// A length that drives may have as their physical sector.
+pub(crate) fn physical_sector(text: &str) -> Result<Sectors, Unexpected> {
     let sector = match text {
         "512" => Some(Sectors(1)),
         "4096" | "4K" => Some(Sectors(8)),

@@ -56,7 +56,7 @@ impl Core {
 
     /// Those blocks of a run whose content is not on the device yet, counted from its beginning.
     pub(super) fn newer_than_device(&self, run: Run) -> Vec<(u32, Bytes)> {
-        if self.mode.longest_content() == 0 || is(Bug::Ext4JournalledContentUnread) {
+        if !self.mode.journals_content() || is(Bug::Ext4JournalledContentUnread) {
             return Vec::new();
         }
         let newest = |block| {

@@ -81,7 +81,7 @@ impl Core {
         for batch in snapshot.pages.chunks(BATCH) {
             match self.mode {
                 Mode::Data => self.journal_pages(node, batch).await?,
-                Mode::Ordered | Mode::Runs { .. } => self.write_pages(node, batch).await?,
+                Mode::Ordered | Mode::Runs => self.write_pages(node, batch).await?,
             }
         }
         if times == Times::Kept && !node.size_is_new.get() {
@@ -172,35 +172,42 @@ impl Core {
     /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
     /// says. Runs are mapped in the order of the file.
     async fn write_pages(&self, node: &Node, batch: &[Held]) -> Result<()> {
-        let mut rest = batch;
-        let with_pages = |piece: Piece| {
+        let (mut rest, mut planned) = (batch, Vec::new());
+        for piece in self.plan(node, batch).await? {
             let (own, others) = rest.split_at(piece.extent.blocks as usize);
+            let long = !self.is_journalled(piece.extent.blocks);
+            planned.push(((piece, own), long));
             rest = others;
-            (piece, own)
-        };
-        let planned: Vec<Planned<'_>> =
-            self.plan(node, batch).await?.into_iter().map(with_pages).collect();
-        let most = self.mode.longest_content();
-        let is_long = |planned: &Planned<'_>| planned.0.extent.blocks > most;
-        let long: Vec<&Planned<'_>> = planned.iter().filter(|planned| is_long(planned)).collect();
-        if most > 0 {
+        }
+        let long = planned.iter().filter(|(_, long)| *long).map(|(planned, _)| planned);
+        let long: Vec<&Planned<'_>> = long.collect();
+        if self.mode.journals_content() {
             self.leave_journal(&long).await?;
         }
         if !long.is_empty() {
             self.send(node, &long).await?;
         }
         let mut sent = Vec::new();
-        for planned in planned {
-            if is_long(&planned) {
-                sent.push(planned.0);
+        for ((piece, pages), long) in planned {
+            if long {
+                sent.push(piece);
                 continue;
             }
             self.map_pieces(node, std::mem::take(&mut sent)).await?;
-            self.journal_piece(node, planned.0, planned.1.iter()).await?;
+            self.journal_piece(node, piece, pages.iter()).await?;
         }
         self.map_pieces(node, sent).await?;
         self.clean(node, batch);
         Ok(())
+    }
+
+    /// Whether a run of content goes into the journal now.
+    fn is_journalled(&self, blocks: u32) -> bool {
+        match self.mode {
+            Mode::Ordered => false,
+            Mode::Data => true,
+            Mode::Runs => self.journal.sink.takes_content(blocks),
+        }
     }
 
     /// Sees to it that no transaction to come has content of blocks that are about to be written

@@ -24,8 +24,8 @@ pub(crate) struct Newborn {
 }
 
 impl Core {
-    /// Takes an inode into use, for a name in `parent`. The caller writes it, once it has the name or is
-    /// an orphan.
+    /// Takes an inode into use, for a name in `parent`. The caller writes it, once it has the name
+    /// or is an orphan.
     pub(crate) async fn bear(
         &self,
         handle: &mut Handle<'_>,

@@ -77,6 +77,13 @@ pub trait CommitSink {
         usize::MAX
     }
 
+    /// Whether a run of content of so many blocks should go into the log now, where the mode leaves
+    /// that to the sink ([`crate::Mode::Runs`]): if not, it is written home before its transaction.
+    /// A sink takes no run that is longer than a quarter of the largest transaction.
+    fn takes_content(&self, _blocks: u32) -> bool {
+        false
+    }
+
     /// Whether transactions of `blocks` together can be committed without waiting for room.
     fn has_room(&self, blocks: usize) -> bool;
 

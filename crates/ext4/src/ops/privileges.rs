@@ -60,8 +60,8 @@ impl Ext4 {
     /// Those of reading the inode, and of changing it if there is something to take.
     pub async fn drop_privileges(&self, ino: Ino, set_ids: SetIds) -> Result<bool> {
         let core = &self.core;
-        let has = core.has_privileges(ino, set_ids).await?;
-        if has {
+        let had_some = core.has_privileges(ino, set_ids).await?;
+        if had_some {
             let mut handle = core.begin(4 + XATTR_CREDITS).await?;
             let mut raw = core.inode(ino).await?;
             core.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
@@ -69,7 +69,7 @@ impl Ext4 {
             core.put_inode(&mut handle, ino, &mut raw).await?;
             core.note_change(ino, handle.finish());
         }
-        Ok(has)
+        Ok(had_some)
     }
 }
 

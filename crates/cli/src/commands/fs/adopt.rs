@@ -25,7 +25,9 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
         let what = "the system runs from it: MLFS is no root file system";
         return Err(Failure::input(format!("{}: {what}", source.display())));
     }
-    let (reactor, site) = open(source, OpenMode::Exclusive)?;
+    let physical_sector = args.physical_sector;
+    let options = OpenOptions { physical_sector, ..OpenOptions::new(OpenMode::Exclusive) };
+    let (reactor, site) = open_with(source, &options)?;
     check_fstab(source, &args.fstab)?;
     ask(args)?;
     let mut layout = Layout::default();
@@ -50,8 +52,12 @@ pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
 
 /// Opens a device for adoption, and what runs its tasks.
 pub(super) fn open(source: &Path, mode: OpenMode) -> Result<(Reactor, Site), Failure> {
+    open_with(source, &OpenOptions::new(mode))
+}
+
+fn open_with(source: &Path, options: &OpenOptions) -> Result<(Reactor, Site), Failure> {
     let reactor = Reactor::new().map_err(Failure::failed)?;
-    let device = FileDevice::open(&reactor, source, &OpenOptions::new(mode));
+    let device = FileDevice::open(&reactor, source, options);
     let device = device.map_err(|error| open_failure(&error))?;
     let site = Site::new(Rc::new(device), reactor.handle());
     Ok((reactor, site))
