@@ -27,6 +27,7 @@
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
 #               interrupted: remove out/effect.jsonl to begin anew
+#   make mlfs-bench  speed of MLFS beside the kernel's ext4 and beside what FUSE itself costs (root)
 #   make guest  guest kernels read a drained disk without this software, and use volumes through
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
@@ -39,7 +40,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips medium coverage programs \
+.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips medium coverage programs \
 	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -124,6 +125,11 @@ interfere: tools
 planted: tools
 	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device --nocapture
 	$(CARGO) test $(TESTED) --test panics
+
+mlfs-bench: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(CARGO) build --release --locked --package manylogs-fuse --example memory
+	benches/mlfs.py --manylogs $(TARGET)/release/manylogs --memory $(TARGET)/release/examples/memory
 
 campaign: tools
 	$(CARGO) build --release --locked --package manylogs-cli

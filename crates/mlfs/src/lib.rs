@@ -20,6 +20,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
 use manylogs_storage::{OpenError, OpenMode};
@@ -36,6 +37,11 @@ use manylogs_operate::log::{Level, line};
 pub use manylogs_ext4::AccessTimes;
 pub use mounted::Mounted;
 pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
+
+/// How long a disk may have a user whom nobody can name: a file system that is being unmounted is in
+/// no table of mounts any more, and has the disk until its last write is there. The kernel's own
+/// file systems wait for it as well.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a file system is not served.
 #[derive(Debug, Error)]
@@ -110,7 +116,7 @@ pub fn serve(
     let claimed = root && is_disk(source);
     if claimed && !options.read_only {
         // The kernel's answer is shorter than ours.
-        manylogs_storage::check_unused(source)?;
+        manylogs_storage::check_unused(source, UNMOUNT_PATIENCE)?;
     }
     let mounting = Mounting {
         source: match claimed {

@@ -246,3 +246,20 @@ fn files_are_found_by_handles_that_somebody_kept() {
     assert_eq!(found, format!("one,{stale},directory,directory,{stale}\n"));
     mount.stop();
 }
+
+#[test]
+fn a_disk_that_somebody_leaves_is_waited_for() {
+    let Some(mut mount) = Mount::new(&["-b", "4096"]) else { return };
+    let Some(disk) = Loop::new(&mount.image()) else { return };
+    let exclusive = OFlags::EXCL.bits().cast_signed();
+    let claimed = File::options().read(true).custom_flags(exclusive).open(&disk.0).unwrap();
+    let leaving = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(claimed);
+    });
+    mount.disk = Some(disk.0.clone());
+    mount.start();
+    leaving.join().unwrap();
+    fs::write(mount.root().join("file"), "content").unwrap();
+    mount.stop();
+}

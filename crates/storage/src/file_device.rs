@@ -117,7 +117,7 @@ impl FileDevice {
             && access.is_direct()
             && opened.disk.as_ref().is_some_and(Disk::has_priorities)
             && may_prefer_io();
-        let in_memory = automatic && lies_in(&opened.file, TMPFS);
+        let in_memory = automatic && is_in_memory(&opened);
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
         let core = Core {
             file: Arc::new(opened.file),
@@ -225,6 +225,12 @@ fn choose(reactor: &Reactor, wanted: Backend) -> Result<Backend, OpenError> {
     }
 }
 
+/// Whether the content is in memory. A disk's is not, although its node in `/dev` lies in a file
+/// system that has no disk.
+fn is_in_memory(opened: &open::Opened) -> bool {
+    opened.disk.is_none() && lies_in(&opened.file, TMPFS)
+}
+
 /// Whether the file lies in a file system of this kind.
 fn lies_in(file: &File, magic: u64) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|told| u64::try_from(told.f_type) == Ok(magic))
@@ -330,5 +336,18 @@ mod tests {
             assert_eq!(is_volatile(Some(&partition), access), volatile, "{access:?} {cache:?}");
         }
         assert!(is_volatile(None, direct) && is_volatile(None, Access::Cached), "files are");
+    }
+
+    #[test]
+    fn a_disk_is_not_in_memory_although_its_node_is() {
+        let Some(file) = tempfile::tempfile_in("/dev/shm").ok().filter(|f| lies_in(f, TMPFS))
+        else {
+            return println!("skipped: /dev/shm is not in memory");
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = open::Opened { file, disk: None, size: 0 };
+        assert!(is_in_memory(&opened));
+        opened.disk = Some(disk(dir.path(), None, true));
+        assert!(!is_in_memory(&opened));
     }
 }

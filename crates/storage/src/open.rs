@@ -161,12 +161,13 @@ pub(crate) struct Opened {
     pub(crate) size: u64,
 }
 
-/// Whether a file or a disk could be opened in [`OpenMode::Exclusive`] now.
+/// Whether a file or a disk could be opened in [`OpenMode::Exclusive`] now, or while `patience`
+/// lasts, if somebody has it who may be leaving.
 ///
 /// # Errors
 /// Why not.
-pub fn check_unused(path: &Path) -> Result<(), OpenError> {
-    open(path, OpenMode::Exclusive, Duration::ZERO).map(drop)
+pub fn check_unused(path: &Path, patience: Duration) -> Result<(), OpenError> {
+    open(path, OpenMode::Exclusive, patience).map(drop)
 }
 
 /// Opens and locks `path`, and tries again while another process has it.
