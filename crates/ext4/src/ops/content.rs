@@ -11,7 +11,8 @@ impl Ext4 {
     /// Bytes of a file from `offset`, `len` or as many as there are.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`], [`Error::Invalid`] for what is no file, and those of the device.
+    /// [`crate::Error::IsADirectory`], [`crate::Error::Invalid`] for what is no file, and those of
+    /// the device.
     pub async fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Bytes> {
         self.core.read_file(ino, offset, len).await
     }
@@ -19,7 +20,7 @@ impl Ext4 {
     /// Writes into a file. What was written is read at once and durable after [`Ext4::sync`].
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there are no blocks for all of it, [`Error::TooLarge`].
+    /// [`crate::Error::NoSpace`] if there are no blocks for all of it, [`crate::Error::TooLarge`].
     pub async fn write(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
         self.core.write_file(ino, offset, data.into()).await
     }
@@ -39,8 +40,8 @@ impl Ext4 {
     /// range reaches, unless `keep_size`, or for a hole.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: a part of the range may have blocks then. [`Error::TooLarge`],
-    /// [`Error::Invalid`] if the range is empty.
+    /// [`crate::Error::NoSpace`]: a part of the range may have blocks then.
+    /// [`crate::Error::TooLarge`], [`crate::Error::Invalid`] if the range is empty.
     pub async fn allocate(
         &self,
         ino: Ino,
@@ -54,7 +55,7 @@ impl Ext4 {
     /// The first place of a file from `offset` on that is data, or a hole.
     ///
     /// # Errors
-    /// [`Error::BeyondEnd`] if there is none, or `offset` is not before the end.
+    /// [`crate::Error::BeyondEnd`] if there is none, or `offset` is not before the end.
     pub async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         self.core.seek(ino, offset, what).await
     }

@@ -129,7 +129,7 @@ pub async fn mount_in(
     Ext4::mount_in(mode, device, runtime.clone(), options(runtime)).await
 }
 
-/// Options of a mount whose clock is [`clock`].
+/// Options of a mount whose clock says the virtual time.
 #[must_use]
 pub fn options(runtime: Handle) -> Options {
     Options { clock: clock(&runtime), read_only: false }
