@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod exercise;
 pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod lab;
@@ -273,6 +274,8 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Put a drive under one load in virtual time, and print what it does second by second.
+    Exercise(exercise::ExerciseArgs),
 }
 
 /// A window of a trace, as `--window` names it.

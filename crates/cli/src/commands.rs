@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod drive;
+mod exercise;
 pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod list;

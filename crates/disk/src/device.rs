@@ -15,6 +15,7 @@ use crate::command::{Command, Completion, Counters, Kind};
 use crate::drive::{Drive, Options};
 use crate::host::{ElevatorOptions, Host};
 use crate::profile::Profile;
+use crate::shingled::ShingledFigures;
 
 /// A command that the mechanism carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +66,9 @@ impl ModelledDrive {
     /// The drive that `profile` describes, its task on the node of `runtime`.
     #[must_use]
     pub fn new(runtime: Handle, profile: &Profile, options: &Options) -> Self {
+        let drive = Drive::new(profile, options);
         let capabilities = Capabilities {
-            capacity: Sectors(profile.geometry.capacity_sectors),
+            capacity: drive.capacity(),
             physical_sector: Sectors(u64::from(profile.geometry.physical_sector_bytes / 512)),
             rotational: true,
             volatile_cache: options.write_cache,
@@ -74,11 +76,11 @@ impl ModelledDrive {
             discard: false,
             fast_zero: false,
         };
-        let drive = Self(Rc::new(Shared {
+        let device = Self(Rc::new(Shared {
             runtime: runtime.clone(),
             capabilities,
             priority: options.priority,
-            host: RefCell::new(Host::new(Drive::new(profile, options), ElevatorOptions::default())),
+            host: RefCell::new(Host::new(drive, ElevatorOptions::default())),
             asked: RefCell::default(),
             free_tags: RefCell::default(),
             observer: RefCell::default(),
@@ -86,13 +88,19 @@ impl ModelledDrive {
             armed: Cell::default(),
             completed: RefCell::default(),
         }));
-        runtime.spawn(DriveTask(Rc::clone(&drive.0)));
-        drive
+        runtime.spawn(DriveTask(Rc::clone(&device.0)));
+        device
     }
 
     /// Calls `observer` for each command that the mechanism carries out, as it completes.
     pub fn observe(&self, observer: impl FnMut(&Carried) + 'static) {
         *self.0.observer.borrow_mut() = Some(Box::new(observer));
+    }
+
+    /// What the translation layer of a shingled drive did; `None` of a conventional one.
+    #[must_use]
+    pub fn shingled(&self) -> Option<ShingledFigures> {
+        self.0.host.borrow().drive().shingled()
     }
 
     /// Counters of the drive.

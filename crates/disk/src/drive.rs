@@ -20,6 +20,7 @@ mod dispatch;
 mod idle;
 mod options;
 mod pending;
+mod shingled;
 mod submit;
 
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ use crate::mechanics::{Access, HeadPosition, Mechanism};
 use crate::planted::{Bug, is};
 use crate::profile::Profile;
 use crate::queue::CommandQueue;
+use crate::shingled::Shingled;
 
 pub use options::Options;
 use pending::{Pending, PendingEvents};
@@ -71,6 +73,8 @@ pub struct Drive {
     /// Writes that wait for room in the buffer.
     roomless: VecDeque<(Command, Time)>,
     verify: idle::Verify,
+    /// Where things are on a shingled medium; none in a conventional drive.
+    translated: Option<Box<shingled::Translated>>,
     counters: Counters,
 }
 
@@ -93,6 +97,7 @@ impl Drive {
         let mechanism = Mechanism::new(profile, options.terms, options.seed);
         let margin = Nanos::from_secs_f64(profile.queue.prediction_margin_ms / 1e3);
         let segments = if options.read_ahead { profile.cache.segments } else { 0 };
+        let layer = Shingled::new(profile, mechanism.geometry(), options.placement);
         Self {
             mechanism,
             queue: CommandQueue::new(options.policy, options.age_limit, margin),
@@ -111,6 +116,7 @@ impl Drive {
             flushes: VecDeque::new(),
             roomless: VecDeque::new(),
             verify: idle::Verify::new(profile),
+            translated: layer.map(|layer| Box::new(shingled::Translated::new(layer))),
             counters: Counters::default(),
         }
     }
@@ -137,6 +143,13 @@ impl Drive {
     #[must_use]
     pub const fn mechanism(&self) -> &Mechanism {
         &self.mechanism
+    }
+
+    /// What the host can address.
+    #[must_use]
+    pub fn capacity(&self) -> Sectors {
+        let shingled = self.translated.as_ref().map(|translated| translated.layer.capacity());
+        shingled.unwrap_or(Sectors(self.mechanism.geometry().capacity_sectors()))
     }
 
     /// Counters of the drive.
@@ -175,6 +188,9 @@ impl Drive {
         }
         self.outstanding += 1;
         self.counters.queued_max = self.counters.queued_max.max(self.outstanding as u64);
+        if let Some(translated) = &mut self.translated {
+            translated.layer.command_arrives(now);
+        }
         match command.kind {
             Kind::Flush => self.submit_flush(now, command),
             _ if command.extent.is_empty() => self.complete_from_buffer(now, command, true),

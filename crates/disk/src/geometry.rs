@@ -115,6 +115,23 @@ impl Geometry {
         self.zones.iter().map(|zone| Extent::new(zone.first_lba, u64::from(zone.sectors)))
     }
 
+    /// The runs of consecutive sectors that `head` passes, from the outside in. Only of a drive
+    /// without slipped defects.
+    pub fn runs_of_head(&self, head: u32) -> impl Iterator<Item = Extent> + '_ {
+        self.zones.iter().flat_map(move |zone| {
+            let tracks = zone.band_cylinders * self.heads;
+            (0..zone.bands).map(move |band| {
+                let (cylinders, _) = zone.run_of(band);
+                let run = if band.is_multiple_of(2) { head } else { self.heads - 1 - head };
+                let first = u64::from(band * tracks + run * cylinders);
+                let spt = u64::from(zone.sectors_per_track);
+                let end = (first + u64::from(cylinders)) * spt;
+                let within = |slot: u64| Lba(zone.first_lba + slot.min(u64::from(zone.sectors)));
+                Extent::between(within(first * spt), within(end))
+            })
+        })
+    }
+
     /// Sectors on each track of `zone`.
     #[must_use]
     pub fn sectors_per_track(&self, zone: u32) -> u32 {

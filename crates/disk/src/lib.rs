@@ -5,6 +5,7 @@
 //! * [`profile`]: what a drive is, as data (TOML); every number names its source;
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
 //! * [`drive`]: command queue, read-ahead and write cache on top, with [`queue`];
+//! * [`shingled`]: between them and the mechanism, the translation layer of a shingled drive;
 //! * [`host`]: the host in front of the drive, with its elevator;
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
@@ -28,6 +29,7 @@ mod planted;
 pub mod profile;
 pub mod queue;
 pub mod seek;
+pub mod shingled;
 pub mod spindle;
 pub mod validate;
 
@@ -40,3 +42,4 @@ pub use lateness::{LatenessFigures, LatenessReport};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
 pub use queue::Policy as QueuePolicy;
+pub use shingled::{CachePlacement, ShingledFigures};

@@ -12,13 +12,16 @@
 mod builtin;
 mod check;
 mod fit;
+mod shingled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::Sectors;
 use serde::Deserialize;
 
 pub use builtin::{drives, find};
+pub use shingled::{BandCleaning, BandMapping, ShingledTable};
 
 /// Sources of the numbers of one table, by key.
 pub type Sources = BTreeMap<String, String>;
@@ -47,6 +50,9 @@ pub struct Profile {
     pub queue: QueueTable,
     /// Buffer.
     pub cache: CacheTable,
+    /// Shingled recording; none on a conventional drive.
+    #[serde(default)]
+    pub shingled: Option<ShingledTable>,
 }
 
 /// Rotation.
@@ -63,7 +69,7 @@ pub struct SpindleTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeometryTable {
-    /// Exported capacity in sectors of 512 bytes.
+    /// Sectors of 512 bytes on the medium. A conventional drive exports them all.
     pub capacity_sectors: u64,
     /// Bytes that the medium writes as one: 512, or 4096 behind 512-byte addresses (512e).
     pub physical_sector_bytes: u32,
@@ -264,6 +270,13 @@ impl Profile {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ProfileError::Read { path: path.to_owned(), source })?;
         Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// What the host can address: not what a shingled drive keeps for itself.
+    #[must_use]
+    pub fn capacity(&self) -> Sectors {
+        let shingled = self.shingled.as_ref().map(|table| table.capacity_sectors);
+        Sectors(shingled.unwrap_or(self.geometry.capacity_sectors))
     }
 
     /// Revolutions a minute.

@@ -1,6 +1,6 @@
 //! The drive's command queue: which of the waiting commands goes next.
 
-use manylogs_block::{Nanos, Time};
+use manylogs_block::{Lba, Nanos, Time};
 
 use crate::cache::read::ReadCache;
 use crate::command::Command;
@@ -49,6 +49,8 @@ impl Policy {
 pub(crate) struct Waiting {
     pub(crate) command: Command,
     pub(crate) write: bool,
+    /// Where it begins on the medium.
+    pub(crate) start: Lba,
     pub(crate) place: Location,
     pub(crate) arrived: Time,
     /// Time at which the controller has decoded the command.
@@ -97,6 +99,13 @@ impl CommandQueue {
 
     pub(crate) fn earliest_ready(&self) -> Option<Time> {
         self.first_ready
+    }
+
+    /// The next write of a shingled drive goes to `place`, whatever its address.
+    pub(crate) fn writes_go_to(&mut self, start: Lba, place: Location) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.write) {
+            (waiting.start, waiting.place) = (start, place);
+        }
     }
 
     /// Removes the command to serve at `at`; `None` when none is ready.
@@ -151,7 +160,7 @@ impl CommandQueue {
             if waiting.ready > at {
                 continue;
             }
-            let start = waiting.command.extent.start.0;
+            let start = waiting.start.0;
             // A command for sectors that are being read anyway needs no positioning; of several the
             // first, as the others come after it.
             let time = if !waiting.write && start.wrapping_sub(streamed.0) <= streamed.1 {
@@ -163,7 +172,7 @@ impl CommandQueue {
                 // saves.
                 mechanism.positioning(at, &waiting.place, waiting.write, margin)
             };
-            let first = |best: usize| start < self.waiting[best].command.extent.start.0;
+            let first = |best: usize| start < self.waiting[best].start.0;
             if time < best.0 || (time == Nanos(0) && best.0 == time && best.1.is_some_and(first)) {
                 best = (time, Some(index));
             }
@@ -176,11 +185,9 @@ impl CommandQueue {
         for _ in 0..2 {
             let rising = self.rising;
             let ready = self.waiting.iter().enumerate().filter(|(_, w)| w.ready <= at);
-            let ahead = ready.filter(|(_, w)| {
-                let start = w.command.extent.start;
-                if rising { start >= here } else { start <= here }
-            });
-            let next = ahead.min_by_key(|(_, w)| w.command.extent.start.distance(here));
+            let ahead =
+                ready.filter(|(_, w)| if rising { w.start >= here } else { w.start <= here });
+            let next = ahead.min_by_key(|(_, w)| w.start.distance(here));
             if let Some((index, _)) = next {
                 return Some(index);
             }

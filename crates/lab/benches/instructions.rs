@@ -121,7 +121,7 @@ fn instructions(case: &str, passes: u64) -> Result<u64, Failure> {
 
 fn settings() -> Result<DriveSettings, Failure> {
     let profile = manylogs_disk::profile::find(DRIVE)?.ok_or("the default drive exists")?;
-    Ok(DriveSettings { profile: Arc::new(profile), write_cache: false, queue: Default::default() })
+    Ok(DriveSettings::new(Arc::new(profile), false))
 }
 
 /// The file of a trace; none if the trace is generated.

@@ -200,7 +200,7 @@ fn main() -> Any {
                 OpenOptions { backend: given.backend, ..OpenOptions::new(OpenMode::Exclusive) };
             Rc::new(FileDevice::open(&reactor, path, &open)?)
         }
-        None => Rc::new(MemoryDevice::new(Sectors(given.profile.geometry.capacity_sectors))),
+        None => Rc::new(MemoryDevice::new(given.profile.capacity())),
     };
     let capacity = content.capabilities().capacity;
     println!("{}, content {:.1} GB", given.profile.model, capacity.bytes() as f64 / 1e9);

@@ -11,9 +11,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use manylogs_disk::profile;
-use manylogs_lab::replay::{
-    Class, DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload, run,
-};
+use manylogs_lab::replay::{Class, DriveSettings, Durability, NamedPolicy, Plan, Workload, run};
 use manylogs_lab::synthetic::Synthetic;
 use manylogs_workload::BoxedSource;
 
@@ -25,11 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let open = || Ok(Box::new(Synthetic::reader_and_writers(1, 5_000)) as BoxedSource);
     let workload = Workload::measure(Arc::new(open))?;
     for profile in [own, fast] {
-        let drive = DriveSettings {
-            profile: Arc::new(profile),
-            write_cache: false,
-            queue: QueueSettings::default(),
-        };
+        let drive = DriveSettings::new(Arc::new(profile), false);
         let plan = Plan::new(workload.clone(), drive, Durability::All);
         for name in ["nologging", "mlb"] {
             let outcome = run(&plan, &NamedPolicy::parse(name)?, &Arc::default())?;

@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use manylogs_block::{Extent, Time};
 use manylogs_disk::profile;
-use manylogs_lab::replay::{
-    DriveSettings, Durability, NamedPolicy, Plan, QueueSettings, Workload, run,
-};
+use manylogs_lab::replay::{DriveSettings, Durability, NamedPolicy, Plan, Workload, run};
 use manylogs_workload::{
     BoxedSource, SourceCounts, TraceError, TraceOp, TraceRequest, TraceSource,
 };
@@ -49,11 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let open = move || Ok(Box::new(Lines(lines.clone().into_iter())) as BoxedSource);
-    let drive = DriveSettings {
-        profile: Arc::new(profile::find("exos-x20")?.ok_or("no such drive")?),
-        write_cache: false,
-        queue: QueueSettings::default(),
-    };
+    let drive =
+        DriveSettings::new(Arc::new(profile::find("exos-x20")?.ok_or("no such drive")?), false);
     let workload = Workload::measure(Arc::new(open))?;
     let plan = Plan { keep_requests: true, ..Plan::new(workload, drive, Durability::All) };
     for name in ["nologging", "mlb"] {

@@ -109,7 +109,7 @@ fn on_model(name: &str, config: Option<VolumeConfig>, load: (u64, u64), label: &
     let sim = Sim::new(1, Order::Fifo);
     let (node, host) = (sim.node(), sim.node());
     let options = Options { write_cache: false, ..Options::of(&found) };
-    let capacity = Sectors(found.geometry.capacity_sectors);
+    let capacity = found.capacity();
     let content = Rc::new(MemoryDevice::new(capacity));
     let runtime = sim.handle(host);
     let device = Rc::new(EmulatedDrive::new(sim.handle(node), &found, &options, content)?);

@@ -1,6 +1,7 @@
 //! Experiments: policies x drives x workloads, statistics and reports.
 
 pub mod advise;
+pub mod exercise;
 pub mod interfere;
 pub mod mlfs;
 pub mod parallel;
@@ -8,6 +9,7 @@ pub mod prepare;
 pub mod replay;
 pub mod report;
 pub mod results;
+pub mod smr;
 pub mod stats;
 pub mod sweep;
 pub mod synthetic;

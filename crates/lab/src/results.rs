@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::replay::TraceSummary;
+use crate::smr::SmrFigures;
 use crate::stats::{Gain, LatencySummary};
 use crate::verdict::Verdict;
 
@@ -181,6 +182,9 @@ pub struct PolicyResult {
     pub head: HeadSample,
     /// Occupancy of the logs at the end, over the disk.
     pub log_occupancy: Occupancy,
+    /// The run second by second, and what a shingled drive did. Not there on a conventional drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smr: Option<SmrFigures>,
 }
 
 /// Latencies by class of request.

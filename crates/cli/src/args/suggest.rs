@@ -13,7 +13,7 @@ pub(crate) struct Suggest(fn() -> Vec<&'static str>);
 /// The drives that come with the program. A profile's file will do, too.
 pub(crate) const DRIVES: Suggest = Suggest(profile::drives);
 /// Policies without options. Lists of them with options will do, too.
-pub(crate) const POLICIES: Suggest = Suggest(|| manylogs::Policy::NAMES.to_vec());
+pub(crate) const POLICIES: Suggest = Suggest(manylogs_lab::replay::NamedPolicy::names);
 /// Formats of traces that are read.
 pub(crate) const FORMATS: Suggest = Suggest(|| Format::ALL.map(Format::name).to_vec());
 /// Formats of traces that are written.

@@ -14,6 +14,7 @@ pub(crate) fn run(args: &DriveArgs) -> Result<(), Failure> {
     match &args.command {
         DriveCommand::List => list(),
         DriveCommand::Show { drive } => show(drive),
+        DriveCommand::Exercise(args) => super::exercise::run(args),
         DriveCommand::Validate { drive, trace, json } => super::validate::run(drive, trace, *json),
     }
 }
@@ -29,7 +30,7 @@ fn list() -> Result<(), Failure> {
 }
 
 fn capacity(profile: &Profile) -> u64 {
-    manylogs_block::Sectors(profile.geometry.capacity_sectors).bytes()
+    profile.capacity().bytes()
 }
 
 fn summary(profile: &Profile) -> String {

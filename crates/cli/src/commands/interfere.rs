@@ -60,7 +60,7 @@ fn cases(args: &InterfereArgs, policies: &[NamedPolicy]) -> Result<Vec<Case>, Fa
     let mut cases = Vec::new();
     for drive in drives(args)? {
         for stream in streams(args) {
-            let fits = Sectors(drive.profile.geometry.capacity_sectors);
+            let fits = drive.profile.capacity();
             stream.region(stream.streams - 1, fits).map_err(Failure::input)?;
             for syncs in syncs(args) {
                 for &seed in &args.seed {
@@ -89,7 +89,10 @@ fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
                     for &priority in &args.priority {
                         let queue = QueueSettings { age_limit, policy, priority };
                         let profile = Arc::clone(&profile);
-                        drives.push(DriveSettings { profile, write_cache, queue });
+                        drives.push(DriveSettings {
+                            queue,
+                            ..DriveSettings::new(profile, write_cache)
+                        });
                     }
                 }
             }

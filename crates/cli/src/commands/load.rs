@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use manylogs_block::Sectors;
 use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
 use manylogs_lab::replay::{
-    DriveSettings, Durability, Loop, NamedPolicy, Plan, Progress, PumpSettings, QueueSettings,
-    ReplayError, SMALL_WRITE, Setting, Workload, exported_capacity, find_rate,
+    DriveSettings, Durability, Loop, NamedPolicy, Plan, Progress, PumpSettings, ReplayError,
+    SMALL_WRITE, Setting, Workload, exported_capacity, find_rate,
 };
 use manylogs_lab::results::RateDetails;
 use manylogs_lab::stats::round3;
@@ -28,11 +28,7 @@ pub(crate) struct Load {
 impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
-        let mut drive = DriveSettings {
-            profile: Arc::new(super::drive(&args.drive)?),
-            write_cache: false,
-            queue: QueueSettings::default(),
-        };
+        let mut drive = DriveSettings::new(Arc::new(super::drive(&args.drive)?), false);
         let mut capacity = Sectors(u64::MAX);
         for named in policies {
             let exported = exported_capacity(&drive, named).map_err(|e| replay_failure(&e))?;

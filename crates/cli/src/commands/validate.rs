@@ -16,7 +16,7 @@ pub(crate) fn run(drive: &str, trace: &Path, json: bool) -> Result<(), Failure> 
     let profile = super::drive(drive)?;
     let records = read_trace(trace)
         .map_err(|error| Failure::input(format!("{}: {error}", trace.display())))?;
-    let capacity = profile.geometry.capacity_sectors;
+    let capacity = profile.capacity().0;
     if let Some(beyond) = records.iter().find(|record| record.extent.end().0 > capacity) {
         return Err(Failure::input(format!(
             "{}: request for {} is beyond {} (sectors: {capacity}): was it measured on another \

@@ -133,13 +133,68 @@ impl WriteCache {
         let start = best.1?;
         let mut destage =
             Destage { extent: Extent::new(start, 0), tags: Tags::new(), oldest: SmallVec::new() };
+        self.extend(&mut destage);
+        Some(destage)
+    }
+
+    /// Whether all cached writes lie in `extent`.
+    pub(crate) fn lies_in(&self, extent: Extent) -> bool {
+        let first = self.dirty.first_key_value();
+        let last = self.dirty.last_key_value();
+        first.is_none_or(|(start, _)| *start >= extent.start.0)
+            && last.is_none_or(|(start, dirty)| start + dirty.len <= extent.end().0)
+    }
+
+    /// The first cached writes within `range` that follow each other.
+    pub(crate) fn take_within(&mut self, range: Extent) -> Option<Destage> {
+        let (&start, _) = self.dirty.range(range.start.0..range.end().0).next()?;
+        let mut destage =
+            Destage { extent: Extent::new(start, 0), tags: Tags::new(), oldest: SmallVec::new() };
+        self.extend(&mut destage);
+        Some(destage)
+    }
+
+    /// Cached writes outside `stream`, from the lowest address on.
+    pub(crate) fn batch(
+        &self,
+        stream: Extent,
+        writes_max: usize,
+        sectors_max: u64,
+    ) -> Option<Vec<Extent>> {
+        let outside = self.dirty.range(..stream.start.0).chain(self.dirty.range(stream.end().0..));
+        let mut sectors = 0;
+        let fits = |(_, dirty): &(&u64, &Dirty)| {
+            let first = sectors == 0;
+            sectors += dirty.len;
+            first || sectors <= sectors_max
+        };
+        let batch: Vec<_> = outside
+            .take(writes_max)
+            .take_while(fits)
+            .map(|(start, dirty)| Extent::new(*start, dirty.len))
+            .collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// The cached write at `place`, as [`WriteCache::batch`] told it.
+    pub(crate) fn take_at(&mut self, place: Extent) -> Destage {
+        let dirty = self.dirty.remove(&place.start.0);
+        let (tags, oldest) = dirty.map(|dirty| (dirty.tags, dirty.oldest)).unzip();
+        Destage {
+            extent: place,
+            tags: tags.unwrap_or_default(),
+            oldest: oldest.into_iter().collect(),
+        }
+    }
+
+    /// Adds the cached writes that follow `destage`.
+    fn extend(&mut self, destage: &mut Destage) {
         while destage.extent.len.0 < MERGED_SECTORS {
             let Some(next) = self.dirty.remove(&destage.extent.end().0) else { break };
             destage.extent.len.0 += next.len;
             destage.tags.extend(next.tags);
             destage.oldest.push(next.oldest);
         }
-        Some(destage)
     }
 
     /// `destage` is on the medium: its room is free.

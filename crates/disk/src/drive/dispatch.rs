@@ -12,6 +12,9 @@ use crate::queue::Waiting;
 impl Drive {
     /// Time at which the mechanism can begin its next task; `None` if it has none.
     pub(super) fn dispatch_time(&self) -> Option<Time> {
+        if let Some(translated) = &self.translated {
+            return self.translated_time(translated);
+        }
         let command = self.queue.earliest_ready();
         // Cached writes can go at any time from their arrival on.
         let ready = if self.writes.is_clean() { command? } else { self.dirty_since };
@@ -19,6 +22,11 @@ impl Drive {
     }
 
     pub(super) fn dispatch(&mut self, at: Time) {
+        if let Some(mut translated) = self.translated.take() {
+            self.dispatch_translated(at, &mut translated);
+            self.translated = Some(translated);
+            return;
+        }
         if self.destages_next(at) {
             self.destage_next = false;
             return self.destage(at);
@@ -26,14 +34,14 @@ impl Drive {
         self.destage_next = true;
         match self.queue.take(at, &self.mechanism, &self.reads) {
             Some(waiting) if waiting.write => self.write(at, &waiting),
-            Some(waiting) => self.read(at, &waiting),
+            Some(waiting) => self.read(at, &waiting, waiting.command.extent, &waiting.place),
             None => self.destage(at),
         }
     }
 
     /// Cached writes come first while a flush waits for them, take turns with commands when the
     /// buffer is nearly full, and otherwise use idle moments.
-    fn destages_next(&self, at: Time) -> bool {
+    pub(super) fn destages_next(&self, at: Time) -> bool {
         if self.writes.is_clean() {
             return false;
         }
@@ -75,8 +83,8 @@ impl Drive {
         self.complete(at, waiting, access);
     }
 
-    fn read(&mut self, at: Time, waiting: &Waiting) {
-        let extent = waiting.command.extent;
+    /// Serves a read of what lies at `extent` on the medium, which begins at `place`.
+    pub(super) fn read(&mut self, at: Time, waiting: &Waiting, extent: Extent, place: &Location) {
         let (plan, segment) = self.reads.plan_stream(at, extent, &self.mechanism);
         match plan {
             Plan::Buffered => {
@@ -96,30 +104,31 @@ impl Drive {
                 let rest = Extent::between(lba, extent.end());
                 let place = self.mechanism.geometry().locate(lba);
                 self.mechanism.passed(lba);
-                self.access_medium(at, at, waiting, rest, &place);
+                self.access_medium(at, at, waiting, (extent, rest), &place);
             }
             Plan::Miss => {
                 let start = self.leave(at);
-                self.access_medium(at, start, waiting, extent, &waiting.place);
+                self.access_medium(at, start, waiting, (extent, extent), place);
             }
         }
     }
 
+    /// Reads the second of the two extents, the end of the first, from the medium.
     fn access_medium(
         &mut self,
         at: Time,
         start: Time,
         waiting: &Waiting,
-        part: Extent,
+        (whole, part): (Extent, Extent),
         place: &Location,
     ) {
         let access = self.mechanism.access(start, place, part, false);
         self.account(at, &access);
-        self.reads.start(access.end, waiting.command.extent, &self.mechanism);
+        self.reads.start(access.end, whole, &self.mechanism);
         self.complete(at, waiting, access);
     }
 
-    fn account(&mut self, at: Time, access: &Access) {
+    pub(super) fn account(&mut self, at: Time, access: &Access) {
         self.free_at = access.end;
         self.counters.busy += access.end.since(at);
         self.counters.extra_revolutions += u64::from(access.extra_revolutions != Nanos(0));
@@ -127,7 +136,7 @@ impl Drive {
         self.counters.rotation += access.rotation + access.extra_revolutions;
     }
 
-    fn complete(&mut self, at: Time, waiting: &Waiting, access: Access) {
+    pub(super) fn complete(&mut self, at: Time, waiting: &Waiting, access: Access) {
         let command = waiting.command;
         let completed = access.end + self.timing.end(waiting.write, command.extent);
         let completion = Completion {

@@ -5,6 +5,7 @@ use manylogs_block::Nanos;
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 use crate::queue::Policy;
+use crate::shingled::CachePlacement;
 
 /// Settings of a run; [`Options::of`] gives those of the profile.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct Options {
     pub write_cache: bool,
     /// Whether the drive reads ahead.
     pub read_ahead: bool,
+    /// Which writes of a shingled drive go where.
+    pub placement: CachePlacement,
 }
 
 impl Options {
@@ -41,6 +44,7 @@ impl Options {
             priority: false,
             write_cache: profile.cache.write_cache,
             read_ahead: true,
+            placement: CachePlacement::Streams,
         }
     }
 

@@ -16,18 +16,30 @@ impl Drive {
             self.counters.read_hits += 1;
             return self.complete_from_buffer(now, command, true);
         }
-        let (plan, segment) = self.reads.plan(now, command.extent, &self.mechanism);
-        if plan == Plan::Buffered {
-            self.counters.read_hits += 1;
-            self.reads.slide(segment, now, command.extent, &self.mechanism);
-            return self.complete_from_buffer(now, command, true);
+        let pieces = self.translated.as_ref().map(|t| t.layer.pieces(command.extent));
+        // The buffer knows places on the medium: of a read in several pieces it has none.
+        let on_medium = pieces.map_or(Some(command.extent), |pieces| match pieces[..] {
+            [piece] => Some(piece),
+            _ => None,
+        });
+        if let Some(extent) = on_medium {
+            let (plan, segment) = self.reads.plan(now, extent, &self.mechanism);
+            if plan == Plan::Buffered {
+                self.counters.read_hits += 1;
+                self.reads.slide(segment, now, extent, &self.mechanism);
+                return self.complete_from_buffer(now, command, true);
+            }
         }
         self.enqueue(now, command, now + self.timing.read_start, urgent);
     }
 
     pub(super) fn submit_write(&mut self, now: Time, command: Command, fua: bool, urgent: bool) {
         self.counters.writes += 1;
-        self.reads.invalidate(command.extent);
+        if let Some(translated) = &mut self.translated {
+            translated.layer.write_arrives(now, command.extent);
+        } else {
+            self.reads.invalidate(command.extent);
+        }
         #[cfg(test)]
         let fua = fua && !is(Bug::FuaIgnored);
         let direct = fua || !self.write_cache || !self.writes.could_hold(command.extent.len);
@@ -58,8 +70,13 @@ impl Drive {
 
     fn enqueue(&mut self, arrived: Time, command: Command, ready: Time, urgent: bool) {
         let urgent = urgent && self.priority;
-        let place = self.mechanism.geometry().locate(command.extent.start);
         let write = command.kind != Kind::Read;
-        self.queue.push(Waiting { command, write, place, arrived, ready, urgent });
+        let start = match &self.translated {
+            None => command.extent.start,
+            Some(translated) if write => translated.layer.next_write(),
+            Some(translated) => translated.layer.place_of(command.extent.start),
+        };
+        let place = self.mechanism.geometry().locate(start);
+        self.queue.push(Waiting { command, write, start, place, arrived, ready, urgent });
     }
 }

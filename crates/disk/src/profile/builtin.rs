@@ -3,10 +3,12 @@
 use super::{Profile, ProfileError};
 
 /// Name and text of each built-in profile.
-const BUILTIN: [(&str, &str); 4] = [
+const BUILTIN: [(&str, &str); 6] = [
     ("cheetah-15k5", include_str!("../../../../profiles/cheetah-15k5.toml")),
     ("constellation-es3", include_str!("../../../../profiles/constellation-es3.toml")),
     ("exos-x20", include_str!("../../../../profiles/exos-x20.toml")),
+    ("st8000as0002", include_str!("../../../../profiles/st8000as0002.toml")),
+    ("wd40nmzw", include_str!("../../../../profiles/wd40nmzw.toml")),
     ("wd5000ys", include_str!("../../../../profiles/wd5000ys.toml")),
 ];
 

@@ -45,15 +45,16 @@ pub(super) fn values(origin: &str, profile: &Profile) -> Result<(), ProfileError
     scalars(&check, profile)?;
     seek(&check, profile)?;
     zones(&check, profile)?;
-    slips(&check, profile)
+    slips(&check, profile)?;
+    super::shingled::check(&check, profile)
 }
 
-struct Check<'a> {
+pub(super) struct Check<'a> {
     origin: &'a str,
 }
 
 impl Check<'_> {
-    fn that(&self, holds: bool, key: &str, expected: &str) -> Result<(), ProfileError> {
+    pub(super) fn that(&self, holds: bool, key: &str, expected: &str) -> Result<(), ProfileError> {
         if holds {
             return Ok(());
         }
@@ -64,7 +65,13 @@ impl Check<'_> {
         })
     }
 
-    fn within(&self, value: f64, low: f64, high: f64, key: &str) -> Result<(), ProfileError> {
+    pub(super) fn within(
+        &self,
+        value: f64,
+        low: f64,
+        high: f64,
+        key: &str,
+    ) -> Result<(), ProfileError> {
         let expected = format!("expected a number from {low} to {high}, found {value}");
         self.that((low..=high).contains(&value), key, &expected)
     }

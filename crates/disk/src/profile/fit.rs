@@ -2,8 +2,10 @@
 
 use manylogs_block::Sectors;
 
-use super::{Profile, ProfileError, check};
+use super::{Profile, ProfileError, ShingledTable, check};
 
+/// Free bands that a small drive with a dynamic mapping has.
+const SPARE_BANDS_MIN: u32 = 8;
 /// With fewer there are no distances to tell apart.
 const CYLINDERS_MIN: u64 = 16;
 
@@ -13,18 +15,22 @@ impl Profile {
     /// over a share of them takes as long as over that share before. So a small image behaves like
     /// a large drive.
     ///
+    /// A shingled drive keeps its bands, and gets a share of the persistent cache and of its table.
+    ///
     /// Not the same: seeks shorter than what a cylinder of the small drive stands for, which take
     /// as long as that; slipped defects, of which it has none.
     ///
     /// # Errors
     /// When no such drive can be modelled: the capacity is less than 16 cylinders or far beyond
-    /// that of any drive.
+    /// that of any drive, or a zone would be smaller than a band.
     pub fn fitted(&self, capacity: Sectors) -> Result<Self, ProfileError> {
         self.check_room(capacity)?;
         let mut fitted = self.clone();
         fitted.model = format!("{}, fitted to {} bytes", self.model, capacity.bytes());
         fitted.geometry.slips.clear();
-        fitted.geometry.capacity_sectors = capacity.0;
+        fitted.shingled = self.shingled.as_ref().map(|own| fit_shingled(own, capacity.0));
+        let medium = fitted.shingled.as_ref().map(ShingledTable::medium_sectors);
+        fitted.geometry.capacity_sectors = medium.unwrap_or(capacity.0);
         self.fit_zones(&mut fitted);
         let share = f64::from(fitted.geometry.cylinders) / f64::from(self.geometry.cylinders);
         fitted.seek.knots_ms = fit_knots(&self.seek.knots_ms, share);
@@ -69,6 +75,26 @@ impl Profile {
         }
         fitted.geometry.zones = zones;
         fitted.geometry.cylinders = u32::try_from(cylinders).unwrap_or(u32::MAX);
+    }
+}
+
+/// The cache at its share of the capacity.
+fn fit_shingled(own: &ShingledTable, capacity: u64) -> ShingledTable {
+    let scaled = |value: u64| {
+        let exact = u128::from(value) * u128::from(capacity) / u128::from(own.capacity_sectors);
+        u64::try_from(exact).unwrap_or(u64::MAX)
+    };
+    let part = |value: u32, least: u32| {
+        u32::try_from(scaled(u64::from(value))).unwrap_or(u32::MAX).max(least)
+    };
+    let cache = scaled(own.cache_sectors).max(4 * own.band_sectors);
+    let spare_min = own.spare_bands.min(SPARE_BANDS_MIN);
+    ShingledTable {
+        capacity_sectors: capacity,
+        cache_sectors: cache.next_multiple_of(own.band_sectors),
+        cache_extents_max: part(own.cache_extents_max, 1024),
+        spare_bands: part(own.spare_bands, spare_min),
+        ..own.clone()
     }
 }
 
@@ -124,7 +150,7 @@ mod tests {
                     assert!(gigabytes > 20_000, "{name} of {gigabytes} GB: {fitted:?}");
                     continue;
                 };
-                assert_eq!(crate::Geometry::new(&fitted.geometry).capacity_sectors(), capacity.0);
+                assert_eq!(fitted.capacity(), capacity);
                 let (fitted_mean, fitted_rate) = figures(&fitted);
                 let (mean, rate) = (fitted_mean / mean, fitted_rate / rate);
                 assert!((0.95..1.05).contains(&mean), "{name} of {gigabytes} GB: mean x {mean}");

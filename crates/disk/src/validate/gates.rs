@@ -11,6 +11,8 @@ use manylogs_block::Rng;
 
 /// Sectors of the requests of a sequential read: 256 KiB.
 const SEQUENTIAL_SECTORS: u64 = 512;
+/// The most of them: 2 GiB.
+const SEQUENTIAL_READS: u64 = 8_192;
 /// Sectors of a random read: 4 KiB.
 const RANDOM_SECTORS: u64 = 8;
 /// Random reads measured.
@@ -34,10 +36,15 @@ pub struct Gates {
 /// Measures the figures of the drive that `profile` describes.
 #[must_use]
 pub fn gates(profile: &Profile, seed: u64) -> Gates {
-    let zones: Vec<Extent> =
-        Drive::new(profile, &Options::of(profile)).mechanism().geometry().zones().collect();
+    let drive = Drive::new(profile, &Options::of(profile));
+    let zones: Vec<Extent> = drive.mechanism().geometry().zones().collect();
     let outer = zones.first().copied().unwrap_or_default();
-    let inner = zones.last().copied().unwrap_or_default();
+    let mut inner = zones.last().copied().unwrap_or_default();
+    if profile.shingled.is_some() {
+        // The last addresses are not the last zone's on the medium.
+        inner.len.0 = inner.len.0.min(SEQUENTIAL_READS * SEQUENTIAL_SECTORS);
+        inner.start.0 = drive.capacity().0.saturating_sub(inner.len.0);
+    }
     let one = random_iops(profile, seed, 1);
     let many = random_iops(profile, seed, 32);
     Gates {
@@ -52,7 +59,7 @@ pub fn gates(profile: &Profile, seed: u64) -> Gates {
 /// A sequential read of up to 2 GiB in `zone`, two requests in flight.
 fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
     let options = Options { seed, depth: 2, ..Options::of(profile) };
-    let requests = (zone.len.0 / SEQUENTIAL_SECTORS).min(8_192);
+    let requests = (zone.len.0 / SEQUENTIAL_SECTORS).min(SEQUENTIAL_READS);
     let mut next = zone.start.0;
     let elapsed = run(profile, &options, requests, || {
         let extent = Extent::new(next, SEQUENTIAL_SECTORS);
@@ -65,7 +72,7 @@ fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
 fn random_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
     let options = Options { seed, depth, ..Options::of(profile) };
     let mut rng = Rng::new(seed);
-    let places = profile.geometry.capacity_sectors / RANDOM_SECTORS;
+    let places = profile.capacity().0 / RANDOM_SECTORS;
     let elapsed = run(profile, &options, RANDOM_READS, || Extent {
         start: Lba(rng.below(places) * RANDOM_SECTORS),
         ..Extent::new(0, RANDOM_SECTORS)

@@ -62,6 +62,9 @@ fn every_drive_streams_at_its_rate_and_gains_from_queueing() {
         ("cheetah-15k5", 134.5, 80.7),
         ("constellation-es3", 175.0, 83.0),
         ("exos-x20", 285.0, 135.0),
+        // Of the medium's 190 and 100, and of 135 and 65: the guard regions have to be passed.
+        ("st8000as0002", 178.9, 97.1),
+        ("wd40nmzw", 130.5, 64.2),
         ("wd5000ys", 62.5, 31.0),
     ];
     assert_eq!(rates.map(|rate| rate.0).to_vec(), crate::profile::drives());

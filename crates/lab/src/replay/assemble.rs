@@ -127,7 +127,7 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
     let all = recorder.latencies(&Class::MOVES_DATA);
     PolicyResult {
         name: outcome.policy.name.clone(),
-        parameters: outcome.policy.policy.to_string(),
+        parameters: outcome.policy.parameters(),
         drive_write_cache: outcome.write_cache,
         requests: outcome.pump.requests,
         latency_us: by_kind(outcome),
@@ -140,7 +140,7 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
             .then(|| round3(volume.record_bytes as f64 / volume.logged_bytes as f64)),
         bypassed_writes: volume.bypassed_writes,
         log_records: volume.records,
-        log_swaps: volume.log_swaps,
+        log_swaps: outcome.smr.as_ref().map_or(0, |smr| smr.log_swaps) + volume.log_swaps,
         mapping_table_bytes_max: volume.mapping_table_bytes_max,
         drive_busy_percent: round3(outcome.drive_busy.as_secs_f64() / seconds.max(1e-9) * 100.0),
         carried_mb_per_second: round3(
@@ -156,6 +156,7 @@ fn policy_result(plan: &Plan, outcome: &Outcome, base: Option<&Outcome>) -> Poli
         latency_over_time: over_time(recorder),
         head: head(outcome),
         log_occupancy: outcome.occupancy.clone(),
+        smr: outcome.smr.clone(),
     }
 }
 

@@ -2,10 +2,14 @@
 
 use manylogs::{LogPlacement, Policy, PolicyError, VolumeConfig};
 use manylogs_block::{Sectors, bytes_text};
+use manylogs_disk::CachePlacement;
 use thiserror::Error;
 
 /// Name of the policy whose logs lie where `format` puts them.
 const OURS: &str = "mlb";
+/// Policies within a shingled drive, without a volume.
+const WITHIN_DRIVES: [(&str, CachePlacement); 2] =
+    [("slsmr", CachePlacement::Single), ("mlsmr", CachePlacement::NearHead)];
 /// Option that concerns the drive and not the volume.
 const CACHE: &str = "cache=";
 
@@ -19,29 +23,55 @@ pub struct NamedPolicy {
     pub policy: Policy,
     /// Whether the drive's write cache is on. `None`: as the durability demands.
     pub cache: Option<bool>,
+    /// Which writes of a shingled drive go where.
+    pub placement: CachePlacement,
 }
 
 impl NamedPolicy {
-    /// Parses one policy as [`Policy`] does, and the option `cache=on` or `cache=off` of the drive
-    /// below.
+    /// The names that policies go by, those within shingled drives too. `mlb-N` takes any number of
+    /// KiB.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        let within = WITHIN_DRIVES.map(|(name, _)| name);
+        Policy::NAMES.into_iter().chain(within).collect()
+    }
+
+    /// Parses one policy as [`Policy`] does, or one within a shingled drive, and the option
+    /// `cache=on` or `cache=off` of the drive below.
     ///
     /// # Errors
     /// If a policy or an option is unknown.
     pub fn parse(name: &str) -> Result<Self, PolicyError> {
         let (rest, cache) = without_cache(name)?;
-        Ok(Self { name: name.to_owned(), policy: rest.parse()?, cache })
+        let within = WITHIN_DRIVES.iter().find(|(within, _)| *within == rest);
+        let policy = if within.is_some() { Policy::NoLogging } else { rest.parse()? };
+        let placement = within.map_or(CachePlacement::Streams, |(_, placement)| *placement);
+        Ok(Self { name: name.to_owned(), policy, cache, placement })
     }
 
     /// The plain drive without a volume.
     #[must_use]
     pub fn nologging() -> Self {
-        Self { name: "nologging".to_owned(), policy: Policy::NoLogging, cache: None }
+        Self {
+            name: "nologging".to_owned(),
+            policy: Policy::NoLogging,
+            cache: None,
+            placement: CachePlacement::Streams,
+        }
+    }
+
+    /// The policy with all its parameters.
+    #[must_use]
+    pub fn parameters(&self) -> String {
+        let within = WITHIN_DRIVES.iter().find(|(_, placement)| *placement == self.placement);
+        within.map_or_else(|| self.policy.to_string(), |(name, _)| (*name).to_owned())
     }
 
     /// Whether this is the plain drive.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         matches!(self.policy, Policy::NoLogging)
+            && matches!(self.placement, CachePlacement::Streams)
     }
 
     /// Whether `format` can make this volume: it has many logs, and the headers of records are in

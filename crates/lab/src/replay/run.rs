@@ -19,6 +19,7 @@ use super::stack::{DriveSettings, HeadPoint, Stack};
 use super::workload::Workload;
 use crate::parallel::on_threads;
 use crate::results::{Checkpoint, Occupancy};
+use crate::smr::SmrFigures;
 use crate::stats::Thinned;
 
 /// Everything that determines the result of a replay.
@@ -67,6 +68,8 @@ pub struct Outcome {
     pub occupancy: Occupancy,
     /// Result of the checkpoint after the replay.
     pub checkpoint: Option<Checkpoint>,
+    /// The run second by second, on a shingled drive.
+    pub smr: Option<SmrFigures>,
     /// Wall-clock time of all replays, without the checkpoint.
     pub wall: Duration,
     /// Whether the user ended the replay early.
@@ -103,6 +106,17 @@ pub enum ReplayError {
         policy: String,
         /// The reason.
         source: manylogs::PolicyError,
+    },
+    /// The policy is one of a shingled drive.
+    #[error(
+        "{policy} is a policy within a shingled drive, and {drive} is a conventional one: \
+         `manylogs drive list` names the shingled ones"
+    )]
+    NotShingled {
+        /// The policy's name.
+        policy: String,
+        /// The drive profile's name.
+        drive: String,
     },
     /// Deadlock: requests are in flight, and no event is left that could answer them.
     #[error(
@@ -163,7 +177,10 @@ pub fn run(
     progress: &Arc<Progress>,
 ) -> Result<Outcome, ReplayError> {
     let sim = Sim::new(plan.seed, Order::Fifo);
-    let stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
+    let mut stack = Stack::named(&sim, &plan.drive, policy, plan.seed)?;
+    if stack.is_shingled() {
+        stack.measure(Nanos(plan.workload.summary().span_ns));
+    }
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.keep_requests)));
     let (began, busy_before) = (sim.now(), stack.drive_busy());
     let started = Instant::now();
@@ -174,6 +191,7 @@ pub fn run(
     let recorder = recorder.borrow().clone();
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
     let head = stack.take_head_points();
+    let smr = stack.smr_figures();
     let checkpoint = if plan.checkpoint_after && !report.interrupted {
         stack
             .checkpoint(&sim)
@@ -195,6 +213,7 @@ pub fn run(
         volume,
         occupancy,
         checkpoint,
+        smr,
         wall,
         interrupted: report.interrupted,
     };

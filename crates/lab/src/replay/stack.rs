@@ -12,17 +12,20 @@ use manylogs_block::{
     BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
 };
 use manylogs_disk::device::{Carried, ModelledDrive};
-use manylogs_disk::{Counters, Options, Profile};
+use manylogs_disk::{CachePlacement, Counters, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
 use super::policies::NamedPolicy;
 use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
+use crate::smr::{Metered, SmrFigures};
 use crate::stats::{Thinned, round3};
 
 /// The replay begins at 9:00 of the simulated day. So the default checkpoint policy does not take
 /// it for quiet hours.
 const BEGIN: Time = Time(9 * 3600 * 1_000_000_000);
+/// A shingled drive is given a week to clean its bands.
+const CLEANING_MAX: Nanos = Nanos::from_secs(7 * 24 * 3600);
 /// Number of samples of the head's position.
 const HEAD_POINTS: usize = 4096;
 /// The occupancy of logs is given for this number of equal parts of the used disk.
@@ -37,6 +40,8 @@ pub struct DriveSettings {
     pub write_cache: bool,
     /// Settings of the drive's queue that differ from the profile.
     pub queue: QueueSettings,
+    /// Which writes of a shingled drive go where.
+    pub placement: CachePlacement,
 }
 
 /// Settings of a drive's queue. `None` means: as in the profile.
@@ -51,16 +56,27 @@ pub struct QueueSettings {
 }
 
 impl DriveSettings {
+    /// The drive with the queue of its profile.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>, write_cache: bool) -> Self {
+        let placement = CachePlacement::default();
+        Self { profile, write_cache, queue: QueueSettings::default(), placement }
+    }
+
     /// The drive's size.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
-        Sectors(self.profile.geometry.capacity_sectors)
+        self.profile.capacity()
     }
 
     /// The drive as it is under `policy`.
     #[must_use]
     pub fn under(&self, policy: &NamedPolicy) -> Self {
-        Self { write_cache: policy.cache.unwrap_or(self.write_cache), ..self.clone() }
+        Self {
+            write_cache: policy.cache.unwrap_or(self.write_cache),
+            placement: policy.placement,
+            ..self.clone()
+        }
     }
 
     /// The options of the modelled drive.
@@ -73,6 +89,7 @@ impl DriveSettings {
             age_limit: self.queue.age_limit.unwrap_or(profile.age_limit),
             policy: self.queue.policy.unwrap_or(profile.policy),
             priority: self.queue.priority,
+            placement: self.placement,
             ..profile
         }
     }
@@ -98,6 +115,7 @@ pub(crate) struct Stack {
     drive: ModelledDrive,
     volume: Option<Volume>,
     head: Rc<RefCell<Thinned<HeadPoint>>>,
+    metered: Option<Metered>,
 }
 
 impl Stack {
@@ -125,7 +143,7 @@ impl Stack {
         sim.block_on(host, async move { clock.sleep_until(BEGIN).await });
         let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
         observe(&drive, volume.as_ref(), &head);
-        Ok(Self { host, runtime, drive, volume, head })
+        Ok(Self { host, runtime, drive, volume, head, metered: None })
     }
 
     /// Builds the stack as [`Stack::build`] does, for a policy whose layout is already that of this
@@ -140,6 +158,10 @@ impl Stack {
         seed: u64,
     ) -> Result<Self, ReplayError> {
         let name = || policy.name.clone();
+        if policy.placement != CachePlacement::Streams && settings.profile.shingled.is_none() {
+            let drive = settings.profile.name.clone();
+            return Err(ReplayError::NotShingled { policy: name(), drive });
+        }
         let meant = policy
             .on(settings.capacity())
             .map_err(|source| ReplayError::Policy { policy: name(), source })?;
@@ -154,10 +176,22 @@ impl Stack {
 
     /// The device that receives the trace's requests.
     pub(crate) fn top(&self) -> Rc<dyn BlockDevice> {
-        match &self.volume {
-            Some(volume) => Rc::new(volume.clone()),
-            None => Rc::new(self.drive.clone()),
+        match (&self.metered, &self.volume) {
+            (Some(metered), _) => Rc::new(metered.clone()),
+            (None, Some(volume)) => Rc::new(volume.clone()),
+            (None, None) => Rc::new(self.drive.clone()),
         }
+    }
+
+    /// From now on the requests to [`Stack::top`] are measured second by second, for about `span`.
+    pub(crate) fn measure(&mut self, span: Nanos) {
+        let metered = Metered::new(self.runtime(), self.top(), self.drive.clone(), span);
+        self.metered = Some(metered);
+    }
+
+    /// Figures since [`Stack::measure`].
+    pub(crate) fn smr_figures(&self) -> Option<SmrFigures> {
+        self.metered.as_ref().map(Metered::figures)
     }
 
     /// The simulated node of that machine.
@@ -168,6 +202,11 @@ impl Stack {
     /// The drive's counters.
     pub(crate) fn drive_counters(&self) -> Counters {
         self.drive.counters()
+    }
+
+    /// Whether the drive is a shingled one.
+    pub(crate) fn is_shingled(&self) -> bool {
+        self.drive.shingled().is_some()
     }
 
     /// Time during which the drive has worked so far.
@@ -190,15 +229,33 @@ impl Stack {
         self.volume.as_ref().map(occupancy).unwrap_or_default()
     }
 
-    /// Empties the logs by a checkpoint and reports its cost. `None` without a volume.
+    /// Empties the logs by a checkpoint and reports its cost. A shingled drive without a volume is
+    /// left alone until it has cleaned its bands. `None` of a conventional one without a volume.
     ///
     /// # Errors
     /// If the volume fails.
     pub(crate) fn checkpoint(&self, sim: &Sim) -> Result<Option<Checkpoint>, VolumeError> {
-        let Some(volume) = self.volume.clone() else { return Ok(None) };
+        let Some(volume) = self.volume.clone() else { return Ok(self.clean_bands(sim)) };
         let began = sim.now();
         let report = sim.block_on(self.host, async move { volume.checkpoint().await })?;
         Ok(Some(checkpoint(&report, sim.now().since(began))))
+    }
+
+    fn clean_bands(&self, sim: &Sim) -> Option<Checkpoint> {
+        let (began, before) = (sim.now(), self.drive.shingled()?);
+        let mut after = before.clone();
+        while after.dirty_bands > 0 && sim.now().since(began) < CLEANING_MAX {
+            let clock = self.runtime();
+            sim.block_on(self.host, async move { clock.sleep(Nanos::from_secs(1)).await });
+            after = self.drive.shingled()?;
+        }
+        Some(Checkpoint {
+            simulated_seconds: round3(sim.now().since(began).as_secs_f64()),
+            logged_writes: before.cached_extents,
+            home_writes: (after.band_clean.len() - before.band_clean.len()) as u64,
+            logged_sectors: before.cache_used.0,
+            ..Checkpoint::default()
+        })
     }
 }
 

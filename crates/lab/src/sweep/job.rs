@@ -14,8 +14,8 @@ use super::file::{Rate, Sweep};
 use super::row::{Ask, Row};
 use crate::prepare::{TraceSpec, prepare};
 use crate::replay::{
-    Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, QueueSettings, Workload,
-    exported_capacity, find_rate, run,
+    Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, Workload, exported_capacity,
+    find_rate, run,
 };
 
 /// One run of a sweep.
@@ -118,11 +118,7 @@ impl Job {
     }
 
     fn settings(&self, durability: Durability) -> DriveSettings {
-        DriveSettings {
-            profile: Arc::clone(&self.drive),
-            write_cache: durability.write_cache(),
-            queue: QueueSettings::default(),
-        }
+        DriveSettings::new(Arc::clone(&self.drive), durability.write_cache())
     }
 
     fn load(&self, sweep: &Sweep, loads: &Loads) -> Result<Load, String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use manylogs_block::Nanos;
 use manylogs_lab::mlfs::{MlfsCase, MlfsError, MlfsFigures, run_all, text};
-use manylogs_lab::replay::{DriveSettings, QueueSettings};
+use manylogs_lab::replay::DriveSettings;
 use manylogs_mlfs::adopt::{Layout, Spacing};
 
 use crate::args::fs::FsInterfereArgs;
@@ -46,11 +46,7 @@ fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
     let spacing = args.log_every.map_or(usual, |every| Spacing::Bytes(every.bytes()));
     let mut cases = Vec::new();
     for name in &args.drive {
-        let drive = DriveSettings {
-            profile: Arc::new(drive(name)?),
-            write_cache: args.drive_cache == OnOff::On,
-            queue: QueueSettings::default(),
-        };
+        let drive = DriveSettings::new(Arc::new(drive(name)?), args.drive_cache == OnOff::On);
         for &stream in &args.stream {
             for &writes_per_second in &args.rate {
                 cases.extend(args.mode.iter().map(|mode| MlfsCase {

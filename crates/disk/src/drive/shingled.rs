@@ -1,0 +1,233 @@
+//! What a shingled drive does next: the choices of [`super::dispatch`] with a translation layer.
+
+use manylogs_block::{Extent, Time};
+
+use super::{Drive, Pending};
+use crate::cache::write::Destage;
+use crate::mechanics::Access;
+use crate::queue::Waiting;
+use crate::shingled::{Shingled, ShingledFigures};
+
+/// Cached writes that one entry of the persistent cache's journal takes.
+const BATCH_WRITES: usize = 128;
+/// ... and their sectors: 1 MiB.
+const BATCH_SECTORS: u64 = 2048;
+
+/// What a shingled drive has beside the parts of every drive.
+#[derive(Clone, Debug)]
+pub(super) struct Translated {
+    pub(super) layer: Shingled,
+    /// Writes that wait for room in the persistent cache.
+    stalled: Vec<Waiting>,
+    /// Whether the drive's own work is due next, commands having had their turn.
+    own_work_next: bool,
+    /// Whether a stream is due next, the persistent cache having had its turn.
+    stream_next: bool,
+}
+
+impl Translated {
+    pub(super) const fn new(layer: Shingled) -> Self {
+        Self { layer, stalled: Vec::new(), own_work_next: false, stream_next: false }
+    }
+}
+
+impl Drive {
+    /// What the translation layer of a shingled drive did.
+    #[must_use]
+    pub fn shingled(&self) -> Option<ShingledFigures> {
+        self.translated.as_ref().map(|translated| translated.layer.figures())
+    }
+
+    /// As [`Drive::dispatch_time`], of a shingled drive.
+    pub(super) fn translated_time(&self, of: &Translated) -> Option<Time> {
+        let own = of.layer.due();
+        let own = own.map(|due| if of.stalled.is_empty() { due } else { Time(0) });
+        let times = [self.queue.earliest_ready(), self.dirty_due(of), own];
+        let earliest = times.into_iter().flatten().min()?;
+        Some(earliest.max(self.free_at))
+    }
+
+    /// Time from which on a cached write may go to the medium.
+    fn dirty_due(&self, of: &Translated) -> Option<Time> {
+        if self.writes.is_clean() {
+            return None;
+        }
+        let pressed = self.writes.is_nearly_full() || !self.roomless.is_empty();
+        let held_back = of.layer.held_back().filter(|_| !pressed && self.flushes.is_empty());
+        match held_back {
+            Some((extent, until)) if self.writes.lies_in(extent) => Some(until),
+            _ => Some(self.dirty_since),
+        }
+    }
+
+    /// Does the next thing. `translated` is the drive's own, taken out for the time being.
+    pub(super) fn dispatch_translated(&mut self, at: Time, translated: &mut Translated) {
+        if translated.layer.takes_turns() && std::mem::take(&mut translated.own_work_next) {
+            return self.work_for_itself(at, translated);
+        }
+        translated.own_work_next = true;
+        if self.resume_stalled(at, translated) {
+            return;
+        }
+        let dirty = self.dirty_due(translated).is_some_and(|due| due <= at);
+        if dirty && self.destages_next(at) {
+            self.destage_next = false;
+            if self.destage_translated(at, translated) {
+                return;
+            }
+        }
+        self.destage_next = true;
+        let next_write = translated.layer.next_write();
+        self.queue.writes_go_to(next_write, self.mechanism.geometry().locate(next_write));
+        match self.queue.take(at, &self.mechanism, &self.reads) {
+            Some(waiting) if waiting.write => self.write_translated(at, waiting, translated),
+            Some(waiting) => self.read_translated(at, &waiting, translated),
+            None if dirty && self.destage_translated(at, translated) => (),
+            None => self.work_for_itself(at, translated),
+        }
+    }
+
+    /// One access of cleaning.
+    fn work_for_itself(&mut self, at: Time, translated: &mut Translated) {
+        let Some(step) = translated.layer.next_step(at) else { return };
+        let start = self.leave(at);
+        let access = self.pass(start, &[step.extent], step.write);
+        // The host does not see this as work of its own: it is not in the counters.
+        self.free_at = access.end;
+        translated.layer.step_done(access.end.since(at));
+    }
+
+    /// A write that waited for room in the persistent cache, if there is room now.
+    fn resume_stalled(&mut self, at: Time, translated: &mut Translated) -> bool {
+        let Some(&waiting) = translated.stalled.first() else { return false };
+        let Some(written) = translated.layer.cache_write(waiting.command.extent) else {
+            return false;
+        };
+        translated.stalled.remove(0);
+        self.write_direct(at, &waiting, &written, None);
+        true
+    }
+
+    fn write_translated(&mut self, at: Time, mut waiting: Waiting, translated: &mut Translated) {
+        // Older cached data beneath is written along, lest it overwrite this later.
+        let overlaps =
+            (!self.writes.is_clean()).then(|| self.writes.take_overlaps(waiting.command.extent));
+        let extent = overlaps.as_ref().map_or(waiting.command.extent, |destage| destage.extent);
+        if translated.layer.streams(extent) {
+            let pieces = translated.layer.stream_write(extent);
+            return self.write_direct(at, &waiting, &pieces, overlaps);
+        }
+        if let Some(written) = translated.layer.cache_write(extent) {
+            return self.write_direct(at, &waiting, &written, overlaps);
+        }
+        // The union is written once there is room; what was cached of it counts as written then.
+        waiting.command.extent = extent;
+        if let Some(destage) = overlaps {
+            self.pending.push(at, Pending::Destaged(destage));
+        }
+        translated.stalled.push(waiting);
+        self.work_for_itself(at, translated);
+    }
+
+    fn write_direct(
+        &mut self,
+        at: Time,
+        waiting: &Waiting,
+        pieces: &[Extent],
+        overlaps: Option<Destage>,
+    ) {
+        let start = self.leave(at);
+        let access = self.pass(start, pieces, true);
+        self.account(at, &access);
+        if let Some(destage) = overlaps {
+            self.pending.push(access.end, Pending::Destaged(destage));
+        }
+        self.complete(at, waiting, access);
+    }
+
+    fn read_translated(&mut self, at: Time, waiting: &Waiting, translated: &mut Translated) {
+        let pieces = translated.layer.pieces(waiting.command.extent);
+        if let [piece] = pieces[..] {
+            let place = self.mechanism.geometry().locate(piece.start);
+            self.read(at, waiting, piece, &place);
+        } else {
+            let start = self.leave(at);
+            let access = self.pass(start, &pieces, false);
+            self.account(at, &access);
+            self.complete(at, waiting, access);
+        }
+        translated.layer.read_at(self.mechanism.position().cylinder);
+    }
+
+    /// Brings cached writes to the medium; whether there was room for any.
+    fn destage_translated(&mut self, at: Time, translated: &mut Translated) -> bool {
+        let stream = translated.layer.stream();
+        let turn = std::mem::replace(&mut translated.stream_next, false);
+        if turn && self.destage_stream(at, stream, translated) {
+            return true;
+        }
+        translated.stream_next = true;
+        self.destage_batch(at, stream, translated)
+            || (!turn && self.destage_stream(at, stream, translated))
+    }
+
+    fn destage_stream(&mut self, at: Time, stream: Extent, translated: &mut Translated) -> bool {
+        let Some(destage) = self.writes.take_within(stream) else { return false };
+        let pieces = translated.layer.stream_write(destage.extent);
+        self.destage_to(at, &pieces, [destage]);
+        true
+    }
+
+    fn destage_batch(&mut self, at: Time, stream: Extent, translated: &mut Translated) -> bool {
+        let mut writes_max = BATCH_WRITES;
+        while writes_max > 0 {
+            let batch = self.writes.batch(stream, writes_max, BATCH_SECTORS);
+            let Some(places) = batch else { return false };
+            if let Some(written) = translated.layer.cache_entry(&places) {
+                let taken: Vec<_> =
+                    places.iter().map(|place| self.writes.take_at(*place)).collect();
+                self.destage_to(at, &[written], taken);
+                return true;
+            }
+            // Where room is short, a few may fit.
+            writes_max /= 4;
+        }
+        false
+    }
+
+    fn destage_to(
+        &mut self,
+        at: Time,
+        pieces: &[Extent],
+        destages: impl IntoIterator<Item = Destage>,
+    ) {
+        let start = self.leave(at);
+        let access = self.pass(start, pieces, true);
+        self.counters.destages += 1;
+        self.account(at, &access);
+        for destage in destages {
+            self.pending.push(access.end, Pending::Destaged(destage));
+        }
+    }
+
+    /// Accesses the pieces one after the other.
+    fn pass(&mut self, start: Time, pieces: &[Extent], write: bool) -> Access {
+        let mut sum = Access { end: start, ..Access::default() };
+        for piece in pieces {
+            if write {
+                self.reads.invalidate(*piece);
+            }
+            let place = self.mechanism.geometry().locate(piece.start);
+            let access = self.mechanism.access(sum.end, &place, *piece, write);
+            sum = Access {
+                seek: sum.seek + access.seek,
+                rotation: sum.rotation + access.rotation,
+                extra_revolutions: sum.extra_revolutions + access.extra_revolutions,
+                rewrite: sum.rewrite + access.rewrite,
+                transfer: sum.transfer + access.transfer,
+                end: access.end,
+            };
+        }
+        sum
+    }
+}

@@ -1,0 +1,184 @@
+//! A drive under one load, second by second: what `manylogs drive exercise` prints.
+
+mod load;
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Handle, IoError, Nanos, Time};
+use manylogs_sim::{Order, Sim};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::replay::{DriveSettings, NamedPolicy, ReplayError, Stack};
+use crate::smr::SmrFigures;
+use crate::table::bytes;
+
+use load::Load;
+pub use load::LoadKind;
+
+/// What is done to which drive.
+#[derive(Clone, Debug)]
+pub struct Exercise {
+    /// The drive.
+    pub drive: DriveSettings,
+    /// What stands between it and the load.
+    pub policy: NamedPolicy,
+    /// The load.
+    pub load: LoadKind,
+    /// How long.
+    pub span: Nanos,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+/// The result, as JSON has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exercised {
+    /// Version of this format.
+    pub format: u32,
+    /// The command line that repeats it.
+    pub command: String,
+    /// Name of the drive's profile.
+    pub drive: String,
+    /// The policy, as the user wrote it.
+    pub policy: String,
+    /// Name of the load.
+    pub load: &'static str,
+    /// Whether the drive's write cache was on.
+    pub drive_write_cache: bool,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: SmrFigures,
+}
+
+/// Why an exercise has no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExerciseError {
+    /// The policy does not go with the drive.
+    #[error(transparent)]
+    Policy(#[from] ReplayError),
+    /// A request failed.
+    #[error("a request failed: {0}")]
+    Io(#[from] IoError),
+}
+
+/// What the clients share.
+struct Shared {
+    until: Time,
+    load: RefCell<Load>,
+    failed: Cell<Option<IoError>>,
+}
+
+/// Runs an exercise.
+///
+/// # Errors
+/// If the policy does not go with the drive, or a request fails.
+pub fn exercise(of: &Exercise) -> Result<SmrFigures, ExerciseError> {
+    let sim = Sim::new(of.seed, Order::Fifo);
+    let mut stack = Stack::named(&sim, &of.drive, &of.policy, of.seed)?;
+    stack.measure(of.span);
+    let device = stack.top();
+    let (began, capacity) = (sim.now(), device.capabilities().capacity);
+    let shared = Rc::new(Shared {
+        until: began + of.span,
+        load: RefCell::new(Load::new(of.load, capacity, of.seed)),
+        failed: Cell::new(None),
+    });
+    for client in 0..of.load.clients() {
+        let runtime = stack.runtime();
+        runtime.spawn(act(client, stack.runtime(), Rc::clone(&device), Rc::clone(&shared)));
+    }
+    let clock = stack.runtime();
+    let until = shared.until;
+    sim.block_on(stack.host(), async move { clock.sleep_until(until).await });
+    if let Some(error) = shared.failed.take() {
+        return Err(error.into());
+    }
+    Ok(stack.smr_figures().unwrap_or_default())
+}
+
+/// One client: a request after the other.
+async fn act(client: u32, runtime: Handle, device: Rc<dyn BlockDevice>, shared: Rc<Shared>) {
+    while runtime.now() < shared.until {
+        let request = shared.load.borrow_mut().next(client);
+        if let Err(error) = device.submit(request).await {
+            shared.failed.set(Some(error));
+            return;
+        }
+    }
+}
+
+/// The figures for people.
+#[must_use]
+pub fn text(done: &Exercised) -> String {
+    let figures = &done.figures;
+    let mut out = format!("{} on {} ({})\n\n", done.load, done.drive, done.policy);
+    let _ = writeln!(out, "{:>8}  {:>9}  {:>11}  {:>12}", "second", "MiB/s", "p99", "cache used");
+    for shown in rows(figures) {
+        let _ = writeln!(
+            out,
+            "{:>8}  {:>9.2}  {:>8.1} ms  {:>12}",
+            shown.second,
+            shown.mib_s,
+            shown.p99_ms,
+            bytes(shown.cache_used_bytes)
+        );
+    }
+    let _ = writeln!(out, "\nseconds without progress: {}", figures.seconds_without_progress);
+    let _ = writeln!(out, "slowest request: {:.1} ms", figures.slowest_ms);
+    if figures.cache_bytes > 0 {
+        translated(figures, &mut out);
+    }
+    out
+}
+
+fn translated(figures: &SmrFigures, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "written to the persistent cache ({}): {}; past it: {}",
+        bytes(figures.cache_bytes),
+        bytes(figures.cached_bytes),
+        bytes(figures.streamed_bytes)
+    );
+    if let Some(second) = figures.cache_full_second {
+        let _ = writeln!(out, "the cache had no room from second {second} on");
+    }
+    let clean = figures.band_clean_s;
+    let _ = writeln!(
+        out,
+        "bands cleaned: {} (p5 {:.2} s, p50 {:.2} s, p95 {:.2} s), left: {}",
+        figures.bands_cleaned, clean.p5, clean.p50, clean.p95, figures.dirty_bands
+    );
+    if figures.log_swaps > 0 {
+        let _ = writeln!(out, "logs swapped: {}", figures.log_swaps);
+    }
+}
+
+/// Means over a part of the run.
+struct Row {
+    second: u64,
+    mib_s: f64,
+    p99_ms: f64,
+    cache_used_bytes: u64,
+}
+
+/// At most twenty rows: rate in the mean, the highest p99, the last use of the cache.
+fn rows(figures: &SmrFigures) -> Vec<Row> {
+    let points = figures.seconds.len();
+    let each = points.div_ceil(20).max(1);
+    (0..points)
+        .step_by(each)
+        .map(|from| {
+            let to = (from + each).min(points);
+            Row {
+                second: figures.seconds[from],
+                mib_s: figures.mib_s[from..to].iter().sum::<f64>() / (to - from) as f64,
+                p99_ms: figures.p99_ms[from..to].iter().copied().fold(0.0, f64::max),
+                cache_used_bytes: figures.cache_used_bytes[to - 1],
+            }
+        })
+        .collect()
+}
