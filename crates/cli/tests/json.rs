@@ -83,7 +83,21 @@ fn replay_writes_what_is_documented() {
     let trace = place.trace("t.csv", 1_000);
     let auto = ["replay", text(&trace), "--rate", "auto", "--seeds", "1"];
     let sync = ["replay", "synthetic", "--limit", "1500", "--durability", "sync-every=1s"];
-    compare(&[output(&place, &auto), output(&place, &sync)], "`replay --json`");
+    let drive = ["--drive", "st8000as0002", "--policy", "nologging,mlsmr", "--seeds", "1"];
+    let shingled = [&["replay", "synthetic", "--limit", "500"][..], &drive].concat();
+    let outputs = [&auto[..], &sync, &shingled].map(|args| output(&place, args));
+    compare(&outputs, "`replay --json`");
+}
+
+#[test]
+fn exercise_writes_what_is_documented() {
+    let place = Place::new();
+    let found = ["st8000as0002", "exos-x20"].map(|drive| {
+        let load = ["--load", "random-4k", "--seconds", "20", "--json"];
+        let said = place.run(&[&["drive", "exercise", drive][..], &load].concat());
+        serde_json::from_str::<Value>(&said.succeeds().stdout).unwrap()
+    });
+    compare(&found, "`drive exercise --json`");
 }
 
 #[test]

@@ -82,8 +82,8 @@ impl Shingled {
         self.victim().map(|band| self.cleaning_job(band))
     }
 
-    /// The band to clean: with a static mapping the one of the oldest entry in the fullest log (first
-    /// in, first out), with a dynamic one the band that frees most.
+    /// The band to clean: with a static mapping the one of the oldest entry in the fullest log
+    /// (first in, first out), with a dynamic one the band that frees most.
     fn victim(&self) -> Option<Band> {
         if self.table.mapping == BandMapping::Dynamic {
             return self.cache.fullest_band();

@@ -72,8 +72,8 @@ impl Log {
         gaps.find(|(_, gap)| **gap >= len).map(|(start, _)| Lba(*start))
     }
 
-    /// Writes an entry of `len` sectors at `at`, which [`Log::room`] told, of which `live` belong to
-    /// `places`.
+    /// Writes an entry of `len` sectors at `at`, which [`Log::room`] told, of which `live` belong
+    /// to `places`.
     pub(super) fn append(&mut self, number: u64, at: Lba, len: u64, live: u64, places: Places) {
         if let Some(gap) = self.free.remove(&at.0)
             && gap > len
