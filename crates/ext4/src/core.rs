@@ -60,6 +60,10 @@ pub(crate) struct Core {
     pub(crate) look_for_idle_at: Cell<usize>,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
+    /// Inodes that are being deleted.
+    pub(crate) endings: Cell<u32>,
+    /// One of them has ended.
+    pub(crate) ended: Signal,
     /// Fewer pages are dirty, or nobody writes them back.
     pub(crate) cleaned: Signal,
     /// The task that writes back could do so the last time, and goes on.

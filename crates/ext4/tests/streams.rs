@@ -383,6 +383,40 @@ fn blocks_that_were_freed_a_moment_ago_can_be_allocated() {
     world.check();
 }
 
+/// A file that is removed while it is written back gives its room to whoever waits for that, and
+/// the rest of it is not written.
+#[test]
+fn what_is_being_removed_makes_room_and_is_not_written() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for allocates in [true, false] {
+        let world = World::new(1, SMALL_MIB, image.clone());
+        let (drive, runtime) = (Drive::new(&world, 40_960, Nanos(0)), world.runtime());
+        let mounting = mount(drive.clone(), runtime.clone());
+        world.sim.block_on(world.user, async move {
+            let fs = mounting.await.unwrap();
+            let (old, new) = (file(&fs, "old").await, file(&fs, "new").await);
+            fs.sync_all().await.unwrap();
+            let busy = drive.busy.get();
+            fs.write(old, 0, vec![1; 13 << 20]).await.unwrap();
+            runtime.sleep(Nanos::from_millis(100)).await;
+            let remover = fs.clone();
+            runtime.spawn(async move { remover.unlink(Ino::ROOT, b"old").await.unwrap() });
+            runtime.sleep(Nanos::from_millis(1)).await;
+            let done = match allocates {
+                true => fs.allocate(new, 0..12 * MIB, Allocate::Blocks, false).await,
+                false => fs.write(new, 0, vec![2; 12 << 20]).await,
+            };
+            assert_eq!(done, Ok(()), "allocates: {allocates}");
+            if allocates {
+                let written = (drive.busy.get() - busy) / 40_960 * 512;
+                assert!(written < 10 * MIB, "{written} bytes of 13 MiB that nobody will see");
+            }
+            fs.unmount().await.unwrap();
+        });
+        world.check();
+    }
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {

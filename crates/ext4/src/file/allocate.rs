@@ -93,6 +93,10 @@ impl Core {
                 Mapping::Hole(hole) => hole.min(left).min(UNWRITTEN_MOST),
             };
             if u64::from(hole) > self.space.unpromised() {
+                drop(handle);
+                if self.await_an_end().await {
+                    continue;
+                }
                 return Err(Error::NoSpace);
             }
             let claim = match self.claim(self.goal(node.ino), hole, ClaimedFor::Others).await {

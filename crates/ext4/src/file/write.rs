@@ -152,6 +152,15 @@ impl Core {
     /// Makes pages dirty that are not, with a block reserved for each that has none. Their
     /// versions are 0 until they are written to.
     async fn promise(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+        loop {
+            match self.promise_now(node, range.clone()).await {
+                Err(Error::NoSpace) if self.await_an_end().await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn promise_now(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
         let mut missing = Vec::new();
         {
             let _tree = self.journal.tree.read().await;

@@ -69,6 +69,9 @@ impl<'n> Pass<'n> {
 
     /// The next pages, as they are now.
     fn next_batch(&mut self) -> Option<Vec<Held>> {
+        if self.node.is_ending.get() {
+            return None;
+        }
         let pages = self.node.pages.borrow();
         self.batches += 1;
         if self.batches > BATCHES || self.alone.is_wanted() {

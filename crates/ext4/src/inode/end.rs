@@ -5,6 +5,7 @@ use super::orphans::ORPHAN_CREDITS;
 use crate::core::Core;
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
+use crate::inode::Node;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::units::{BLOCK, FileBlock, Ino};
@@ -51,8 +52,28 @@ impl Core {
     /// Ends an inode that is an orphan without a name, and gives it back.
     pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
+        node.is_ending.set(true);
+        self.endings.set(self.endings.get() + 1);
+        let deleted = self.delete_node(&node).await;
+        self.endings.set(self.endings.get() - 1);
+        self.ended.notify();
+        deleted
+    }
+
+    /// Waits until an inode has ended, if one is about to: there may be room then. False if none
+    /// is. The caller holds nothing that an end needs.
+    pub(crate) async fn await_an_end(&self) -> bool {
+        if self.endings.get() == 0 {
+            return false;
+        }
+        self.ended.wait().await;
+        true
+    }
+
+    async fn delete_node(&self, node: &Node) -> Result<()> {
+        let ino = node.ino;
         let _alone = node.content.write().await;
-        self.drop_pages(&node, 0..u32::MAX);
+        self.drop_pages(node, 0..u32::MAX);
         node.size_is_new.set(false);
         node.written_at.set(None);
         loop {

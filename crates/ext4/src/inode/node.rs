@@ -43,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) written: Cell<u64>,
     /// How much of that a flush has covered.
     pub(crate) flushed: Cell<u64>,
+    /// Nobody will see its content again.
+    pub(crate) is_ending: Cell<bool>,
     /// It was born without a name, and may get one.
     pub(crate) linkable: Cell<bool>,
     /// It is known to have no capabilities.
@@ -74,6 +76,7 @@ impl Node {
             tid: Cell::default(),
             written: Cell::default(),
             flushed: Cell::default(),
+            is_ending: Cell::default(),
             linkable: Cell::default(),
             incapable: Cell::default(),
         }

@@ -211,6 +211,8 @@ impl Ext4 {
             nodes: RefCell::new(BTreeMap::new()),
             look_for_idle_at: Cell::default(),
             dirty_pages: Cell::default(),
+            endings: Cell::default(),
+            ended: Signal::default(),
             cleaned: Signal::default(),
             writes_back: Cell::default(),
             may_be_dirty: Cell::default(),
