@@ -417,6 +417,35 @@ fn what_is_being_removed_makes_room_and_is_not_written() {
     }
 }
 
+/// A kernel tells of the last close a moment later. A file that stays open is not waited for long.
+#[test]
+fn whoever_finds_no_room_waits_a_moment_for_the_close_of_a_removed_file() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    let runtime = world.runtime();
+    world
+        .run(async move |fs: Ext4| {
+            let (old, new) = (file(&fs, "old").await, file(&fs, "new").await);
+            let range = 0..12 * MIB;
+            fs.allocate(old, range.clone(), Allocate::Blocks, false).await.unwrap();
+            fs.open(old);
+            fs.unlink(Ino::ROOT, b"old").await.unwrap();
+            let began = runtime.now();
+            let refused = fs.allocate(new, range.clone(), Allocate::Blocks, false).await;
+            assert_eq!(refused, Err(Error::NoSpace));
+            assert!(runtime.now().since(began) < Nanos::from_millis(300));
+            let (closer, pause) = (fs.clone(), runtime.clone());
+            runtime.spawn(async move {
+                pause.sleep(Nanos::from_millis(50)).await;
+                closer.close(old, 1).await.unwrap();
+            });
+            assert_eq!(fs.allocate(new, range, Allocate::Blocks, false).await, Ok(()));
+            fs.unmount().await.unwrap();
+        })
+        .unwrap();
+    world.check();
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {

@@ -1,5 +1,11 @@
 //! Taking blocks away from inodes, and inodes away.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use manylogs_block::Nanos;
+
 use super::birth::BIRTH_CREDITS;
 use super::orphans::ORPHAN_CREDITS;
 use crate::core::Core;
@@ -12,6 +18,8 @@ use crate::units::{BLOCK, FileBlock, Ino};
 
 /// Blocks that one step of a long operation changes at most.
 const STEP_CREDITS: usize = 4 * MAP_CREDITS;
+/// How long whoever finds no room waits for the close of a file that has no name.
+const CLOSE_MOST: Nanos = Nanos::from_millis(200);
 
 impl Core {
     /// Takes the blocks behind `size` away from an inode whose size is `size` already, step by
@@ -60,14 +68,24 @@ impl Core {
         deleted
     }
 
-    /// Waits until an inode has ended, if one is about to: there may be room then. False if none
-    /// is. The caller holds nothing that an end needs.
+    /// Waits until an inode has ended: there may be room then. One that has no name may end a
+    /// moment after its last user closed it, as a kernel tells of that late. False if none ends.
+    /// The caller holds nothing that an end needs.
     pub(crate) async fn await_an_end(&self) -> bool {
-        if self.endings.get() == 0 {
+        let mut ended = std::pin::pin!(self.ended.wait());
+        if self.endings.get() > 0 {
+            ended.await;
+            return true;
+        }
+        if self.orphans.borrow().is_empty() {
             return false;
         }
-        self.ended.wait().await;
-        true
+        let mut patience = self.runtime.sleep(CLOSE_MOST);
+        poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => Pin::new(&mut patience).poll(cx).map(|()| false),
+        })
+        .await
     }
 
     async fn delete_node(&self, node: &Node) -> Result<()> {
