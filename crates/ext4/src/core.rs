@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle as Executor};
+use manylogs_block::{BlockDevice, Handle as Executor, Signal};
 
 use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
@@ -60,6 +60,14 @@ pub(crate) struct Core {
     pub(crate) look_for_idle_at: Cell<usize>,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
+    /// Inodes that are being deleted.
+    pub(crate) endings: Cell<u32>,
+    /// One of them has ended.
+    pub(crate) ended: Signal,
+    /// Fewer pages are dirty, or nobody writes them back.
+    pub(crate) cleaned: Signal,
+    /// The task that writes back could do so the last time, and goes on.
+    pub(crate) writes_back: Cell<bool>,
     /// Something of some file waits to be written, or did so a moment ago.
     pub(crate) may_be_dirty: Cell<bool>,
     /// How often somebody asked for an inode to be durable.

@@ -81,6 +81,7 @@ mod lock;
 mod marks;
 mod ondisk;
 mod ops;
+mod pages_lock;
 mod summary;
 mod units;
 mod xattr;

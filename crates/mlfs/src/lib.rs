@@ -38,8 +38,8 @@ pub use manylogs_ext4::AccessTimes;
 pub use mounted::Mounted;
 pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
 
-/// How long a disk may have a user whom nobody can name: a file system that is being unmounted is in
-/// no table of mounts any more, and has the disk until its last write is there. The kernel's own
+/// How long a disk may have a user whom nobody can name: a file system that is being unmounted is
+/// in no table of mounts any more, and has the disk until its last write is there. The kernel's own
 /// file systems wait for it as well.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(5);
 

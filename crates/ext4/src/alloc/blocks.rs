@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Claim;
+use super::{Claim, ClaimedFor};
 use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
 use crate::journal::Handle;
@@ -20,9 +20,14 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if no block is free; if some are held back, a commit helps.
-    pub(crate) async fn claim(&self, goal: BlockNo, most: u32) -> Result<Claim> {
+    pub(crate) async fn claim(
+        &self,
+        goal: BlockNo,
+        most: u32,
+        what_for: ClaimedFor,
+    ) -> Result<Claim> {
         let run = self.pick(goal, most).await?;
-        Ok(self.space.claim(run))
+        Ok(self.space.claim(run, what_for))
     }
 
     /// Takes one block into use for the tables and trees that map others.

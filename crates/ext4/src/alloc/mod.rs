@@ -10,4 +10,4 @@ mod inodes;
 mod space;
 
 pub(crate) use inodes::NewKind;
-pub(crate) use space::{Claim, Space};
+pub(crate) use space::{Claim, ClaimedFor, Space};

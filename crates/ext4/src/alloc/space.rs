@@ -25,18 +25,30 @@ pub(crate) struct Space {
 struct State {
     free_blocks: Cell<u64>,
     free_inodes: Cell<u64>,
-    /// Blocks that dirty data will need.
+    /// Blocks that dirty data will need, claimed ones too.
     reserved: Cell<u64>,
     pool: u64,
     claims: RefCell<RangeSet<u64>>,
+    /// How many of them no promise covers.
     claimed: Cell<u64>,
     held_back: RefCell<RangeSet<u64>>,
+}
+
+/// What blocks are claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimedFor {
+    /// Data that they are promised to: the promise lasts until they are mapped.
+    Promised,
+    /// Anything else.
+    Others,
 }
 
 /// Blocks that nobody else picks, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     run: Run,
+    /// How many of them no promise covers.
+    counted: u64,
     state: Rc<State>,
 }
 
@@ -49,7 +61,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.state.claims.borrow_mut().remove(self.run.range());
-        self.state.claimed.set(self.state.claimed.get() - u64::from(self.run.blocks));
+        self.state.claimed.set(self.state.claimed.get() - self.counted);
     }
 }
 
@@ -94,16 +106,20 @@ impl Space {
         Ok(())
     }
 
-    /// Blocks are not needed any more, or have been claimed.
+    /// Blocks are not needed any more, or are in use.
     pub(crate) fn unreserve(&self, blocks: u64) {
         self.state.reserved.set(self.state.reserved.get() - blocks);
     }
 
     /// Nobody else picks these blocks.
-    pub(crate) fn claim(&self, run: Run) -> Claim {
+    pub(crate) fn claim(&self, run: Run, what_for: ClaimedFor) -> Claim {
+        let counted = match what_for {
+            ClaimedFor::Promised => 0,
+            ClaimedFor::Others => u64::from(run.blocks),
+        };
         self.state.claims.borrow_mut().insert(run.range());
-        self.state.claimed.set(self.state.claimed.get() + u64::from(run.blocks));
-        Claim { run, state: Rc::clone(&self.state) }
+        self.state.claimed.set(self.state.claimed.get() + counted);
+        Claim { run, counted, state: Rc::clone(&self.state) }
     }
 
     /// Nobody picks these blocks before [`Space::give_back`].
@@ -159,7 +175,7 @@ mod tests {
     #[test]
     fn claimed_and_held_back_blocks_are_passed() {
         let space = Space::new(1000, 500, 9);
-        let claim = space.claim(run(10, 5));
+        let claim = space.claim(run(10, 5), ClaimedFor::Others);
         space.hold_back(run(15, 2));
         space.hold_back(run(20, 1));
         assert_eq!(space.first_allowed(8..30), Some(8..10));
@@ -175,9 +191,14 @@ mod tests {
         let space = Space::new(1000, 500, 9);
         assert_eq!(space.unpromised(), 480);
         space.reserve(400).unwrap();
-        let claim = space.claim(run(10, 60));
+        let claim = space.claim(run(10, 60), ClaimedFor::Others);
         assert_eq!(space.reserve(21), Err(Error::NoSpace));
         space.reserve(20).unwrap();
+        // What is claimed for promised blocks counts once.
+        let promised = space.claim(run(100, 300), ClaimedFor::Promised);
+        assert_eq!(space.unpromised(), 0);
+        drop(promised);
+        assert_eq!(space.reserve(1), Err(Error::NoSpace));
         space.unreserve(100);
         drop(claim);
         assert_eq!(space.unpromised(), 160);

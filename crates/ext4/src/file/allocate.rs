@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use crate::alloc::ClaimedFor;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
@@ -42,7 +43,7 @@ impl Core {
         let node = self.node(ino);
         self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
-        let _writing = node.writing.take().await;
+        let _writing = node.writing.take_all().await;
         if what != Allocate::Blocks {
             self.punch(&node, range.clone()).await?;
         }
@@ -92,9 +93,21 @@ impl Core {
                 Mapping::Hole(hole) => hole.min(left).min(UNWRITTEN_MOST),
             };
             if u64::from(hole) > self.space.unpromised() {
+                drop(handle);
+                if self.await_an_end().await {
+                    continue;
+                }
                 return Err(Error::NoSpace);
             }
-            let claim = self.claim(self.goal(node.ino), hole).await?;
+            let claim = match self.claim(self.goal(node.ino), hole, ClaimedFor::Others).await {
+                Ok(claim) => claim,
+                Err(Error::NoSpace) if self.space.holds_back() => {
+                    drop(handle);
+                    self.free_held_back().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let Run { start: block, blocks: taken } = claim.run();
             self.use_claim(&mut handle, claim).await?;
             let new = Extent { file: FileBlock(at), block, blocks: taken, written: false };

@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use manylogs_plant::{Bug, is};
 
-use super::writeback::{Held, Piece};
+use super::place::Piece;
+use super::writeback::Held;
 use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
@@ -20,7 +21,7 @@ impl Core {
     pub(super) async fn journal_pages(&self, node: &Node, batch: &[Held]) -> Result<()> {
         for pages in batch.chunks(PAGES) {
             let mut contents = pages.iter();
-            for piece in self.plan(node, pages).await? {
+            for piece in self.plan(node, pages, None).await? {
                 let held = contents.by_ref().take(piece.extent.blocks as usize);
                 self.journal_piece(node, piece, held).await?;
             }
@@ -37,7 +38,8 @@ impl Core {
         piece: Piece,
         pages: impl Iterator<Item = &'p Held>,
     ) -> Result<()> {
-        let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+        let extent = piece.extent;
+        let run = Run { start: extent.block, blocks: extent.blocks };
         let mapped = !piece.needs_mapping();
         let credits = if mapped { 0 } else { 3 * MAP_CREDITS };
         let mut handle = self.begin(credits + run.blocks as usize).await?;
@@ -51,6 +53,7 @@ impl Core {
             handle.log_content(BlockNo(block), bytes);
         }
         node.tid.set(Some(handle.finish()));
+        self.keep_promises(node, extent);
         Ok(())
     }
 

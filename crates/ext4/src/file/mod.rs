@@ -2,6 +2,7 @@
 
 mod allocate;
 mod journalled;
+mod place;
 mod read;
 mod seek;
 mod sync;
@@ -11,4 +12,3 @@ mod writeback;
 pub use allocate::Allocate;
 pub use seek::Seek;
 pub(crate) use write::SIZE_MOST;
-pub(crate) use writeback::Times;

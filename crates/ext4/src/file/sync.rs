@@ -32,7 +32,8 @@ impl Core {
 
     async fn make_durable(&self, node: &Node) -> Result<()> {
         self.syncs.set(self.syncs.get() + 1);
-        let sent = node.sent.get();
+        // What is on its way meanwhile is not covered.
+        let written = node.written.get();
         let tid = node.tid.get().filter(|tid| !self.journal.is_durable(*tid));
         // The flush of a transaction that still runs covers the data, which was written before. One
         // that is being committed may have flushed already.
@@ -43,7 +44,7 @@ impl Core {
         if !covers && node.is_unflushed() && !is(Bug::Ext4ContentSyncUnflushed) {
             self.device.submit(Request::Flush).await?;
         }
-        node.flushed.set(node.flushed.get().max(sent));
+        node.flushed.set(node.flushed.get().max(written));
         Ok(())
     }
 

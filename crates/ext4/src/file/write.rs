@@ -14,7 +14,7 @@ use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
 /// Files end here at the latest: their last block has a number.
 pub(crate) const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
-/// Dirty pages of all files; whoever writes more writes back first: 64 MiB.
+/// Dirty pages of all files; whoever writes more waits until there are fewer: 64 MiB.
 const DIRTY_MOST: usize = 16_384;
 
 impl Core {
@@ -31,10 +31,7 @@ impl Core {
             return Ok(());
         }
         let node = self.node(ino);
-        if self.dirty_pages.get() > DIRTY_MOST {
-            self.write_back(&node, Times::Written).await?;
-            self.write_back_all().await?;
-        }
+        self.wait_for_room(&node).await?;
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
@@ -66,6 +63,10 @@ impl Core {
                 held.bytes = bytes.clone();
             }
             held.version += 1;
+            if part.len() == BLOCK_BYTES {
+                held.bytes = Bytes::copy_from_slice(part);
+                continue;
+            }
             let bytes = std::mem::take(&mut held.bytes);
             let mut own = bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
             own[index(from - start)..index(to - start)].copy_from_slice(part);
@@ -77,6 +78,21 @@ impl Core {
         }
         node.written_at.set(Some(self.now()));
         self.note_dirty();
+        Ok(())
+    }
+
+    /// Waits until memory has room for more. Somebody else writes back meanwhile, so that the
+    /// device never waits for the next page; where that fails, the caller hears why.
+    async fn wait_for_room(&self, node: &Rc<Node>) -> Result<()> {
+        while self.dirty_pages.get() > DIRTY_MOST {
+            if !self.writes_back.get() {
+                self.write_back(node, Times::Written).await?;
+                return self.write_back_all().await;
+            }
+            let cleaned = self.cleaned.wait();
+            self.journal.note_work();
+            cleaned.await;
+        }
         Ok(())
     }
 
@@ -136,6 +152,15 @@ impl Core {
     /// Makes pages dirty that are not, with a block reserved for each that has none. Their
     /// versions are 0 until they are written to.
     async fn promise(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+        loop {
+            match self.promise_now(node, range.clone()).await {
+                Err(Error::NoSpace) if self.await_an_end().await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn promise_now(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
         let mut missing = Vec::new();
         {
             let _tree = self.journal.tree.read().await;

@@ -4,24 +4,34 @@
 //! that the data is written, a handle marks the blocks and maps them. So a transaction never
 //! refers to data that is not written, and never waits for data.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_block::{Completion, Hint, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
-use crate::alloc::Claim;
+use super::place::Piece;
 use crate::core::{Core, Mode};
-use crate::error::{Error, Result};
-use crate::extents::{MAP_CREDITS, Mapping, Unmapped};
-use crate::inode::Node;
+use crate::error::Result;
+use crate::extents::{MAP_CREDITS, Unmapped};
+use crate::inode::{Node, Page};
 use crate::journal::Handle;
+use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, TimeField};
-use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, FileBlock, Run};
+use crate::pages_lock::PagesGuard;
+use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, Ino, Run};
 
-/// Pages that are brought to the device at once: 8 MiB.
-const BATCH: usize = 2048;
+/// Pages that are mapped at once: 4 MiB.
+const BATCH: usize = 1024;
+/// Batches under way: the device has the next one when the last is mapped.
+const UNDER_WAY: usize = 2;
+/// Batches of a pass, after which others have their turn: 256 MiB.
+const BATCHES: usize = 64;
+/// Pages of one request, as others may be served in between: 1 MiB.
+const REQUEST: usize = 256;
 /// Pieces that one handle maps: the smallest journal has room for more than their credits.
 const PIECES: usize = 2;
 
@@ -34,33 +44,69 @@ pub(crate) enum Times {
     Kept,
 }
 
-/// Pages as they were when writing them began.
-struct Snapshot {
-    pages: Vec<Held>,
-    /// The size that the file has when all pages are written.
-    size: u64,
-}
-
 /// A page: its number, its content, and the version that this is.
 pub(super) type Held = (u32, Bytes, u64);
 
-/// Consecutive pages, and the consecutive blocks that they go to.
-pub(super) struct Piece {
-    pub(super) extent: Extent,
-    /// The blocks are new.
-    claim: Option<Claim>,
-    /// The blocks are mapped, and read as zeroes so far.
-    unwritten: bool,
+/// One way through a file's dirty pages, from the first to the last. Whole batches that become
+/// dirty in front are taken too, so that the device need not wait between the parts of a stream.
+struct Pass<'n> {
+    node: &'n Node,
+    /// These pages are nobody else's.
+    alone: &'n PagesGuard,
+    next: u32,
+    /// What is dirty before this page is taken.
+    least: u32,
+    end: u32,
+    /// How many were taken.
+    batches: usize,
 }
 
-/// A piece, and its pages.
-type Planned<'p> = (Piece, &'p [Held]);
-
-impl Piece {
-    /// Whether the file does not have these blocks yet, or not with content.
-    pub(super) fn needs_mapping(&self) -> bool {
-        self.claim.is_some() || self.unwritten
+impl<'n> Pass<'n> {
+    fn new(node: &'n Node, alone: &'n PagesGuard, pages: Range<u32>) -> Self {
+        let least = dirty_end(&node.pages.borrow()).min(pages.end);
+        Self { node, alone, next: pages.start, least, end: pages.end, batches: 0 }
     }
+
+    /// The next pages, as they are now.
+    fn next_batch(&mut self) -> Option<Vec<Held>> {
+        if self.node.is_ending.get() {
+            return None;
+        }
+        let pages = self.node.pages.borrow();
+        self.batches += 1;
+        if self.batches > BATCHES || self.alone.is_wanted() {
+            // What others wait for is dirty already.
+            self.end = self.end.min(dirty_end(&pages));
+            self.least = self.end;
+        }
+        let dirty = pages.range(self.next.min(self.end)..self.end).take(BATCH);
+        let held = |(number, page): (&u32, &Page)| (*number, page.bytes.clone(), page.version);
+        let batch: Vec<Held> = dirty.map(held).collect();
+        if self.next >= self.least && batch.len() < BATCH {
+            return None;
+        }
+        self.next = batch.last()?.0 + 1;
+        Some(batch)
+    }
+}
+
+/// The page behind the last dirty one.
+fn dirty_end(pages: &BTreeMap<u32, Page>) -> u32 {
+    pages.last_key_value().map_or(0, |(last, _)| *last + 1)
+}
+
+/// A piece, and what becomes of it.
+struct Planned {
+    piece: Piece,
+    pages: Vec<Held>,
+    /// Its content goes into a transaction.
+    journalled: bool,
+}
+
+/// A batch whose pages are on their way to the device.
+struct Sent {
+    planned: Vec<Planned>,
+    writes: Vec<Completion>,
 }
 
 impl Core {
@@ -69,25 +115,30 @@ impl Core {
     /// # Errors
     /// Those of the device: the pages stay dirty.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
-        let _alone = node.writing.take().await;
+        let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
-        let snapshot = Snapshot {
-            pages: {
-                let pages = node.pages.borrow();
-                pages.iter().map(|(n, page)| (*n, page.bytes.clone(), page.version)).collect()
-            },
-            size: node.size.get().unwrap_or(0),
-        };
-        for batch in snapshot.pages.chunks(BATCH) {
-            match self.mode {
-                Mode::Data => self.journal_pages(node, batch).await?,
-                Mode::Ordered | Mode::Runs => self.write_pages(node, batch).await?,
-            }
-        }
+        let size = node.size.get().unwrap_or(0);
+        self.write_held(Pass::new(node, &alone, 0..u32::MAX)).await?;
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
         }
-        self.put_size(node, snapshot.size).await
+        self.put_size(node, size).await
+    }
+
+    /// Brings a part of a file to the device, where programs have written. Others bring other
+    /// parts meanwhile, unless the file becomes longer: it does so from its old end on.
+    ///
+    /// # Errors
+    /// As [`Core::write_back`].
+    pub(crate) async fn write_back_part(&self, ino: Ino, range: Range<u64>) -> Result<()> {
+        let node = self.node(ino);
+        if node.size_is_new.get() {
+            return self.write_back(&node, Times::Kept).await;
+        }
+        let pages = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
+        let alone = node.writing.take(pages.clone()).await;
+        let _content = node.content.read().await;
+        self.write_held(Pass::new(&node, &alone, pages)).await
     }
 
     /// Brings all files' pages to the device.
@@ -113,91 +164,81 @@ impl Core {
         self.nodes.borrow().values().filter(|node| node.is_dirty()).cloned().collect()
     }
 
-    /// Where pages go.
-    pub(super) async fn plan(&self, node: &Node, batch: &[Held]) -> Result<Vec<Piece>> {
-        let mut pieces = Vec::new();
-        let mut rest = batch;
-        while let Some((first, ..)) = rest.first() {
-            let consecutive = rest.iter().zip(*first..).take_while(|((page, ..), n)| page == n);
-            let pages: u32 = manylogs_block::narrow(consecutive.count() as u64);
-            let piece = self.place(node, *first, pages).await?;
-            rest = &rest[piece.extent.blocks as usize..];
-            pieces.push(piece);
+    /// Brings pages to where the mode says that they go.
+    async fn write_held(&self, mut pass: Pass<'_>) -> Result<()> {
+        if self.mode != Mode::Data {
+            return self.write_pages(pass).await;
         }
-        Ok(pieces)
-    }
-
-    async fn place(&self, node: &Node, page: u32, pages: u32) -> Result<Piece> {
-        let file = FileBlock(page);
-        loop {
-            let held_back = {
-                let _tree = self.journal.tree.read().await;
-                let raw = self.inode(node.ino).await?;
-                match self.map(node.ino, &raw, file).await? {
-                    Mapping::Mapped(extent) => {
-                        let extent = Extent { blocks: extent.blocks.min(pages), ..extent };
-                        let unwritten = !extent.written;
-                        return Ok(Piece { extent, claim: None, unwritten });
-                    }
-                    Mapping::Hole(hole) => {
-                        let most = hole.min(pages).min(Self::insert_most(&raw, file));
-                        let goal = self.goal_at(node, &raw, file).await?;
-                        match self.claim(goal, most).await {
-                            Ok(claim) => return Ok(new_piece(file, claim)),
-                            Err(Error::NoSpace) if self.space.holds_back() => {
-                                self.space.changed.wait()
-                            }
-                            Err(error) => return Err(error),
-                        }
-                    }
-                }
-            };
-            // What was freed can be used again when that is durable.
-            self.journal.commit(self.journal.running()).await?;
-            if self.space.holds_back() {
-                held_back.await;
-            }
+        while let Some(batch) = pass.next_batch() {
+            self.journal_pages(pass.node, &batch).await?;
         }
-    }
-
-    /// Behind the block before, if there is one.
-    async fn goal_at(&self, node: &Node, raw: &RawInode, file: FileBlock) -> Result<BlockNo> {
-        let Some(before) = file.0.checked_sub(1) else { return Ok(self.goal(node.ino)) };
-        Ok(match self.map(node.ino, raw, FileBlock(before)).await? {
-            Mapping::Mapped(extent) => BlockNo(extent.block.0 + 1),
-            Mapping::Hole(_) => self.goal(node.ino),
-        })
+        Ok(())
     }
 
     /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
-    /// says. Runs are mapped in the order of the file.
-    async fn write_pages(&self, node: &Node, batch: &[Held]) -> Result<()> {
-        let (mut rest, mut planned) = (batch, Vec::new());
-        for piece in self.plan(node, batch).await? {
-            let (own, others) = rest.split_at(piece.extent.blocks as usize);
-            let long = !self.is_journalled(piece.extent.blocks);
-            planned.push(((piece, own), long));
-            rest = others;
-        }
-        let long = planned.iter().filter(|(_, long)| *long).map(|(planned, _)| planned);
-        let long: Vec<&Planned<'_>> = long.collect();
-        if self.mode.journals_content() {
-            self.leave_journal(&long).await?;
-        }
-        if !long.is_empty() {
-            self.send(node, &long).await?;
-        }
-        let mut sent = Vec::new();
-        for ((piece, pages), long) in planned {
-            if long {
-                sent.push(piece);
-                continue;
+    /// says. Runs are mapped in the order of the file, while the next ones are under way.
+    async fn write_pages(&self, mut pass: Pass<'_>) -> Result<()> {
+        let node = pass.node;
+        let mut under_way = VecDeque::new();
+        let (mut sent, mut arrived) = (Ok(()), Ok(()));
+        let mut last = None;
+        loop {
+            while sent.is_ok() && arrived.is_ok() && under_way.len() < UNDER_WAY {
+                let Some(batch) = pass.next_batch() else { break };
+                match self.send(node, batch, last).await {
+                    Ok(sent) => {
+                        last = sent.planned.last().map(|planned| planned.piece.extent);
+                        under_way.push_back(sent);
+                    }
+                    Err(error) => sent = Err(error),
+                }
             }
-            self.map_pieces(node, std::mem::take(&mut sent)).await?;
-            self.journal_piece(node, piece, pages.iter()).await?;
+            let Some(mut first) = under_way.pop_front() else { return arrived.and(sent) };
+            // Also after a failure: claims end when nothing is on its way to their blocks.
+            let written = self.written(node, std::mem::take(&mut first.writes)).await;
+            if arrived.is_ok() {
+                arrived = match written {
+                    Ok(()) => self.map_sent(node, first).await,
+                    Err(error) => Err(error),
+                };
+            }
         }
-        self.map_pieces(node, sent).await?;
-        self.clean(node, batch);
+    }
+
+    /// Has the device write a batch, but for what goes into transactions.
+    async fn send(&self, node: &Node, batch: Vec<Held>, last: Option<Extent>) -> Result<Sent> {
+        let mut planned = Vec::new();
+        let pieces = self.plan(node, &batch, last).await?;
+        let mut pages = batch.into_iter();
+        for piece in pieces {
+            let pages = pages.by_ref().take(piece.extent.blocks as usize).collect();
+            let journalled = self.is_journalled(piece.extent.blocks);
+            planned.push(Planned { piece, pages, journalled });
+        }
+        let long = || planned.iter().filter(|planned| !planned.journalled);
+        if self.mode.journals_content() {
+            for planned in long() {
+                self.leave_journal(&planned.piece).await?;
+            }
+        }
+        let writes = long().flat_map(|planned| self.write_piece(planned)).collect();
+        Ok(Sent { planned, writes })
+    }
+
+    /// Maps what the device has written, and puts the rest into transactions.
+    async fn map_sent(&self, node: &Node, sent: Sent) -> Result<()> {
+        let (mut written, mut done) = (Vec::new(), Vec::new());
+        for Planned { piece, pages, journalled } in sent.planned {
+            if journalled {
+                self.map_pieces(node, std::mem::take(&mut written)).await?;
+                self.journal_piece(node, piece, pages.iter()).await?;
+            } else {
+                written.push(piece);
+            }
+            done.push(pages);
+        }
+        self.map_pieces(node, written).await?;
+        done.iter().for_each(|pages| self.clean(node, pages));
         Ok(())
     }
 
@@ -213,33 +254,42 @@ impl Core {
     /// Sees to it that no transaction to come has content of blocks that are about to be written
     /// past the journal: it would count as newer than what is written. Nobody else puts content of
     /// this file into transactions meanwhile.
-    async fn leave_journal(&self, long: &[&Planned<'_>]) -> Result<()> {
-        for (piece, _) in long {
-            let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
-            while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
-                self.journal.commit(tid).await?;
-            }
-            if !is(Bug::NearCacheOverHome) {
-                run.range().for_each(|block| self.cache.forget(BlockNo(block)));
-            }
+    async fn leave_journal(&self, piece: &Piece) -> Result<()> {
+        let run = Run { start: piece.extent.block, blocks: piece.extent.blocks };
+        while let Some(tid) = self.journal.holding(run).filter(|_| !is(Bug::NearHomeUnderLog)) {
+            self.journal.commit(tid).await?;
+        }
+        if !is(Bug::NearCacheOverHome) {
+            run.range().for_each(|block| self.cache.forget(BlockNo(block)));
         }
         Ok(())
     }
 
-    async fn send(&self, node: &Node, pieces: &[&Planned<'_>]) -> Result<()> {
-        let write = |(piece, pages): &&Planned<'_>| -> Completion {
-            let extent = Run { start: piece.extent.block, blocks: piece.extent.blocks }.sectors();
+    fn write_piece(&self, planned: &Planned) -> Vec<Completion> {
+        let mut at = planned.piece.extent.block;
+        let write = |pages: &[Held]| -> Completion {
+            let run = Run { start: at, blocks: manylogs_block::narrow(pages.len() as u64) };
+            at = BlockNo(run.range().end);
             let mut payload = Payload::with_room_for(pages.len());
             pages.iter().for_each(|(_, bytes, _)| payload.append(Payload::bytes(bytes.clone())));
+            let extent = run.sectors();
             self.device.submit(Request::Write { extent, payload, fua: false, hint: Hint::None })
         };
-        let writes: Vec<Completion> = pieces.iter().map(write).collect();
-        node.sent.set(node.sent.get() + 1);
+        planned.pages.chunks(REQUEST).map(write).collect()
+    }
+
+    /// Waits until the device has written.
+    async fn written(&self, node: &Node, writes: Vec<Completion>) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
         if is(Bug::Ext4DataAfterMetadata) {
             self.runtime.spawn(async move { drop(all_done(writes).await) });
             return Ok(());
         }
         all_done(writes).await?;
+        // A flush from here on covers it, an earlier one may not.
+        node.written.set(node.written.get() + 1);
         self.journal.note_data();
         Ok(())
     }
@@ -252,11 +302,13 @@ impl Core {
             let now = rest.drain(..rest.len().min(PIECES)).collect::<Vec<_>>();
             let mut handle = self.begin(3 * MAP_CREDITS * PIECES).await?;
             let mut raw = self.inode(node.ino).await?;
+            let extents: Vec<Extent> = now.iter().map(|piece| piece.extent).collect();
             for piece in now {
                 self.map_piece(&mut handle, node, &mut raw, piece).await?;
             }
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
             node.tid.set(Some(handle.finish()));
+            extents.into_iter().for_each(|extent| self.keep_promises(node, extent));
         }
         Ok(())
     }
@@ -287,17 +339,25 @@ impl Core {
         Ok(())
     }
 
+    /// Pages have the blocks that were promised to them.
+    pub(super) fn keep_promises(&self, node: &Node, extent: Extent) {
+        let mut pages = node.pages.borrow_mut();
+        let pages = pages.range_mut(extent.file.0..extent.file.0 + extent.blocks);
+        let kept = pages.map(|(_, page)| u64::from(std::mem::take(&mut page.reserved))).sum();
+        self.space.unreserve(kept);
+    }
+
     /// Pages that did not change meanwhile are on the device.
     pub(super) fn clean(&self, node: &Node, batch: &[Held]) {
         let mut pages = node.pages.borrow_mut();
         for (number, _, version) in batch {
             let Some(page) = pages.get_mut(number) else { continue };
-            self.space.unreserve(u64::from(std::mem::take(&mut page.reserved)));
             if page.version == *version {
                 pages.remove(number);
                 self.dirty_pages.set(self.dirty_pages.get() - 1);
             }
         }
+        self.cleaned.notify();
     }
 
     /// Writes size and times into the inode, if they are newer.
@@ -307,6 +367,8 @@ impl Core {
         }
         let mut handle = self.begin(4).await?;
         let mut raw = self.inode(node.ino).await?;
+        // What came meanwhile may be mapped already.
+        let size = size.max(raw.size());
         raw.set_size(if node.size_is_new.get() { size } else { raw.size() });
         if let Some(at) = node.written_at.get() {
             raw.set_time(TimeField::Modify, at);
@@ -323,10 +385,4 @@ impl Core {
         }
         Ok(())
     }
-}
-
-fn new_piece(file: FileBlock, claim: Claim) -> Piece {
-    let Run { start: block, blocks } = claim.run();
-    let extent = Extent { file, block, blocks, written: true };
-    Piece { extent, claim: Some(claim), unwritten: false }
 }

@@ -1,16 +1,25 @@
 //! Taking blocks away from inodes, and inodes away.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use manylogs_block::Nanos;
+
 use super::birth::BIRTH_CREDITS;
 use super::orphans::ORPHAN_CREDITS;
 use crate::core::Core;
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
+use crate::inode::Node;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::inode::{FileKind, RawInode};
 use crate::units::{BLOCK, FileBlock, Ino};
 
 /// Blocks that one step of a long operation changes at most.
 const STEP_CREDITS: usize = 4 * MAP_CREDITS;
+/// How long whoever finds no room waits for the close of a file that has no name.
+const CLOSE_MOST: Nanos = Nanos::from_millis(200);
 
 impl Core {
     /// Takes the blocks behind `size` away from an inode whose size is `size` already, step by
@@ -51,8 +60,38 @@ impl Core {
     /// Ends an inode that is an orphan without a name, and gives it back.
     pub(crate) async fn delete(&self, ino: Ino) -> Result<()> {
         let node = self.node(ino);
+        node.is_ending.set(true);
+        self.endings.set(self.endings.get() + 1);
+        let deleted = self.delete_node(&node).await;
+        self.endings.set(self.endings.get() - 1);
+        self.ended.notify();
+        deleted
+    }
+
+    /// Waits until an inode has ended: there may be room then. One that has no name may end a
+    /// moment after its last user closed it, as a kernel tells of that late. False if none ends.
+    /// The caller holds nothing that an end needs.
+    pub(crate) async fn await_an_end(&self) -> bool {
+        let mut ended = std::pin::pin!(self.ended.wait());
+        if self.endings.get() > 0 {
+            ended.await;
+            return true;
+        }
+        if self.orphans.borrow().is_empty() {
+            return false;
+        }
+        let mut patience = self.runtime.sleep(CLOSE_MOST);
+        poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => Pin::new(&mut patience).poll(cx).map(|()| false),
+        })
+        .await
+    }
+
+    async fn delete_node(&self, node: &Node) -> Result<()> {
+        let ino = node.ino;
         let _alone = node.content.write().await;
-        self.drop_pages(&node, 0..u32::MAX);
+        self.drop_pages(node, 0..u32::MAX);
         node.size_is_new.set(false);
         node.written_at.set(None);
         loop {

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::lock::SharedLock;
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::jbd2::Tid;
+use crate::pages_lock::PagesLock;
 use crate::units::{Ino, Timestamp};
 
 /// Inodes that stay in memory although nobody uses them.
@@ -34,14 +35,16 @@ pub(crate) struct Node {
     pub(crate) pages: RefCell<BTreeMap<u32, Page>>,
     /// Shared by whoever reads or writes, alone for whoever takes blocks away.
     pub(crate) content: SharedLock,
-    /// One at a time brings pages to the device.
-    pub(crate) writing: TaskLock,
+    /// One at a time brings a page to the device.
+    pub(crate) writing: PagesLock,
     /// The newest transaction that changed it.
     pub(crate) tid: Cell<Option<Tid>>,
-    /// How often data was sent to the device.
-    pub(crate) sent: Cell<u64>,
+    /// How often the device has answered that data is written.
+    pub(crate) written: Cell<u64>,
     /// How much of that a flush has covered.
     pub(crate) flushed: Cell<u64>,
+    /// Nobody will see its content again.
+    pub(crate) is_ending: Cell<bool>,
     /// It was born without a name, and may get one.
     pub(crate) linkable: Cell<bool>,
     /// It is known to have no capabilities.
@@ -69,10 +72,11 @@ impl Node {
             written_at: Cell::default(),
             pages: RefCell::default(),
             content: SharedLock::default(),
-            writing: TaskLock::default(),
+            writing: PagesLock::default(),
             tid: Cell::default(),
-            sent: Cell::default(),
+            written: Cell::default(),
             flushed: Cell::default(),
+            is_ending: Cell::default(),
             linkable: Cell::default(),
             incapable: Cell::default(),
         }
@@ -98,7 +102,7 @@ impl Node {
 
     /// Whether data was written to the device that no flush has covered.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.sent.get() > self.flushed.get()
+        self.written.get() > self.flushed.get()
     }
 
     /// Whether something waits to be written.
@@ -162,6 +166,7 @@ impl Core {
         self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
         let reserved = dropped.values().filter(|page| page.reserved).count();
         self.space.unreserve(reserved as u64);
+        self.cleaned.notify();
     }
 }
 

@@ -14,6 +14,8 @@ use crate::units::Timestamp;
 
 /// A transaction is committed so long after its first handle at the latest.
 const INTERVAL: Nanos = Nanos::from_secs(5);
+/// Dirty pages from which on the device is kept busy with them: 4 MiB.
+const DIRTY_MUCH: usize = 1024;
 
 impl Journal {
     /// Waits until transaction `tid` is durable. All who wait for it share one commit.
@@ -118,12 +120,19 @@ impl Core {
         self.journal.end_task();
     }
 
-    /// Writes data back in intervals. What cannot be written is reported to whoever syncs it.
+    /// Writes data back in intervals, and when there is much of it, so that the device works while
+    /// a stream comes in. What cannot be written is reported to whoever syncs it.
     async fn write_back_forever(self: Rc<Self>) {
+        self.writes_back.set(true);
         while !self.journal.closing.get() {
-            self.pause(|| false, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
-            let _ = self.write_back_all().await;
+            // After a failure the next attempt waits for an interval.
+            let is_much = || self.writes_back.get() && self.dirty_pages.get() > DIRTY_MUCH;
+            self.pause(is_much, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
+            self.writes_back.set(self.write_back_all().await.is_ok());
+            self.cleaned.notify();
         }
+        self.writes_back.set(false);
+        self.cleaned.notify();
         self.journal.end_task();
     }
 

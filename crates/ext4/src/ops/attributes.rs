@@ -301,7 +301,7 @@ impl Core {
     /// Cuts a file. The caller is the only writer.
     async fn shorten(&self, node: &std::rc::Rc<crate::inode::Node>, size: u64) -> Result<()> {
         let ino = node.ino;
-        let _writing = node.writing.take().await;
+        let _writing = node.writing.take_all().await;
         let _alone = node.content.write().await;
         self.check_writable()?;
         let edge = low32(size / BLOCK);

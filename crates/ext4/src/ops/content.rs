@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Ext4;
 use crate::error::Result;
-use crate::file::{Allocate, Seek, Times};
+use crate::file::{Allocate, Seek};
 use crate::units::Ino;
 
 impl Ext4 {
@@ -25,15 +25,17 @@ impl Ext4 {
         self.core.write_file(ino, offset, data.into()).await
     }
 
-    /// As [`Ext4::write`], and has all of the file's new content on the device, or in the running
-    /// transaction where that holds content, before it returns. It is durable after [`Ext4::sync`]:
-    /// what programs mean by `O_DIRECT`.
+    /// As [`Ext4::write`], and has what was written on the device, or in the running transaction
+    /// where that holds content, before it returns. It is durable after [`Ext4::sync`]: what
+    /// programs mean by `O_DIRECT`. Writes to other pages of the file go on meanwhile.
     ///
     /// # Errors
     /// As [`Ext4::write`], and those of the device.
     pub async fn write_through(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
-        self.core.write_file(ino, offset, data.into()).await?;
-        self.core.write_back(&self.core.node(ino), Times::Kept).await
+        let data = data.into();
+        let end = offset.saturating_add(data.len() as u64);
+        self.core.write_file(ino, offset, data).await?;
+        self.core.write_back_part(ino, offset..end).await
     }
 
     /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the

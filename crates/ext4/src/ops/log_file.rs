@@ -11,6 +11,7 @@ use manylogs_block::{BlockDevice, Handle as Executor};
 use manylogs_plant::{Bug, is};
 
 use super::{Ext4, Options};
+use crate::alloc::ClaimedFor;
 use crate::core::{Core, Mode};
 use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
@@ -116,7 +117,7 @@ impl Ext4 {
         }
         let file = u32::try_from(raw.size() / BLOCK).map_err(|_| Error::TooLarge)?;
         file.checked_add(run.blocks).ok_or(Error::TooLarge)?;
-        core.use_claim(&mut handle, core.space.claim(run)).await?;
+        core.use_claim(&mut handle, core.space.claim(run, ClaimedFor::Others)).await?;
         let written = is(Bug::MlfsLogWritten);
         let new = Extent { file: FileBlock(file), block: run.start, blocks: run.blocks, written };
         core.insert_extent(&mut handle, ino, &mut raw, new).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request};
+use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use crate::alloc::Space;
@@ -211,6 +211,10 @@ impl Ext4 {
             nodes: RefCell::new(BTreeMap::new()),
             look_for_idle_at: Cell::default(),
             dirty_pages: Cell::default(),
+            endings: Cell::default(),
+            ended: Signal::default(),
+            cleaned: Signal::default(),
+            writes_back: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),
             damage: RefCell::default(),
