@@ -8,8 +8,8 @@
 //! The layer decides where an access goes on the medium and when a band is cleaned; queue, buffer
 //! and mechanism are those of every drive. It keeps no content. Sources: Aghayev and Desnoyers,
 //! "Skylight: a window on shingled disk operation" (FAST 2015); Aghayev, Ts'o, Gibson and
-//! Desnoyers, "Evolving ext4 for shingled disks" (FAST 2017), sections 2.1 and 4.3; and for logs that are
-//! scattered over the drive "Manylogs", section III-I.3.
+//! Desnoyers, "Evolving ext4 for shingled disks" (FAST 2017), sections 2.1 and 4.3; and for logs
+//! that are scattered over the drive "Manylogs", section III-I.3.
 
 mod cache;
 mod cleaner;
