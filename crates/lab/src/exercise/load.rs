@@ -24,8 +24,9 @@ pub enum LoadKind {
     /// Writes of 1 MiB, one behind the other.
     Stream,
     /// A file server as Postmark acts it: files of 4 KiB to 1 MiB are written, one in sixty
-    /// requests goes to metadata and three in sixty to a journal (about the shares in Table 4 of "Evolving
-    /// ext4 for shingled disks"), and one in sixty reads what the host has not in memory.
+    /// requests goes to metadata and three in sixty to a journal (about the shares in Table 4 of
+    /// "Evolving ext4 for shingled disks"), and one in sixty reads what the host has not in
+    /// memory.
     Fileserver,
     /// A database beside a backup: random reads and durable writes of 8 KiB, and a sequential read.
     Mixed,
