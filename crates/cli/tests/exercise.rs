@@ -95,6 +95,40 @@ fn replays_tell_the_same_of_shingled_drives_and_nothing_of_others() {
 }
 
 #[test]
+fn a_volume_for_shingled_drives_makes_streams_of_random_writes() {
+    let found = |load, policy| {
+        let usual = ["st8000as0002", "--seconds", "300", "--load", load, "--policy", policy];
+        exercise(&usual)
+    };
+    let (plain, volume) = (found("random-4k", "nologging"), found("random-4k", "mlb-shingled"));
+    // The plain drive's cache is full long before.
+    let (plain, rate) = (mib_s(&plain, 100, 300), mib_s(&volume, 100, 300));
+    assert!(rate > 3.0 * plain, "{rate} {plain}");
+    for (load, volume) in
+        [("random-4k", volume), ("fileserver", found("fileserver", "mlb-shingled"))]
+    {
+        assert_eq!(volume["seconds_without_progress"], 0, "{load}");
+        assert!(
+            volume["slowest_ms"].as_f64().unwrap() < 1000.0,
+            "{load}: {}",
+            volume["slowest_ms"]
+        );
+        let bytes = |key: &str| volume[key].as_u64().unwrap();
+        assert!(bytes("streamed_bytes") > 10 * bytes("cached_bytes"), "{load}");
+    }
+}
+
+#[test]
+fn the_profile_is_shown_with_its_sources() {
+    let place = Place::new();
+    let shown = place.run(&["drive", "show", "st8000as0002"]);
+    let shown = &shown.succeeds().stdout;
+    for words in ["shingled", "mapping                    static", "about 25 GiB", "8.00 TB"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
 fn what_cannot_be_exercised_is_refused() {
     let place = Place::new();
     let fails = |args: &[&str], words: &[&str]| {

@@ -88,6 +88,10 @@ pub(crate) struct FormatArgs {
     /// A label, up to 32 bytes.
     #[arg(long, default_value = "")]
     pub(crate) label: String,
+    /// For a shingled drive that manages itself: logs that it takes for streams, which bypass its
+    /// persistent cache, and writes up to 1 MiB are logged.
+    #[arg(long)]
+    pub(crate) shingled: bool,
     /// Writes up to this size are logged.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) threshold: Option<Sectors>,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use manylogs_disk::profile::{self, Profile, Sources};
+use manylogs_disk::profile::{self, Profile, ShingledTable, Sources};
 use manylogs_lab::table::bytes;
 
 use crate::args::lab::DEFAULT_DRIVE;
@@ -55,6 +55,9 @@ fn show(name: &str) -> Result<(), Failure> {
     let mut out = format!("{}: {}\n", profile.name, summary(&profile));
     mechanics(&profile, &mut out);
     electronics(&profile, &mut out);
+    if let Some(table) = &profile.shingled {
+        shingled(table, &mut out);
+    }
     print(&out)
 }
 
@@ -66,6 +69,7 @@ fn mechanics(profile: &Profile, out: &mut String) {
     out.push_str("\ngeometry\n");
     let mut section = Section { out, sources: &geometry.source };
     section.row("capacity_sectors", geometry.capacity_sectors);
+    section.row("physical_sector_bytes", geometry.physical_sector_bytes);
     section.row("heads", geometry.heads);
     section.row("cylinders", geometry.cylinders);
     section.row("band_cylinders", geometry.band_cylinders);
@@ -124,4 +128,26 @@ fn electronics(profile: &Profile, out: &mut String) {
     section.row("segment_sectors", cache.segment_sectors);
     section.row("write_cache", cache.write_cache);
     section.row("write_buffer_sectors", cache.write_buffer_sectors);
+}
+
+fn shingled(table: &ShingledTable, out: &mut String) {
+    out.push_str("\nshingled\n");
+    let mut section = Section { out, sources: &table.source };
+    section.row("capacity_sectors", table.capacity_sectors);
+    section.row("band_sectors", table.band_sectors);
+    section.row("guard_sectors", table.guard_sectors);
+    section.row("spare_bands", table.spare_bands);
+    section.row("mapping", word(table.mapping));
+    section.row("cleaning", word(table.cleaning));
+    section.row("idle_after_ms", table.idle_after_ms);
+    section.row("cache_sectors", table.cache_sectors);
+    section.row("cache_extents_max", table.cache_extents_max);
+    section.row("stream_sectors", table.stream_sectors);
+    section.row("stream_hold_ms", table.stream_hold_ms);
+    section.row("log_sectors", table.log_sectors);
+}
+
+/// The word of a profile.
+fn word(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
 }

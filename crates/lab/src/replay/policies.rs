@@ -5,8 +5,9 @@ use manylogs_block::{Sectors, bytes_text};
 use manylogs_disk::CachePlacement;
 use thiserror::Error;
 
-/// Name of the policy whose logs lie where `format` puts them.
-const OURS: &str = "mlb";
+/// Names of the policies whose logs lie where `format` puts them, and where `format --shingled`
+/// does.
+const OURS: [&str; 2] = ["mlb", "mlb-shingled"];
 /// Policies within a shingled drive, without a volume.
 const WITHIN_DRIVES: [(&str, CachePlacement); 2] =
     [("slsmr", CachePlacement::Single), ("mlsmr", CachePlacement::NearHead)];
@@ -82,15 +83,20 @@ impl NamedPolicy {
     }
 
     /// The policy for a device of this size. `mlb` gets the logs that `format` makes on such a
-    /// device, unless its options say otherwise.
+    /// device, and `mlb-shingled` those of `format --shingled`, unless its options say otherwise.
     ///
     /// # Errors
     /// If the policy's options contradict these logs.
     pub fn on(&self, device: Sectors) -> Result<Policy, PolicyError> {
         let (rest, _) = without_cache(&self.name)?;
         let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
-        let config = VolumeConfig::for_device(device);
-        let (OURS, LogPlacement::EveryGroup(group)) = (name, config.placement) else {
+        let [usual, shingled] = OURS;
+        let config = match name {
+            _ if name == usual => VolumeConfig::for_device(device),
+            _ if name == shingled => VolumeConfig::for_shingled(device),
+            _ => return Ok(self.policy.clone()),
+        };
+        let LogPlacement::EveryGroup(group) = config.placement else {
             return Ok(self.policy.clone());
         };
         let text = |sectors: Sectors| bytes_text(sectors.bytes());
@@ -219,6 +225,9 @@ mod tests {
         let format = VolumeConfig::for_device(device);
         assert_eq!(logs("mlb"), (format.log, format.placement, format.threshold));
         assert_eq!(logs("mlb:threshold=64K").2, Sectors(128));
+        let shingled = VolumeConfig::for_shingled(device);
+        let all = (shingled.log, shingled.placement, shingled.threshold);
+        assert_eq!((logs("mlb-shingled"), all.0), (all, Sectors(256 * 2048)));
         let paper = LogPlacement::EveryGroup(Sectors(100 * 2048));
         for name in ["mlb:group=100M", "mlb-256", "mlb-paper"] {
             assert_eq!(logs(name).1, paper, "{name}");

@@ -159,6 +159,24 @@ impl VolumeConfig {
         Self { placement, ..Self::default() }.with_log(Sectors(log))
     }
 
+    /// The default parameters of a volume on a shingled drive of this size that manages itself. The
+    /// drive sees what is logged as streams, which bypass its persistent cache: for that a log is
+    /// many times the 8 MiB that make a stream (256 MiB in every 2 GiB, less on a small device),
+    /// and writes up to 1 MiB are logged, since in place they would be random. Measured in
+    /// `docs/results.md`.
+    #[must_use]
+    pub fn for_shingled(device: Sectors) -> Self {
+        let log = Sectors((device.0 / 64 / 128 * 128).clamp(MIB / 2, 256 * MIB));
+        let config = Self::default().with_log(log);
+        let threshold = Sectors(MIB.min(log.0 / 16));
+        Self {
+            placement: LogPlacement::EveryGroup(Sectors(8 * log.0)),
+            threshold,
+            record: config.record.max(threshold),
+            ..config
+        }
+    }
+
     /// These parameters with logs of another size, and the default threshold and record for it:
     /// 256 KiB and 1 MiB, but no more than fit a log several times.
     #[must_use]
@@ -298,6 +316,14 @@ mod tests {
         for power in 24..50 {
             share(1 << power);
             share((1 << power) / 3 * 5);
+        }
+        for power in 24..50 {
+            let device = Sectors(1 << (power - 9));
+            let config = VolumeConfig::for_shingled(device);
+            config.validate().unwrap();
+            let layout = Layout::of(&config, device, Sectors(8)).unwrap();
+            let share = layout.log_sectors().0 as f64 / device.0 as f64;
+            assert!((0.1..0.2).contains(&share), "2^{power} bytes: {share}");
         }
         assert!(share(40_000_000_000) > 0.09, "the paper's tenth on a small disk");
         assert!((0.025..0.035).contains(&share(146_000_000_000)), "4 GiB on a larger one");

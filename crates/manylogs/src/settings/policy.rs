@@ -26,8 +26,8 @@ pub enum Policy {
 pub enum PolicyError {
     /// No policy has this name.
     #[error(
-        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-paper, mlb-N (N in \
-         KiB, as mlb-32 and mlb-256)",
+        "unknown policy `{name}`{}; there are: nologging, single-log, mlb, mlb-paper, \
+         mlb-shingled, mlb-N (N in KiB, as mlb-32 and mlb-256)",
         did_you_mean(suggestion.as_deref())
     )]
     Unknown {
@@ -104,8 +104,8 @@ impl FromStr for Policy {
 
 impl Policy {
     /// The names that policies go by. `mlb-N` takes any number of KiB.
-    pub const NAMES: [&str; 6] =
-        ["nologging", "single-log", "mlb", "mlb-paper", "mlb-32", "mlb-256"];
+    pub const NAMES: [&str; 7] =
+        ["nologging", "single-log", "mlb", "mlb-paper", "mlb-shingled", "mlb-32", "mlb-256"];
 
     /// The parameters of the volume, if there is one.
     #[must_use]
@@ -121,6 +121,7 @@ impl Policy {
             "nologging" => return Ok(Self::NoLogging),
             "single-log" => return Ok(Self::SingleLog(VolumeConfig::single_log())),
             "mlb" => return Ok(Self::Mlb(VolumeConfig::default())),
+            "mlb-shingled" => return Ok(Self::Mlb(VolumeConfig::for_shingled(Sectors(u64::MAX)))),
             "mlb-paper" => return Ok(Self::Mlb(VolumeConfig::as_published())),
             _ => {}
         }

@@ -121,7 +121,11 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
 
 /// The defaults for the device, changed as asked for.
 fn config(args: &FormatArgs, capacity: Sectors) -> VolumeConfig {
-    let mut config = VolumeConfig::for_device(capacity);
+    let mut config = if args.shingled {
+        VolumeConfig::for_shingled(capacity)
+    } else {
+        VolumeConfig::for_device(capacity)
+    };
     if let Some(log) = args.log {
         config = config.with_log(log);
     }
