@@ -227,8 +227,6 @@ impl Shingled {
         self.refused = false;
         self.figures.cached_sectors.0 += sectors;
         let written = self.cache.append(log, at, places);
-        let extents = self.cache.extents() as u64;
-        self.figures.cached_extents_max = self.figures.cached_extents_max.max(extents);
         if self.placement == CachePlacement::NearHead {
             self.note_full(self.nearest_log());
         }

@@ -64,7 +64,6 @@ pub struct SmrFigures {
 struct Point {
     bytes: u64,
     latencies: Vec<u64>,
-    cache_used: u64,
 }
 
 /// Measures requests as they end.
@@ -104,6 +103,17 @@ impl SmrMeter {
         latency: Nanos,
         drive: impl FnOnce() -> Option<ShingledFigures>,
     ) {
+        self.waited(at, latency);
+        let second = self.second;
+        if second / self.step > self.index {
+            self.turn(second / self.step, drive().as_ref());
+        }
+        self.point.bytes += bytes;
+        self.point.latencies.push(latency.0);
+    }
+
+    /// A request had waited for `latency` at `at`, and no other has ended since the last one.
+    fn waited(&mut self, at: Time, latency: Nanos) {
         let now = at.since(self.began).0;
         let second = now / 1_000_000_000;
         if second > self.second {
@@ -113,18 +123,13 @@ impl SmrMeter {
             self.figures.seconds_without_progress += second.saturating_sub(empty_from);
             self.second = second;
         }
-        if second / self.step > self.index {
-            self.turn(second / self.step, drive().as_ref());
-        }
-        self.point.bytes += bytes;
-        self.point.latencies.push(latency.0);
         self.figures.slowest_ms = self.figures.slowest_ms.max(latency.as_secs_f64() * 1e3);
     }
 
     /// Ends the point under way, and those up to `next`, in which nothing ended.
     fn turn(&mut self, next: u64, drive: Option<&ShingledFigures>) {
         let mut point = std::mem::take(&mut self.point);
-        point.cache_used = drive.map_or(0, |drive| drive.cache_used.bytes());
+        let cache_used = drive.map_or(0, |drive| drive.cache_used.bytes());
         let is_full = drive.is_some_and(|drive| drive.refused_entries > 0);
         if is_full && self.figures.cache_full_second.is_none() {
             self.figures.cache_full_second = Some(self.index * self.step);
@@ -134,8 +139,8 @@ impl SmrMeter {
             let mib = point.bytes as f64 / (1 << 20) as f64;
             self.figures.mib_s.push(round3(mib / self.step as f64));
             self.figures.p99_ms.push(round3(p99_ms(&mut point.latencies)));
-            self.figures.cache_used_bytes.push(point.cache_used);
-            point = Point { cache_used: point.cache_used, ..Point::default() };
+            self.figures.cache_used_bytes.push(cache_used);
+            point = Point::default();
         }
         self.index = next;
     }
@@ -150,11 +155,7 @@ impl SmrMeter {
         drive: Option<&ShingledFigures>,
     ) -> SmrFigures {
         if let Some(arrived) = waiting {
-            let waited = at.since(arrived);
-            let whole = at.since(self.began).0 / 1_000_000_000;
-            let from = (arrived.since(self.began).0.div_ceil(1_000_000_000)).max(self.second + 1);
-            self.figures.seconds_without_progress += whole.saturating_sub(from);
-            self.figures.slowest_ms = self.figures.slowest_ms.max(waited.as_secs_f64() * 1e3);
+            self.waited(at, at.since(arrived));
         }
         let end = at.since(self.began).0.div_ceil(1_000_000_000).div_ceil(self.step);
         self.turn(end.max(self.index + u64::from(!self.point.latencies.is_empty())), drive);
@@ -177,18 +178,20 @@ impl SmrMeter {
 
 fn p99_ms(latencies_ns: &mut [u64]) -> f64 {
     latencies_ns.sort_unstable();
-    let index = (latencies_ns.len() * 99).div_ceil(100).saturating_sub(1);
-    latencies_ns.get(index).map_or(0.0, |ns| Nanos(*ns).as_secs_f64() * 1e3)
+    percentile(latencies_ns, 99).as_secs_f64() * 1e3
 }
 
 fn spread(times: &[Nanos]) -> Spread {
     let mut sorted: Vec<u64> = times.iter().map(|time| time.0).collect();
     sorted.sort_unstable();
-    let at = |percent: usize| {
-        let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-        round3(sorted.get(index).map_or(0.0, |ns| Nanos(*ns).as_secs_f64()))
-    };
+    let at = |percent| round3(percentile(&sorted, percent).as_secs_f64());
     Spread { p5: at(5), p50: at(50), p95: at(95) }
+}
+
+/// The time that `percent` of these take at most; none if there are none.
+fn percentile(sorted_ns: &[u64], percent: usize) -> Nanos {
+    let index = (sorted_ns.len() * percent).div_ceil(100).saturating_sub(1);
+    Nanos(sorted_ns.get(index).copied().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -45,9 +45,14 @@ impl Drive {
         if self.writes.is_clean() {
             return false;
         }
-        let pressed = self.writes.is_nearly_full() || !self.roomless.is_empty();
+        let pressed = self.is_buffer_short();
         let no_command = self.queue.earliest_ready().is_none_or(|ready| ready > at);
         !self.flushes.is_empty() || no_command || (pressed && self.destage_next)
+    }
+
+    /// Whether writes wait for room in the buffer, or soon will.
+    pub(super) fn is_buffer_short(&self) -> bool {
+        self.writes.is_nearly_full() || !self.roomless.is_empty()
     }
 
     fn destage(&mut self, at: Time) {

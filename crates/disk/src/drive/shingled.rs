@@ -1,5 +1,7 @@
 //! What a shingled drive does next: the choices of [`super::dispatch`] with a translation layer.
 
+use std::collections::VecDeque;
+
 use manylogs_block::{Extent, Time};
 
 use super::{Drive, Pending};
@@ -18,7 +20,7 @@ const BATCH_SECTORS: u64 = 2048;
 pub(super) struct Translated {
     pub(super) layer: Shingled,
     /// Writes that wait for room in the persistent cache.
-    stalled: Vec<Waiting>,
+    stalled: VecDeque<Waiting>,
     /// Whether the drive's own work is due next, commands having had their turn.
     own_work_next: bool,
     /// Whether a stream is due next, the persistent cache having had its turn.
@@ -27,7 +29,7 @@ pub(super) struct Translated {
 
 impl Translated {
     pub(super) const fn new(layer: Shingled) -> Self {
-        Self { layer, stalled: Vec::new(), own_work_next: false, stream_next: false }
+        Self { layer, stalled: VecDeque::new(), own_work_next: false, stream_next: false }
     }
 }
 
@@ -52,8 +54,8 @@ impl Drive {
         if self.writes.is_clean() {
             return None;
         }
-        let pressed = self.writes.is_nearly_full() || !self.roomless.is_empty();
-        let held_back = of.layer.held_back().filter(|_| !pressed && self.flushes.is_empty());
+        let may_wait = !self.is_buffer_short() && self.flushes.is_empty();
+        let held_back = of.layer.held_back().filter(|_| may_wait);
         match held_back {
             Some((extent, until)) if self.writes.lies_in(extent) => Some(until),
             _ => Some(self.dirty_since),
@@ -99,11 +101,11 @@ impl Drive {
 
     /// A write that waited for room in the persistent cache, if there is room now.
     fn resume_stalled(&mut self, at: Time, translated: &mut Translated) -> bool {
-        let Some(&waiting) = translated.stalled.first() else { return false };
+        let Some(&waiting) = translated.stalled.front() else { return false };
         let Some(written) = translated.layer.cache_write(waiting.command.extent) else {
             return false;
         };
-        translated.stalled.remove(0);
+        translated.stalled.pop_front();
         self.write_direct(at, &waiting, &written, None);
         true
     }
@@ -125,7 +127,7 @@ impl Drive {
         if let Some(destage) = overlaps {
             self.pending.push(at, Pending::Destaged(destage));
         }
-        translated.stalled.push(waiting);
+        translated.stalled.push_back(waiting);
         self.work_for_itself(at, translated);
     }
 

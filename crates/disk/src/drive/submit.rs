@@ -72,9 +72,9 @@ impl Drive {
         let urgent = urgent && self.priority;
         let write = command.kind != Kind::Read;
         let start = match &self.translated {
-            None => command.extent.start,
-            Some(translated) if write => translated.layer.next_write(),
-            Some(translated) => translated.layer.place_of(command.extent.start),
+            Some(translated) if !write => translated.layer.place_of(command.extent.start),
+            // The place of a shingled drive's write follows when the queue is looked at.
+            _ => command.extent.start,
         };
         let place = self.mechanism.geometry().locate(start);
         self.queue.push(Waiting { command, write, start, place, arrived, ready, urgent });

@@ -57,10 +57,7 @@ impl Profile {
         let (own, physical) =
             (&self.geometry, u64::from(self.geometry.physical_sector_bytes / 512));
         let capacity = fitted.geometry.capacity_sectors;
-        let scaled = |lba: u64| {
-            let exact = u128::from(lba) * u128::from(capacity) / u128::from(own.capacity_sectors);
-            u64::try_from(exact).unwrap_or(u64::MAX) / physical * physical
-        };
+        let scaled = |lba: u64| share(lba, capacity, own.capacity_sectors) / physical * physical;
         let mut zones = Vec::new();
         let mut cylinders = 0_u64;
         for (index, &(_, sectors_per_track, first)) in own.zones.iter().enumerate() {
@@ -78,12 +75,15 @@ impl Profile {
     }
 }
 
+/// The share of `value` that `part` is of `whole`.
+fn share(value: u64, part: u64, whole: u64) -> u64 {
+    let exact = u128::from(value) * u128::from(part) / u128::from(whole);
+    u64::try_from(exact).unwrap_or(u64::MAX)
+}
+
 /// The cache at its share of the capacity.
 fn fit_shingled(own: &ShingledTable, capacity: u64) -> ShingledTable {
-    let scaled = |value: u64| {
-        let exact = u128::from(value) * u128::from(capacity) / u128::from(own.capacity_sectors);
-        u64::try_from(exact).unwrap_or(u64::MAX)
-    };
+    let scaled = |value: u64| share(value, capacity, own.capacity_sectors);
     let part = |value: u32, least: u32| {
         u32::try_from(scaled(u64::from(value))).unwrap_or(u32::MAX).max(least)
     };

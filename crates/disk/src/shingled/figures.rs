@@ -17,8 +17,6 @@ pub struct ShingledFigures {
     pub cached_sectors: Sectors,
     /// Sectors that the host wrote and that bypassed the cache.
     pub streamed_sectors: Sectors,
-    /// Most stretches that the cache's table had.
-    pub cached_extents_max: u64,
     /// Journal entries for which the cache had no room.
     pub refused_entries: u64,
     /// Moves of one log's content to another.

@@ -6,9 +6,9 @@ use super::cache::Pieces;
 use super::cleaner::Step;
 use super::{Band, BandCleaning, BandMapping, Job, Purpose, Shingled};
 
-/// A log that is fuller than this share of 100 moves to an emptier one if that gains enough.
+/// Per cent of a log. The content of a log that is at least so full moves to another log.
 const SWAP_FULL: u64 = 90;
-/// ... if there is one emptier than this.
+/// Per cent of the other log, which is at most so full.
 const SWAP_EMPTY: u64 = 10;
 
 impl Shingled {
@@ -127,8 +127,8 @@ impl Shingled {
     }
 
     fn share_of(&self, log: usize) -> u64 {
-        let ring = &self.cache.logs()[log];
-        ring.used() * 100 / ring.medium().len.0.max(1)
+        let log = &self.cache.logs()[log];
+        log.used() * 100 / log.medium().len.0.max(1)
     }
 
     /// The log under the head is full while one far away is nearly empty: its content moves there.
@@ -136,14 +136,16 @@ impl Shingled {
         // It may have become emptier since it was noted.
         let from = self.full.take().filter(|log| self.share_of(*log) >= SWAP_FULL)?;
         let len = self.cache.logs()[from].used();
-        let here = self.nearest();
-        let (outer, inner) = (self.by_cylinder.iter(), self.by_cylinder.iter().rev());
-        let is_empty = |log: usize| {
-            self.share_of(log) <= SWAP_EMPTY && self.cache.logs()[log].room(len).is_some()
+        let takes_it = |(_, log): &&(u32, usize)| {
+            *log != from
+                && self.share_of(*log) <= SWAP_EMPTY
+                && self.cache.logs()[*log].room(len).is_some()
         };
-        let mut far: Box<dyn Iterator<Item = &(u32, usize)>> =
-            if here * 2 < self.by_cylinder.len() { Box::new(inner) } else { Box::new(outer) };
-        let (_, to) = *far.find(|(_, log)| *log != from && is_empty(*log))?;
+        let is_outside = self.nearest() * 2 < self.by_cylinder.len();
+        let mut from_outside = self.by_cylinder.iter();
+        let found =
+            if is_outside { from_outside.rfind(takes_it) } else { from_outside.find(takes_it) };
+        let to = found?.1;
         let mut job = Job::new(Purpose::Swap { from, to }, self.cache.next_entry());
         job.add(Extent { len: Sectors(len), ..self.cache.logs()[from].medium() }, false);
         job.add(Extent { start: self.cache.logs()[to].position(), len: Sectors(len) }, true);
@@ -173,8 +175,7 @@ impl Shingled {
     /// A stream writes to a band that is being cleaned: what was read of it is old.
     pub(super) fn abandon(&mut self, extent: Extent) {
         let Some(Job { purpose: Purpose::Clean { band, .. }, .. }) = self.job else { return };
-        let of_band = band.extent(self.table.band_sectors);
-        if extent.start < of_band.end() && of_band.start < extent.end() {
+        if extent.overlaps(band.extent(self.table.band_sectors)) {
             self.job = None;
         }
     }

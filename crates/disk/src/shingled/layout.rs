@@ -12,7 +12,10 @@ use super::CachePlacement;
 pub(super) struct Band(pub(super) u32);
 
 impl Band {
-    #[expect(clippy::cast_possible_truncation, reason = "the profile's check allows 2^32 bands")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the profile's check allows fewer than 2^31"
+    )]
     pub(super) const fn of(lba: Lba, band_sectors: u64) -> Self {
         Self((lba.0 / band_sectors) as u32)
     }

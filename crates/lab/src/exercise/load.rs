@@ -33,9 +33,6 @@ pub enum LoadKind {
 }
 
 impl LoadKind {
-    /// Every one there is.
-    pub const ALL: [Self; 4] = [Self::Random4k, Self::Stream, Self::Fileserver, Self::Mixed];
-
     /// Name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -5,9 +5,10 @@ use manylogs_block::{Sectors, bytes_text};
 use manylogs_disk::CachePlacement;
 use thiserror::Error;
 
-/// Names of the policies whose logs lie where `format` puts them, and where `format --shingled`
-/// does.
-const OURS: [&str; 2] = ["mlb", "mlb-shingled"];
+/// Name of the policy whose logs lie where `format` puts them ...
+const OURS: &str = "mlb";
+/// ... and of the one whose logs lie where `format --shingled` puts them.
+const SHINGLED: &str = "mlb-shingled";
 /// Policies within a shingled drive, without a volume.
 const WITHIN_DRIVES: [(&str, CachePlacement); 2] =
     [("slsmr", CachePlacement::Single), ("mlsmr", CachePlacement::NearHead)];
@@ -90,10 +91,9 @@ impl NamedPolicy {
     pub fn on(&self, device: Sectors) -> Result<Policy, PolicyError> {
         let (rest, _) = without_cache(&self.name)?;
         let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
-        let [usual, shingled] = OURS;
         let config = match name {
-            _ if name == usual => VolumeConfig::for_device(device),
-            _ if name == shingled => VolumeConfig::for_shingled(device),
+            OURS => VolumeConfig::for_device(device),
+            SHINGLED => VolumeConfig::for_shingled(device),
             _ => return Ok(self.policy.clone()),
         };
         let LogPlacement::EveryGroup(group) = config.placement else {
