@@ -133,7 +133,11 @@ impl State {
         }
         // A request that needs its own seek goes whole.
         let flows = matches!(load, Load::Flowing(_));
-        self.queues.take(class, now, flows && goes_on || class == Class::Background)
+        // So does one beside requests that do: they take the head away, and each piece would need
+        // a seek back.
+        let undisturbed = !self.queues.waits(Class::Small) && self.in_device.scattered == 0;
+        let in_pieces = flows && goes_on && undisturbed;
+        self.queues.take(class, now, in_pieces || class == Class::Background)
     }
 
     /// Nothing more goes now.

@@ -149,6 +149,44 @@ fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
     });
 }
 
+/// Scattered reads take the head away from a stream, so that each of its pieces would cost a seek.
+#[test]
+fn a_stream_beside_scattered_reads_goes_in_whole_requests() {
+    in_virtual_time(|runtime, drive, scheduler| async move {
+        let until = runtime.now() + Nanos::from_secs(4);
+        for client in 0..6 {
+            let (clock, scheduler) = (runtime.clone(), scheduler.clone());
+            runtime.spawn(async move {
+                let mut at = client * 8192;
+                while clock.now() < until {
+                    at = (at + 65_536) % (1 << 18);
+                    scheduler.submit(Class::Small, read((1 << 18) + at, 8)).await.unwrap();
+                }
+            });
+        }
+        let (clock, records) = (runtime.clone(), scheduler.clone());
+        runtime.spawn(async move {
+            let mut at = 1 << 19;
+            while clock.now() < until {
+                records.submit(Class::Record, write(at, 8, 1)).await.unwrap();
+                at += 8;
+                clock.sleep(Nanos::from_millis(15)).await;
+            }
+        });
+        let (mut next, mut whole) = (0, 0);
+        while runtime.now() < until {
+            scheduler.submit(Class::Stream, read(next, 1024)).await.unwrap();
+            let submitted = drive.0.submitted.borrow();
+            whole += u32::from(submitted.iter().any(|(_, request)| *request == read(next, 1024)));
+            next = (next + 1024) % (1 << 18);
+            drop(submitted);
+            drive.0.submitted.borrow_mut().clear();
+        }
+        // Half a MiB takes 7 ms with the seek, and the others have their turns in between.
+        assert!(whole > 80, "{whole}");
+    });
+}
+
 #[test]
 fn it_says_what_waits_for_what() {
     in_virtual_time(|runtime, _, scheduler| async move {
