@@ -1,5 +1,6 @@
 //! A drive under one load, second by second: what `manylogs drive exercise` prints.
 
+mod kinds;
 mod load;
 
 use std::cell::{Cell, RefCell};
@@ -13,8 +14,11 @@ use thiserror::Error;
 
 use crate::replay::{DriveSettings, NamedPolicy, ReplayError, Stack};
 use crate::smr::SmrFigures;
+use crate::stats::LatencySummary;
 use crate::table::bytes;
 
+pub use kinds::{KindFigures, KindsFigures};
+use kinds::{KindOf, Kinds};
 use load::Load;
 pub use load::LoadKind;
 
@@ -48,6 +52,8 @@ pub struct Exercised {
     pub load: &'static str,
     /// Whether the drive's write cache was on.
     pub drive_write_cache: bool,
+    /// What each kind of request got.
+    pub kinds: KindsFigures,
     /// The figures.
     #[serde(flatten)]
     pub figures: SmrFigures,
@@ -69,6 +75,7 @@ pub enum ExerciseError {
 struct Shared {
     until: Time,
     load: RefCell<Load>,
+    kinds: RefCell<Kinds>,
     failed: Cell<Option<IoError>>,
 }
 
@@ -76,7 +83,7 @@ struct Shared {
 ///
 /// # Errors
 /// If the policy does not go with the drive, or a request fails.
-pub fn exercise(of: &Exercise) -> Result<SmrFigures, ExerciseError> {
+pub fn exercise(of: &Exercise) -> Result<(KindsFigures, SmrFigures), ExerciseError> {
     let sim = Sim::new(of.seed, Order::Fifo);
     let mut stack = Stack::named(&sim, &of.drive, &of.policy, of.seed)?;
     stack.measure(of.span);
@@ -85,6 +92,7 @@ pub fn exercise(of: &Exercise) -> Result<SmrFigures, ExerciseError> {
     let shared = Rc::new(Shared {
         until: began + of.span,
         load: RefCell::new(Load::new(of.load, capacity, of.seed)),
+        kinds: RefCell::default(),
         failed: Cell::new(None),
     });
     for client in 0..of.load.clients() {
@@ -97,16 +105,21 @@ pub fn exercise(of: &Exercise) -> Result<SmrFigures, ExerciseError> {
     if let Some(error) = shared.failed.take() {
         return Err(error.into());
     }
-    Ok(stack.smr_figures().unwrap_or_default())
+    let kinds = shared.kinds.borrow().figures(of.span);
+    Ok((kinds, stack.smr_figures().unwrap_or_default()))
 }
 
 /// One client: a request after the other.
 async fn act(client: u32, runtime: Handle, device: Rc<dyn BlockDevice>, shared: Rc<Shared>) {
     while runtime.now() < shared.until {
         let request = shared.load.borrow_mut().next(client);
+        let (kind, asked) = (KindOf::request(&request), runtime.now());
         if let Err(error) = device.submit(request).await {
             shared.failed.set(Some(error));
             return;
+        }
+        if let Some(kind) = kind {
+            shared.kinds.borrow_mut().ended(kind, runtime.now().since(asked));
         }
     }
 }
@@ -125,6 +138,18 @@ pub fn text(done: &Exercised) -> String {
             shown.mib_s,
             shown.p99_ms,
             bytes(shown.cache_used_bytes)
+        );
+    }
+    for (name, kind) in done.kinds.named().into_iter().filter(|(_, kind)| kind.mib_s > 0.0) {
+        let ms = |us: f64| us / 1e3;
+        let LatencySummary { p50, p99, max, .. } = kind.latency_us;
+        let _ = writeln!(
+            out,
+            "{name:<15} {:>9.2} MiB/s  p50 {:>8.1} ms  p99 {:>8.1} ms  slowest {:>8.1} ms",
+            kind.mib_s,
+            ms(p50),
+            ms(p99),
+            ms(max)
         );
     }
     let _ = writeln!(out, "\nseconds without progress: {}", figures.seconds_without_progress);

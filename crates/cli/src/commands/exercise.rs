@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ExerciseArgs) -> Result<(), Failure> {
         seed: args.seed,
         policy,
     };
-    let figures = exercise(&of).map_err(|error| match error {
+    let (kinds, figures) = exercise(&of).map_err(|error| match error {
         ExerciseError::Policy(_) => Failure::input(error),
         other => Failure::failed(other),
     })?;
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &ExerciseArgs) -> Result<(), Failure> {
         policy: of.policy.name.clone(),
         load: of.load.name(),
         drive_write_cache: of.drive.under(&of.policy).write_cache,
+        kinds,
         figures,
     };
     if args.json {
