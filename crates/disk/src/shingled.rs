@@ -139,9 +139,9 @@ impl Shingled {
         self.streams.arrives(now, extent);
     }
 
-    /// The addresses of the last stream: what the buffer has of them goes to the bands.
-    pub(crate) const fn stream(&self) -> Extent {
-        self.streams.stream()
+    /// The addresses of the last streams, in order: what the buffer has of them goes to the bands.
+    pub(crate) fn stream_extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.streams.streams()
     }
 
     /// Whether a write is part of a stream.

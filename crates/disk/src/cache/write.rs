@@ -154,14 +154,20 @@ impl WriteCache {
         Some(destage)
     }
 
-    /// Cached writes outside `stream`, from the lowest address on.
+    /// Cached writes outside `others`, which are in order of address, from the lowest address on.
     pub(crate) fn batch(
         &self,
-        stream: Extent,
+        others: &[Extent],
         writes_max: usize,
         sectors_max: u64,
     ) -> Option<Vec<Extent>> {
-        let outside = self.dirty.range(..stream.start.0).chain(self.dirty.range(stream.end().0..));
+        let end = Extent::new(u64::MAX, 0);
+        let gaps = others.iter().chain([&end]).scan(0, |from, other| {
+            let gap = *from..other.start.0;
+            *from = other.end().0;
+            Some(gap)
+        });
+        let outside = gaps.flat_map(|gap| self.dirty.range(gap));
         let mut sectors = 0;
         let fits = |(_, dirty): &(&u64, &Dirty)| {
             let first = sectors == 0;

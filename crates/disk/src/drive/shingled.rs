@@ -161,29 +161,45 @@ impl Drive {
         translated.layer.read_at(self.mechanism.position().cylinder);
     }
 
-    /// Brings cached writes to the medium; whether there was room for any.
+    /// Brings cached writes to the medium; whether there was room for any. What may become a stream
+    /// stays for as long as it may and something else can go.
     fn destage_translated(&mut self, at: Time, translated: &mut Translated) -> bool {
-        let stream = translated.layer.stream();
+        let held_back = translated.layer.held_back();
+        let held_back = held_back.filter(|(_, until)| at < *until && self.flushes.is_empty());
+        let candidate = held_back.map(|(extent, _)| extent);
         let turn = std::mem::replace(&mut translated.stream_next, false);
-        if turn && self.destage_stream(at, stream, translated) {
+        if turn && self.destage_stream(at, translated) {
             return true;
         }
         translated.stream_next = true;
-        self.destage_batch(at, stream, translated)
-            || (!turn && self.destage_stream(at, stream, translated))
+        self.destage_batch(at, candidate, translated)
+            || (!turn && self.destage_stream(at, translated))
+            || (candidate.is_some() && self.destage_batch(at, None, translated))
     }
 
-    fn destage_stream(&mut self, at: Time, stream: Extent, translated: &mut Translated) -> bool {
-        let Some(destage) = self.writes.take_within(stream) else { return false };
+    fn destage_stream(&mut self, at: Time, translated: &mut Translated) -> bool {
+        let mut streams = translated.layer.stream_extents();
+        let Some(destage) = streams.find_map(|stream| self.writes.take_within(stream)) else {
+            return false;
+        };
+        drop(streams);
         let pieces = translated.layer.stream_write(destage.extent);
         self.destage_to(at, &pieces, [destage]);
         true
     }
 
-    fn destage_batch(&mut self, at: Time, stream: Extent, translated: &mut Translated) -> bool {
+    /// Brings cached writes that are neither of a stream nor of `candidate` to the persistent cache.
+    fn destage_batch(
+        &mut self,
+        at: Time,
+        candidate: Option<Extent>,
+        translated: &mut Translated,
+    ) -> bool {
+        let mut others: Vec<Extent> = translated.layer.stream_extents().chain(candidate).collect();
+        others.sort_unstable_by_key(|extent| extent.start);
         let mut writes_max = BATCH_WRITES;
         while writes_max > 0 {
-            let batch = self.writes.batch(stream, writes_max, BATCH_SECTORS);
+            let batch = self.writes.batch(&others, writes_max, BATCH_SECTORS);
             let Some(places) = batch else { return false };
             if let Some(written) = translated.layer.cache_entry(&places) {
                 let taken: Vec<_> =
