@@ -51,6 +51,9 @@ pub(crate) enum LoadArg {
     Fileserver,
     /// Random reads and durable writes of 8 KiB beside a sequential read.
     Mixed,
+    /// A database like PostgreSQL beside a sequential read: 16 clients with random reads, durable
+    /// appends to one write-ahead log, and pages written back.
+    Postgres,
 }
 
 impl From<LoadArg> for LoadKind {
@@ -60,6 +63,7 @@ impl From<LoadArg> for LoadKind {
             LoadArg::Stream => Self::Stream,
             LoadArg::Fileserver => Self::Fileserver,
             LoadArg::Mixed => Self::Mixed,
+            LoadArg::Postgres => Self::Postgres,
         }
     }
 }

@@ -30,6 +30,9 @@ pub enum LoadKind {
     Fileserver,
     /// A database beside a backup: random reads and durable writes of 8 KiB, and a sequential read.
     Mixed,
+    /// A database like PostgreSQL beside a backup: each of its clients reads four pages of 8 KiB
+    /// at random, appends 16 KiB durably to one write-ahead log, and then writes back two pages.
+    Postgres,
 }
 
 impl LoadKind {
@@ -41,6 +44,7 @@ impl LoadKind {
             Self::Stream => "stream",
             Self::Fileserver => "fileserver",
             Self::Mixed => "mixed",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -50,8 +54,30 @@ impl LoadKind {
             Self::Random4k => 32,
             Self::Stream => 4,
             Self::Fileserver | Self::Mixed => 8,
+            Self::Postgres => 17,
         }
     }
+}
+
+/// Sectors of a database: 200 GiB.
+const TABLES_SECTORS: u64 = 200 << 21;
+/// Sectors of its write-ahead log: 1 GiB.
+const WAL_SECTORS: u64 = 1 << 21;
+/// A page of 8 KiB, and what a transaction appends to the write-ahead log.
+const PAGE: u64 = 2 * SMALL;
+const COMMIT: u64 = 4 * SMALL;
+/// What a client of the database does, over and over: reads, a commit, pages written back.
+const TRANSACTION: [Step; 7] = {
+    use Step::{Append, Read, WriteBack};
+    [Read, Read, Read, Read, Append, WriteBack, WriteBack]
+};
+
+/// A step of a transaction.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read,
+    Append,
+    WriteBack,
 }
 
 /// The requests of a load.
@@ -62,13 +88,16 @@ pub(super) struct Load {
     rng: Rng,
     /// Sector behind the last one of the stream, or of the backup.
     next: u64,
-    /// ... and of the journal.
+    /// ... and of the journal, or of the write-ahead log.
     journal: u64,
+    /// Steps that each client has done.
+    steps: Vec<usize>,
 }
 
 impl Load {
-    pub(super) const fn new(kind: LoadKind, capacity: Sectors, seed: u64) -> Self {
-        Self { kind, capacity: capacity.0, rng: Rng::new(seed), next: 0, journal: 0 }
+    pub(super) fn new(kind: LoadKind, capacity: Sectors, seed: u64) -> Self {
+        let steps = (0..kind.clients()).map(|client| client as usize).collect();
+        Self { kind, capacity: capacity.0, rng: Rng::new(seed), next: 0, journal: 0, steps }
     }
 
     /// The next request of client number `client`.
@@ -83,10 +112,11 @@ impl Load {
                 write(at, LARGE, false)
             }
             LoadKind::Fileserver => self.of_files(),
-            LoadKind::Mixed if client == 0 => {
+            LoadKind::Mixed | LoadKind::Postgres if client == 0 => {
                 let at = self.onwards(LARGE);
                 read(at, LARGE)
             }
+            LoadKind::Postgres => self.of_transaction(client),
             LoadKind::Mixed => {
                 let at = self.somewhere(0, self.capacity, 2 * SMALL);
                 if self.rng.below(2) == 0 {
@@ -94,6 +124,26 @@ impl Load {
                 } else {
                     write(at, 2 * SMALL, true)
                 }
+            }
+        }
+    }
+
+    /// The next step of a client of the database. Its tables lie in the middle of the drive, and its
+    /// write-ahead log before them.
+    fn of_transaction(&mut self, client: u32) -> Request {
+        let tables = TABLES_SECTORS.min(self.capacity / 4) / PAGE * PAGE;
+        let middle = self.capacity / 2 / PAGE * PAGE;
+        let step = &mut self.steps[client as usize];
+        let now = TRANSACTION[*step % TRANSACTION.len()];
+        *step += 1;
+        match now {
+            Step::Read => read(self.somewhere(middle, tables, PAGE), PAGE),
+            Step::WriteBack => write(self.somewhere(middle, tables, PAGE), PAGE, false),
+            Step::Append => {
+                let wal = WAL_SECTORS.min(self.capacity / 16) / COMMIT * COMMIT;
+                let at = middle - wal + self.journal;
+                self.journal = (self.journal + COMMIT) % wal;
+                write(at, COMMIT, true)
             }
         }
     }
