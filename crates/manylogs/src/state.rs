@@ -8,6 +8,7 @@ use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
 use crate::cleaning::checkpoint::futility::Futility;
+use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
 use crate::phase::Below;
@@ -74,6 +75,10 @@ pub(crate) struct State {
     pub(crate) suspects: Suspects,
     /// Progress of the running checkpoint.
     pub(crate) pass_at: Lba,
+    /// What clients get of the room in the logs while a pass goes on.
+    pub(crate) ration: Option<Ration>,
+    /// Versions that came home a second, when a pass last hurried.
+    pub(crate) home_pace: f64,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
@@ -96,6 +101,8 @@ impl State {
             futility: Futility::default(),
             suspects: Suspects::default(),
             pass_at: Lba(0),
+            ration: None,
+            home_pace: PACE,
             starved: Starved::default(),
             closing: false,
             closed: false,

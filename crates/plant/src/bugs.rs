@@ -126,6 +126,8 @@ with_file_systems! {
         RateNotHurried,
         /// What could not be written home is dropped from the logs all the same.
         KeptDropped,
+        /// The rest of a band is written home without the lock on it.
+        BandWithoutLock,
         /// A checkpoint forgets that blocks are lost.
         LostForgotten,
         /// A drain zeroes parts of physical sectors without their neighbours.

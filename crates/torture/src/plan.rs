@@ -15,6 +15,9 @@ const DISCARDS: u64 = 0x64;
 /// Salt that decides which histories hold requests back, chosen in the same way.
 const HELD_BACK: u64 = 0x24;
 
+/// Salt that decides which histories write home by bands, chosen in the same way.
+const BANDS: u64 = 0xba4d;
+
 /// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -104,6 +107,10 @@ impl Plan {
         let mut held_back = Rng::new(seed ^ HELD_BACK);
         if held_back.one_in(3) {
             plan = plan.holding_back(&mut held_back);
+        }
+        let mut bands = Rng::new(seed ^ BANDS);
+        if bands.one_in(4) {
+            plan = plan.on_bands(&mut bands);
         }
         let mut shaped = rng.split();
         match rng.below(48) {
@@ -207,6 +214,18 @@ impl Plan {
         if rng.one_in(3) {
             self.config.hold = Nanos::from_millis(1 << rng.below(6));
         }
+        self
+    }
+
+    /// The same on a shingled drive, which the volume writes home by bands.
+    #[must_use]
+    pub fn banded(self) -> Self {
+        let mut rng = Rng::new(self.seed ^ BANDS);
+        self.on_bands(&mut rng)
+    }
+
+    fn on_bands(mut self, rng: &mut Rng) -> Self {
+        self.config.band = Sectors(128 + 8 * rng.below(120));
         self
     }
 

@@ -41,6 +41,7 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
         Bug::RenewOverNewer | Bug::ZeroesTakenForGranted => {
             |seed| Plan::plain(seed).zeroing_long_ranges()
         }
+        Bug::BandWithoutLock => |seed| Plan::plain(seed).banded().sparse(),
         Bug::ZeroesTornSectors => {
             |seed| Plan::plain(seed).zeroing_long_ranges().on_large_sectors().forked_everywhere()
         }

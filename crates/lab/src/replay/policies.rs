@@ -1,6 +1,6 @@
 //! The list of policies on a command line.
 
-use manylogs::{LogPlacement, Policy, PolicyError, VolumeConfig};
+use manylogs::{LogPlacement, Policy, PolicyError, Settings, VolumeConfig};
 use manylogs_block::{Sectors, bytes_text};
 use manylogs_disk::CachePlacement;
 use thiserror::Error;
@@ -93,7 +93,7 @@ impl NamedPolicy {
         let (name, options) = rest.split_once(':').unwrap_or((&rest, ""));
         let config = match name {
             OURS => VolumeConfig::for_device(device),
-            SHINGLED => VolumeConfig::for_shingled(device),
+            SHINGLED => VolumeConfig::for_shingled(device, VolumeConfig::BAND),
             _ => return Ok(self.policy.clone()),
         };
         let LogPlacement::EveryGroup(group) = config.placement else {
@@ -101,9 +101,9 @@ impl NamedPolicy {
         };
         let text = |sectors: Sectors| bytes_text(sectors.bytes());
         let (log, group) = (text(config.log), text(group));
-        let (threshold, record) = (text(config.threshold), text(config.record));
-        format!("mlb:log={log},group={group},threshold={threshold},record={record},{options}")
-            .parse()
+        let own = Settings::of(&config).unlike(&Settings::for_log(config.log));
+        let own: String = own.iter().map(|(key, value)| format!("{key}={value},")).collect();
+        format!("mlb:log={log},group={group},{own}{options}").parse()
     }
 
     /// The largest write that the policy logs; `None` if it logs nothing.
@@ -220,13 +220,13 @@ mod tests {
         let logs = |name: &str| {
             let policy = NamedPolicy::parse(name).unwrap().on(device).unwrap();
             let config = *policy.config().unwrap();
-            (config.log, config.placement, config.threshold)
+            (config.log, config.placement, config.threshold, config.band)
         };
         let format = VolumeConfig::for_device(device);
-        assert_eq!(logs("mlb"), (format.log, format.placement, format.threshold));
+        assert_eq!(logs("mlb"), (format.log, format.placement, format.threshold, format.band));
         assert_eq!(logs("mlb:threshold=64K").2, Sectors(128));
-        let shingled = VolumeConfig::for_shingled(device);
-        let all = (shingled.log, shingled.placement, shingled.threshold);
+        let shingled = VolumeConfig::for_shingled(device, VolumeConfig::BAND);
+        let all = (shingled.log, shingled.placement, shingled.threshold, shingled.band);
         assert_eq!((logs("mlb-shingled"), all.0), (all, Sectors(256 * 2048)));
         let paper = LogPlacement::EveryGroup(Sectors(100 * 2048));
         for name in ["mlb:group=100M", "mlb-256", "mlb-paper"] {

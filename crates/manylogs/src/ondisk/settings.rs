@@ -23,6 +23,7 @@ const LATENCY: u32 = 1 << 10;
 const HOLD: u32 = 1 << 11;
 /// Has no field: the threshold is adaptive.
 const ADAPTIVE: u32 = 1 << 12;
+const BAND: u32 = 1 << 13;
 
 const OFF_HOURS: u32 = 0;
 const WHEN_IDLE: u32 = 1;
@@ -44,7 +45,7 @@ pub(crate) struct RawSettings {
     checkpoint: U32,
     from_s: U32,
     until_s: U32,
-    reserved: U32,
+    band_sectors: U32,
     every_ns: U64,
     checkpoint_bytes_per_s: U64,
     idle_ns: U64,
@@ -76,6 +77,7 @@ impl RawSettings {
         raw.give(LATENCY, config.latency != default.latency);
         raw.give(ADAPTIVE, config.adaptive);
         raw.give(HOLD, config.hold != default.hold);
+        raw.give(BAND, config.band != default.band);
         raw.fill(&config);
         raw
     }
@@ -96,6 +98,7 @@ impl RawSettings {
         self.take(HOLD, || config.hold = Nanos(self.hold_ns.get()));
         self.take(LOGGING_OFF, || config.logging = false);
         self.take(ADAPTIVE, || config.adaptive = true);
+        self.take(BAND, || config.band = Sectors(self.band_sectors.get().into()));
         if self.given.get() & CHECKPOINT != 0 {
             config.checkpoint = self.policy()?;
         }
@@ -125,6 +128,7 @@ impl RawSettings {
         self.swap_millionths = narrow(SWAP, millionths(config.swap));
         self.watermark_millionths = narrow(WATERMARK, millionths(config.watermark));
         self.appends = narrow(APPENDS, config.appends as u64);
+        self.band_sectors = narrow(BAND, config.band.0);
         self.checkpoint_bytes_per_s = wide(CHECKPOINT_RATE, config.checkpoint_rate);
         self.idle_ns = wide(IDLE, config.idle.0);
         self.buffer_sectors = wide(BUFFER, config.buffer.0);
@@ -220,6 +224,7 @@ mod tests {
             "latency=25ms",
             "hold=60ms",
             "adaptive=on",
+            "band=30M",
         ] {
             let mut one = Settings::default();
             one.assign(pair).unwrap();
@@ -234,15 +239,16 @@ mod tests {
     fn bytes_are_where_the_format_says() {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
                     idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
-                    latency=17ns hold=19ns adaptive=on";
+                    latency=17ns hold=19ns adaptive=on band=10752";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
-            (0, 0x1fff),
+            (0, 0x3fff),
             (4, 1_000_000),
             (8, 500_000),
             (12, 5),
             (16, 2),
+            (28, 21),
             (32, 7),
             (40, 9),
             (48, 11),

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Hint, IoError, IoResult, Nanos, Request, Watchers};
+use manylogs_block::{Handle, Hint, IoError, IoResult, Nanos, Request, Sectors, Watchers};
 use manylogs_logstore::store::Choice;
 use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
 use crate::phase::Phase;
-use crate::records::placement::NearHead;
+use crate::records::placement::{Filling, NearHead, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_logstore::store::apart::NvTable;
@@ -69,6 +69,7 @@ impl Inner {
         let (sequence, slot) = state.store.append(log, slots);
         self.note_full(&mut state, log);
         state.pacing.last_append = self.runtime.now();
+        state.pacing.last_log = Some(log);
         state.pacing.hold.goes();
         drop(state);
         self.submit_record(Phase::Append, log, sequence, slot);
@@ -114,10 +115,12 @@ impl Inner {
         true
     }
 
-    /// A log above the swap threshold, or logs above the watermark, are work for idle time.
+    /// A log above the swap threshold, or logs above the watermark, are work for idle time. Where
+    /// logs are filled one after the other, wherever the head is, nothing is gained by a swap.
     fn note_full(&self, state: &mut State, id: LogId) {
         let Some(log) = state.store.logs.get(id) else { return };
-        let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64;
+        let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64
+            && self.config().band == Sectors(0);
         let crowded = state.store.apart.as_ref().is_some_and(NvTable::is_crowded);
         let full = full && state.store.noted.insert(id);
         if full || crowded || state.store.logs.occupancy() >= self.config().watermark {
@@ -129,6 +132,9 @@ impl Inner {
     /// busy for longer than that with other requests, records follow one another at intervals: in
     /// the queue each is only one request among many.
     fn may_append(&self, state: &State) -> bool {
+        if state.pacing.held_by_band {
+            return false;
+        }
         let in_flight = state.store.entries.records.len();
         in_flight < self.config().appends
             || (in_flight < IN_FLIGHT_MAX
@@ -150,7 +156,8 @@ impl Inner {
 
     /// Whether entries wait for a record only because records are in flight.
     fn is_held_back(&self, state: &State) -> bool {
-        !state.store.entries.pending.is_empty()
+        !state.pacing.held_by_band
+            && !state.store.entries.pending.is_empty()
             && state.store.entries.records.len() < IN_FLIGHT_MAX
             && !self.may_append(state)
     }
@@ -174,11 +181,15 @@ impl Inner {
     /// drive writes both in one pass, wherever its queue takes the head in between.
     fn choose_log(&self, state: &mut State) -> Option<LogId> {
         let head = self.logs_near.get().unwrap_or_else(|| self.device.head(state.head));
-        let near = NearHead { head };
+        let records = if self.config().band > Sectors(0) {
+            Records::Filling(Filling { last: state.pacing.last_log, head })
+        } else {
+            Records::NearHead(NearHead { head })
+        };
         if let Some(log) = state.store.log_in_use() {
             return Some(log);
         }
-        let (log, unopened) = match state.store.choose_log(&near)? {
+        let (log, unopened) = match state.store.choose_log(&records)? {
             Choice::Log { log, unopened } => (Some(log), unopened),
             Choice::Open(log) => (None, Some(log)),
             Choice::Wait => (None, None),

@@ -1,6 +1,7 @@
 //! Decides when a record goes, and holds records for others to share them (`hold=`).
 
 use manylogs_block::{Nanos, Time};
+use manylogs_logstore::LogId;
 
 /// Writes that arrive within this time of the first belong to the same sync.
 const ONE_SYNC: Nanos = Nanos::from_millis(1);
@@ -19,6 +20,10 @@ const PROBE: u32 = 16;
 pub(crate) struct Pacing {
     /// Time of the last submitted record.
     pub(crate) last_append: Time,
+    /// The log that it went to.
+    pub(crate) last_log: Option<LogId>,
+    /// The checkpoint writes a band, and no record may come in between.
+    pub(crate) held_by_band: bool,
     /// A timer is set for the next.
     pub(crate) stagger_armed: bool,
     /// Time at which placement last asked for a log to be opened.

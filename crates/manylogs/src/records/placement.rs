@@ -1,5 +1,7 @@
 //! Placement near the head (seed 000 section III-D): a record goes to the log nearest to the head,
-//! which is where the last request that was not logged ended.
+//! which is where the last request that was not logged ended. On a shingled drive that manages
+//! itself a log is filled before the next one is begun, as records that follow one another are a
+//! stream to the drive, and all others cost it the cleaning of a band later.
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
@@ -22,6 +24,44 @@ impl Placement for NearHead {
             let distance = |id: &LogId| logs.region(*id).start.distance(self.head);
             logs.ids().filter(|id| takes(*id)).min_by_key(distance)
         })
+    }
+}
+
+/// Placement on a shingled drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling {
+    /// The log of the last record.
+    pub(crate) last: Option<LogId>,
+    /// As in [`NearHead`]: the next log is near it.
+    pub(crate) head: Lba,
+}
+
+impl Placement for Filling {
+    fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
+        let takes = |id: LogId| logs.takes(id, needed) && ready(id);
+        let is_empty = |id: LogId| logs.get(id).is_none_or(manylogs_logstore::Log::is_empty);
+        self.last
+            .filter(|id| takes(*id))
+            .or_else(|| nearest(logs, self.head, |id| is_empty(id) && takes(id)))
+            .or_else(|| NearHead { head: self.head }.choose(logs, needed, ready))
+    }
+}
+
+/// The policy of a volume, as its settings have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Records {
+    /// To the log nearest to the head.
+    NearHead(NearHead),
+    /// To one log until it is full.
+    Filling(Filling),
+}
+
+impl Placement for Records {
+    fn choose(&self, logs: &Logs, needed: Sectors, ready: &dyn Fn(LogId) -> bool) -> Option<LogId> {
+        match self {
+            Self::NearHead(near) => near.choose(logs, needed, ready),
+            Self::Filling(filling) => filling.choose(logs, needed, ready),
+        }
     }
 }
 
@@ -77,5 +117,22 @@ mod tests {
         assert_eq!(nearest(&logs, 1899), 0);
         assert_eq!(nearest(&logs, 2500), 2);
         assert_eq!(super::nearest(&logs, Lba(0), |_| false), None);
+    }
+
+    #[test]
+    fn a_log_is_filled_before_the_next_empty_one_is_begun() {
+        let regions: Vec<Extent> = (0..5).map(|i| Extent::new(i * 1000 + 900, 100)).collect();
+        let mut logs = Logs::new(&regions, Sectors(10), RecordShape::in_log(Sectors(1)));
+        let choose = |logs: &Logs, last, head| {
+            let filling = Filling { last, head: Lba(head) };
+            filling.choose(logs, Sectors(8), &|_| true).map(|id| id.0)
+        };
+        assert_eq!(choose(&logs, None, 2000), Some(1), "the nearest");
+        assert_eq!(choose(&logs, Some(LogId(3)), 0), Some(3), "not the nearest to the head");
+        logs.with(LogId(3), Log::retire);
+        assert_eq!(choose(&logs, Some(LogId(3)), 4000), Some(4), "another, as it takes none");
+        let filled = |id: u32| id == 0;
+        let only = Filling { last: None, head: Lba(4000) };
+        assert_eq!(only.choose(&logs, Sectors(8), &|id| filled(id.0)), Some(LogId(0)));
     }
 }

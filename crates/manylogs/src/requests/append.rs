@@ -77,7 +77,7 @@ impl Inner {
             return Completion::ready(Err(error));
         }
         let reserved = state.store.room_of(&batch);
-        if state.starved.is_empty() && state.store.fits(reserved) {
+        if state.starved.is_empty() && state.fits(reserved, self.runtime.now()) {
             return self.put(&mut state, batch);
         }
         state.counters.starved_writes += 1;

@@ -38,6 +38,12 @@ impl HomeLocks {
         self.0.held.borrow().len()
     }
 
+    /// Whether `writer` holds some of `extent`.
+    pub(crate) fn is_held(&self, writer: Writer, extent: Extent) -> bool {
+        let held = self.0.held.borrow();
+        held.iter().any(|(_, by, range)| *by == writer && range.overlaps(extent))
+    }
+
     /// Locks `extent`, or says that the other side holds some of it.
     pub(crate) fn try_lock(&self, writer: Writer, extent: Extent) -> Option<HomeGuard> {
         let mut held = self.0.held.borrow_mut();

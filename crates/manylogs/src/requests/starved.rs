@@ -4,32 +4,40 @@ use std::collections::BTreeMap;
 
 use manylogs_logstore::store::{Room, Store};
 
-/// What requests that wait for room need, and how many need the same. That may be more than any
-/// entry needs under the present settings: a request that was accepted keeps its length.
+/// A request's place among those that wait, in the order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(u64);
+
+/// What requests that wait for room need. That may be more than any entry needs under the present
+/// settings: a request that was accepted keeps its length.
 #[derive(Debug, Default)]
 pub(crate) struct Starved {
-    needs: BTreeMap<Room, usize>,
+    needs: BTreeMap<Place, Room>,
+    next: u64,
 }
 
 impl Starved {
     /// A request begins to wait.
-    pub(crate) fn add(&mut self, needed: Room) {
-        *self.needs.entry(needed).or_insert(0) += 1;
+    pub(crate) fn add(&mut self, needed: Room) -> Place {
+        let place = Place(self.next);
+        self.next += 1;
+        self.needs.insert(place, needed);
+        place
     }
 
     /// A request waits no longer.
-    pub(crate) fn remove(&mut self, needed: Room) {
-        if let Some(count) = self.needs.get_mut(&needed) {
-            *count -= 1;
-            if *count == 0 {
-                self.needs.remove(&needed);
-            }
-        }
+    pub(crate) fn remove(&mut self, place: Place) {
+        self.needs.remove(&place);
+    }
+
+    /// Whether nobody has waited longer.
+    pub(crate) fn is_first(&self, place: Place) -> bool {
+        self.needs.first_key_value().is_none_or(|(first, _)| *first == place)
     }
 
     /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
-        self.needs.values().sum()
+        self.needs.len()
     }
 
     /// Whether none waits.
@@ -39,6 +47,6 @@ impl Starved {
 
     /// Whether there is room in `store` for one of them.
     pub(crate) fn any_served_by(&self, store: &mut Store) -> bool {
-        self.needs.keys().any(|needed| store.fits(*needed))
+        self.needs.values().any(|needed| store.fits(*needed))
     }
 }

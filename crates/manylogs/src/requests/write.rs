@@ -6,6 +6,8 @@ use manylogs_block::{Completion, Extent, Hint, IoError, Payload, Sectors, all_do
 use manylogs_logstore::EntryKind;
 use manylogs_logstore::store::{Batch, Room};
 
+use crate::cleaning::checkpoint::ration::LOOK;
+use crate::requests::home_lock::Writer;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
@@ -23,7 +25,9 @@ impl Inner {
         if logging && self.is_small(extent.len) {
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
-        if logging && hint == Hint::DurabilityOnly {
+        // A band is locked for longer than a client should wait.
+        let locked = self.band() > Sectors(0) && self.locks.is_held(Writer::Checkpoint, extent);
+        if logging && (hint == Hint::DurabilityOnly || locked) {
             return self.log_in_parts(extent, &payload, fua);
         }
         let whole = self.whole_physical(extent);
@@ -99,7 +103,7 @@ impl Inner {
             return Completion::ready(Err(error));
         }
         let reserved = self.record_room(kind, extent);
-        if state.starved.is_empty() && state.store.fits(reserved) {
+        if state.starved.is_empty() && state.fits(reserved, self.runtime.now()) {
             return self.buffer(&mut state, kind, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
@@ -107,8 +111,13 @@ impl Inner {
         drop(state);
         self.wanted.notify();
         match payload {
-            // The logs are full. What is not logged already can go home at once.
-            Some(payload) if !mapped && self.whole_physical(extent) == extent => {
+            // The logs are full. What is not logged already can go home at once, but for a shingled
+            // drive, to which it would be a random write.
+            Some(payload)
+                if !mapped
+                    && self.band() == Sectors(0)
+                    && self.whole_physical(extent) == extent =>
+            {
                 self.bypass(extent, payload, fua)
             }
             payload => self.buffer_when_there_is_room(kind, extent, payload, fua),
@@ -149,28 +158,36 @@ impl Inner {
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
-        self.state.borrow_mut().starved.add(needed);
+        let place = self.state.borrow_mut().starved.add(needed);
         self.device.set_pressed(true);
         let result = loop {
             let progress = self.progress.wait();
-            {
+            let rationed = {
                 let mut state = self.state.borrow_mut();
                 if let Some(reason) = state.store.read_only {
                     break Err(IoError::ReadOnly { reason });
                 }
-                if state.store.fits(needed) {
+                // Of a ration the one who waited longest is served first: short requests would
+                // leave nothing for long ones.
+                let turn = state.ration.is_none() || state.starved.is_first(place);
+                if turn && state.fits(needed, self.runtime.now()) {
                     break Ok(());
                 }
                 if state.store.logs.all_retired() {
                     // No checkpoint makes room in those.
                     break Err(IoError::ReadOnly { reason: "every log has failed" });
                 }
-            }
+                state.ration.is_some()
+            };
             self.wanted.notify();
-            progress.await;
+            if rationed {
+                self.nap(progress, LOOK).await;
+            } else {
+                progress.await;
+            }
         };
         let mut state = self.state.borrow_mut();
-        state.starved.remove(needed);
+        state.starved.remove(place);
         self.device.set_pressed(!state.starved.is_empty());
         result
     }

@@ -4,7 +4,9 @@ use manylogs_block::{Nanos, Sectors, bytes_text, span_text};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
 use thiserror::Error;
 
-use super::config::{BUFFER_MAX, CheckpointPolicy, HOLD_MAX, LATENCY_MAX, LATENCY_MIN};
+use super::config::{
+    BAND_MAX, BAND_MIN, BUFFER_MAX, CheckpointPolicy, HOLD_MAX, LATENCY_MAX, LATENCY_MIN,
+};
 
 /// A parameter that makes no sense: which one, and its bounds.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -39,6 +41,21 @@ pub enum ConfigError {
         /// The largest logged write.
         threshold: Sectors,
     },
+    /// No drive has such bands.
+    #[error(
+        "band={} is not between {} and {}: shingled drives have bands of 15 MiB to 256 MiB",
+        size(*band), size(BAND_MIN), size(BAND_MAX)
+    )]
+    Band {
+        /// Length of a band.
+        band: Sectors,
+    },
+    /// Others write to the device as well.
+    #[error(
+        "band= is for volumes of their own: a file system writes between the logs of an adopted \
+         disk by itself, so that nobody may write whole bands there"
+    )]
+    BandOfOthers,
     /// A log is longer than its checksums can be found in.
     #[error("log={} exceeds 128 GiB", size(*log))]
     LogTooLong {

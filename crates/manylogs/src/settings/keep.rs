@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, IoError, Request};
+use manylogs_block::{BlockDevice, IoError, Request, Sectors};
 
 use super::Settings;
+use super::config_error::ConfigError;
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::RecoveryReport;
@@ -91,6 +92,10 @@ async fn changed(
     let (found, older) = read_superblock(device, anchors, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
     let changed = Superblock { generation, settings: *settings, ..found };
-    changed.config().validate()?;
+    let config = changed.config();
+    config.validate()?;
+    if config.band > Sectors(0) && changed.layout.anchors().is_some() {
+        return Err(ConfigError::BandOfOthers.into());
+    }
     Ok((changed, older))
 }

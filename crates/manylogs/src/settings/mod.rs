@@ -91,7 +91,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Every setting, in the order in which they are listed.
-    pub const KEYS: [&'static str; 15] = [
+    pub const KEYS: [&'static str; 16] = [
         "logging",
         "threshold",
         "adaptive",
@@ -107,6 +107,7 @@ impl Settings {
         "snapshot",
         "latency",
         "hold",
+        "band",
     ];
 
     /// Settings of `config`.
@@ -169,6 +170,7 @@ impl Settings {
             "snapshot" => config.snapshot = if value == NONE { Nanos(0) } else { span()? },
             "latency" => config.latency = if value == NONE { Nanos(0) } else { span()? },
             "hold" => config.hold = if value == NONE { Nanos(0) } else { span()? },
+            "band" => config.band = if value == NONE { Sectors(0) } else { size()? },
             _ => {
                 let (key, suggestion) = (key.to_owned(), nearest(key, Self::KEYS));
                 return Err(SettingsError::UnknownKey { key, suggestion });
@@ -222,6 +224,8 @@ impl Settings {
             "latency" => span_text(config.latency),
             "hold" if config.hold == Nanos(0) => NONE.to_owned(),
             "hold" => span_text(config.hold),
+            "band" if config.band == Sectors(0) => NONE.to_owned(),
+            "band" => bytes_text(config.band.bytes()),
             _ => String::new(),
         }
     }
@@ -291,7 +295,7 @@ mod tests {
 
     prop_compose! {
         fn any_settings()(
-            sizes in (1..4096u64, 1..4096u64, 0..1u64 << 25),
+            sizes in (1..4096u64, 1..4096u64, 0..1u64 << 25, 0..1u64 << 21),
             shares in (1..=1_000_000u32, 1..=1_000_000u32),
             spans in proptest::array::uniform5(0..1_000_000_000_000_000_000u64),
             checkpoint in any_policy(),
@@ -303,6 +307,7 @@ mod tests {
                 threshold: Sectors(sizes.0.min(sizes.1)),
                 record: Sectors(sizes.1),
                 buffer: Sectors(sizes.2),
+                band: Sectors(sizes.3),
                 swap: f64::from(shares.0) / 1e6,
                 watermark: f64::from(shares.1) / 1e6,
                 idle: Nanos(spans[0]),
@@ -391,6 +396,8 @@ mod tests {
             "latency=1us",
             "latency=1h",
             "hold=1min",
+            "band=4K",
+            "band=2G",
         ] {
             let key = text.split_once('=').unwrap().0;
             assert!(with(text).unwrap_err().to_string().contains(key), "{text}");

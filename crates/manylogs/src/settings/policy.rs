@@ -121,7 +121,10 @@ impl Policy {
             "nologging" => return Ok(Self::NoLogging),
             "single-log" => return Ok(Self::SingleLog(VolumeConfig::single_log())),
             "mlb" => return Ok(Self::Mlb(VolumeConfig::default())),
-            "mlb-shingled" => return Ok(Self::Mlb(VolumeConfig::for_shingled(Sectors(u64::MAX)))),
+            "mlb-shingled" => {
+                let (device, band) = (Sectors(u64::MAX), VolumeConfig::BAND);
+                return Ok(Self::Mlb(VolumeConfig::for_shingled(device, band)));
+            }
             "mlb-paper" => return Ok(Self::Mlb(VolumeConfig::as_published())),
             _ => {}
         }

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, IoError, Lba, Payload, Sectors, all_done};
+use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{Class, DataSequence, EntryKind, MapValue, Mapped};
 
-use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
+use super::{HOME_WRITE_MAX, Progress};
 use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
@@ -33,12 +33,69 @@ impl Run {
     }
 }
 
+/// What goes home together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch {
+    pub(super) parts: Vec<Part>,
+    /// Number of versions in it.
+    pub(super) versions: u64,
+}
+
+/// A part of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Versions in this go home.
+    pub(super) extent: Extent,
+    /// All of this is written, with what has not changed.
+    pub(super) whole: Option<Extent>,
+}
+
+impl Part {
+    /// What is locked while it goes home.
+    fn locked(self) -> Extent {
+        let whole = self.whole.filter(|_| !plant::is(Bug::BandWithoutLock));
+        whole.map_or(self.extent, |whole| {
+            let start = whole.start.min(self.extent.start);
+            Extent::between(start, whole.end().max(self.extent.end()))
+        })
+    }
+}
+
+/// Home writes in the order of their addresses.
+#[derive(Debug)]
+pub(super) struct Strand {
+    pub(super) writes: Vec<(Group, Result<Payload, IoError>)>,
+    /// Whether a drive is to take them for a stream.
+    pub(super) is_stream: bool,
+}
+
 /// Runs that go home in one write. Gaps between them are filled with the content at home.
 #[derive(Debug)]
-struct Group {
+pub(super) struct Group {
     /// Whole physical sectors.
-    extent: Extent,
-    runs: Vec<Run>,
+    pub(super) extent: Extent,
+    pub(super) runs: Vec<Run>,
+}
+
+/// What is logged again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    /// Logged versions that are older than this.
+    Below(DataSequence),
+    /// What is at home only.
+    NotLogged,
+}
+
+impl Renewed {
+    fn takes(self, mapped: Option<Mapped<Place>>) -> bool {
+        match (self, mapped) {
+            (Self::Below(floor), Some(mapped)) => {
+                mapped.sequence < floor && !matches!(mapped.value, Place::Buffered { .. })
+            }
+            (Self::Below(_), None) => false,
+            (Self::NotLogged, mapped) => mapped.is_none(),
+        }
+    }
 }
 
 /// Whether a bug makes a drain leave the version where it is.
@@ -54,17 +111,19 @@ fn is_forgotten(progress: &Progress, place: Place) -> bool {
 impl Inner {
     pub(super) async fn copy_home(
         self: &Rc<Self>,
-        extents: &[Extent],
+        batch: &Batch,
         progress: &mut Progress,
     ) -> Result<(), IoError> {
+        let extents: Vec<Extent> = batch.parts.iter().map(|part| part.extent).collect();
+        let extents = extents.as_slice();
         let planted = plant::is(Bug::RenewOverNewer);
         let early = if planted { Some(self.runs_to_copy(extents, progress).await?) } else { None };
         let mut guards: Vec<HomeGuard> = Vec::new();
-        for extent in extents {
+        for part in &batch.parts {
             if plant::is(Bug::CheckpointWithoutLock) {
                 break;
             }
-            let whole = self.widen_to_physical(*extent);
+            let whole = self.widen_to_physical(part.locked());
             guards.push(self.locks.lock(Writer::Checkpoint, whole).await);
         }
         // The map may have changed during the wait for the locks.
@@ -74,68 +133,14 @@ impl Inner {
         };
         let read_from = self.runtime.now();
         self.read_logged(&mut runs, progress).await?;
-        let groups = self.groups(runs);
-        let mut contents = Vec::with_capacity(groups.len());
-        for group in &groups {
-            contents.push(self.content_of(group).await);
-        }
+        let strands = self.strands(batch, runs).await;
         let written_from = self.runtime.now();
+        let result = self.write_strands(strands, progress).await;
         let report = &mut progress.report;
-        let mut writes: Vec<(Group, Result<Vec<Completion>, IoError>)> = Vec::new();
-        for (group, content) in groups.into_iter().zip(contents) {
-            let started = content.map(|content| {
-                report.home_writes += 1;
-                report.home_write_sectors += group.extent.len;
-                self.submit_home(Phase::Checkpoint, group.extent, &content, false)
-            });
-            writes.push((group, started));
-        }
-        // Wait for all writes, even if one fails: a write under way could land on newer data once
-        // the locks are released.
-        let mut result = Ok(());
-        for (group, started) in writes {
-            let finished = self.finish_group(group, started, progress.floor, report).await;
-            result = result.and(finished);
-            if plant::is(Bug::PassLeavesWrites) {
-                result.clone()?;
-            }
-        }
         report.log_read_time += written_from.since(read_from);
         report.home_write_time += self.runtime.now().since(written_from);
         drop(guards);
         result
-    }
-
-    /// Waits for the writes of a group. If they fail, the group is logged again as new versions,
-    /// above the floor of this pass, and the next checkpoint tries again.
-    async fn finish_group(
-        self: &Rc<Self>,
-        group: Group,
-        started: Result<Vec<Completion>, IoError>,
-        floor: DataSequence,
-        report: &mut CheckpointReport,
-    ) -> Result<(), IoError> {
-        let result = match started {
-            Ok(writes) => all_done(writes).await,
-            Err(error) => Err(error),
-        };
-        match result {
-            Ok(()) => Ok(()),
-            Err(IoError::Medium { .. } | IoError::Transient { .. } | IoError::NoSpace { .. }) => {
-                for run in group.runs {
-                    report.kept_extents += 1;
-                    if plant::is(Bug::KeptDropped) {
-                        continue;
-                    }
-                    let zeroes = matches!(run.place, Place::Zeroes { .. });
-                    let kind = if zeroes { EntryKind::Zeroes } else { EntryKind::Data };
-                    let content = (kind == EntryKind::Data).then_some(&run.content);
-                    self.renew(kind, run.extent, content, floor).await?;
-                }
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
     }
 
     pub(super) fn widen_to_physical(&self, extent: Extent) -> Extent {
@@ -162,17 +167,18 @@ impl Inner {
         extents: &[Extent],
         progress: &mut Progress,
     ) -> Result<(), IoError> {
+        let below = Renewed::Below(progress.floor);
         for (extent, mapped) in self.mapped_below(extents, progress.floor) {
             match mapped.value {
                 Place::Lost { .. } if !plant::is(Bug::LostForgotten) => {
-                    self.renew(EntryKind::Lost, extent, None, progress.floor).await?;
+                    self.renew(EntryKind::Lost, extent, None, below).await?;
                 }
                 Place::Zeroes { .. } if extent.len > HOME_WRITE_MAX => {
                     let kind = EntryKind::Zeroes;
                     let left = if progress.pass.materialise {
                         extent.len
                     } else {
-                        self.renew_what_fits(kind, extent, None, progress.floor)
+                        self.renew_what_fits(kind, extent, None, below)
                     };
                     if left > Sectors(0) {
                         progress.zeroed.push(extent);
@@ -228,8 +234,8 @@ impl Inner {
 
     /// Keeps a version in the logs under a new sequence, above the floor of the pass. The caller
     /// holds the lock on the extent, so no client's write with an older sequence can be under way
-    /// to it, which the new version would hide. Parts that were overwritten meanwhile are left
-    /// alone.
+    /// to it, which the new version would hide. Parts of which there is a newer version meanwhile
+    /// are left alone.
     ///
     /// Each entry that waits has set aside room for a record of its own. If that fills the logs or
     /// the table in non-volatile RAM, this makes waiting entries durable: they share records, which
@@ -242,15 +248,15 @@ impl Inner {
         kind: EntryKind,
         extent: Extent,
         content: Option<&Payload>,
-        floor: DataSequence,
+        which: Renewed,
     ) -> Result<(), IoError> {
-        let mut left = self.renew_what_fits(kind, extent, content, floor);
+        let mut left = self.renew_what_fits(kind, extent, content, which);
         while left > Sectors(0) {
             if !plant::is(Bug::RenewedNotGathered) {
                 self.make_durable(Phase::Checkpoint).await?;
             }
             let before = left;
-            left = self.renew_what_fits(kind, extent, content, floor);
+            left = self.renew_what_fits(kind, extent, content, which);
             if left >= before {
                 let reason = "the logs have no room to keep what cannot be written home";
                 return Err(IoError::ReadOnly { reason });
@@ -265,16 +271,13 @@ impl Inner {
         kind: EntryKind,
         extent: Extent,
         content: Option<&Payload>,
-        floor: DataSequence,
+        which: Renewed,
     ) -> Sectors {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let old = |mapped: Mapped<Place>| {
-            mapped.sequence < floor && !matches!(mapped.value, Place::Buffered { .. })
-        };
         let lookup = state.store.map.lookup(extent);
         let parts: Vec<Extent> =
-            lookup.filter(|(_, m)| m.is_some_and(old)).map(|(part, _)| part).collect();
+            lookup.filter(|(_, mapped)| which.takes(*mapped)).map(|(part, _)| part).collect();
         let mut left = Sectors(parts.iter().map(|part| part.len.0).sum());
         for part in parts {
             let room = self.record_room(kind, part);
@@ -292,6 +295,38 @@ impl Inner {
             left = left - part.len;
         }
         left
+    }
+
+    /// The writes of a batch with their contents. Where the whole of a part cannot be read at home,
+    /// only the runs in it are written.
+    async fn strands(&self, batch: &Batch, mut runs: Vec<Run>) -> Vec<Strand> {
+        let (mut strands, mut others) = (Vec::new(), Vec::new());
+        for Part { extent, whole } in &batch.parts {
+            let behind = runs.partition_point(|run| run.extent.start < extent.end());
+            let rest = runs.split_off(behind);
+            let within = std::mem::replace(&mut runs, rest);
+            if let Some(whole) = whole.filter(|_| !within.is_empty()) {
+                let writes = self.with_contents(self.pieces_of(whole, &within)).await;
+                if writes.iter().all(|(_, content)| content.is_ok()) {
+                    strands.push(Strand { writes, is_stream: true });
+                    continue;
+                }
+            }
+            others.extend(within);
+        }
+        others.extend(runs);
+        let writes = self.with_contents(self.groups(others)).await;
+        strands.push(Strand { writes, is_stream: false });
+        strands
+    }
+
+    async fn with_contents(&self, groups: Vec<Group>) -> Vec<(Group, Result<Payload, IoError>)> {
+        let mut found = Vec::with_capacity(groups.len());
+        for group in groups {
+            let content = self.content_of(&group).await;
+            found.push((group, content));
+        }
+        found
     }
 
     fn groups(&self, runs: Vec<Run>) -> Vec<Group> {

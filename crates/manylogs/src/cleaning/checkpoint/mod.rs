@@ -1,9 +1,12 @@
 //! Checkpoint: the newest versions go home in order of address, and then one number, the floor,
 //! declares everything older dead at once.
 
+mod band;
 mod copy;
 pub(crate) mod futility;
+mod home;
 mod pace;
+pub(crate) mod ration;
 mod read;
 pub(crate) mod suspect;
 mod zeroes;
@@ -16,6 +19,7 @@ use manylogs_block::{Extent, Lba, Nanos, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, LogId};
 
+use self::copy::{Batch, Part};
 use crate::error::VolumeError;
 use crate::phase::Phase;
 use crate::state::Inner;
@@ -24,6 +28,9 @@ use manylogs_plant::{self as plant, Bug};
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
+/// Reads, or writes, in the device together. The drive orders them, and clients' requests do not
+/// wait for a whole batch.
+const AT_ONCE: usize = 16;
 /// Longest home write. Zeroed extents up to this length go home like data; longer ones stay in the
 /// table.
 const HOME_WRITE_MAX: Sectors = Sectors(2048);
@@ -98,6 +105,8 @@ struct Progress {
     held_back: Option<DataSequence>,
     /// Long zeroed extents that must be written out.
     zeroed: Vec<Extent>,
+    /// Versions that it found so far.
+    versions: u64,
     report: CheckpointReport,
 }
 
@@ -181,6 +190,12 @@ impl Inner {
 
     async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
         let _turn = self.cleaning.take().await;
+        let result = self.bring_home(pass).await;
+        self.state.borrow_mut().ration = None;
+        result
+    }
+
+    async fn bring_home(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
         self.may_go_on(pass)?;
         let started = self.runtime.now();
         let mut progress = self.begin_pass(pass);
@@ -189,13 +204,15 @@ impl Inner {
             self.make_durable(Phase::Checkpoint).await?;
         }
         let mut cursor = Lba(0);
-        while let Some(extents) = self.next_batch(&mut cursor, progress.floor) {
+        while let Some(batch) = self.next_batch(&mut cursor, progress.floor) {
             self.state.borrow_mut().pass_at = cursor;
+            self.give_out_room(pass, progress.versions, batch.versions);
             self.yield_to_clients(pass).await?;
             let (began, before) = (self.runtime.now(), progress.report.home_write_sectors);
-            self.copy_home(&extents, &mut progress).await?;
+            self.copy_home(&batch, &mut progress).await?;
             self.write_zeroes_home(&mut progress).await?;
             let moved = progress.report.home_write_sectors - before;
+            progress.versions += batch.versions;
             self.limit_rate(pass, began, moved).await?;
         }
         self.state.borrow_mut().suspects.end();
@@ -229,11 +246,15 @@ impl Inner {
             ..CheckpointReport::default()
         };
         let floor = state.store.sequences.next_data;
-        Progress { pass, floor, held_back: None, zeroed: Vec::new(), report }
+        Progress { pass, floor, held_back: None, zeroed: Vec::new(), versions: 0, report }
     }
 
     /// The next extents with versions below the floor, in order of address.
-    fn next_batch(&self, cursor: &mut Lba, floor: DataSequence) -> Option<Vec<Extent>> {
+    fn next_batch(&self, cursor: &mut Lba, floor: DataSequence) -> Option<Batch> {
+        let band = self.band();
+        if band > Sectors(0) {
+            return self.next_bands(cursor, floor, band);
+        }
         let state = self.state.borrow();
         let mut extents: Vec<Extent> = Vec::new();
         let mut sectors = 0;
@@ -252,7 +273,9 @@ impl Inner {
                 extents.push(extent);
             }
         }
-        (!extents.is_empty()).then_some(extents)
+        let versions = extents.len() as u64;
+        let parts = extents.into_iter().map(|extent| Part { extent, whole: None }).collect();
+        (versions > 0).then_some(Batch { parts, versions })
     }
 
     /// Everything below the durable floor is home: the table forgets it, and logs that held

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_plant::{self as plant, Bug};
 
+use super::ration::Ration;
 use super::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
@@ -25,6 +26,25 @@ impl Inner {
     fn pace_now(&self, pass: Pass) -> Pace {
         let pressed = self.state.borrow().is_pressed(self.config().watermark);
         if pressed || self.cleaning.is_wanted() { Pace::Urgent } else { pass.pace }
+    }
+
+    /// Gives out room for what the pass has done, once it must hurry. A batch of so many versions
+    /// begins.
+    pub(super) fn give_out_room(&self, pass: Pass, found: u64, batch: u64) {
+        let pressed = self.pace_now(pass) == Pace::Urgent;
+        let now = self.runtime.now();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if state.ration.is_none() && pressed {
+            let room = Sectors(state.store.logs.room());
+            let versions = (state.store.map.len() as u64).saturating_sub(found);
+            state.ration = Some(Ration::new(room, versions, state.home_pace, now));
+        }
+        let Some(ration) = &mut state.ration else { return };
+        ration.next_batch(batch, now);
+        state.home_pace = ration.pace();
+        drop(guard);
+        self.offer_room();
     }
 
     /// Whether the pass may go on.

@@ -1,14 +1,15 @@
 //! The content of logged versions, read for a checkpoint in the order of the logs.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
 use manylogs_logstore::store::Place;
 use manylogs_logstore::{EntryKind, LogId, units_of};
 
-use super::copy::Run;
+use super::copy::{Renewed, Run};
 use super::suspect::Verdict;
-use super::{HOME_WRITE_MAX, Progress};
+use super::{AT_ONCE, HOME_WRITE_MAX, Progress};
 use crate::phase::Reader;
 use crate::state::Inner;
 
@@ -40,15 +41,24 @@ impl Inner {
             let span = Extent::between(first.start, end.unwrap_or(first.end()));
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
-            let read = self.read_log(&mut self.state.borrow_mut(), log, span, Reader::Volume);
+            // From here on no log begins anew under a read that is yet to go.
+            let read = self.state.borrow_mut().store.begin_read(log, span);
             reads.push((read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
-        for ((read, found), members) in reads {
+        let mut under_way = VecDeque::new();
+        let mut ahead = reads.iter();
+        for (read, members) in &reads {
+            while under_way.len() < AT_ONCE
+                && let Some((next, _)) = ahead.next()
+            {
+                under_way.push_back(self.device.read(Reader::Volume, next.extent));
+            }
+            let Some(found) = under_way.pop_front() else { break };
             let home = runs[members[0].2].extent;
-            match self.check_logged(&read, found.await, home) {
+            match self.check_logged(read, found.await, home) {
                 Ok(payload) => {
-                    for (_, part, index) in members {
+                    for (_, part, index) in *members {
                         let skip = Sectors(part.start.0 - read.within.start.0);
                         runs[*index].content = payload.slice(skip, part.len);
                     }
@@ -131,7 +141,7 @@ impl Inner {
             }
             Verdict::Lost => {
                 progress.report.lost_extents += 1;
-                self.renew(EntryKind::Lost, run.extent, None, progress.floor).await
+                self.renew(EntryKind::Lost, run.extent, None, Renewed::Below(progress.floor)).await
             }
         }
     }

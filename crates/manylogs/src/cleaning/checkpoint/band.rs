@@ -1,0 +1,135 @@
+//! Home writes on a shingled drive that manages itself: from the first changed place of a band to
+//! its end.
+//!
+//! Such a drive writes the tracks of a band one over the edge of the other, so that it has to write
+//! what lies behind a changed place anyway. Random writes it keeps in its persistent cache, and
+//! each band that it cleans later is read once and written twice. A stream goes straight to the
+//! band ("Evolving ext4 for shingled disks", section 4.3), so the checkpoint reads what has not
+//! changed in between and writes everything in one.
+
+use std::rc::Rc;
+
+use manylogs_block::{Extent, IoError, Lba, Payload, Sectors};
+use manylogs_logstore::store::Place;
+use manylogs_logstore::{DataSequence, EntryKind};
+
+use super::HOME_WRITE_MAX;
+use super::copy::{Batch, Group, Part, Renewed, Run};
+use crate::state::Inner;
+
+/// A drive takes writes of this length, one behind the other, for a stream: 8 MiB.
+pub(super) const STREAM_LEAST: Sectors = Sectors(16_384);
+
+/// Bands are read, and then written, so many together: 128 MiB, which are in memory meanwhile. What
+/// clients log between two such writes is a stream to the drive as well, but for its first 8 MiB.
+const TOGETHER: Sectors = Sectors(262_144);
+/// Bands of a batch, if little of each is written.
+const PARTS: usize = 32;
+
+impl Inner {
+    /// Length of the bands in which this volume writes home; zero if it need not. Where the places
+    /// of the logs were given, others write between them and know nothing of the locks on homes.
+    pub(crate) fn band(&self) -> Sectors {
+        if self.layout.anchors().is_some() { Sectors(0) } else { self.config().band }
+    }
+
+    /// The next bands with versions below the floor, in order of address.
+    pub(super) fn next_bands(
+        &self,
+        cursor: &mut Lba,
+        floor: DataSequence,
+        band: Sectors,
+    ) -> Option<Batch> {
+        let (mut batch, mut sectors) = (Batch::default(), Sectors(0));
+        while sectors.0 < TOGETHER.0 && batch.parts.len() < PARTS {
+            let Some((part, versions)) = self.next_band(cursor, floor, band) else { break };
+            sectors += part.whole.map_or(Sectors(0), |whole| whole.len);
+            batch.parts.push(part);
+            batch.versions += versions;
+        }
+        (!batch.parts.is_empty()).then_some(batch)
+    }
+
+    /// The next band, and the number of versions in it.
+    fn next_band(
+        &self,
+        cursor: &mut Lba,
+        floor: DataSequence,
+        band: Sectors,
+    ) -> Option<(Part, u64)> {
+        let state = self.state.borrow();
+        let map = &state.store.map;
+        let here = map.lookup(Extent { start: *cursor, len: Sectors(1) });
+        let here = here.filter_map(|(part, mapped)| mapped.map(|mapped| (part, mapped)));
+        let (found, _) =
+            here.chain(map.iter_from(*cursor)).find(|(_, mapped)| mapped.sequence < floor)?;
+        let band = self.around(found.start, band);
+        let extent = Extent::between(found.start, band.end());
+        *cursor = extent.end();
+        let goes_home = |part: Extent, place: &Place| match place {
+            Place::Log { .. } => true,
+            Place::Zeroes { .. } => part.len <= HOME_WRITE_MAX,
+            Place::Lost { .. } | Place::Buffered { .. } => false,
+        };
+        let mapped = map.lookup(extent).filter_map(|(part, mapped)| Some((part, mapped?)));
+        let below: Vec<_> = mapped.filter(|(_, mapped)| mapped.sequence < floor).collect();
+        let first = below.iter().find(|(part, mapped)| goes_home(*part, &mapped.value));
+        let least = Lba(band.end().0.saturating_sub(STREAM_LEAST.0)).max(band.start);
+        let whole = first.map(|(first, _)| {
+            self.widen_to_physical(Extent::between(first.start.min(least), band.end()))
+        });
+        Some((Part { extent, whole }, below.len() as u64))
+    }
+
+    /// The part of the volume around `at` whose home is in one band. The first band begins with the
+    /// device.
+    fn around(&self, at: Lba, band: Sectors) -> Extent {
+        let homes = self.layout.homes();
+        let index = homes.partition_point(|(exported, _)| *exported <= at).saturating_sub(1);
+        let (exported, home) = homes[index];
+        let there = home.start.0 + (at.0 - exported.0);
+        let whole = Extent { start: Lba(there / band.0 * band.0), len: band };
+        let part = whole.intersection(home);
+        Extent { start: Lba(exported.0 + (part.start.0 - home.start.0)), len: part.len }
+    }
+
+    /// Each home write of `whole`, with the runs in it.
+    pub(super) fn pieces_of(&self, whole: Extent, runs: &[Run]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut at = whole.start;
+        while at < whole.end() {
+            let end = Lba(at.0 + HOME_WRITE_MAX.0).min(whole.end());
+            let extent = Extent::between(at, end);
+            let within = runs.iter().filter(|run| run.extent.overlaps(extent));
+            let runs = within.map(|run| {
+                let part = run.extent.intersection(extent);
+                run.part(Sectors(part.start.0 - run.extent.start.0), part.len)
+            });
+            groups.push(Group { extent, runs: runs.collect() });
+            at = end;
+        }
+        groups
+    }
+
+    /// Logs what was read at the home of `extent` and has not changed: a write home that failed may
+    /// have damaged it.
+    ///
+    /// # Errors
+    /// As [`Inner::renew`].
+    pub(super) async fn keep_unchanged(
+        self: &Rc<Self>,
+        extent: Extent,
+        content: &Payload,
+    ) -> Result<(), IoError> {
+        let mut done = Sectors(0);
+        while done < extent.len {
+            // No entry is longer than the largest write that is logged.
+            let len = self.config().threshold.min(extent.len - done);
+            let part = Extent { start: extent.start + done, len };
+            let content = content.slice(done, len);
+            self.renew(EntryKind::Data, part, Some(&content), Renewed::NotLogged).await?;
+            done += len;
+        }
+        Ok(())
+    }
+}
