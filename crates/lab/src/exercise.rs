@@ -207,3 +207,51 @@ fn rows(figures: &SmrFigures) -> Vec<Row> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use manylogs::{ScatteredTimes, measure_scattered};
+    use manylogs_block::{MemoryDevice, Sectors};
+
+    use super::*;
+
+    /// What `format` measures of a new drive.
+    fn measured(drive: &str, write_cache: bool) -> ScatteredTimes {
+        let profile = manylogs_disk::profile::find(drive).unwrap().unwrap();
+        let settings = DriveSettings::new(Arc::new(profile), write_cache);
+        let sim = Sim::new(3, Order::Fifo);
+        let policy = NamedPolicy::parse("nologging").unwrap();
+        let stack = Stack::named(&sim, &settings, &policy, 3).unwrap();
+        let (runtime, device) = (stack.runtime(), stack.top());
+        let found =
+            sim.block_on(stack.host(), async move { measure_scattered(&runtime, &device).await });
+        found.unwrap().unwrap()
+    }
+
+    #[test]
+    fn shingled_drives_are_recognised_by_scattered_writes() {
+        for write_cache in [false, true] {
+            let found = measured("st8000as0002", write_cache);
+            assert!(found.looks_shingled(), "{write_cache} {found:?}");
+            for drive in ["exos-x20", "cheetah-15k5"] {
+                let found = measured(drive, write_cache);
+                assert!(!found.looks_shingled(), "{drive} {write_cache} {found:?}");
+            }
+        }
+        // Without a write cache this drive cleans a band after each write.
+        let found = measured("wd40nmzw", true);
+        assert!(found.looks_shingled(), "{found:?}");
+    }
+
+    #[test]
+    fn what_has_no_heads_is_not_measured() {
+        let sim = Sim::new(3, Order::Fifo);
+        let node = sim.node();
+        let runtime = sim.handle(node);
+        let device: Rc<dyn BlockDevice> = Rc::new(MemoryDevice::new(Sectors(1 << 20)));
+        let found = sim.block_on(node, async move { measure_scattered(&runtime, &device).await });
+        assert_eq!(found, Ok(None));
+    }
+}

@@ -34,6 +34,7 @@ pub use lifecycle::options::{CreateOptions, LogDamage, OpenOptions, RecoveryRepo
 pub use lifecycle::patience::PatientReads;
 pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};
 pub use lifecycle::repair::RepairReport;
+pub use lifecycle::scattered::{ScatteredTimes, measure_scattered};
 pub use manylogs_logstore::NvramError;
 pub use ondisk::layout::{Anchors, Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};

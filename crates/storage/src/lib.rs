@@ -38,6 +38,7 @@ mod wall_clock;
 mod watcher;
 #[cfg(test)]
 mod witness;
+mod zones;
 
 pub use buffer::{Buffer, Shelf};
 pub use event::Event;
@@ -51,3 +52,4 @@ pub use socket::{Listener, Stream};
 pub use survey::{Contents, survey, survey_file};
 pub use volume_lock::{DirectoryLock, VolumeLock, VolumeLockError, runtime_dir};
 pub use watcher::Watcher;
+pub use zones::{Zones, zones};

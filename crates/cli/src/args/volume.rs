@@ -26,6 +26,7 @@ Settings, as key=value:
   buffer=4M               volatile bytes that writes may wait in until a flush
   buffer-age=1s           and for how long
   snapshot=1h             interval of table snapshots, or none
+  band=none               length of the bands of a shingled drive that manages itself, as 30M
 
 Sizes are in bytes, or with K, M, G (powers of 1024); times with ms, s, min, h.";
 
@@ -89,9 +90,16 @@ pub(crate) struct FormatArgs {
     #[arg(long, default_value = "")]
     pub(crate) label: String,
     /// For a shingled drive that manages itself: logs that it takes for streams, which bypass its
-    /// persistent cache, and writes up to 1 MiB are logged.
+    /// persistent cache, writes up to 1 MiB are logged, and they go home band by band.
     #[arg(long)]
     pub(crate) shingled: bool,
+    /// Length of that drive's bands, if it is known; else 30M.
+    #[arg(long, value_parser = size, value_name = "SIZE", requires = "shingled")]
+    pub(crate) band: Option<Sectors>,
+    /// Not for a shingled drive, whatever a measurement says. Without this and --shingled, a disk
+    /// is measured: it is read and written at 128 places, without a change, for some seconds.
+    #[arg(long, conflicts_with = "shingled")]
+    pub(crate) conventional: bool,
     /// Writes up to this size are logged.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) threshold: Option<Sectors>,

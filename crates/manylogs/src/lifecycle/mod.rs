@@ -11,5 +11,6 @@ pub(crate) mod patience;
 pub(crate) mod probe;
 pub(crate) mod recover;
 pub(crate) mod repair;
+pub(crate) mod scattered;
 pub(crate) mod structures;
 pub(crate) mod superblocks;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig};
+use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig, measure_scattered};
 use manylogs_block::Sectors;
-use manylogs_storage::{Contents, ImageError, OpenMode, create_image, survey};
+use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, survey, zones};
 
 use super::{Session, human, id_text, table};
 use crate::args::volume::FormatArgs;
@@ -77,7 +77,8 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
             human(SIZE_MOST.bytes())
         )));
     }
-    let config = config(args, capacity);
+    let config = config(args, kind(args, &session)?, capacity);
+    config.validate().map_err(Failure::input)?;
     let nvram = match &args.volume.table {
         Some(place) => {
             let size = args.table_size.unwrap_or(table::SIZE);
@@ -119,12 +120,61 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
     ))
 }
 
+/// Which drives the volume is laid out for.
+#[derive(Clone, Copy)]
+enum Kind {
+    Conventional,
+    Shingled(Sectors),
+}
+
+/// The kind of the drive: as asked for, as the kernel says, or as measured.
+fn kind(args: &FormatArgs, session: &Session) -> Result<Kind, Failure> {
+    let path = session.path().display();
+    let zones = zones(session.path());
+    if let Some(Zones { managed_by_host: true, .. }) = zones {
+        return Err(Failure::input(format!(
+            "{path} is a zoned disk that the host must manage: a volume writes in place, which \
+             such a disk refuses"
+        )));
+    }
+    let zone = zones.map(|zones| zones.len);
+    if let (Some(band), Some(zone)) = (args.band, zone)
+        && band != zone
+    {
+        return Err(Failure::input(format!(
+            "--band {}: the disk says that its zones are {} long; leave --band out",
+            human(band.bytes()),
+            human(zone.bytes())
+        )));
+    }
+    let band = args.band.or(zone).unwrap_or(VolumeConfig::BAND);
+    if args.shingled {
+        return Ok(Kind::Shingled(band));
+    }
+    if args.conventional {
+        return Ok(Kind::Conventional);
+    }
+    let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
+    let measured = session.run(async move { measure_scattered(&runtime, &device).await });
+    // A disk that cannot be read at some places can be formatted all the same.
+    let Ok(Some(times)) = measured else { return Ok(Kind::Conventional) };
+    if zone.is_none() && !times.looks_shingled() {
+        return Ok(Kind::Conventional);
+    }
+    eprintln!(
+        "manylogs: {path}: 128 scattered reads took {:.0} ms, the writes of the same {:.0} ms: this \
+         is a shingled drive, and the volume is laid out for one (--conventional if it is none)",
+        times.reads.as_secs_f64() * 1e3,
+        times.writes.as_secs_f64() * 1e3
+    );
+    Ok(Kind::Shingled(band))
+}
+
 /// The defaults for the device, changed as asked for.
-fn config(args: &FormatArgs, capacity: Sectors) -> VolumeConfig {
-    let mut config = if args.shingled {
-        VolumeConfig::for_shingled(capacity)
-    } else {
-        VolumeConfig::for_device(capacity)
+fn config(args: &FormatArgs, kind: Kind, capacity: Sectors) -> VolumeConfig {
+    let mut config = match kind {
+        Kind::Shingled(band) => VolumeConfig::for_shingled(capacity, band),
+        Kind::Conventional => VolumeConfig::for_device(capacity),
     };
     if let Some(log) = args.log {
         config = config.with_log(log);

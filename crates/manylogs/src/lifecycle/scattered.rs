@@ -1,0 +1,96 @@
+//! Recognises a shingled drive that manages itself by how it takes scattered writes.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Completion, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors,
+};
+
+/// Places that are read and written ...
+const PLACES: u64 = 128;
+/// ... and how much of each: 4 KiB.
+const LEN: Sectors = Sectors(8);
+/// The first of them tell whether the device has heads to move.
+const FIRST: usize = 8;
+/// Requests in the device together, so that it can order them.
+const AT_ONCE: usize = 16;
+/// A read that needs a movement of the heads takes at least this long in the mean.
+const MOVEMENT: Nanos = Nanos::from_millis(2);
+/// A shingled drive takes scattered writes at least so many times as fast as reads, as it writes
+/// them one behind the other.
+const TIMES: u64 = 4;
+
+/// How a device took reads at scattered places, and writes of the same content there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScatteredTimes {
+    /// Time of all reads.
+    pub reads: Nanos,
+    /// Time of all writes, until a flush had made them durable.
+    pub writes: Nanos,
+}
+
+impl ScatteredTimes {
+    /// Whether this is how a shingled drive behaves that manages itself, while its persistent cache
+    /// has room (Aghayev and Desnoyers, "Skylight", FAST 2015: random writes are fast until then). A
+    /// write cache that survives power cuts, as controllers of disk arrays have, looks the same.
+    #[must_use]
+    pub const fn looks_shingled(&self) -> bool {
+        self.writes.0 * TIMES < self.reads.0
+    }
+}
+
+/// Reads `device` at scattered places and writes the same content there again, so that nothing
+/// changes, whatever happens meanwhile. Takes 2 or 3 seconds on a disk. `None` if the device has no
+/// heads that move, or is too small.
+///
+/// # Errors
+/// If the device fails. A read error is one of what was there before.
+pub async fn measure_scattered(
+    runtime: &Handle,
+    device: &Rc<dyn BlockDevice>,
+) -> Result<Option<ScatteredTimes>, IoError> {
+    let capacity = device.capabilities().capacity;
+    let each = capacity.0 / PLACES / LEN.0 * LEN.0;
+    if each == 0 {
+        return Ok(None);
+    }
+    let mut rng = Rng::new(capacity.0);
+    let mut places: Vec<Extent> = (0..PLACES)
+        .map(|part| Extent::new(part * each + rng.below(each / LEN.0) * LEN.0, LEN.0))
+        .collect();
+    for last in (1..places.len()).rev() {
+        places.swap(last, manylogs_block::to_usize(rng.below(last as u64 + 1)));
+    }
+    let began = runtime.now();
+    let read = |extent: Extent| device.submit(Request::Read { extent });
+    let (first, rest) = places.split_at(FIRST);
+    let mut contents = some_at_once(first.iter().map(|place| read(*place))).await?;
+    if runtime.now().since(began).0 < MOVEMENT.0 * FIRST as u64 {
+        return Ok(None);
+    }
+    contents.extend(some_at_once(rest.iter().map(|place| read(*place))).await?);
+    let read_by = runtime.now();
+    let writes = places.iter().zip(contents).map(|(extent, payload)| {
+        device.submit(Request::Write { extent: *extent, payload, fua: false, hint: Hint::None })
+    });
+    some_at_once(writes).await?;
+    device.submit(Request::Flush).await?;
+    let (reads, writes) = (read_by.since(began), runtime.now().since(read_by));
+    Ok(Some(ScatteredTimes { reads, writes }))
+}
+
+/// The answers to requests of which only some are in the device together.
+async fn some_at_once(requests: impl Iterator<Item = Completion>) -> Result<Vec<Payload>, IoError> {
+    let mut requests = requests.fuse();
+    let (mut under_way, mut answers) = (VecDeque::new(), Vec::new());
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some(request) = requests.next()
+        {
+            under_way.push_back(request);
+        }
+        let Some(next) = under_way.pop_front() else { return Ok(answers) };
+        answers.push(next.await?);
+    }
+}
