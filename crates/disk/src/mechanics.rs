@@ -129,6 +129,11 @@ impl Mechanism {
         self.next_lba
     }
 
+    /// The time to move the arm by so many cylinders.
+    pub(crate) fn seek_time(&self, cylinders: u32) -> Nanos {
+        self.curve.time(cylinders)
+    }
+
     /// The expected time from `at` until the first sector of an access at `target` comes under
     /// its head: movement and rotation, no random terms. Sectors that would be reached with less
     /// than `margin` to spare count as missed.

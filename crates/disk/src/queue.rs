@@ -101,6 +101,18 @@ impl CommandQueue {
         self.first_ready
     }
 
+    /// Time to spare that a command needs in order to be expected in this revolution.
+    pub(crate) const fn margin(&self) -> Nanos {
+        self.margin
+    }
+
+    /// The write that came first.
+    pub(crate) fn first_write(&self) -> Option<&Command> {
+        let writes = self.waiting.iter().filter(|waiting| waiting.write);
+        let first = writes.min_by_key(|waiting| (waiting.arrived, waiting.command.tag));
+        first.map(|waiting| &waiting.command)
+    }
+
     /// The next write of a shingled drive goes to `place`, whatever its address.
     pub(crate) fn writes_go_to(&mut self, start: Lba, place: Location) {
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.write) {

@@ -8,7 +8,7 @@ use super::{Drive, Pending};
 use crate::cache::write::Destage;
 use crate::mechanics::Access;
 use crate::queue::Waiting;
-use crate::shingled::{Shingled, ShingledFigures};
+use crate::shingled::{Head, Shingled, ShingledFigures};
 
 /// Cached writes that one entry of the persistent cache's journal takes.
 const BATCH_WRITES: usize = 128;
@@ -79,14 +79,21 @@ impl Drive {
             }
         }
         self.destage_next = true;
-        let next_write = translated.layer.next_write();
-        self.queue.writes_go_to(next_write, self.mechanism.geometry().locate(next_write));
+        if let Some(write) = self.queue.first_write() {
+            let start = translated.layer.next_write(write.extent.len, &self.head(at));
+            self.queue.writes_go_to(start, self.mechanism.geometry().locate(start));
+        }
         match self.queue.take(at, &self.mechanism, &self.reads) {
             Some(waiting) if waiting.write => self.write_translated(at, waiting, translated),
             Some(waiting) => self.read_translated(at, &waiting, translated),
             None if dirty && self.destage_translated(at, translated) => (),
             None => self.work_for_itself(at, translated),
         }
+    }
+
+    /// Where the head is for a write that begins at `at`.
+    const fn head(&self, at: Time) -> Head<'_> {
+        Head { mechanism: &self.mechanism, at, margin: self.queue.margin() }
     }
 
     /// One access of cleaning.
@@ -102,7 +109,8 @@ impl Drive {
     /// A write that waited for room in the persistent cache, if there is room now.
     fn resume_stalled(&mut self, at: Time, translated: &mut Translated) -> bool {
         let Some(&waiting) = translated.stalled.front() else { return false };
-        let Some(written) = translated.layer.cache_write(waiting.command.extent) else {
+        let Some(written) = translated.layer.cache_write(waiting.command.extent, &self.head(at))
+        else {
             return false;
         };
         translated.stalled.pop_front();
@@ -119,7 +127,7 @@ impl Drive {
             let pieces = translated.layer.stream_write(extent);
             return self.write_direct(at, &waiting, &pieces, overlaps);
         }
-        if let Some(written) = translated.layer.cache_write(extent) {
+        if let Some(written) = translated.layer.cache_write(extent, &self.head(at)) {
             return self.write_direct(at, &waiting, &written, overlaps);
         }
         // The union is written once there is room; what was cached of it counts as written then.
@@ -185,7 +193,7 @@ impl Drive {
         while writes_max > 0 {
             let batch = self.writes.batch(stream, writes_max, BATCH_SECTORS);
             let Some(places) = batch else { return false };
-            if let Some(written) = translated.layer.cache_entry(&places) {
+            if let Some(written) = translated.layer.cache_entry(&places, &self.head(at)) {
                 let taken: Vec<_> =
                     places.iter().map(|place| self.writes.take_at(*place)).collect();
                 self.destage_to(at, &[written], taken);
