@@ -43,6 +43,20 @@ pub struct Access {
     pub end: Time,
 }
 
+impl Access {
+    /// This access and the one that followed it as one.
+    pub(crate) fn then(&self, next: &Self) -> Self {
+        Self {
+            seek: self.seek + next.seek,
+            rotation: self.rotation + next.rotation,
+            extra_revolutions: self.extra_revolutions + next.extra_revolutions,
+            rewrite: self.rewrite + next.rewrite,
+            transfer: self.transfer + next.transfer,
+            end: next.end,
+        }
+    }
+}
+
 /// Location of the heads: the track of the last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPosition {

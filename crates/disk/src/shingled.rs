@@ -27,7 +27,8 @@ use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 use crate::geometry::Geometry;
 use crate::profile::{BandCleaning, BandMapping, Profile, ShingledTable};
 
-use cache::{Cache, Pieces};
+use cache::Cache;
+pub(crate) use cache::Pieces;
 use cleaner::{Job, Purpose};
 use layout::{Band, Layout, Slot};
 use log::Log;

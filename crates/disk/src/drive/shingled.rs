@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use manylogs_block::{Extent, Time};
+use manylogs_block::{Extent, Nanos, Time};
 
 use super::{Drive, Pending};
 use crate::cache::write::Destage;
 use crate::mechanics::Access;
 use crate::queue::Waiting;
-use crate::shingled::{Head, Shingled, ShingledFigures};
+use crate::shingled::{Head, Pieces, Shingled, ShingledFigures};
 
 /// Cached writes that one entry of the persistent cache's journal takes.
 const BATCH_WRITES: usize = 128;
@@ -162,7 +162,7 @@ impl Drive {
             self.read(at, waiting, piece, &place);
         } else {
             let start = self.leave(at);
-            let access = self.pass(start, &pieces, false);
+            let access = self.gather(start, pieces);
             self.account(at, &access);
             self.complete(at, waiting, access);
         }
@@ -220,6 +220,22 @@ impl Drive {
         }
     }
 
+    /// Reads the pieces of one command, each time the one that comes under the head first: in the
+    /// order of their addresses the head would go back and forth between the bands and the cache.
+    fn gather(&mut self, start: Time, mut pieces: Pieces) -> Access {
+        let mut sum = Access { end: start, ..Access::default() };
+        while !pieces.is_empty() {
+            let time_to = |piece: &Extent| {
+                let place = self.mechanism.geometry().locate(piece.start);
+                self.mechanism.positioning(sum.end, &place, false, Nanos(0))
+            };
+            let nearest = (0..pieces.len()).min_by_key(|index| time_to(&pieces[*index]));
+            let piece = pieces.swap_remove(nearest.unwrap_or(0));
+            sum = sum.then(&self.pass(sum.end, &[piece], false));
+        }
+        sum
+    }
+
     /// Accesses the pieces one after the other.
     fn pass(&mut self, start: Time, pieces: &[Extent], write: bool) -> Access {
         let mut sum = Access { end: start, ..Access::default() };
@@ -228,15 +244,7 @@ impl Drive {
                 self.reads.invalidate(*piece);
             }
             let place = self.mechanism.geometry().locate(piece.start);
-            let access = self.mechanism.access(sum.end, &place, *piece, write);
-            sum = Access {
-                seek: sum.seek + access.seek,
-                rotation: sum.rotation + access.rotation,
-                extra_revolutions: sum.extra_revolutions + access.extra_revolutions,
-                rewrite: sum.rewrite + access.rewrite,
-                transfer: sum.transfer + access.transfer,
-                end: access.end,
-            };
+            sum = sum.then(&self.mechanism.access(sum.end, &place, *piece, write));
         }
         sum
     }

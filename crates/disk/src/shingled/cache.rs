@@ -12,7 +12,7 @@ use super::log::{Log, Places};
 const MOVED_STRETCHES: usize = 128;
 
 /// A part of an access: where it is on the medium.
-pub(super) type Pieces = SmallVec<[Extent; 4]>;
+pub(crate) type Pieces = SmallVec<[Extent; 4]>;
 
 /// A stretch of addresses whose newest content is in the cache.
 #[derive(Clone, Copy, Debug)]
