@@ -23,6 +23,12 @@ pub(crate) enum Bug {
     NoAgeLimit,
     /// Sectors read ahead are served after they were overwritten.
     StaleReadAhead,
+    /// Of logs near the head the nearest takes a write, wherever its end is.
+    NearestLog,
+    /// Logs swap beside commands.
+    SwapsBesideWork,
+    /// The pieces of a read are read in the order of their addresses.
+    PiecesByAddress,
 }
 
 thread_local! {

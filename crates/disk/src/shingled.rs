@@ -244,8 +244,7 @@ impl Shingled {
     fn write_entry(&mut self, places: &[Extent], chosen: Chosen) -> Extent {
         self.figures.cached_sectors.0 += places.iter().map(|place| place.len.0).sum::<u64>();
         let written = self.cache.append(chosen.log, chosen.at, places);
-        let entries = self.cache.extents() as u64;
-        self.figures.cached_extents_max = self.figures.cached_extents_max.max(entries);
+        self.figures.table_bytes_max = self.figures.table_bytes_max.max(self.cache.table_bytes());
         if self.placement == CachePlacement::NearHead {
             self.note_full(self.near.nearest());
         }

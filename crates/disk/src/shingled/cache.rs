@@ -25,6 +25,9 @@ struct Cached {
     entry: u64,
 }
 
+/// Memory that the table takes for a stretch.
+const STRETCH_BYTES: u64 = size_of::<(u64, Cached)>() as u64;
+
 /// Logs and map.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -67,6 +70,11 @@ impl Cache {
     /// Stretches in the table.
     pub(super) fn extents(&self) -> usize {
         self.map.len()
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.map.len() as u64 * STRETCH_BYTES
     }
 
     pub(super) const fn extents_max(&self) -> usize {

@@ -2,6 +2,9 @@
 
 use manylogs_block::{Extent, Nanos, Sectors, Time};
 
+#[cfg(test)]
+use crate::planted::{Bug, is};
+
 use super::cache::Pieces;
 use super::cleaner::Step;
 use super::{Band, BandCleaning, BandMapping, Job, Purpose, Shingled};
@@ -17,7 +20,10 @@ impl Shingled {
     /// Time from which on the drive may work for itself, if it has something to do.
     pub(crate) fn due(&self) -> Option<Time> {
         let swaps = matches!(&self.job, Some(Job { purpose: Purpose::Swap { .. }, .. }));
-        let swap = (swaps || self.full.is_some()).then(|| self.last_command + SWAP_IDLE);
+        let idle_since = self.last_command;
+        #[cfg(test)]
+        let idle_since = if is(Bug::SwapsBesideWork) { Time(0) } else { idle_since };
+        let swap = (swaps || self.full.is_some()).then(|| idle_since + SWAP_IDLE);
         [swap, self.cleaning_due()].into_iter().flatten().min()
     }
 

@@ -10,6 +10,8 @@ use manylogs_block::{Lba, Nanos, Time};
 
 use crate::geometry::Geometry;
 use crate::mechanics::Mechanism;
+#[cfg(test)]
+use crate::planted::{Bug, is};
 
 use super::cache::Cache;
 use super::log::Log;
@@ -105,6 +107,8 @@ impl NearLogs {
                 break;
             }
             let time = head.time_to(offered.at);
+            #[cfg(test)]
+            let time = if is(Bug::NearestLog) { Nanos(0) } else { time };
             if time < best.0 {
                 best = (time, Some(offered));
             }
