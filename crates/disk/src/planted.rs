@@ -27,6 +27,8 @@ pub(crate) enum Bug {
     NearestLog,
     /// Logs swap beside commands.
     SwapsBesideWork,
+    /// Writes near the head never wait for each other.
+    WritesFirst,
     /// The pieces of a read are read in the order of their addresses.
     PiecesByAddress,
 }

@@ -111,6 +111,11 @@ impl Shingled {
         })
     }
 
+    /// Whether writes go where the head is.
+    pub(crate) fn writes_near_head(&self) -> bool {
+        self.placement == CachePlacement::NearHead
+    }
+
     /// What the host can address.
     pub(crate) fn capacity(&self) -> Sectors {
         let bands = u64::from(self.layout.slots().saturating_sub(self.table.spare_bands));
@@ -187,7 +192,7 @@ impl Shingled {
 
     /// Where the next write to the cache, one of `sectors`, begins on the medium.
     pub(crate) fn next_write(&self, sectors: Sectors, head: &Head<'_>) -> Lba {
-        let several = self.placement == CachePlacement::NearHead;
+        let several = self.writes_near_head();
         let chosen = several.then(|| self.near.choose(&self.cache, sectors.0, head)).flatten();
         let nearest = || self.cache.logs()[self.near.nearest()].position();
         chosen.map_or_else(nearest, |chosen| chosen.at)
@@ -245,7 +250,7 @@ impl Shingled {
         self.figures.cached_sectors.0 += places.iter().map(|place| place.len.0).sum::<u64>();
         let written = self.cache.append(chosen.log, chosen.at, places);
         self.figures.table_bytes_max = self.figures.table_bytes_max.max(self.cache.table_bytes());
-        if self.placement == CachePlacement::NearHead {
+        if self.writes_near_head() {
             self.note_full(self.near.nearest());
         }
         written

@@ -147,3 +147,46 @@ fn the_pieces_of_a_read_are_read_as_they_come() {
     assert!(the_head_goes_once_to_the_cache_and_once_to_the_band());
     assert!(!with(Bug::PiecesByAddress, the_head_goes_once_to_the_cache_and_once_to_the_band));
 }
+
+/// Time for reads and small writes by turns, 32 of them at a time.
+fn seconds_of_a_deep_queue(placement: CachePlacement) -> f64 {
+    let mut bench =
+        Bench::new(&seagate(), |options| Options { write_cache: false, placement, ..options });
+    let (mut rng, room) = (Rng::new(3), bench.drive.capacity().0 * 8 / 10);
+    for _ in 0..1500 {
+        for kind in [Kind::Read, WRITE] {
+            bench.submit(kind, Extent::new(rng.below(room / 8) * 8, 8));
+        }
+    }
+    bench.settle();
+    bench.now.as_secs_f64()
+}
+
+fn a_deep_queue_is_as_fast_as_with_one_cache() -> bool {
+    seconds_of_a_deep_queue(CachePlacement::NearHead)
+        < seconds_of_a_deep_queue(CachePlacement::Single)
+}
+
+#[test]
+fn writes_gather_while_more_reads_wait() {
+    assert!(a_deep_queue_is_as_fast_as_with_one_cache());
+    assert!(!with(Bug::WritesFirst, a_deep_queue_is_as_fast_as_with_one_cache));
+}
+
+/// A write that is alone among reads is not kept for ever.
+#[test]
+fn a_single_write_among_reads_waits_a_fifth_of_a_second_at_most() {
+    let mut bench = near(&seagate());
+    let (mut rng, room) = (Rng::new(5), bench.drive.capacity().0 * 8 / 10);
+    for _ in 0..31 {
+        bench.submit(Kind::Read, Extent::new(rng.below(room / 8) * 8, 8));
+    }
+    bench.submit(WRITE, Extent::new(0, 8));
+    let (write, arrived) = (bench.tag, bench.now);
+    let answered = |bench: &Bench| bench.completed.iter().find(|c| c.tag == write).map(|c| c.at);
+    while answered(&bench).is_none() {
+        bench.submit(Kind::Read, Extent::new(rng.below(room / 8) * 8, 8));
+    }
+    let waited = answered(&bench).unwrap().since(arrived);
+    assert!(waited > Nanos::from_millis(100) && waited < Nanos::from_millis(250), "{waited:?}");
+}
