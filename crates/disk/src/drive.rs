@@ -98,9 +98,11 @@ impl Drive {
         let margin = Nanos::from_secs_f64(profile.queue.prediction_margin_ms / 1e3);
         let segments = if options.read_ahead { profile.cache.segments } else { 0 };
         let layer = Shingled::new(profile, mechanism.geometry(), options.placement);
+        let queue = CommandQueue::new(options.policy, options.age_limit, margin);
+        let near = layer.as_ref().is_some_and(Shingled::writes_near_head);
         Self {
             mechanism,
-            queue: CommandQueue::new(options.policy, options.age_limit, margin),
+            queue: if near { queue.gathering() } else { queue },
             reads: ReadCache::new(segments as usize, profile.cache.segment_sectors),
             writes: WriteCache::new(profile.cache.write_buffer_sectors),
             write_cache: options.write_cache,

@@ -43,6 +43,20 @@ pub struct Access {
     pub end: Time,
 }
 
+impl Access {
+    /// This access and the one that followed it as one.
+    pub(crate) fn then(&self, next: &Self) -> Self {
+        Self {
+            seek: self.seek + next.seek,
+            rotation: self.rotation + next.rotation,
+            extra_revolutions: self.extra_revolutions + next.extra_revolutions,
+            rewrite: self.rewrite + next.rewrite,
+            transfer: self.transfer + next.transfer,
+            end: next.end,
+        }
+    }
+}
+
 /// Location of the heads: the track of the last access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPosition {
@@ -127,6 +141,11 @@ impl Mechanism {
     #[must_use]
     pub const fn next_lba(&self) -> Lba {
         self.next_lba
+    }
+
+    /// The time to move the arm by so many cylinders.
+    pub(crate) fn seek_time(&self, cylinders: u32) -> Nanos {
+        self.curve.time(cylinders)
     }
 
     /// The expected time from `at` until the first sector of an access at `target` comes under

@@ -23,6 +23,14 @@ pub(crate) enum Bug {
     NoAgeLimit,
     /// Sectors read ahead are served after they were overwritten.
     StaleReadAhead,
+    /// Of logs near the head the nearest takes a write, wherever its end is.
+    NearestLog,
+    /// Logs swap beside commands.
+    SwapsBesideWork,
+    /// Writes near the head never wait for each other.
+    WritesFirst,
+    /// The pieces of a read are read in the order of their addresses.
+    PiecesByAddress,
 }
 
 thread_local! {

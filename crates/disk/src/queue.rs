@@ -59,6 +59,9 @@ pub(crate) struct Waiting {
     pub(crate) urgent: bool,
 }
 
+/// A write that gathers others waits no longer than this for them.
+const GATHER_MAX: Nanos = Nanos::from_millis(200);
+
 /// The commands that wait for the mechanism.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandQueue {
@@ -73,6 +76,9 @@ pub(crate) struct CommandQueue {
     rising: bool,
     /// Urgent commands among the waiting.
     urgent: usize,
+    /// Whether writes wait for each other while more reads wait: see
+    /// [`CommandQueue::gathering`].
+    gathers: bool,
 }
 
 impl CommandQueue {
@@ -86,7 +92,16 @@ impl CommandQueue {
             margin,
             rising: true,
             urgent: 0,
+            gathers: false,
         }
+    }
+
+    /// This queue, of a drive whose writes cost the same wherever the head is, and several as much
+    /// as one. They are always the nearest commands: served at once, each would cost its own change
+    /// of heads, and the queue would fill with reads until all of these are too old.
+    pub(crate) const fn gathering(mut self) -> Self {
+        self.gathers = true;
+        self
     }
 
     pub(crate) fn push(&mut self, waiting: Waiting) {
@@ -99,6 +114,18 @@ impl CommandQueue {
 
     pub(crate) fn earliest_ready(&self) -> Option<Time> {
         self.first_ready
+    }
+
+    /// Time to spare that a command needs in order to be expected in this revolution.
+    pub(crate) const fn margin(&self) -> Nanos {
+        self.margin
+    }
+
+    /// The write that came first.
+    pub(crate) fn first_write(&self) -> Option<&Command> {
+        let writes = self.waiting.iter().filter(|waiting| waiting.write);
+        let first = writes.min_by_key(|waiting| (waiting.arrived, waiting.command.tag));
+        first.map(|waiting| &waiting.command)
     }
 
     /// The next write of a shingled drive goes to `place`, whatever its address.
@@ -155,9 +182,12 @@ impl CommandQueue {
 
     fn nearest(&self, at: Time, mechanism: &Mechanism, reads: &ReadCache) -> Option<usize> {
         let (streamed, next) = (reads.streamed(), mechanism.next_lba().0);
+        let gathers = self.gathers && self.writes_wait(at, mechanism.next_lba());
+        #[cfg(test)]
+        let gathers = gathers && !crate::planted::is(crate::planted::Bug::WritesFirst);
         let mut best = (Nanos(u64::MAX), None);
         for (index, waiting) in self.waiting.iter().enumerate() {
-            if waiting.ready > at {
+            if waiting.ready > at || (gathers && waiting.write) {
                 continue;
             }
             let start = waiting.start.0;
@@ -178,6 +208,17 @@ impl CommandQueue {
             }
         }
         best.1
+    }
+
+    /// Whether writes wait for more of them: fewer wait than reads do, none has waited for long,
+    /// and the head has not just written where they go.
+    fn writes_wait(&self, at: Time, next: Lba) -> bool {
+        let reads = self.waiting.iter().filter(|w| !w.write && w.ready <= at).count();
+        let mut writes = self.waiting.iter().filter(|w| w.write).peekable();
+        let goes_on = writes.peek().is_some_and(|write| write.start == next);
+        let oldest = writes.clone().map(|write| write.arrived).min();
+        let is_young = oldest.is_some_and(|arrived| at.since(arrived) < GATHER_MAX);
+        is_young && !goes_on && writes.count() < reads
     }
 
     fn next_on_the_way(&mut self, at: Time, mechanism: &Mechanism) -> Option<usize> {

@@ -17,6 +17,7 @@ mod figures;
 mod jobs;
 mod layout;
 mod log;
+mod near;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,10 +27,13 @@ use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 use crate::geometry::Geometry;
 use crate::profile::{BandCleaning, BandMapping, Profile, ShingledTable};
 
-use cache::{Cache, Pieces};
+use cache::Cache;
+pub(crate) use cache::Pieces;
 use cleaner::{Job, Purpose};
 use layout::{Band, Layout, Slot};
 use log::Log;
+pub(crate) use near::Head;
+use near::{Chosen, NearLogs};
 use stream::StreamDetector;
 
 pub use figures::ShingledFigures;
@@ -63,10 +67,7 @@ pub(crate) struct Shingled {
     /// Slots without a band. A static mapping has one, the scratch band.
     free: VecDeque<Slot>,
     streams: StreamDetector,
-    /// Cylinder and number of each log, in the order of the cylinders.
-    by_cylinder: Vec<(u32, usize)>,
-    /// Cylinder of the last read.
-    last_read: u32,
+    near: NearLogs,
     job: Option<Job>,
     /// Whether there was no room for the last entry.
     refused: bool,
@@ -89,9 +90,7 @@ impl Shingled {
         let layout = Layout::new(&table, geometry, header, placement);
         let logs: Vec<Log> = layout.logs().iter().copied().map(Log::new).collect();
         let cache_sectors = layout.logs().iter().map(|log| log.len.0).sum();
-        let cylinder = |log: &Log| geometry.locate(log.medium().start).cylinder;
-        let mut by_cylinder: Vec<_> = logs.iter().map(cylinder).zip(0..).collect();
-        by_cylinder.sort_unstable();
+        let near = NearLogs::new(&logs, geometry, table.near_logs as usize);
         let extents_max = table.cache_extents_max as usize;
         let least = if placement == CachePlacement::Streams { table.stream_sectors } else { 0 };
         let hold = Nanos::from_secs_f64(table.stream_hold_ms / 1e3);
@@ -99,11 +98,10 @@ impl Shingled {
             free: (0..table.spare_bands).map(Slot).collect(),
             cache: Cache::new(logs, table.band_sectors, header, extents_max),
             streams: StreamDetector::new(least, hold),
-            by_cylinder,
+            near,
             placement,
             layout,
             moved: BTreeMap::new(),
-            last_read: 0,
             job: None,
             refused: false,
             full: None,
@@ -111,6 +109,11 @@ impl Shingled {
             figures: ShingledFigures { cache: Sectors(cache_sectors), ..Default::default() },
             table,
         })
+    }
+
+    /// Whether writes go where the head is.
+    pub(crate) fn writes_near_head(&self) -> bool {
+        self.placement == CachePlacement::NearHead
     }
 
     /// What the host can address.
@@ -187,9 +190,12 @@ impl Shingled {
         self.pieces(Extent { start, len: Sectors(1) }).first().map_or(start, |piece| piece.start)
     }
 
-    /// Where the next write to the cache begins on the medium.
-    pub(crate) fn next_write(&self) -> Lba {
-        self.cache.logs()[self.nearest_log()].position()
+    /// Where the next write to the cache, one of `sectors`, begins on the medium.
+    pub(crate) fn next_write(&self, sectors: Sectors, head: &Head<'_>) -> Lba {
+        let several = self.writes_near_head();
+        let chosen = several.then(|| self.near.choose(&self.cache, sectors.0, head)).flatten();
+        let nearest = || self.cache.logs()[self.near.nearest()].position();
+        chosen.map_or_else(nearest, |chosen| chosen.at)
     }
 
     /// A stream's write goes to its bands: the parts, in order. What the cache had is no longer
@@ -203,72 +209,56 @@ impl Shingled {
         pieces
     }
 
-    /// A write goes to the cache, a long one in several entries of its journal: where. `None` if
-    /// there is no room.
-    pub(crate) fn cache_write(&mut self, extent: Extent) -> Option<Pieces> {
+    /// A write goes to the cache, a long one in several entries of its journal, which follow each
+    /// other while the log has room: where. `None` if there is no room.
+    pub(crate) fn cache_write(&mut self, extent: Extent, head: &Head<'_>) -> Option<Pieces> {
         let mut pieces = Pieces::new();
-        let mut at = extent.start.0;
+        let (mut at, mut log) = (extent.start.0, None);
         while at < extent.end().0 {
             let part = Extent::new(at, (extent.end().0 - at).min(ENTRY_SECTORS));
-            join(&mut pieces, self.cache_entry(&[part])?);
-            at = part.end().0;
+            let chosen = self.place_for(&[part], log, head)?;
+            join(&mut pieces, self.write_entry(&[part], chosen));
+            (at, log) = (part.end().0, Some(chosen.log));
         }
         Some(pieces)
     }
 
     /// Writes go to the cache as one entry of its journal: where. `None` if there is no room.
-    pub(crate) fn cache_entry(&mut self, places: &[Extent]) -> Option<Extent> {
+    pub(crate) fn cache_entry(&mut self, places: &[Extent], head: &Head<'_>) -> Option<Extent> {
+        let chosen = self.place_for(places, None, head)?;
+        Some(self.write_entry(places, chosen))
+    }
+
+    /// The place for an entry, behind the last one in `log` if that has room.
+    fn place_for(
+        &mut self,
+        places: &[Extent],
+        log: Option<usize>,
+        head: &Head<'_>,
+    ) -> Option<Chosen> {
         let sectors = places.iter().map(|place| place.len.0).sum();
-        let Some((log, at)) = self.log_with_room(sectors, places.len()) else {
-            self.figures.refused_entries += 1;
-            self.refused = true;
-            return None;
-        };
-        self.refused = false;
-        self.figures.cached_sectors.0 += sectors;
-        let written = self.cache.append(log, at, places);
-        if self.placement == CachePlacement::NearHead {
-            self.note_full(self.nearest_log());
+        let behind = log.and_then(|log| Some(Chosen { log, at: self.cache.room(log, sectors)? }));
+        let has_entries = self.cache.has_entries(places.len());
+        let choose = || behind.or_else(|| self.near.choose(&self.cache, sectors, head));
+        let chosen = has_entries.then(choose).flatten();
+        self.refused = chosen.is_none();
+        self.figures.refused_entries += u64::from(self.refused);
+        chosen
+    }
+
+    fn write_entry(&mut self, places: &[Extent], chosen: Chosen) -> Extent {
+        self.figures.cached_sectors.0 += places.iter().map(|place| place.len.0).sum::<u64>();
+        let written = self.cache.append(chosen.log, chosen.at, places);
+        self.figures.table_bytes_max = self.figures.table_bytes_max.max(self.cache.table_bytes());
+        if self.writes_near_head() {
+            self.note_full(self.near.nearest());
         }
-        Some(written)
+        written
     }
 
     /// The head was there for a read.
     pub(crate) const fn read_at(&mut self, cylinder: u32) {
-        self.last_read = cylinder;
-    }
-
-    /// Position in `by_cylinder` of the log that is nearest to the last read.
-    fn nearest(&self) -> usize {
-        let behind = self.by_cylinder.partition_point(|(cylinder, _)| *cylinder <= self.last_read);
-        let before = behind.saturating_sub(1);
-        let Some((next, _)) = self.by_cylinder.get(behind) else { return before };
-        let here = self.by_cylinder[before].0;
-        if next.abs_diff(self.last_read) < here.abs_diff(self.last_read) { behind } else { before }
-    }
-
-    fn nearest_log(&self) -> usize {
-        self.by_cylinder[self.nearest()].1
-    }
-
-    /// The log for a write, the nearest with room, and where in it.
-    fn log_with_room(&self, sectors: u64, stretches: usize) -> Option<(usize, Lba)> {
-        if !self.cache.has_entries(stretches) {
-            return None;
-        }
-        let nearest = self.nearest();
-        let (below, above) = self.by_cylinder.split_at(nearest);
-        let (mut below, mut above) = (below.iter().rev().peekable(), above.iter().peekable());
-        loop {
-            let distance = |log: Option<&&(u32, usize)>| {
-                log.map_or(u32::MAX, |log| log.0.abs_diff(self.last_read))
-            };
-            let up = distance(above.peek()) <= distance(below.peek());
-            let (_, log) = if up { above.next() } else { below.next() }?;
-            if let Some(at) = self.cache.room(*log, sectors) {
-                return Some((*log, at));
-            }
-        }
+        self.near.read_at(cylinder);
     }
 }
 

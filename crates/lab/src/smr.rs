@@ -57,6 +57,8 @@ pub struct SmrFigures {
     pub dirty_bands: u64,
     /// Moves of a full log near the head to an empty one.
     pub log_swaps: u64,
+    /// The most memory that the persistent cache's table took.
+    pub table_bytes_max: u64,
 }
 
 /// One point under way.
@@ -171,6 +173,7 @@ impl SmrMeter {
             cleaning_s: round3(drive.cleaning.as_secs_f64()),
             dirty_bands: drive.dirty_bands,
             log_swaps: drive.log_swaps,
+            table_bytes_max: drive.table_bytes_max,
             ..figures
         }
     }

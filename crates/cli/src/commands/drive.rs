@@ -145,6 +145,7 @@ fn shingled(table: &ShingledTable, out: &mut String) {
     section.row("stream_sectors", table.stream_sectors);
     section.row("stream_hold_ms", table.stream_hold_ms);
     section.row("log_sectors", table.log_sectors);
+    section.row("near_logs", table.near_logs);
 }
 
 /// The word of a profile.

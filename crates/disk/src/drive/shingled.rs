@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
-use manylogs_block::{Extent, Time};
+use manylogs_block::{Extent, Nanos, Time};
 
 use super::{Drive, Pending};
 use crate::cache::write::Destage;
 use crate::mechanics::Access;
+#[cfg(test)]
+use crate::planted::{Bug, is};
 use crate::queue::Waiting;
-use crate::shingled::{Shingled, ShingledFigures};
+use crate::shingled::{Head, Pieces, Shingled, ShingledFigures};
 
 /// Cached writes that one entry of the persistent cache's journal takes.
 const BATCH_WRITES: usize = 128;
@@ -79,14 +81,21 @@ impl Drive {
             }
         }
         self.destage_next = true;
-        let next_write = translated.layer.next_write();
-        self.queue.writes_go_to(next_write, self.mechanism.geometry().locate(next_write));
+        if let Some(write) = self.queue.first_write() {
+            let start = translated.layer.next_write(write.extent.len, &self.head(at));
+            self.queue.writes_go_to(start, self.mechanism.geometry().locate(start));
+        }
         match self.queue.take(at, &self.mechanism, &self.reads) {
             Some(waiting) if waiting.write => self.write_translated(at, waiting, translated),
             Some(waiting) => self.read_translated(at, &waiting, translated),
             None if dirty && self.destage_translated(at, translated) => (),
             None => self.work_for_itself(at, translated),
         }
+    }
+
+    /// Where the head is for a write that begins at `at`.
+    const fn head(&self, at: Time) -> Head<'_> {
+        Head { mechanism: &self.mechanism, at, margin: self.queue.margin() }
     }
 
     /// One access of cleaning.
@@ -102,7 +111,8 @@ impl Drive {
     /// A write that waited for room in the persistent cache, if there is room now.
     fn resume_stalled(&mut self, at: Time, translated: &mut Translated) -> bool {
         let Some(&waiting) = translated.stalled.front() else { return false };
-        let Some(written) = translated.layer.cache_write(waiting.command.extent) else {
+        let Some(written) = translated.layer.cache_write(waiting.command.extent, &self.head(at))
+        else {
             return false;
         };
         translated.stalled.pop_front();
@@ -119,7 +129,7 @@ impl Drive {
             let pieces = translated.layer.stream_write(extent);
             return self.write_direct(at, &waiting, &pieces, overlaps);
         }
-        if let Some(written) = translated.layer.cache_write(extent) {
+        if let Some(written) = translated.layer.cache_write(extent, &self.head(at)) {
             return self.write_direct(at, &waiting, &written, overlaps);
         }
         // The union is written once there is room; what was cached of it counts as written then.
@@ -154,7 +164,7 @@ impl Drive {
             self.read(at, waiting, piece, &place);
         } else {
             let start = self.leave(at);
-            let access = self.pass(start, &pieces, false);
+            let access = self.gather(start, pieces);
             self.account(at, &access);
             self.complete(at, waiting, access);
         }
@@ -201,7 +211,7 @@ impl Drive {
         while writes_max > 0 {
             let batch = self.writes.batch(&others, writes_max, BATCH_SECTORS);
             let Some(places) = batch else { return false };
-            if let Some(written) = translated.layer.cache_entry(&places) {
+            if let Some(written) = translated.layer.cache_entry(&places, &self.head(at)) {
                 let taken: Vec<_> =
                     places.iter().map(|place| self.writes.take_at(*place)).collect();
                 self.destage_to(at, &[written], taken);
@@ -228,6 +238,25 @@ impl Drive {
         }
     }
 
+    /// Reads the pieces of one command, each time the one that comes under the head first: in the
+    /// order of their addresses the head would go back and forth between the bands and the cache.
+    fn gather(&mut self, start: Time, mut pieces: Pieces) -> Access {
+        let mut sum = Access { end: start, ..Access::default() };
+        while !pieces.is_empty() {
+            let time_to = |piece: &Extent| {
+                let place = self.mechanism.geometry().locate(piece.start);
+                self.mechanism.positioning(sum.end, &place, false, Nanos(0))
+            };
+            #[cfg(test)]
+            let time_to =
+                |piece: &Extent| if is(Bug::PiecesByAddress) { Nanos(0) } else { time_to(piece) };
+            let nearest = (0..pieces.len()).min_by_key(|index| time_to(&pieces[*index]));
+            let piece = pieces.remove(nearest.unwrap_or(0));
+            sum = sum.then(&self.pass(sum.end, &[piece], false));
+        }
+        sum
+    }
+
     /// Accesses the pieces one after the other.
     fn pass(&mut self, start: Time, pieces: &[Extent], write: bool) -> Access {
         let mut sum = Access { end: start, ..Access::default() };
@@ -236,15 +265,7 @@ impl Drive {
                 self.reads.invalidate(*piece);
             }
             let place = self.mechanism.geometry().locate(piece.start);
-            let access = self.mechanism.access(sum.end, &place, *piece, write);
-            sum = Access {
-                seek: sum.seek + access.seek,
-                rotation: sum.rotation + access.rotation,
-                extra_revolutions: sum.extra_revolutions + access.extra_revolutions,
-                rewrite: sum.rewrite + access.rewrite,
-                transfer: sum.transfer + access.transfer,
-                end: access.end,
-            };
+            sum = sum.then(&self.mechanism.access(sum.end, &place, *piece, write));
         }
         sum
     }

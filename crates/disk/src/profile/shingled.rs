@@ -53,6 +53,9 @@ pub struct ShingledTable {
     pub stream_hold_ms: f64,
     /// Sectors of a log on the surface that is not shingled, where the drive has one.
     pub log_sectors: u64,
+    /// So many of these, the nearest to the last read that have room, are offered a write; the one
+    /// whose end comes under the head first takes it.
+    pub near_logs: u32,
     /// Sources of the numbers above.
     pub source: Sources,
 }
@@ -95,6 +98,7 @@ pub(super) fn check(check: &Check<'_>, p: &Profile) -> Result<(), ProfileError> 
     let expected = format!("expected room for 4 bands, {least} sectors, found {}", s.cache_sectors);
     check.that(s.cache_sectors >= least, "shingled.cache_sectors", &expected)?;
     check.within(f64::from(s.cache_extents_max), 1024.0, 1e8, "shingled.cache_extents_max")?;
+    check.within(f64::from(s.near_logs), 1.0, 4096.0, "shingled.near_logs")?;
     check.within(f64::from(s.spare_bands), 1.0, 1e6, "shingled.spare_bands")?;
     check.within(s.idle_after_ms, 0.0, 1e7, "shingled.idle_after_ms")?;
     check.within(s.stream_hold_ms, 0.0, 1e5, "shingled.stream_hold_ms")?;

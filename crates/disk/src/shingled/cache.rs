@@ -12,7 +12,7 @@ use super::log::{Log, Places};
 const MOVED_STRETCHES: usize = 128;
 
 /// A part of an access: where it is on the medium.
-pub(super) type Pieces = SmallVec<[Extent; 4]>;
+pub(crate) type Pieces = SmallVec<[Extent; 4]>;
 
 /// A stretch of addresses whose newest content is in the cache.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,9 @@ struct Cached {
     /// Number of its journal entry, of all logs.
     entry: u64,
 }
+
+/// Memory that the table takes for a stretch.
+const STRETCH_BYTES: u64 = size_of::<(u64, Cached)>() as u64;
 
 /// Logs and map.
 #[derive(Clone, Debug)]
@@ -67,6 +70,11 @@ impl Cache {
     /// Stretches in the table.
     pub(super) fn extents(&self) -> usize {
         self.map.len()
+    }
+
+    /// Memory of the table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.map.len() as u64 * STRETCH_BYTES
     }
 
     pub(super) const fn extents_max(&self) -> usize {

@@ -11,6 +11,8 @@ pub struct ShingledFigures {
     pub cache: Sectors,
     /// Stretches in the cache's table now.
     pub cached_extents: u64,
+    /// The most memory that the table took.
+    pub table_bytes_max: u64,
     /// Bands of which the cache has something now.
     pub dirty_bands: u64,
     /// Sectors that the host wrote and that went to the cache.

@@ -2,25 +2,29 @@
 
 use manylogs_block::{Extent, Nanos, Sectors, Time};
 
+#[cfg(test)]
+use crate::planted::{Bug, is};
+
 use super::cache::Pieces;
 use super::cleaner::Step;
 use super::{Band, BandCleaning, BandMapping, Job, Purpose, Shingled};
 
 /// Per cent of a log. The content of a log that is at least so full moves to another log.
-const SWAP_FULL: u64 = 90;
+const SWAP_FULL: u64 = 80;
 /// Per cent of the other log, which is at most so full.
 const SWAP_EMPTY: u64 = 10;
+/// Time without a command after which content moves: far less than for a band, as it is soon done.
+const SWAP_IDLE: Nanos = Nanos::from_millis(100);
 
 impl Shingled {
     /// Time from which on the drive may work for itself, if it has something to do.
     pub(crate) fn due(&self) -> Option<Time> {
-        if self.full.is_some() {
-            return Some(Time(0));
-        }
-        match &self.job {
-            Some(Job { purpose: Purpose::Swap { .. }, .. }) => Some(Time(0)),
-            _ => self.cleaning_due(),
-        }
+        let swaps = matches!(&self.job, Some(Job { purpose: Purpose::Swap { .. }, .. }));
+        let idle_since = self.last_command;
+        #[cfg(test)]
+        let idle_since = if is(Bug::SwapsBesideWork) { Time(0) } else { idle_since };
+        let swap = (swaps || self.full.is_some()).then(|| idle_since + SWAP_IDLE);
+        [swap, self.cleaning_due()].into_iter().flatten().min()
     }
 
     /// Time from which on a band may be cleaned, if one is to be.
@@ -131,21 +135,18 @@ impl Shingled {
         log.used() * 100 / log.medium().len.0.max(1)
     }
 
-    /// The log under the head is full while one far away is nearly empty: its content moves there.
+    /// The log at the head is full: its content moves to the nearest one that is nearly empty and
+    /// that no entry is offered to, lest it take the room of those that are.
     fn swap_job(&mut self) -> Option<Job> {
         // It may have become emptier since it was noted.
         let from = self.full.take().filter(|log| self.share_of(*log) >= SWAP_FULL)?;
         let len = self.cache.logs()[from].used();
-        let takes_it = |(_, log): &&(u32, usize)| {
+        let takes_it = |log: &usize| {
             *log != from
                 && self.share_of(*log) <= SWAP_EMPTY
                 && self.cache.logs()[*log].room(len).is_some()
         };
-        let is_outside = self.nearest() * 2 < self.by_cylinder.len();
-        let mut from_outside = self.by_cylinder.iter();
-        let found =
-            if is_outside { from_outside.rfind(takes_it) } else { from_outside.find(takes_it) };
-        let to = found?.1;
+        let to = self.near.beyond().find(takes_it)?;
         let mut job = Job::new(Purpose::Swap { from, to }, self.cache.next_entry());
         job.add(Extent { len: Sectors(len), ..self.cache.logs()[from].medium() }, false);
         job.add(Extent { start: self.cache.logs()[to].position(), len: Sectors(len) }, true);

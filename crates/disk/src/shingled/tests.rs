@@ -1,5 +1,7 @@
 //! A shingled drive from outside: what a test of a bought one would find.
 
+mod near;
+
 use std::collections::BTreeMap;
 
 use manylogs_block::{Extent, Lba, Nanos, Rng, Sectors, Time};
@@ -10,6 +12,7 @@ use super::log::Log;
 use super::*;
 use crate::command::{Command, Completion, Event, Kind};
 use crate::drive::{Drive, Options};
+use crate::mechanics::{Mechanism, RandomTerms};
 use crate::profile;
 
 const SECOND: u64 = 1_000_000_000;
@@ -205,12 +208,14 @@ fn a_drive_that_cleans_all_the_time_does_so_beside_commands() {
 #[test]
 fn a_dynamic_mapping_writes_a_band_once_and_elsewhere() {
     let profile = profile::find("wd40nmzw").unwrap().unwrap();
-    let geometry = Geometry::new(&profile.geometry);
+    let mechanism = Mechanism::new(&profile, RandomTerms::OFF, 1);
+    let head = Head { mechanism: &mechanism, at: Time(0), margin: Nanos(0) };
     let passes = |profile: &Profile| {
-        let mut layer = Shingled::new(profile, &geometry, CachePlacement::Streams).unwrap();
+        let mut layer =
+            Shingled::new(profile, mechanism.geometry(), CachePlacement::Streams).unwrap();
         let place = Extent::new(7_000_000, 8);
         let home = layer.place_of(place.start);
-        assert!(layer.cache_entry(&[place]).is_some());
+        assert!(layer.cache_entry(&[place], &head).is_some());
         assert!(layer.place_of(place.start).0 < profile.shingled.as_ref().unwrap().cache_sectors);
         let mut moved = 0;
         while let Some(step) = layer.next_step(Time(SECOND * 10)) {
@@ -275,41 +280,6 @@ fn a_write_is_durable_once_it_is_on_the_medium() {
     assert_eq!(bench.figures().cached_sectors, Sectors(16));
 }
 
-#[test]
-fn logs_near_the_head_save_the_way_to_the_cache_and_full_ones_are_swapped() {
-    let mean = |placement| {
-        let mut bench =
-            Bench::new(&seagate(), |options| Options { write_cache: false, placement, ..options });
-        let (mut rng, room) = (Rng::new(3), bench.drive.capacity().0 * 8 / 10);
-        for _ in 0..500 {
-            let at = rng.below(room / 8) * 8;
-            bench.submit(Kind::Read, Extent::new(at, 8));
-            bench.settle();
-            bench.submit(Kind::Write { fua: true }, Extent::new(at / 2, 8));
-            bench.settle();
-        }
-        bench.now.as_secs_f64()
-    };
-    let (near, single) = (mean(CachePlacement::NearHead), mean(CachePlacement::Single));
-    assert!(single / near > 1.3, "{single} s, {near} s");
-
-    let mut bench = Bench::new(&seagate(), |options| Options {
-        write_cache: false,
-        placement: CachePlacement::NearHead,
-        ..options
-    });
-    for index in 0..40_u64 {
-        bench.submit(Kind::Read, Extent::new(4_000_000, 8));
-        bench.settle();
-        bench.write(8_000_000 + index * 4096, 1024);
-        bench.settle();
-        bench.wait(Nanos(SECOND / 2));
-    }
-    assert!(bench.figures().log_swaps >= 1, "{:?}", bench.figures());
-    bench.wait(Nanos::from_secs(100));
-    assert_eq!(bench.figures().dirty_bands, 0);
-}
-
 /// The newest place of each sector, and how much is cached.
 #[test]
 fn the_map_agrees_with_a_simple_one() {
@@ -372,6 +342,8 @@ fn impossible_drives_are_refused() {
         ("band_sectors = 58_624", "band_sectors = 58_625", "multiple of 8"),
         ("guard_sectors = 3584", "guard_sectors = 35840", "expected a medium of"),
         ("log_sectors = 20_480", "log_sectors = 80", "8192 sectors or more"),
+        ("near_logs = 64", "near_logs = 0", "shingled.near_logs"),
+        ("near_logs = 64", "near_logs = -1", "near_logs"),
         ("cache_extents_max = 250_000", "cache_extents_max = 0", "cache_extents_max"),
         ("mapping = \"static\"", "mapping = \"fixed\"", "unknown variant"),
     ] {

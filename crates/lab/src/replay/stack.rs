@@ -254,6 +254,9 @@ impl Stack {
             logged_writes: before.cached_extents,
             home_writes: (after.band_clean.len() - before.band_clean.len()) as u64,
             logged_sectors: before.cache_used.0,
+            home_write_seconds: round3(
+                after.cleaning.as_secs_f64() - before.cleaning.as_secs_f64(),
+            ),
             ..Checkpoint::default()
         })
     }
