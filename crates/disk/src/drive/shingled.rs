@@ -198,7 +198,7 @@ impl Drive {
         true
     }
 
-    /// Brings cached writes that are neither of a stream nor of `candidate` to the persistent cache.
+    /// Brings cached writes to the persistent cache that are neither of a stream nor of `candidate`.
     fn destage_batch(
         &mut self,
         at: Time,

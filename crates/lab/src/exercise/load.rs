@@ -128,8 +128,8 @@ impl Load {
         }
     }
 
-    /// The next step of a client of the database. Its tables lie in the middle of the drive, and its
-    /// write-ahead log before them.
+    /// The next step of a client of the database. Its tables lie in the middle of the drive, and
+    /// its write-ahead log before them.
     fn of_transaction(&mut self, client: u32) -> Request {
         let tables = TABLES_SECTORS.min(self.capacity / 4) / PAGE * PAGE;
         let middle = self.capacity / 2 / PAGE * PAGE;

@@ -32,8 +32,8 @@ pub struct ScatteredTimes {
 
 impl ScatteredTimes {
     /// Whether this is how a shingled drive behaves that manages itself, while its persistent cache
-    /// has room (Aghayev and Desnoyers, "Skylight", FAST 2015: random writes are fast until then). A
-    /// write cache that survives power cuts, as controllers of disk arrays have, looks the same.
+    /// has room (Aghayev and Desnoyers, "Skylight", FAST 2015: random writes are fast until then).
+    /// A write cache that survives power cuts, as controllers of disk arrays have, looks the same.
     #[must_use]
     pub const fn looks_shingled(&self) -> bool {
         self.writes.0 * TIMES < self.reads.0

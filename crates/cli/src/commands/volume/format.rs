@@ -162,8 +162,9 @@ fn kind(args: &FormatArgs, session: &Session) -> Result<Kind, Failure> {
         return Ok(Kind::Conventional);
     }
     eprintln!(
-        "manylogs: {path}: 128 scattered reads took {:.0} ms, the writes of the same {:.0} ms: this \
-         is a shingled drive, and the volume is laid out for one (--conventional if it is none)",
+        "manylogs: {path}: 128 scattered reads took {:.0} ms, the writes of the same {:.0} ms: \
+         this is a shingled drive, and the volume is laid out for one (--conventional if it is \
+         none)",
         times.reads.as_secs_f64() * 1e3,
         times.writes.as_secs_f64() * 1e3
     );

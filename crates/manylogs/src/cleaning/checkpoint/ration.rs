@@ -36,8 +36,8 @@ pub(crate) struct Ration {
 }
 
 impl Ration {
-    /// Of `room` only the share for bursts is given out yet; the pass has `versions` to bring home, so many a second
-    /// as far as is known.
+    /// Of `room` only the share for bursts is given out yet; the pass has `versions` to bring home,
+    /// so many a second as far as is known.
     pub(crate) const fn new(room: Sectors, versions: u64, pace: f64, now: Time) -> Self {
         let (room, versions) = (room.0 as f64, versions as f64);
         Self { room, versions, done: 0.0, batch: 0.0, began: now, pace }
