@@ -198,7 +198,7 @@ impl Drive {
         true
     }
 
-    /// Brings cached writes to the persistent cache that are neither of a stream nor of `candidate`.
+    /// Brings cached writes to the persistent cache that are of no stream and not `candidate`.
     fn destage_batch(
         &mut self,
         at: Time,

@@ -8,7 +8,7 @@ use manylogs_logstore::{DataSequence, EntryKind};
 
 use super::band::STREAM_LEAST;
 use super::copy::{Group, Renewed, Strand};
-use super::{AT_ONCE, CheckpointReport, HOME_WRITE_MAX, Progress};
+use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
 use crate::phase::Phase;
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
@@ -72,7 +72,7 @@ impl Inner {
         strand: Strand,
         progress: &mut Progress,
     ) -> Result<(), IoError> {
-        let mut result = Ok(());
+        let (mut result, at_once) = (Ok(()), self.at_once());
         let Strand { writes: mut rest, is_stream } = strand;
         while !rest.is_empty() {
             // The last ones go along, as they would be no stream of their own.
@@ -81,7 +81,7 @@ impl Inner {
             let held = is_stream.then(|| RecordsHeld::new(self));
             let mut writes: Vec<(Group, Result<Under, IoError>)> = Vec::with_capacity(rest.len());
             for (group, content) in rest {
-                if let Some(first) = writes.len().checked_sub(AT_ONCE) {
+                if let Some(first) = writes.len().checked_sub(at_once) {
                     settle(&mut writes[first].1).await;
                 }
                 let started = content.map(|content| self.start(&group, content, progress));

@@ -28,9 +28,9 @@ use manylogs_plant::{self as plant, Bug};
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
 const BATCH_SECTORS: u64 = 8192;
 const BATCH_RUNS: usize = 512;
-/// Reads, or writes, in the device together. The drive orders them, and clients' requests do not
-/// wait for a whole batch.
-const AT_ONCE: usize = 16;
+/// Reads, or writes, in the device together while clients wait for the pass: their requests do not
+/// wait for a whole batch. Otherwise the device gets all of it, to order it well.
+const AT_ONCE_PRESSED: usize = 16;
 /// Longest home write. Zeroed extents up to this length go home like data; longer ones stay in the
 /// table.
 const HOME_WRITE_MAX: Sectors = Sectors(2048);

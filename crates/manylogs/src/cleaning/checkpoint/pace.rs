@@ -6,7 +6,7 @@ use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_plant::{self as plant, Bug};
 
 use super::ration::Ration;
-use super::{Pace, Pass};
+use super::{AT_ONCE_PRESSED, Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
 use manylogs_logstore::store::apart::NvTable;
@@ -45,6 +45,11 @@ impl Inner {
         state.home_pace = ration.pace();
         drop(guard);
         self.offer_room();
+    }
+
+    /// Reads, or writes, of a batch that may be in the device together.
+    pub(super) fn at_once(&self) -> usize {
+        if self.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
     }
 
     /// Whether the pass may go on.

@@ -9,7 +9,7 @@ use manylogs_logstore::{EntryKind, LogId, units_of};
 
 use super::copy::{Renewed, Run};
 use super::suspect::Verdict;
-use super::{AT_ONCE, HOME_WRITE_MAX, Progress};
+use super::{HOME_WRITE_MAX, Progress};
 use crate::phase::Reader;
 use crate::state::Inner;
 
@@ -46,10 +46,10 @@ impl Inner {
             reads.push((read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
-        let mut under_way = VecDeque::new();
+        let (mut under_way, at_once) = (VecDeque::new(), self.at_once());
         let mut ahead = reads.iter();
         for (read, members) in &reads {
-            while under_way.len() < AT_ONCE
+            while under_way.len() < at_once
                 && let Some((next, _)) = ahead.next()
             {
                 under_way.push_back(self.device.read(Reader::Volume, next.extent));
