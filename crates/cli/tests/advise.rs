@@ -63,3 +63,14 @@ fn the_same_command_gives_the_same_advice() {
     let first = advice(&place, "synthetic", &args).0;
     assert_eq!(first, advice(&place, "synthetic", &["--limit", "1500", "--threads", "3"]).0);
 }
+
+#[test]
+fn on_a_shingled_drive_it_judges_the_volume_that_format_makes_there() {
+    let place = Place::new();
+    let args = ["--limit", "1000", "--drive", "st8000as0002"];
+    let (found, said) = advice(&place, "synthetic", &args);
+    assert!(found["policy"].as_str().unwrap().starts_with("mlb-shingled"), "{said}");
+    let reasons = found["reasons"].as_array().unwrap();
+    let reason = reasons.iter().filter_map(Value::as_str).find(|text| text.contains("bands"));
+    assert!(reason.is_some_and(|text| text.contains("26.8 GB")), "{said}");
+}

@@ -12,9 +12,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use outlook::LogsOutlook;
+use outlook::cleaning_sentence;
 pub use search::{Found, Tried, replays_at_most, search};
 
-use crate::replay::{NamedPolicy, Outcome};
+use crate::replay::{NamedPolicy, Outcome, SHINGLED};
 use crate::results::{PolicyResult, Replay};
 use crate::stats::{Gain, Interval};
 use crate::table::{factor, span};
@@ -98,20 +99,23 @@ impl Advice {
         let best = judged.iter().max_by(|a, b| rank(a.1).total_cmp(&rank(b.1)));
         let gain = best.and_then(|(_, result)| result.gain).unwrap_or_default();
         let decision = best.map_or(Decision::NoDifference, |(_, result)| decision(replay, result));
-        let policy = best.map_or("mlb", |(_, result)| result.name.as_str()).to_owned();
+        let policy = best.map_or(found.default, |(_, result)| result.name.as_str()).to_owned();
         let settings = settings(&policy);
         let logs = best.and_then(|(outcome, result)| LogsOutlook::of(replay, outcome, result));
         let mut warnings = replay.warnings.clone();
         warnings.extend(logs.as_ref().and_then(LogsOutlook::warning));
         let commands = match decision {
-            Decision::Use => commands(&settings),
+            Decision::Use => commands(found.default, &settings),
             Decision::NoDifference | Decision::DoNotUse => Vec::new(),
         };
+        let mut reasons = reasons(&gain, decision, &logs);
+        let base = replay.base().zip(best);
+        reasons.extend(base.and_then(|(plain, (_, with))| cleaning_sentence(plain, with)));
         Self {
             format: FORMAT,
             warnings,
             decision,
-            reasons: reasons(&gain, decision, &logs),
+            reasons,
             policy,
             settings,
             gain: AdvisedGain {
@@ -215,8 +219,11 @@ fn settings(policy: &str) -> Map<String, Value> {
 /// Options that `format` takes; the others are changed with `set`.
 const OF_FORMAT: [&str; 3] = ["log", "group", "threshold"];
 
-fn commands(settings: &Map<String, Value>) -> Vec<String> {
+fn commands(default: &str, settings: &Map<String, Value>) -> Vec<String> {
     let mut format = "manylogs format DEVICE".to_owned();
+    if default == SHINGLED {
+        format += " --shingled";
+    }
     let mut set = String::new();
     let mut commands = Vec::new();
     for (key, value) in settings {
@@ -257,12 +264,15 @@ fn reasons(gain: &Gain, decision: Decision, logs: &Option<LogsOutlook>) -> Vec<S
 }
 
 impl NamedPolicy {
-    /// Ours with these options.
-    pub(crate) fn ours(options: &[(&'static str, String)]) -> Result<Self, manylogs::PolicyError> {
+    /// The policy `default`, which is ours, with these options.
+    pub(crate) fn ours(
+        default: &str,
+        options: &[(&'static str, String)],
+    ) -> Result<Self, manylogs::PolicyError> {
         let pairs: Vec<String> = options.iter().map(|(key, v)| format!("{key}={v}")).collect();
         match pairs.is_empty() {
-            true => Self::parse("mlb"),
-            false => Self::parse(&format!("mlb:{}", pairs.join(","))),
+            true => Self::parse(default),
+            false => Self::parse(&format!("{default}:{}", pairs.join(","))),
         }
     }
 }
@@ -280,7 +290,8 @@ mod tests {
             "manylogs format DEVICE --group 300M --threshold 32K",
             "manylogs set DEVICE latency=10ms",
         ];
-        assert_eq!(commands(&settings), expected);
-        assert_eq!(commands(&Map::new()), ["manylogs format DEVICE"]);
+        assert_eq!(commands("mlb", &settings), expected);
+        assert_eq!(commands("mlb", &Map::new()), ["manylogs format DEVICE"]);
+        assert_eq!(commands(SHINGLED, &Map::new()), ["manylogs format DEVICE --shingled"]);
     }
 }

@@ -20,6 +20,7 @@ mod workload;
 
 pub use assemble::{Setting, assemble};
 pub use durability::Durability;
+pub(crate) use policies::SHINGLED;
 pub use policies::{NamedPolicy, PolicyListError, parse_policies};
 pub use pump::{Loop, Progress, PumpError, PumpReport, PumpSettings, SMALL_WRITE, pump};
 pub use recorder::{Answered, Class, Recorder};

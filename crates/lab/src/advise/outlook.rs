@@ -27,9 +27,10 @@ impl LogsOutlook {
     /// The outlook for a policy that was replayed; `None` if it logged nothing.
     #[must_use]
     pub fn of(replay: &Replay, outcome: &Outcome, result: &PolicyResult) -> Option<Self> {
-        let config = outcome.policy.policy.config()?;
-        let LogPlacement::EveryGroup(group) = config.placement else { return None };
         let device = Sectors::from_bytes_ceil(replay.drive_details.capacity_bytes);
+        let fitted = outcome.policy.on(device).ok()?;
+        let config = fitted.config()?;
+        let LogPlacement::EveryGroup(group) = config.placement else { return None };
         let space = Sectors(device.0 / group.0.max(1) * config.log.0).bytes();
         let checkpoint = result.checkpoint.as_ref()?;
         if result.record_bytes == 0 || space == 0 {
@@ -68,4 +69,22 @@ impl LogsOutlook {
             )
         })
     }
+}
+
+/// What a shingled drive has to clean for an hour as busy as the trace, without the volume and with
+/// it. `None` on other drives. A replay of minutes is over before such a drive stalls.
+pub(super) fn cleaning_sentence(plain: &PolicyResult, with: &PolicyResult) -> Option<String> {
+    let cache = plain.smr.as_ref()?.cache_bytes;
+    let bands_an_hour = |result: &PolicyResult| {
+        let bands = result.smr.as_ref().map_or(0, |smr| smr.dirty_bands + smr.bands_cleaned);
+        bands as f64 * 3600.0 / result.simulated_seconds.max(1e-9)
+    };
+    Some(format!(
+        "an hour as busy as this trace leaves the drive {:.0} bands to clean, each some 30 MB in \
+         some 0.6 s, and with the volume {:.0}; a drive that is not idle for as long fills its \
+         persistent cache ({}) in the end, and stalls",
+        bands_an_hour(plain),
+        bands_an_hour(with),
+        bytes(cache)
+    ))
 }

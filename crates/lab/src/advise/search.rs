@@ -38,6 +38,8 @@ pub struct Found {
     pub finalists: Vec<NamedPolicy>,
     /// All policies that were tried, in order.
     pub tried: Vec<Tried>,
+    /// The policy that has the defaults of `format` for the drive.
+    pub default: &'static str,
     /// Whether the user ended the search.
     pub interrupted: bool,
 }
@@ -96,7 +98,8 @@ pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<F
     let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
         unreachable!("there is a plain drive")
     };
-    let mut tries = Tries { plan, base, progress, threads, tried: Vec::new() };
+    let default = plan.drive.default_policy();
+    let mut tries = Tries { plan, base, progress, threads, default, tried: Vec::new() };
     let mut best = Options::new();
     tries.measure(vec![best.clone()])?;
     for _ in 0..ROUNDS {
@@ -116,6 +119,8 @@ struct Tries<'a> {
     base: Outcome,
     progress: &'a Arc<Progress>,
     threads: usize,
+    /// See [`Found`].
+    default: &'static str,
     tried: Vec<(Options, Tried)>,
 }
 
@@ -161,7 +166,7 @@ impl Tries<'_> {
         let capacity = self.plan.drive.capacity();
         let policy = |options: Options| {
             let pairs: Vec<_> = options.clone().into_iter().collect();
-            let policy = NamedPolicy::ours(&pairs).ok()?;
+            let policy = NamedPolicy::ours(self.default, &pairs).ok()?;
             policy.on(capacity).is_ok().then_some((options, policy))
         };
         let (options, policies): (Vec<_>, Vec<_>) = new.filter_map(policy).unzip();
@@ -180,7 +185,7 @@ impl Tries<'_> {
     fn finish(self, mut finalists: Vec<NamedPolicy>) -> Found {
         let mut ranked: Vec<&Tried> = self.tried.iter().map(|(_, tried)| tried).collect();
         ranked.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
-        let default = NamedPolicy::parse("mlb");
+        let default = NamedPolicy::parse(self.default);
         finalists.extend(default);
         for tried in ranked.into_iter().take(FINALISTS) {
             let policy = NamedPolicy::parse(&tried.policy).ok();
@@ -189,6 +194,7 @@ impl Tries<'_> {
         }
         Found {
             finalists,
+            default: self.default,
             tried: self.tried.into_iter().map(|(_, tried)| tried).collect(),
             interrupted: self.progress.stop.load(Ordering::Relaxed),
         }

@@ -6,9 +6,9 @@ use manylogs_disk::CachePlacement;
 use thiserror::Error;
 
 /// Name of the policy whose logs lie where `format` puts them ...
-const OURS: &str = "mlb";
+pub(super) const OURS: &str = "mlb";
 /// ... and of the one whose logs lie where `format --shingled` puts them.
-const SHINGLED: &str = "mlb-shingled";
+pub(crate) const SHINGLED: &str = "mlb-shingled";
 /// Policies within a shingled drive, without a volume.
 const WITHIN_DRIVES: [(&str, CachePlacement); 2] =
     [("slsmr", CachePlacement::Single), ("mlsmr", CachePlacement::NearHead)];

@@ -15,7 +15,7 @@ use manylogs_disk::device::{Carried, ModelledDrive};
 use manylogs_disk::{CachePlacement, Counters, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
-use super::policies::NamedPolicy;
+use super::policies::{NamedPolicy, OURS, SHINGLED};
 use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
 use crate::smr::{Metered, SmrFigures};
@@ -67,6 +67,12 @@ impl DriveSettings {
     #[must_use]
     pub fn capacity(&self) -> Sectors {
         self.profile.capacity()
+    }
+
+    /// Name of the policy that is what `format` makes on it.
+    #[must_use]
+    pub fn default_policy(&self) -> &'static str {
+        if self.profile.shingled.is_some() { SHINGLED } else { OURS }
     }
 
     /// The drive as it is under `policy`.
