@@ -23,6 +23,7 @@
 #                 ext4-writeback-async do without the flush before the commit block;
 #                 mlfs-ordered mlfs-data mlfs-adaptive mlfs-manylogs are MLFS in its modes
 #   DEVICES       what the file system is on: raw volume; MLFS is on the raw drive
+#   FORMAT        options of `manylogs format` for the volume: none; --shingled for a shingled drive
 #   KINDS         what the stream does: read write (read)
 #   RATES         40 80 160 320 (320)
 #   READERS       of the matrix: read read-8 read-cached read-two (see stream.py)
@@ -46,6 +47,7 @@ manylogs=$(realpath "${MANYLOGS:-${CARGO_TARGET_DIR:-target}/release/manylogs}")
 drives=${DRIVES:-$(by_speed 'cheetah-15k5 exos-x20' cheetah-15k5)}
 systems=${SYSTEMS:-$(by_speed 'ext4-ordered ext4-journal xfs' ext4-ordered)}
 devices=${DEVICES:-raw volume}
+read -ra format <<<"${FORMAT:-}"
 kinds=${KINDS:-$(by_speed 'read write' read)}
 rates=${RATES:-$(by_speed '40 80 160 320' 320)}
 readers=${READERS:-read read-8 read-cached read-two}
@@ -117,7 +119,7 @@ put() {
         device=$(losetup --find --show --direct-io=off "$image") && image=$device
     elif [ "$1" = volume ]; then
         # Never at night only: a checkpoint in a run would be in the run's figures.
-        volume "$size" --physical-sector "$physical" &&
+        volume "$size" --physical-sector "$physical" "${format[@]}" &&
             quietly "$manylogs" set "$image" checkpoint=full checkpoint-rate=none && serve
     else
         unserve
