@@ -370,8 +370,9 @@ on() {
 }
 
 # A number of the drive's profile.
+# The last one counts: what the host sees of a shingled drive comes behind the medium's size.
 drive_number() {
-    sed -n "s/^$1 = \([0-9_]*\)$/\1/p" "profiles/$drive.toml" | tr -d _ | grep .
+    sed -n "s/^$1 = \([0-9_]*\)$/\1/p" "profiles/$drive.toml" | tr -d _ | tail -n 1 | grep .
 }
 
 need() { has "$1" || die "$1 is missing: apt-get install $2"; }

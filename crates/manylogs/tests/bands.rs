@@ -147,3 +147,21 @@ fn a_log_is_filled_before_the_next_one_is_begun() {
         assert_eq!(logs_in_use(runtime, BAND).await, 1, "on a shingled drive");
     });
 }
+
+#[test]
+fn what_has_no_space_on_the_device_gets_none() {
+    in_virtual_time(|runtime| async move {
+        let device = cached();
+        let config = VolumeConfig { band: Sectors(8192), ..config() };
+        let volume = Volume::create(runtime, device.clone(), &config).await.unwrap();
+        // The home is written in two pieces. Only the first changes, and the other is a hole.
+        let (exported, home) = volume.layout().homes()[1];
+        assert!(home.len > Sectors(3000), "{home}");
+        volume.submit(write(exported.0 + 8, &bytes(1, 8), true)).await.unwrap();
+        let report = volume.checkpoint().await.unwrap();
+        assert_eq!((report.home_writes, report.home_write_sectors), (1, Sectors(2048)));
+        volume.submit(write(exported.0 + 2100, &bytes(2, 8), true)).await.unwrap();
+        let report = volume.checkpoint().await.unwrap();
+        assert_eq!((report.home_writes, report.home_write_sectors), (2, home.len));
+    });
+}

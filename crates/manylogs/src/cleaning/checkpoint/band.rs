@@ -111,6 +111,24 @@ impl Inner {
         groups
     }
 
+    /// The groups but for those in which nothing changes and that have no space on the device: a
+    /// sparse image would fill up.
+    pub(super) async fn without_holes(&self, groups: Vec<Group>) -> Vec<Group> {
+        let mut kept = Vec::with_capacity(groups.len());
+        for group in groups {
+            let mut parts = Vec::new();
+            if group.runs.is_empty() {
+                for home in self.layout.home(group.extent) {
+                    self.add_what_is_not_zero(home, &mut parts).await;
+                }
+            }
+            if !group.runs.is_empty() || !parts.is_empty() {
+                kept.push(group);
+            }
+        }
+        kept
+    }
+
     /// Logs what was read at the home of `extent` and has not changed: a write home that failed may
     /// have damaged it.
     ///

@@ -306,7 +306,8 @@ impl Inner {
             let rest = runs.split_off(behind);
             let within = std::mem::replace(&mut runs, rest);
             if let Some(whole) = whole.filter(|_| !within.is_empty()) {
-                let writes = self.with_contents(self.pieces_of(whole, &within)).await;
+                let pieces = self.without_holes(self.pieces_of(whole, &within)).await;
+                let writes = self.with_contents(pieces).await;
                 if writes.iter().all(|(_, content)| content.is_ok()) {
                     strands.push(Strand { writes, is_stream: true });
                     continue;

@@ -95,7 +95,7 @@ impl Inner {
     }
 
     /// Adds the parts of `home`, in whole physical sectors, that are not known to read as zeroes.
-    async fn add_what_is_not_zero(&self, home: Extent, parts: &mut Vec<Extent>) {
+    pub(super) async fn add_what_is_not_zero(&self, home: Extent, parts: &mut Vec<Extent>) {
         let mut rest = home;
         while !rest.is_empty() {
             // A device that cannot tell has all of it zeroed.
