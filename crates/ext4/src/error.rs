@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use crate::{BlockNo, GroupNo, Ino};
 
-/// Why an operation failed. Nothing of an operation that failed is in effect.
+/// Why an operation failed. Nothing of an operation that failed is in effect, but for
+/// [`Error::Corrupt`] that is found while a file ends that has just lost its last name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

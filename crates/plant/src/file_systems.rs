@@ -90,6 +90,15 @@ macro_rules! with_file_systems {
                 /// A drain leaves content in the logs.
                 NearDrainForgetsContent,
             }
+            /// Bugs that show only while the device fails requests.
+            NEAR_TROUBLE {
+                /// A sync is answered as if its record had been written.
+                NearFailureForgotten,
+                /// Pages that the device failed to write home count as written.
+                Ext4FailedPagesClean,
+                /// The removal of a name is refused when the file that lost it cannot end.
+                Ext4EndFailsRemoval,
+            }
             /// Bugs of the file system over a log near the head that tests of its parts show.
             NEAR_PARTS {
                 /// A freed block is not superseded.

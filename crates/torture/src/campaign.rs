@@ -59,8 +59,9 @@ pub struct Campaign {
     pub jobs: usize,
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
-    /// In every history the device fails requests. Few crashes are forked: such a campaign tests
-    /// the answers of requests and the history's own recoveries.
+    /// In every history of [`System::Volume`] and [`System::Mlfs`] the device fails requests. For
+    /// the first few crashes are forked then: such a campaign tests the answers of requests and the
+    /// history's own recoveries.
     pub trouble: bool,
     /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
@@ -156,6 +157,7 @@ impl Campaign {
         let near = self.system == System::Mlfs;
         let journal = if near { Journal::Near } else { Journal::Own };
         let plan = Ext4Plan::of_seed(seed).with_journal(journal);
+        let plan = if self.trouble { plan.in_trouble() } else { plan };
         run_ext4(&plan.with_e2fsck(campaign.e2fsck_every), images)
     }
 

@@ -13,7 +13,7 @@ use crate::clients::{World, adopt};
 use crate::kept::Kept;
 use crate::machine::Machine;
 use crate::plan::{Plan, Trouble};
-use crate::trouble::{Told, any_trouble, heal, medium_trouble, opening_trouble};
+use crate::trouble::{Loss, Told, any_trouble, heal, medium_trouble, opening_trouble};
 
 /// The progress of an incarnation, which clients tell the forks.
 #[derive(Clone, Default)]
@@ -157,7 +157,7 @@ impl Incarnation {
         let Some(layout) = self.layout.clone() else { return Err("nothing to open".to_owned()) };
         let lossy = self.told.lossy.get();
         let devices = (&self.machine.disk, &self.clock);
-        let words = opening_trouble(devices, &layout, &mut self.rng, &self.told);
+        let words = opening_trouble(devices, &layout, (&mut self.rng, Loss::Possible), &self.told);
         self.watch.trouble.replace(Some(words));
         match self.open().await {
             Ok(volume) => {
@@ -183,7 +183,7 @@ impl Incarnation {
                 medium_trouble(devices, layout, &mut self.rng, &self.told)
             }
             Device::Failing(Trouble::Any) => {
-                any_trouble(devices, layout, &mut self.rng, &self.told)
+                any_trouble(devices, layout, (&mut self.rng, Loss::Possible), &self.told)
             }
             _ => return,
         };

@@ -41,6 +41,15 @@ enum Lasts {
     ForGood,
 }
 
+/// Whether what only one place of the medium holds may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Possible,
+    /// What cannot be read can be soon after, unless the device does not say that its medium is
+    /// bad: then it may take any time.
+    Never,
+}
+
 /// What the clients and the judges of a history must know of the trouble.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
@@ -83,13 +92,19 @@ pub(crate) fn medium_trouble(
 pub(crate) fn any_trouble(
     (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
-    rng: &mut Rng,
+    (rng, loss): (&mut Rng, Loss),
     told: &Told,
 ) -> String {
     let target = if rng.one_in(3) { Target::LogReads } else { target(layout, rng) };
     let passes = rng.below(if target == Target::Roots { 12 } else { 40 });
     let says = if rng.one_in(2) { Says::Medium } else { Says::Transient };
-    let lasts = if target == Target::Gone { Lasts::ForGood } else { lasts(rng) };
+    let lasts = match target {
+        Target::Gone => Lasts::ForGood,
+        Target::Reads(_) | Target::LogReads if (says, loss) == (Says::Medium, Loss::Never) => {
+            span(rng)
+        }
+        _ => lasts(rng),
+    };
     fail((disk, clock), layout, Fails { target, says, lasts, passes }, told)
 }
 
@@ -97,7 +112,7 @@ pub(crate) fn any_trouble(
 pub(crate) fn opening_trouble(
     (disk, clock): (&CrashDisk, &Handle),
     layout: &Layout,
-    rng: &mut Rng,
+    (rng, loss): (&mut Rng, Loss),
     told: &Told,
 ) -> String {
     let one = |rng: &mut Rng, all: &[Extent]| {
@@ -116,7 +131,8 @@ pub(crate) fn opening_trouble(
         6 => ("a log", one(rng, layout.regions())),
         _ => ("all logs", layout.regions().to_vec()),
     };
-    let says = if rng.one_in(2) { Says::Medium } else { Says::Transient };
+    let medium = rng.one_in(2) && loss == Loss::Possible;
+    let says = if medium { Says::Medium } else { Says::Transient };
     let lasts = lasts(rng);
     let words = format!("reads of {name} fail: {says:?}, {lasts:?}");
     told.reads_fail.set(true);
@@ -167,9 +183,13 @@ fn target(layout: &Layout, rng: &mut Rng) -> Target {
 fn lasts(rng: &mut Rng) -> Lasts {
     match rng.below(4) {
         0 => Lasts::ForGood,
-        1 => Lasts::Span(Nanos::from_millis(1 + rng.below(1000))),
+        1 => span(rng),
         _ => Lasts::Requests(1 + rng.below(5)),
     }
+}
+
+fn span(rng: &mut Rng) -> Lasts {
+    Lasts::Span(Nanos::from_millis(1 + rng.below(1000)))
 }
 
 struct Fails {

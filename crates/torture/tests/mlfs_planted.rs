@@ -6,7 +6,7 @@
 mod common;
 
 use common::every_bug_is_noticed;
-use manylogs_plant::{Bug, NEAR};
+use manylogs_plant::{Bug, NEAR, NEAR_TROUBLE};
 use manylogs_torture::ext4::{Ext4Plan, Journal};
 
 const FIRST: u64 = 9000;
@@ -26,8 +26,21 @@ fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
     plan.with_journal(Journal::Near).with_e2fsck(0)
 }
 
+/// Bugs of the volume that must show below a file system whose device fails.
+const OF_THE_VOLUME: &[Bug] =
+    &[Bug::FailedRecordSettled, Bug::KeptDropped, Bug::TransientIsLoss, Bug::FloorOverUnread];
+
+fn troubled_plan_for(_: Bug, seed: u64) -> Ext4Plan {
+    Ext4Plan::of_seed(FIRST + seed).in_trouble().with_e2fsck(0)
+}
+
 /// Prints how many histories each took, and what was noticed.
 #[test]
 fn every_planted_bug_of_the_journal_near_the_head_is_noticed() {
     every_bug_is_noticed(&[NEAR, OTHERS].concat(), plan_for);
+}
+
+#[test]
+fn every_planted_bug_is_noticed_that_shows_while_the_device_fails() {
+    every_bug_is_noticed(&[NEAR_TROUBLE, OF_THE_VOLUME].concat(), troubled_plan_for);
 }

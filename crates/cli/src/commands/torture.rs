@@ -66,8 +66,12 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
 
 /// Refuses what other systems have.
 fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
-    if system != System::Volume && (args.faults || args.trouble) {
-        let message = "--faults and --trouble are for volumes: leave them out, or --system";
+    if system != System::Volume && args.faults {
+        let message = "--faults is for volumes: leave it out, or --system";
+        return Err(Failure::input(message));
+    }
+    if !matches!(system, System::Volume | System::Mlfs) && args.trouble {
+        let message = "--trouble is for volumes and for --system mlfs: leave it out, or --system";
         return Err(Failure::input(message));
     }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {

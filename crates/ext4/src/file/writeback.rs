@@ -199,6 +199,7 @@ impl Core {
             if arrived.is_ok() {
                 arrived = match written {
                     Ok(()) => self.map_sent(node, first).await,
+                    Err(_) if is(Bug::Ext4FailedPagesClean) => self.map_sent(node, first).await,
                     Err(error) => Err(error),
                 };
             }

@@ -72,7 +72,7 @@ impl Ext4 {
             core.note_change(ino, tid);
         }
         match unused {
-            Some(ino) => core.end_if_unused(ino).await,
+            Some(ino) => core.end_sooner_or_later(ino).await,
             None => Ok(()),
         }
     }

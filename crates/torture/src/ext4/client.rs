@@ -24,11 +24,29 @@ pub(crate) struct Client {
     pub(crate) next: Cell<u64>,
     /// A file that is open, and has lost a name.
     pub(crate) open: Cell<Option<Ino>>,
+    /// How many requests the device failed, if it may.
+    pub(crate) failed: Option<Rc<Cell<u64>>>,
+    /// What is in a file can neither be told nor read.
+    pub(crate) ended: Cell<bool>,
 }
 
 impl Client {
-    /// Makes the directory, durably, unless it is there, and works in it.
+    /// Makes the directory, durably, unless it is there, and works in it until the device has
+    /// failed so that nothing can be changed any more.
     pub(crate) async fn run(&self, steps: u64) -> Result<(), Error> {
+        match self.work(steps).await {
+            Err(error) if self.is_failure(&error) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Whether that is for the device's sake.
+    fn is_failure(&self, error: &Error) -> bool {
+        let failed = self.failed.as_ref().is_some_and(|failed| failed.get() > 0);
+        failed && matches!(error, Error::Io(_) | Error::Aborted(_))
+    }
+
+    async fn work(&self, steps: u64) -> Result<(), Error> {
         let new = New::plain(FileKind::Directory, 0o755);
         let dir = match self.fs.create(Ino::ROOT, &self.name, new).await {
             Err(Error::Exists) => self.fs.lookup(Ino::ROOT, &self.name).await?.ino,
@@ -39,6 +57,7 @@ impl Client {
         for _ in 0..steps {
             match self.step(dir).await {
                 Ok(()) | Err(Error::NoSpace) => {}
+                Err(error @ Error::Io(_)) if self.is_failure(&error) && !self.ended.get() => {}
                 Err(error) => return Err(error),
             }
             if self.below(10) == 0 {
@@ -158,7 +177,9 @@ impl Client {
             _ if self.below(2) == 0 => size,
             _ => self.below(size + 20_000),
         };
-        let len = 1 + self.below(1 << (4 + self.below(13)));
+        // A device that may fail gets more of what goes home at once.
+        let longest = if self.failed.is_some() { 16 } else { 13 };
+        let len = 1 + self.below(1 << (4 + self.below(longest)));
         let (offset, len) = (offset.min(SIZE_MOST), to_usize(len));
         let bytes = content(self.number(), len);
         let mut after = self.model.borrow().files[&id].now().to_vec();
@@ -199,16 +220,19 @@ impl Client {
         self.note_refused(ino, id, done).await
     }
 
-    /// An operation without enough room may have been done in part. What is there then is something
-    /// between the file's last two contents, and what is promised from now on.
+    /// An operation without enough room, or that the device failed, may have been done in part.
+    /// What is there then is something between the file's last two contents, and what is promised
+    /// from now on.
     async fn note_refused(
         &self,
         ino: Ino,
         id: FileId,
         done: Result<(), Error>,
     ) -> Result<(), Error> {
-        if matches!(done, Err(Error::NoSpace)) {
-            let found = self.fs.read(ino, 0, 1 << 20).await?.to_vec();
+        let refused = |error: &Error| *error == Error::NoSpace || self.is_failure(error);
+        if done.as_ref().is_err_and(refused) {
+            let found = self.fs.read(ino, 0, 1 << 20).await;
+            let found = found.inspect_err(|_| self.ended.set(true))?.to_vec();
             let checked =
                 self.model.borrow().files.get(&id).map_or(Ok(()), |file| file.check(&found));
             if checked.is_err() {

@@ -1,18 +1,19 @@
 //! One history: clients on one disk, which crashes; forks at the disk's events.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use manylogs::Phase;
+use manylogs::{Layout, Phase};
 use manylogs_block::Rng;
 use manylogs_sim::DiskImage;
 
 use super::client::Client;
 use super::images::Images;
-use super::judge::{self, AllHeld};
+use super::judge::{self, AllHeld, Left};
 use super::model::{FileId, Model};
 use super::plan::{Ext4Plan, Journal};
+use super::trouble::Trouble;
 use super::world::{JournalAt, Mounted, SMALL_MIB, World};
 use crate::device::last_phase;
 use crate::forks::Report;
@@ -32,12 +33,17 @@ pub(crate) fn run_history(plan: &Ext4Plan, images: &Images) -> Result<Report, St
         rng: Rng::new(plan.seed ^ 0x5eed),
         models: (0..plan.clients).map(|_| Rc::new(RefCell::new(Model::new()))).collect(),
         seen: HashSet::new(),
-        judged: HashSet::new(),
+        judged: HashMap::new(),
+        layout: Rc::default(),
         report: Report::default(),
     };
     let mut image = image.clone();
     for incarnation in 0..plan.incarnations {
-        image = history.live(incarnation, &image)?;
+        let (crashed, left) = history.live(incarnation, &image)?;
+        if left == Left::WithoutLogs {
+            break;
+        }
+        image = crashed;
     }
     history.report.tally.histories = 1;
     Ok(history.report)
@@ -49,8 +55,10 @@ struct History<'p> {
     rng: Rng,
     models: Vec<Rc<RefCell<Model>>>,
     seen: HashSet<u64>,
-    /// Images by fingerprint, and the moment that they were compared at.
-    judged: HashSet<(u64, u64)>,
+    /// Images by fingerprint, and the moment that they were compared at; what they are.
+    judged: HashMap<(u64, u64), Left>,
+    /// Where the logs near the head are, when it has been mounted once.
+    layout: Rc<RefCell<Option<Layout>>>,
     report: Report,
 }
 
@@ -73,29 +81,43 @@ impl Watch {
 }
 
 impl History<'_> {
-    /// One incarnation, from mount to crash; returns what the disk holds then.
-    fn live(&mut self, incarnation: u64, image: &DiskImage) -> Result<DiskImage, String> {
+    /// One incarnation, from mount to crash; returns what the disk holds then, and what that is.
+    fn live(&mut self, incarnation: u64, image: &DiskImage) -> Result<(DiskImage, Left), String> {
         let world = World::new(self.plan.seed + incarnation, SMALL_MIB, image.clone());
         let watch = Watch::default();
+        let seed = self.plan.seed + 1000 * incarnation;
+        let layout = Rc::clone(&self.layout);
+        let trouble = Trouble::new(&world.disk, world.runtime(), layout, seed);
+        let trouble = self.plan.trouble.then_some(trouble);
         let start = Start {
             runtime: world.runtime(),
             models: self.models.clone(),
             plan: self.plan.clone(),
             incarnation,
             watch: watch.clone(),
+            trouble: trouble.clone(),
         };
         let mounting = world.mounting(&self.journal);
+        let again = world.mounting(&self.journal);
         world.sim.handle(world.user).spawn(async move {
-            match mounting.await {
+            let mounted = match &start.trouble {
+                Some(trouble) => trouble.mount(mounting, again).await,
+                None => mounting.await,
+            };
+            match mounted {
                 Ok(mounted) => start.run(mounted).await,
                 Err(error) => start.watch.note(format!("mount: {error}")),
             }
         });
         self.report.tally.incarnations += 1;
-        self.watch(&world, &watch)?;
-        let image = judge::crash(&world, &mut self.rng);
-        self.judge(&image, Phase::Recovery)?;
-        Ok(image)
+        let ended = self.watch(&world, &watch).and_then(|()| {
+            let image = judge::crash(&world, &mut self.rng);
+            let left = self.judge(&image, Phase::Recovery)?;
+            Ok((image, left))
+        });
+        let Some(trouble) = trouble else { return ended };
+        trouble.count(&mut self.report.tally);
+        ended.map_err(|problem| trouble.explain(problem))
     }
 
     /// Runs the world until its clients have ended, and forks it at events of its disk.
@@ -129,10 +151,10 @@ impl History<'_> {
             phase = Phase::Recovery;
             self.report.tally.nested += 1;
         }
-        self.judge(&image, phase)
+        self.judge(&image, phase).map(drop)
     }
 
-    fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<(), String> {
+    fn judge(&mut self, image: &DiskImage, phase: Phase) -> Result<Left, String> {
         let fingerprint = image.fingerprint();
         let state = Rng::new(fingerprint ^ phase as u64).next_u64();
         if self.seen.insert(state) {
@@ -143,8 +165,8 @@ impl History<'_> {
             (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
         let own = self.plan.journal == Journal::Own;
         let replayed = sampled && self.rng.one_in(2) && own;
-        if !self.judged.insert((fingerprint, moment)) {
-            return Ok(());
+        if let Some(left) = self.judged.get(&(fingerprint, moment)) {
+            return Ok(*left);
         }
         let models: Vec<Model> = self.models.iter().map(|model| model.borrow().clone()).collect();
         let tally = &mut self.report.tally;
@@ -156,7 +178,12 @@ impl History<'_> {
         }
         tally.recovered += 1;
         let sampled = sampled && !replayed;
-        judge::by_ourselves(image, &self.journal, &models, seed, sampled)
+        let left = judge::by_ourselves(image, &self.journal, &models, seed, sampled)?;
+        if left == Left::WithoutLogs && !self.plan.trouble {
+            return Err("every log has failed".to_owned());
+        }
+        self.judged.insert((fingerprint, moment), left);
+        Ok(left)
     }
 }
 
@@ -167,6 +194,7 @@ struct Start {
     plan: Ext4Plan,
     incarnation: u64,
     watch: Watch,
+    trouble: Option<Trouble>,
 }
 
 impl Start {
@@ -178,6 +206,10 @@ impl Start {
         if let Err(problem) = held {
             return self.watch.note(format!("mounted again: {problem}"));
         }
+        let failed = self.trouble.as_ref().map(|trouble| {
+            trouble.begin(&mounted);
+            Rc::clone(&trouble.told.failed)
+        });
         for (number, model) in self.models.iter().enumerate() {
             let turn = self.incarnation * 1000 + number as u64;
             let client = Client {
@@ -189,6 +221,8 @@ impl Start {
                 shape: self.plan.shape,
                 next: Cell::new(turn * 1_000_000),
                 open: Cell::new(None),
+                failed: failed.clone(),
+                ended: Cell::new(false),
             };
             let (watch, steps) = (self.watch.clone(), self.plan.steps);
             watch.running.set(watch.running.get() + 1);

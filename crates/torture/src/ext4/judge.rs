@@ -55,6 +55,15 @@ pub fn content(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// What a crash left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It can be mounted and changed.
+    Usable,
+    /// Every log near the head has failed, so that nothing can be changed until it is ext4 again.
+    WithoutLogs,
+}
+
 /// Mounts what a crash left, recovers it by our own code, compares, and brings everything home;
 /// then nothing is left to be repaired. e2fsck judges that as well if it is `sampled`.
 pub(super) fn by_ourselves(
@@ -63,18 +72,30 @@ pub(super) fn by_ourselves(
     models: &[Model],
     seed: u64,
     sampled: bool,
-) -> Result<(), String> {
+) -> Result<Left, String> {
     let world = World::new(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
     let mounting = world.mounting(journal);
     let found = world.sim.block_on(world.user, async move {
         let mounted = mounting.await.map_err(|error| format!("mount: {error}"))?;
         let found = read_all(mounted.fs(), &dirs).await;
+        let left = if mounted.is_without_logs() { Left::WithoutLogs } else { Left::Usable };
         mounted.leave().await?;
-        found
-    })?;
+        Ok::<_, String>((found?, left))
+    });
+    let (found, left, settled) = match (found, journal) {
+        (Err(error), JournalAt::Near(anchors)) => {
+            let drained = world.sim.block_on(world.user, world.draining(*anchors));
+            drained.map_err(|other| format!("{error}; {other}"))?;
+            let (found, settled) = use_plain(&world.settled(), models, seed)?;
+            (found, Left::WithoutLogs, settled)
+        }
+        (mounted, _) => {
+            let (found, left) = mounted?;
+            (found, left, world.settled())
+        }
+    };
     compare(models, &found)?;
-    let settled = world.settled();
     nothing_is_wrong(&settled)?;
     if sampled {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -85,7 +106,7 @@ pub(super) fn by_ourselves(
             return Err(format!("after a mount, only e2fsck -fn finds: {said}"));
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Our own check finds nothing.
@@ -102,10 +123,24 @@ pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
 /// own check, and we find what was promised.
 pub(super) fn by_e2fsck(image: &DiskImage, models: &[Model], seed: u64) -> Result<(), String> {
     let replayed = replayed_by_e2fsck(image, &[])?;
-    let world = World::new(seed, SMALL_MIB, replayed);
+    compare(models, &use_plain(&replayed, models, seed)?.0)
+}
+
+/// What is in the clients' directories of a plain ext4, and the disk when that is unmounted.
+fn use_plain(
+    image: &DiskImage,
+    models: &[Model],
+    seed: u64,
+) -> Result<(AllHeld, DiskImage), String> {
+    let world = World::new(seed, SMALL_MIB, image.clone());
     let dirs: Vec<_> = models.iter().map(|model| model.dir).collect();
-    let found = world.run(async move |fs: Ext4| read_all(&fs, &dirs).await);
-    compare(models, &found.map_err(|error| format!("mount: {error}"))??)
+    let found = world.run(async move |fs: Ext4| {
+        let found = read_all(&fs, &dirs).await?;
+        fs.unmount().await.map_err(|error| format!("unmount: {error}"))?;
+        Ok::<_, String>(found)
+    });
+    let found = found.map_err(|error| format!("mount: {error}"))??;
+    Ok((found, world.settled()))
 }
 
 /// What a crash left, replayed by e2fsck, which may clear orphans and finds nothing else. Neither

@@ -9,6 +9,7 @@ mod model;
 mod mutate;
 mod near;
 mod plan;
+mod trouble;
 mod world;
 
 pub(crate) use history::run_history;

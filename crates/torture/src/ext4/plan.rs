@@ -44,6 +44,9 @@ pub struct Ext4Plan {
     pub fork_every: u64,
     /// One judged state in so many is also judged by e2fsck; none if zero.
     pub e2fsck_every: u64,
+    /// The device fails requests while the file system is mounted or used; for
+    /// [`Journal::Near`].
+    pub trouble: bool,
 }
 
 impl Ext4Plan {
@@ -69,6 +72,7 @@ impl Ext4Plan {
             incarnations: 1 + rng.below(3),
             fork_every: longer * (4 + rng.below(8)),
             e2fsck_every: SAMPLE,
+            trouble: false,
         }
     }
 
@@ -82,6 +86,13 @@ impl Ext4Plan {
     #[must_use]
     pub fn with_journal(self, journal: Journal) -> Self {
         Self { journal, ..self }
+    }
+
+    /// On a device that fails requests: logs near the head cannot be written or read, homes not,
+    /// flushes fail. Nothing may be lost: what cannot be read can be later.
+    #[must_use]
+    pub fn in_trouble(self) -> Self {
+        Self { trouble: true, journal: Journal::Near, ..self }
     }
 
     /// Long ones bring much home.

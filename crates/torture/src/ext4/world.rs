@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs::{Anchors, OpenOptions, Phase, PhaseProbe};
+use manylogs::{Anchors, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Volume};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
 };
@@ -90,6 +90,26 @@ impl World {
         }
     }
 
+    /// Brings home what the logs hold, without mounting the file system, as every log has failed.
+    pub(super) fn draining(
+        &self,
+        anchors: Anchors,
+    ) -> impl Future<Output = Result<(), String>> + 'static {
+        let (disk, runtime) = (self.disk.clone(), self.runtime());
+        let anchors = Some(anchors);
+        async move {
+            let options = OpenOptions { anchors, to_drain: true, ..OpenOptions::default() };
+            let opened = Volume::open(runtime, Rc::new(disk), &options).await;
+            let (volume, _) = opened.map_err(|error| error.to_string())?;
+            if !is_without_logs(&volume) {
+                volume.close().await.map_err(|error| error.to_string())?;
+                return Err("its logs are sound".to_owned());
+            }
+            let drained = volume.drain(&DrainOptions::default()).await;
+            drained.map(drop).map_err(|error| format!("drain: {error}"))
+        }
+    }
+
     /// Mounts the file system and calls `work` with it.
     ///
     /// # Errors
@@ -145,6 +165,10 @@ pub(crate) fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
     })
 }
 
+fn is_without_logs(volume: &Volume) -> bool {
+    volume.stats().retired_logs == volume.layout().regions().len() as u64
+}
+
 /// Where the journal of a file system is.
 #[derive(Clone, Debug)]
 pub(super) enum JournalAt {
@@ -165,6 +189,22 @@ impl Mounted {
         match self {
             Self::Own(fs) => fs,
             Self::Near(near) => near.fs(),
+        }
+    }
+
+    /// Every log near the head has failed.
+    pub(super) fn is_without_logs(&self) -> bool {
+        match self {
+            Self::Own(_) => false,
+            Self::Near(near) => is_without_logs(near.volume()),
+        }
+    }
+
+    /// Where the logs are, if they are near the head.
+    pub(super) fn layout(&self) -> Option<Layout> {
+        match self {
+            Self::Own(_) => None,
+            Self::Near(near) => Some(near.volume().layout().clone()),
         }
     }
 

@@ -1,0 +1,114 @@
+//! A device that fails requests while a file system with its journal near the head is mounted or
+//! used.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use manylogs::Layout;
+use manylogs_block::{Handle, Rng};
+use manylogs_sim::CrashDisk;
+
+use super::world::Mounted;
+use crate::tally::Tally;
+use crate::trouble::{Loss, Told, any_trouble, heal, opening_trouble};
+
+/// One mount in so many is made while the device fails to read; in the others it fails later.
+const OPENINGS: u64 = 3;
+
+/// The trouble of one incarnation.
+#[derive(Clone)]
+pub(super) struct Trouble {
+    disk: CrashDisk,
+    clock: Handle,
+    /// Where the logs are, when the file system has been mounted once.
+    layout: Rc<RefCell<Option<Layout>>>,
+    rng: Rc<RefCell<Rng>>,
+    /// What failed.
+    pub(super) told: Told,
+    /// What happens, in words.
+    words: Rc<RefCell<Option<String>>>,
+    counts: Rc<RefCell<Tally>>,
+}
+
+impl Trouble {
+    /// None yet.
+    pub(super) fn new(
+        disk: &CrashDisk,
+        clock: Handle,
+        layout: Rc<RefCell<Option<Layout>>>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            disk: disk.clone(),
+            clock,
+            layout,
+            rng: Rc::new(RefCell::new(Rng::new(seed ^ 0x7_20b1e))),
+            told: Told::default(),
+            words: Rc::default(),
+            counts: Rc::default(),
+        }
+    }
+
+    /// Mounts, perhaps while reads fail. They may prevent it: then the file system must be mounted
+    /// once the device is sound. Other trouble begins with [`Trouble::begin`].
+    pub(super) async fn mount(
+        &self,
+        mounting: impl Future<Output = Result<Mounted, String>>,
+        again: impl Future<Output = Result<Mounted, String>>,
+    ) -> Result<Mounted, String> {
+        let layout = self.layout.borrow().clone();
+        let opens = self.rng.borrow_mut().one_in(OPENINGS);
+        let Some(layout) = layout.filter(|_| opens) else { return mounting.await };
+        let devices = (&self.disk, &self.clock);
+        let mut rng = self.rng.borrow().clone();
+        let words = opening_trouble(devices, &layout, (&mut rng, Loss::Never), &self.told);
+        self.words.replace(Some(words));
+        let mounted = mounting.await;
+        heal(&self.disk);
+        let failed = self.told.failed.get();
+        match mounted {
+            Ok(mounted) => {
+                self.counts.borrow_mut().troubled_openings += u64::from(failed > 0);
+                Ok(mounted)
+            }
+            Err(error) if failed == 0 => Err(error),
+            Err(_) => {
+                self.counts.borrow_mut().refused_openings += 1;
+                let mounted = again.await;
+                mounted.map_err(|error| format!("after the device healed: {error}"))
+            }
+        }
+    }
+
+    /// From now on the device fails, unless the mount had its share.
+    pub(super) fn begin(&self, mounted: &Mounted) {
+        let Some(layout) = mounted.layout() else { return };
+        self.layout.replace(Some(layout.clone()));
+        if self.words.borrow().is_some() {
+            return;
+        }
+        let devices = (&self.disk, &self.clock);
+        let mut rng = self.rng.borrow().clone();
+        let words = any_trouble(devices, &layout, (&mut rng, Loss::Never), &self.told);
+        self.words.replace(Some(words));
+        self.counts.borrow_mut().troubled += 1;
+    }
+
+    /// A problem, and what the device did.
+    pub(super) fn explain(&self, problem: String) -> String {
+        match &*self.words.borrow() {
+            Some(words) => format!("{problem} ({words})"),
+            None => problem,
+        }
+    }
+
+    /// Adds what happened.
+    pub(super) fn count(&self, tally: &mut Tally) {
+        let counts = self.counts.borrow();
+        tally.troubled += counts.troubled;
+        tally.failed_requests += self.told.failed.get();
+        tally.transient_errors += self.told.transient.get();
+        tally.troubled_openings += counts.troubled_openings;
+        tally.refused_openings += counts.refused_openings;
+    }
+}
