@@ -149,5 +149,19 @@ fn the_check_of_a_file_system_is_what_is_documented() {
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 2], 4096 + 12).unwrap();
     let damaged = check();
     assert_eq!((&good["clean"], &damaged["clean"]), (&Value::Bool(true), &Value::Bool(false)));
-    compare(&[good, damaged], "`fs check --json`");
+    let made = mkfs.arg("-F").status();
+    assert!(made.is_ok_and(|status| status.success()));
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    // A copy of the superblock of the logs.
+    let content = std::fs::read(&image).unwrap();
+    let copy = content.chunks(512).position(|sector| sector.starts_with(b"MANYLOGS")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"damaged!", copy as u64 * 512).unwrap();
+    let mut damaged_logs = check();
+    assert_eq!(damaged_logs["log_findings"][0]["severity"], "redundancy");
+    place.run(&["fs", "check", "disk.img"]).fails(3, &["manylogs fs check --repair"]);
+    place.run(&["fs", "check", "disk.img", "--repair"]).succeeds();
+    place.run(&["fs", "check", "disk.img"]).succeeds();
+    // Its keys are those of the status, which its own test compares.
+    damaged_logs["mlfs"] = good["mlfs"].clone();
+    compare(&[good, damaged, damaged_logs], "`fs check --json`");
 }

@@ -202,6 +202,16 @@ impl Copies {
         self.write_primary().await
     }
 
+    /// Says in the first superblock that errors were found, durably: mounts are refused until
+    /// e2fsck has looked.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn mark_errors(&mut self) -> Result<()> {
+        self.primary.set_errors();
+        self.write_primary().await
+    }
+
     async fn write_primary(&mut self) -> Result<()> {
         let mut block = self.block.to_vec();
         self.primary.encode(&mut block);

@@ -66,7 +66,8 @@ impl Run {
 
 impl BlockNo {
     /// Where the block is on the device.
-    pub(crate) fn sectors(self) -> Extent {
+    #[must_use]
+    pub fn sectors(self) -> Extent {
         Run { start: self, blocks: 1 }.sectors()
     }
 }

@@ -45,6 +45,12 @@ pub enum VolumeError {
          empty volume)"
     )]
     NotAVolume,
+    /// The volume is the journal of a file system, whose places only that knows.
+    #[error(
+        "the logs of a file system that MLFS adopted are here, and no volume of their own: use the \
+         manylogs fs commands"
+    )]
+    OfFileSystem,
     /// A superblock, but torn or damaged.
     #[error(
         "both copies of the superblock are damaged, so the layout of the volume is unknown: \
@@ -127,7 +133,8 @@ pub enum VolumeError {
     #[error(
         "{extent} cannot be read, and the device does not say that its medium is bad there: the \
          data may be whole, so the volume is not opened without it; look at cables, power and \
-         the kernel's log, then try again (`check --repair` gives up what cannot be read)"
+         the kernel's log, then try again (`manylogs check --repair`, or `manylogs fs check \
+         --repair` of a file system, gives up what cannot be read)"
     )]
     NotRead {
         /// Place on the device.
@@ -136,7 +143,8 @@ pub enum VolumeError {
     /// A log holds damaged records of which nobody knows what they were.
     #[error(
         "log {}: {} sectors from sector {} of it are damaged or cannot be read, and may have held \
-         acknowledged writes; `check` tells more, and `check --repair` gives them up",
+         acknowledged writes; `manylogs check`, or `manylogs fs check` of a file system, tells \
+         more, and gives them up with --repair",
         log.0, sectors.0, offset.0
     )]
     Damaged {

@@ -93,6 +93,18 @@ pub enum MountError {
     Lost,
 }
 
+impl MountError {
+    /// Whether something on the disk is damaged, which is to be repaired before a mount.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::FileSystem(manylogs_ext4::Error::Corrupt(_)) => true,
+            Self::Logs(NearError::Volume(error)) => adopt::is_damage(error),
+            _ => false,
+        }
+    }
+}
+
 /// Mounts the file system on the disk or in the image `source` on the directory `target`, and
 /// serves it until it is unmounted. `mounted` is called when it is there.
 ///

@@ -30,8 +30,10 @@
 //! **Writers wait, and do not fail, while logs are full**: a handle starts when the largest
 //! transaction has room.
 
+mod lost;
 mod mount;
 mod sink;
 
+pub use lost::give_up_lost;
 pub use mount::{Near, NearError, NearOptions, Placed, format, format_config};
 pub use sink::Granularity;

@@ -18,7 +18,7 @@ const BLOCK_SECTORS: u64 = 8;
 /// Entries of a record that are kept for blocks; the others supersede what is freed.
 const BLOCKS_MOST: usize = MAX_ENTRIES / 2;
 /// All transactions are in this order.
-const ORDER: Stream = Stream(0);
+pub(crate) const ORDER: Stream = Stream(0);
 
 /// How much of a changed block goes into a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
     })
 }
 
-const fn entry(
+pub(crate) const fn entry(
     kind: EntryKind,
     class: Class,
     extent: Extent,

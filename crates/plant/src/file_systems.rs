@@ -99,6 +99,11 @@ macro_rules! with_file_systems {
                 /// The removal of a name is refused when the file that lost it cannot end.
                 Ext4EndFailsRemoval,
             }
+            /// Bugs of repairing logs near the head that tests of its cases show.
+            MLFS_REPAIR {
+                /// What a repair gives up is given up before the superblock says so.
+                MlfsRepairNotNoted,
+            }
             /// Bugs of the file system over a log near the head that tests of its parts show.
             NEAR_PARTS {
                 /// A freed block is not superseded.

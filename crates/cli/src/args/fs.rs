@@ -30,7 +30,8 @@ pub(crate) enum FsCommand {
     Release(FsReleaseArgs),
     /// Show what a file system is: its features, what is free, its state. Changes nothing.
     Status(FsStatusArgs),
-    /// Read all metadata of a file system that nobody uses, and report damage. Changes nothing.
+    /// Read all metadata of a file system that nobody uses, and the logs of an adopted one, and
+    /// report damage. Changes nothing, unless --repair is given.
     Check(FsCheckArgs),
     /// Show what programs ask of a mounted file system and what it writes, again and again.
     Top(FsTopArgs),
@@ -196,6 +197,10 @@ fn sequential(text: &str) -> Result<StreamKind, String> {
 pub(crate) struct FsCheckArgs {
     /// The disk, partition or image file.
     pub(crate) source: PathBuf,
+    /// Repair the logs of an adopted file system: bring home what can be read, and give up what
+    /// cannot. The file system itself is e2fsck's, after `manylogs fs release`.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) repair: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

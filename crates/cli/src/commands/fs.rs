@@ -95,7 +95,7 @@ fn failure(source: &Path, error: &MountError) -> Failure {
         | MountError::NotAdopted(_)
         | MountError::LogsAreWritten => Failure::Input(message),
         MountError::Marks(error) => adopt::failure(source, error),
-        MountError::FileSystem(manylogs_ext4::Error::Corrupt(_)) => Failure::Damage(message),
+        damage if damage.is_damage() => Failure::Damage(message),
         _ => Failure::Failed(message),
     }
 }

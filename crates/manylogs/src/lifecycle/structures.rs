@@ -99,7 +99,8 @@ async fn copies_at(
     Ok((first, last))
 }
 
-/// The copies at the beginning and at the end of the device.
+/// The copies at the beginning and at the end of the device. A volume whose places are given is not
+/// found by them: its anchor may lie there by chance.
 async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), VolumeError> {
     let capacity = device.capabilities().capacity;
     let first = superblock_at(device, Extent::new(0, SUPERBLOCK_LEAST.0)).await?;
@@ -119,7 +120,11 @@ async fn copies_at_ends(device: &Rc<dyn BlockDevice>) -> Result<(Copy, Copy), Vo
         Err(shrunk @ VolumeError::Shrunk { .. }) => return Err(shrunk.clone()),
         Err(_) => search_at_end(device, capacity).await?,
     };
-    Ok((first, last))
+    let own = |copy: Copy| match copy {
+        Ok(copy) if copy.layout.anchors().is_some() => Err(VolumeError::OfFileSystem),
+        copy => copy,
+    };
+    Ok((own(first), own(last)))
 }
 
 /// The superblock that begins at `place`, however long it is, or what is wrong with it.

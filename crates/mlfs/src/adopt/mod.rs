@@ -22,6 +22,7 @@ mod host;
 mod layout;
 mod look;
 mod open;
+mod repair;
 mod take_over;
 mod volumes;
 
@@ -37,8 +38,10 @@ pub use host::{FstabLine, Host, Names, fstab_lines};
 pub use layout::{Layout, Spacing};
 pub use look::{LogState, Looked, look};
 pub use open::{Opened, open};
+pub use repair::{Repaired, check_logs, repair};
 pub use take_over::{Adopted, adopt};
 pub use volumes::Volumes;
+pub(crate) use volumes::is_damage;
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]
@@ -159,6 +162,9 @@ pub enum AdoptError {
              e2fsck -f, and then manylogs fs release again, which removes the log file"
     )]
     HasErrors,
+    /// Records are damaged or cannot be read, or blocks are lost with them.
+    #[error("the logs: {0}")]
+    Damaged(String),
     /// The engine does not do what is asked for.
     #[error("the logs: {0}")]
     Engine(String),

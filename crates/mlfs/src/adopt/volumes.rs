@@ -102,10 +102,17 @@ impl LogEngine for Volumes {
     }
 }
 
+/// Whether records are damaged or cannot be read, or the structures that lead to them.
+pub(crate) const fn is_damage(error: &VolumeError) -> bool {
+    use VolumeError::{Damaged, Lost, NoRoot, Superblock};
+    matches!(error, Damaged { .. } | Lost { .. } | Superblock | NoRoot)
+}
+
 impl From<VolumeError> for AdoptError {
     fn from(error: VolumeError) -> Self {
         match error {
             VolumeError::Io(error) => error.into(),
+            damage if is_damage(&damage) => Self::Damaged(damage.to_string()),
             other => Self::Engine(other.to_string()),
         }
     }

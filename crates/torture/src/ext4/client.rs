@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Taken};
 
-use super::judge::content;
+use super::judge::{FILE_MOST, content};
 use super::model::{FileId, History, Model};
 use super::plan::Shape;
 
@@ -193,7 +193,7 @@ impl Client {
             return written;
         }
         if self.below(4) == 0 {
-            let read = self.fs.read(ino, 0, 1 << 20).await?;
+            let read = self.fs.read(ino, 0, FILE_MOST).await?;
             let model = self.model.borrow();
             if read != model.files[&id].now() {
                 return Err(Error::Invalid("what was written is not read"));
@@ -231,7 +231,7 @@ impl Client {
     ) -> Result<(), Error> {
         let refused = |error: &Error| *error == Error::NoSpace || self.is_failure(error);
         if done.as_ref().is_err_and(refused) {
-            let found = self.fs.read(ino, 0, 1 << 20).await;
+            let found = self.fs.read(ino, 0, FILE_MOST).await;
             let found = found.inspect_err(|_| self.ended.set(true))?.to_vec();
             let checked =
                 self.model.borrow().files.get(&id).map_or(Ok(()), |file| file.check(&found));

@@ -13,6 +13,9 @@ use super::images::{ImageSource, command, load, save};
 use super::model::{Found, Model};
 use super::world::{JournalAt, SMALL_MIB, World};
 
+/// No file of a client is longer.
+pub(super) const FILE_MOST: usize = 4 << 20;
+
 /// What a client's directory holds.
 pub(super) type Held = (Found, BTreeMap<Ino, Vec<u8>>);
 /// The directories of all clients.
@@ -218,7 +221,7 @@ async fn read_dir(fs: &Ext4, dir: Ino) -> Result<Held, String> {
         }
         let attributes = fs.attributes(ino).await.map_err(told)?;
         if attributes.kind == FileKind::File {
-            contents.insert(ino, fs.read(ino, 0, 1 << 20).await.map_err(told)?.to_vec());
+            contents.insert(ino, fs.read(ino, 0, FILE_MOST).await.map_err(told)?.to_vec());
         }
         all.insert(name, ino);
     }

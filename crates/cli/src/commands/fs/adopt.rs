@@ -130,6 +130,7 @@ pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
     match error {
         AdoptError::FileSystem(Error::Io(_) | Error::Aborted(_)) => Failure::Failed(message),
         AdoptError::FileSystem(Error::Corrupt(_))
+        | AdoptError::Damaged(_)
         | AdoptError::BitWithoutPointer
         | AdoptError::LogsMoved(_)
         | AdoptError::BitTakenAway

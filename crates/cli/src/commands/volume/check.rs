@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::rc::Rc;
 
-use manylogs::{Finding, Inspection, Severity, Volume, check_with};
+use manylogs::{Finding, Inspection, RepairReport, Severity, Volume, check_with};
 use manylogs_storage::OpenMode;
 use serde_json::{Value, json};
 
@@ -52,6 +52,21 @@ fn repair(session: &mut Session) -> Result<(), Failure> {
     let options = session.options();
     let repaired = session.run(async move { Volume::repair_with(runtime, device, &options).await });
     let report = repaired.map_err(|error| session.failure(&error))?;
+    print(&repaired_text(&report))?;
+    if report.checkpoint.lost_extents > 0 || given_up(&report) > 0 {
+        let path = session.path().display();
+        return Err(Failure::Loss(format!("{path}: repaired, but acknowledged data is lost")));
+    }
+    Ok(())
+}
+
+/// Records of which nobody knows what they held.
+fn given_up(report: &RepairReport) -> usize {
+    report.recovery.damage.iter().filter(|found| !found.damage.known).count()
+}
+
+/// What a repair did.
+pub(crate) fn repaired_text(report: &RepairReport) -> String {
     let mut out = String::from("repaired:");
     if report.superblock_rewritten {
         out += " superblock copies written anew;";
@@ -63,20 +78,14 @@ fn repair(session: &mut Session) -> Result<(), Failure> {
         human(report.checkpoint.home_write_sectors.bytes()),
         report.checkpoint.lost_extents
     );
-    let given_up = report.recovery.damage.iter().filter(|found| !found.damage.known).count();
-    if given_up > 0 {
-        let _ = write!(out, ", {given_up} damaged records given up");
+    if given_up(report) > 0 {
+        let _ = write!(out, ", {} damaged records given up", given_up(report));
     }
     if report.overwritten.0 > 0 {
         let sectors = report.overwritten.0;
         let _ = write!(out, ", {sectors} sectors of logs overwritten that could not be read");
     }
-    print(&(out + "\n"))?;
-    if report.checkpoint.lost_extents > 0 || given_up > 0 {
-        let path = session.path().display();
-        return Err(Failure::Loss(format!("{path}: repaired, but acknowledged data is lost")));
-    }
-    Ok(())
+    out + "\n"
 }
 
 fn told(session: &Session, found: &Inspection, findings: &[Finding]) -> String {
@@ -90,6 +99,16 @@ fn told(session: &Session, found: &Inspection, findings: &[Finding]) -> String {
         found.table.len(),
         human(found.at_risk_bytes()),
     );
+    out += &findings_text(findings);
+    if findings.is_empty() {
+        out += "nothing is wrong\n";
+    }
+    out
+}
+
+/// A line for each finding.
+pub(crate) fn findings_text(findings: &[Finding]) -> String {
+    let mut out = String::new();
     for finding in findings {
         let severity = match finding.severity {
             Severity::Note => "note",
@@ -102,9 +121,6 @@ fn told(session: &Session, found: &Inspection, findings: &[Finding]) -> String {
         }
         let _ = writeln!(out, "; repair: {}", finding.repair);
     }
-    if findings.is_empty() {
-        out += "nothing is wrong\n";
-    }
     out
 }
 
@@ -116,7 +132,13 @@ fn as_json(found: &Inspection, findings: &[Finding]) -> Value {
         "records": found.recovery.records,
         "mapped_extents": found.table.len(),
         "at_risk_bytes": found.at_risk_bytes(),
-        "findings": findings.iter().map(|finding| json!({
+        "findings": findings_json(findings),
+    })
+}
+
+pub(crate) fn findings_json(findings: &[Finding]) -> Vec<Value> {
+    let as_json = |finding: &Finding| {
+        json!({
             "severity": match finding.severity {
                 Severity::Note => "note",
                 Severity::Redundancy => "redundancy",
@@ -126,6 +148,7 @@ fn as_json(found: &Inspection, findings: &[Finding]) -> Value {
             "sectors": finding.at.len.0,
             "problem": finding.problem,
             "repair": finding.repair,
-        })).collect::<Vec<_>>(),
-    })
+        })
+    };
+    findings.iter().map(as_json).collect()
 }

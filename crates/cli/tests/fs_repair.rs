@@ -1,0 +1,83 @@
+//! Damaged logs of an adopted file system, from the first refusal to a whole ext4.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use common::Place;
+use common::image::{can_mount, image, program, serve, unmount};
+use serde_json::Value;
+
+/// Files, each synced after it was written.
+const FILES: usize = 8;
+
+fn sync(path: &Path, content: &str) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Damages the header of a record in the middle of all, as a failing medium does.
+fn damage_a_record(image: &Path) {
+    let content = fs::read(image).unwrap();
+    let sectors = content.chunks(512).enumerate();
+    let records: Vec<usize> = sectors
+        .filter(|(_, sector)| sector.starts_with(b"MLOGREC1"))
+        .map(|(number, _)| number)
+        .collect();
+    assert!(records.len() >= FILES, "{records:?}");
+    let at = records[records.len() / 2] as u64 * 512 + 100;
+    File::options().write(true).open(image).unwrap().write_all_at(b"damaged", at).unwrap();
+}
+
+#[test]
+fn damaged_logs_are_refused_repaired_and_left_to_e2fsck() {
+    let place = Place::new();
+    if !can_mount() || image(&place, 128, &[]).is_none() {
+        return;
+    }
+    place.run(&["fs", "check", "disk.img", "--repair"]).fails(2, &["disk.img", "not adopted"]);
+    place.run(&["fs", "adopt", "disk.img", "--yes"]).succeeds();
+    let root = serve(&place);
+    for number in 0..FILES {
+        sync(&root.join(format!("file {number}")), &format!("content {number}\n"));
+    }
+    // What a power cut would leave.
+    fs::copy(place.path("disk.img"), place.path("crashed.img")).unwrap();
+    place.run(&["fs", "check", "disk.img", "--repair"]).fails(5, &["disk.img"]);
+    unmount(&place);
+    damage_a_record(&place.path("crashed.img"));
+
+    // The commands for volumes keep off, although a copy of the volume's superblock may lie where
+    // they look for one.
+    place.run(&["check", "crashed.img", "--repair"]).fails(2, &["crashed.img"]);
+    place.run(&["drain", "crashed.img"]).fails(2, &["crashed.img"]);
+
+    let check = ["fs", "check", "crashed.img"];
+    place.run(&check).fails(4, &["crashed.img", "manylogs fs check --repair"]);
+    let told = place.run(&[&check[..], &["--json"]].concat());
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(told["log_findings"][0]["severity"], "loss", "{told}");
+    fs::create_dir_all(place.path("crashed")).unwrap();
+    let mount = ["fs", "mount", "crashed.img", "crashed"];
+    place.run(&mount).fails(3, &["manylogs fs check", "--repair"]);
+    place.run(&["fs", "release", "crashed.img"]).fails(3, &["manylogs fs check", "--repair"]);
+
+    let repair = [&check[..], &["--repair"]].concat();
+    place.run(&repair).fails(4, &["lost", "manylogs fs release", "e2fsck -f"]);
+    place.run(&repair).succeeds();
+    place.run(&mount).fails(2, &["errors were found"]);
+    place.run(&["fs", "release", "crashed.img"]).fails(3, &["e2fsck -f"]);
+    let e2fsck = |option: &str| {
+        let said = program("e2fsck").arg(option).arg(place.path("crashed.img")).output();
+        said.unwrap().status.code()
+    };
+    assert!(matches!(e2fsck("-fy"), Some(0 | 1)));
+    place.run(&["fs", "release", "crashed.img"]).succeeds();
+    assert_eq!(e2fsck("-fn"), Some(0));
+}
