@@ -11,6 +11,7 @@ mod answer;
 mod class;
 mod contention;
 mod estimate;
+mod flushes;
 mod limits;
 mod line;
 mod queue;

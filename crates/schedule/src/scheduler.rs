@@ -92,6 +92,10 @@ impl Scheduler {
         }
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
+            // Nobody would tell of a flush's end.
+            if request != Request::Flush {
+                state.flushes.sent(&request, now);
+            }
             drop(state);
             return inner.device.submit(request);
         }
@@ -170,6 +174,7 @@ impl Inner {
         let len = extent.map_or(Sectors(0), |extent| extent.len);
         let flight = {
             let mut state = self.state.borrow_mut();
+            state.flushes.sent(&request, sent);
             let load = state.load(class, extent.unwrap_or_default());
             if class == Class::Stream {
                 state.stream_end = extent.map_or(state.stream_end, Extent::end);

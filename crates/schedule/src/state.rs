@@ -6,6 +6,7 @@ use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
 use crate::estimate::Clock;
+use crate::flushes::Flushes;
 use crate::limits::{
     BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns, WRITES_LEAST,
 };
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
     pub(crate) contention: Contention,
+    pub(crate) flushes: Flushes,
     /// Whether a record moved the head since a stream's request last went.
     pub(crate) away: bool,
     /// Until this time only one piece of a stream is in the device. Of two pieces the drive would
@@ -82,6 +84,7 @@ impl State {
             last_turn: now,
             streak: Streak::default(),
             contention: Contention::new(targets.contended_after),
+            flushes: Flushes::default(),
             away: false,
             alone_until: Time(0),
             records_since_turn: 0,
@@ -111,9 +114,13 @@ impl State {
         }
         if !self.holds_back(now) {
             let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
+            let class = class.filter(|class| !self.waits_for_flush(*class, now));
             return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
         }
         let Some(class) = self.class(now) else { return Vec::new() };
+        if self.waits_for_flush(class, now) {
+            return Vec::new();
+        }
         let Some(next) = self.queues.next(class, now) else { return Vec::new() };
         let streams = self.queues.waits(Class::Stream) || self.in_device.flowing > 0;
         let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
@@ -138,6 +145,17 @@ impl State {
         let undisturbed = !self.queues.waits(Class::Small) && self.in_device.scattered == 0;
         let in_pieces = flows && goes_on && undisturbed;
         self.queues.take(class, now, in_pieces || class == Class::Background)
+    }
+
+    /// Whether the next request of `class` must wait for a flush.
+    fn waits_for_flush(&mut self, class: Class, now: Time) -> bool {
+        let longest = self.bounds.longest;
+        let held = self.queues.next(class, now);
+        let held = held.is_some_and(|next| self.flushes.hold(&next.request, now, longest));
+        if held {
+            self.cause = Cause::Room;
+        }
+        held
     }
 
     /// Nothing more goes now.
@@ -241,6 +259,9 @@ impl State {
             }
         }
         self.in_device.note(flight.class, flight.load, true);
+        if flight.flush {
+            self.flushes.ended();
+        }
         if matches!(flight.load, Load::Flowing(_)) {
             self.streak.ended(now);
             self.alone_until = Time(0);
