@@ -7,7 +7,7 @@ use crate::{ENTRY_BYTES, Entry, HEADER_BYTES};
 /// Where a volume keeps the headers of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
-    /// In front of the payload, in whole physical sectors: each record proves itself.
+    /// In front of the payload: each record proves itself.
     InLog,
     /// Elsewhere: the log holds payload only. A record without payload takes no room in it.
     Apart,
@@ -18,21 +18,30 @@ pub enum Headers {
 pub struct RecordShape {
     /// Records are whole sectors of this length.
     pub physical: Sectors,
+    /// Headers in the log are whole sectors of this length. A short one shares its physical sector
+    /// with the first of the payload.
+    pub header_unit: Sectors,
     /// Place of the headers.
     pub headers: Headers,
 }
 
 impl RecordShape {
-    /// Records with their headers in the log.
+    /// Records with their headers in the log, each in physical sectors of its own.
     #[must_use]
     pub const fn in_log(physical: Sectors) -> Self {
-        Self { physical, headers: Headers::InLog }
+        Self { physical, header_unit: physical, headers: Headers::InLog }
+    }
+
+    /// Records with their headers in the log, as short as they can be.
+    #[must_use]
+    pub const fn short_headers(physical: Sectors) -> Self {
+        Self { header_unit: Sectors(1), ..Self::in_log(physical) }
     }
 
     /// Records whose headers are kept elsewhere.
     #[must_use]
     pub const fn apart(physical: Sectors) -> Self {
-        Self { physical, headers: Headers::Apart }
+        Self { headers: Headers::Apart, ..Self::in_log(physical) }
     }
 
     /// Length, in the log, of the header and of the whole record with these entries.
@@ -49,7 +58,8 @@ impl RecordShape {
         let header = match self.headers {
             Headers::InLog => {
                 let bytes = header_bytes(entries, to_usize(units));
-                self.round_up(Sectors::from_bytes_ceil(bytes as u64))
+                let len = Sectors::from_bytes_ceil(bytes as u64);
+                Sectors(len.0.next_multiple_of(self.header_unit.0))
             }
             Headers::Apart => Sectors(0),
         };

@@ -133,8 +133,8 @@ pub enum VolumeError {
     #[error(
         "{extent} cannot be read, and the device does not say that its medium is bad there: the \
          data may be whole, so the volume is not opened without it; look at cables, power and \
-         the kernel's log, then try again (`manylogs check --repair`, or `manylogs fs check \
-         --repair` of a file system, gives up what cannot be read)"
+         the kernel's log, then try again (`check --repair` gives up what cannot be read: \
+         `manylogs check`, or `manylogs fs check` for the logs of a file system)"
     )]
     NotRead {
         /// Place on the device.
@@ -143,8 +143,8 @@ pub enum VolumeError {
     /// A log holds damaged records of which nobody knows what they were.
     #[error(
         "log {}: {} sectors from sector {} of it are damaged or cannot be read, and may have held \
-         acknowledged writes; `manylogs check`, or `manylogs fs check` of a file system, tells \
-         more, and gives them up with --repair",
+         acknowledged writes; `check` tells more, and `check --repair` gives them up (`manylogs \
+         check`, or `manylogs fs check` for the logs of a file system)",
         log.0, sectors.0, offset.0
     )]
     Damaged {

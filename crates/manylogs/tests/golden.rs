@@ -130,6 +130,21 @@ fn a_volume_of_4096_byte_sectors_is_as_it_was() {
     compare(Sectors(8));
 }
 
+/// Such a volume was made before headers could share physical sectors with the payload.
+#[test]
+fn a_volume_with_headers_in_sectors_of_their_own_is_still_used() {
+    in_virtual_time(|runtime| async move {
+        let golden = std::fs::read_to_string(path("whole-headers", Sectors(8))).unwrap();
+        verify(runtime.clone(), device_of(&golden, Sectors(8)).await).await;
+        // Its records stay as long as they were.
+        let device = device_of(&golden, Sectors(8)).await;
+        let (volume, _) = Volume::open(runtime, device, &OpenOptions::default()).await.unwrap();
+        let before = volume.stats().record_bytes;
+        volume.submit(write(40, &marked(6, 1), true)).await.unwrap();
+        assert_eq!(volume.stats().record_bytes - before, 2 * 4096);
+    });
+}
+
 #[test]
 fn a_volume_of_format_2_is_refused() {
     in_virtual_time(|runtime| async move {

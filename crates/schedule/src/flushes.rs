@@ -1,7 +1,7 @@
-//! Writes beside a flush. A drive with a write cache answers a flush when all that the cache held is
-//! on the medium, and takes other writes meanwhile: the next flush waits for those. A stream that
-//! fills the cache during each flush keeps all flushes as long as the first. So less may follow a
-//! flush than it waits for, and the next one is shorter.
+//! Writes beside a flush. A drive with a write cache answers a flush when all that the cache held
+//! is on the medium, and takes other writes meanwhile: the next flush waits for those. A stream
+//! that fills the cache during each flush keeps all flushes as long as the first. So less may
+//! follow a flush than it waits for, and the next one is shorter.
 
 use manylogs_block::{Nanos, Request, Sectors, Time};
 

@@ -183,8 +183,7 @@ impl<'a> Window<'a> {
         same(header.volume == self.of.volume, "volume")?;
         same(header.log == self.of.log, "log")?;
         same(header.offset == offset_of(offset), "offset")?;
-        let lengths = [record.header_sectors.0, record.record_sectors.0];
-        let whole = lengths.iter().all(|len| len.is_multiple_of(self.of.physical.0));
+        let whole = record.record_sectors.0.is_multiple_of(self.of.physical.0);
         let room = RECORD_SECTORS_MAX.0.min(self.of.region.len.0 - offset);
         if !whole || record.record_sectors.0 > room {
             return Err(RecordError::Impossible("record length"));

@@ -175,7 +175,8 @@ impl Logs {
     /// Changes how much is left out of each log's account.
     pub fn set_largest_record(&mut self, largest: Sectors) {
         self.largest_record = largest;
-        let (head, _) = self.shape.len_of(0, 0, Sectors(0));
+        // A log that is opened may begin with a record without entries.
+        let (_, head) = self.shape.len_of(0, 0, Sectors(0));
         (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
         for (id, region) in self.ids().zip(&self.regions) {
             let log = self.get(id);

@@ -68,6 +68,8 @@ impl Volume {
             settings: Settings::of(config),
             features_compatible: 0,
             nvram: options.nvram.is_some(),
+            // Where they would be no shorter the volume stays one for older programs.
+            short_headers: options.nvram.is_none() && below.physical_sector.0 > 1,
             layout: layout.clone(),
         };
         if options.layout.is_some() {

@@ -20,8 +20,10 @@ pub(crate) const VERSION: u32 = 3;
 const TABLE_IN_NVRAM: u64 = 1;
 /// The first two runs are the anchors, and blocks have their homes at their own addresses.
 const PLACES_GIVEN: u64 = 2;
+/// Headers of records are whole sectors of 512 bytes, not whole physical ones.
+const SHORT_HEADERS: u64 = 4;
 /// Features that this program knows, by what not knowing them forbids (see `docs/format.md`).
-const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN;
+const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
@@ -89,6 +91,8 @@ pub(crate) struct Superblock {
     pub(crate) features_compatible: u64,
     /// Whether the mapping table is in non-volatile RAM.
     pub(crate) nvram: bool,
+    /// Whether headers of records share physical sectors with the payload.
+    pub(crate) short_headers: bool,
     pub(crate) layout: Layout,
 }
 
@@ -135,6 +139,8 @@ impl Superblock {
     pub(crate) const fn shape(&self) -> RecordShape {
         if self.nvram {
             RecordShape::apart(self.physical)
+        } else if self.short_headers {
+            RecordShape::short_headers(self.physical)
         } else {
             RecordShape::in_log(self.physical)
         }
@@ -185,7 +191,8 @@ impl Superblock {
 
     fn features_incompatible(&self) -> u64 {
         let nvram = if self.nvram { TABLE_IN_NVRAM } else { 0 };
-        nvram | if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 }
+        let places = if self.layout.anchors().is_some() { PLACES_GIVEN } else { 0 };
+        nvram | places | if self.short_headers { SHORT_HEADERS } else { 0 }
     }
 
     /// How many sectors a copy has that begins with `head`.
@@ -238,6 +245,7 @@ impl Superblock {
             settings,
             features_compatible: raw.features_compatible.get(),
             nvram: raw.features_incompatible.get() & TABLE_IN_NVRAM != 0,
+            short_headers: raw.features_incompatible.get() & SHORT_HEADERS != 0,
             layout: Layout::from_parts(parts),
         };
         superblock.config().validate()?;
@@ -385,6 +393,7 @@ mod tests {
             settings: Settings::of(&config),
             features_compatible: 0,
             nvram: runs.is_multiple_of(2),
+            short_headers: runs.is_multiple_of(3),
             layout: Layout::from_parts(parts),
         }
     }
@@ -442,7 +451,7 @@ mod tests {
 
     #[test]
     fn unknown_features_are_refused() {
-        assert_eq!(altered(48, &[4]), Err(VolumeError::Features { bits: 4 }));
+        assert_eq!(altered(48, &[8]), Err(VolumeError::Features { bits: 8 }));
     }
 
     #[test]
