@@ -86,9 +86,9 @@ fn write(number: u64) -> Request {
     Request::Write { extent, payload, fua: false, hint: Hint::None }
 }
 
-/// A stream writes one request after the other, and somebody else flushes 16 times a second from the
-/// moment on at which the cache is full: the times of the flushes, and the bytes that were streamed
-/// meanwhile in each second.
+/// A stream writes one request after the other, and somebody else flushes 16 times a second from
+/// the moment on at which the cache is full: the times of the flushes, and the bytes that were
+/// streamed meanwhile in each second.
 fn flushed(targets: Targets) -> (Vec<Nanos>, u64) {
     let sim = Sim::new(1, Order::Fifo);
     let node = sim.node();
@@ -113,8 +113,8 @@ fn flushed(targets: Targets) -> (Vec<Nanos>, u64) {
             times.push(runtime.now().since(asked));
             runtime.sleep_until(asked + Nanos::from_millis(62)).await;
         }
-        let seconds = runtime.now().since(began).as_secs_f64();
-        (times, ((streamed.get() - before) as f64 / seconds) as u64)
+        let millis = runtime.now().since(began).0 / 1_000_000;
+        (times, (streamed.get() - before) * 1000 / millis)
     })
 }
 
