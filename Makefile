@@ -69,6 +69,7 @@ DESTDIR ?=
 NBDKIT_PLUGIN_DIR ?= $(PREFIX)/lib/nbdkit/plugins
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
 UDEV_RULES_DIR ?= /etc/udev/rules.d
+UDEV_RULES := 60-manylogs.rules 61-manylogs-fs.rules
 MAN_DIR ?= $(PREFIX)/share/man/man1
 BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
@@ -96,8 +97,10 @@ install:
 	$(BUILT)/manylogs completions fish > $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/systemd/manylogs@.service \
 		> $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
-	sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/60-manylogs.rules \
-		> $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	for rules in $(UDEV_RULES); do \
+		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/udev/$$rules \
+			> $(DESTDIR)$(UDEV_RULES_DIR)/$$rules || exit 1; \
+	done
 	install -d $(DESTDIR)$(HELPER_DIR)
 	for helper in $(HELPERS); do \
 		sed 's|/usr/bin/manylogs|$(PREFIX)/bin/manylogs|' packaging/mount/$$helper \
@@ -111,7 +114,7 @@ uninstall:
 	rm -f $(DESTDIR)$(BASH_DIR)/manylogs $(DESTDIR)$(ZSH_DIR)/_manylogs
 	rm -f $(DESTDIR)$(FISH_DIR)/manylogs.fish
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
-	rm -f $(DESTDIR)$(UDEV_RULES_DIR)/60-manylogs.rules
+	rm -f $(foreach rules,$(UDEV_RULES),$(DESTDIR)$(UDEV_RULES_DIR)/$(rules))
 	rm -f $(foreach helper,$(HELPERS),$(DESTDIR)$(HELPER_DIR)/$(helper))
 
 figures: tools

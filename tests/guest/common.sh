@@ -1,7 +1,8 @@
 # Shared by the tests with a guest: a kernel, programs and their libraries, QEMU. Sourced from the
 # root of the project.
 set -euo pipefail
-target=${CARGO_TARGET_DIR:-target}
+# Absolute, as some commands run elsewhere.
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 out=$target/guest
 # Where everything is built already, if somebody says so.
 built=${BUILT:-$target/release}

@@ -2,7 +2,8 @@
 # What packaging/ brings under a real systemd: Debian boots in a guest with a volume on its second
 # disk. First the udev rule finds it, starts its server, and /etc/fstab mounts what is on it; there
 # the server is killed, stopped and started (systemd_inside.sh). The second time without the rule,
-# by an enabled unit. Each power-off must leave the volume closed in order.
+# by an enabled unit. Each power-off must leave the volume closed in order. On the third disk is an
+# ext4 that MLFS adopted: udev calls it so, the kernel refuses it, and a line of /etc/fstab mounts it.
 #
 #   tests/guest/systemd.sh [SEED]        (make guest-systemd; ten minutes)
 #
@@ -19,7 +20,7 @@ debian() {
     local suite
     suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     say "making a root directory of Debian $suite"
-    mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs \
+    mmdebstrap --quiet --format=tar --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs \
         "$suite" "$out/debian.tar.part"
     mv "$out/debian.tar.part" "$out/debian.tar"
 }
@@ -41,7 +42,7 @@ guest_disk() {
     chroot "$root" depmod "$version"
     echo guest >"$root/etc/hostname"
     : >"$root/etc/machine-id"
-    mkdir -p "$root/srv/backup" "$root/test" "$root/etc/systemd/system.conf.d" \
+    mkdir -p "$root/srv/backup" "$root/srv/mlfs" "$root/test" "$root/etc/systemd/system.conf.d" \
         "$root/etc/systemd/system/multi-user.target.wants"
     # The guest's processor is emulated: nothing is to give up early.
     printf '[Manager]\nDefaultTimeoutStartSec=15min\nDefaultDeviceTimeoutSec=15min\n' \
@@ -51,6 +52,7 @@ guest_disk() {
     echo "$id" >"$root/test/id"
     echo "/run/manylogs/by-id/$id /srv/backup ext4" \
         "nofail,x-systemd.requires=manylogs@dev-manylogs-${id//-/}.service 0 0" >"$root/etc/fstab"
+    echo "UUID=$uuid /srv/mlfs fuse.manylogs nofail 0 0" >>"$root/etc/fstab"
     cat >"$root/etc/systemd/system/test.service" <<'UNIT'
 [Unit]
 Description=Test of manylogs@.service
@@ -94,9 +96,32 @@ INIT
     pack "$root"
 }
 
+# A file system that MLFS adopted, with something in its logs.
+adopted() {
+    uuid=$(cat /proc/sys/kernel/random/uuid)
+    truncate -s 256M "$work/adopted.img"
+    mke2fs -q -t ext4 -b 4096 -U "$uuid" "$work/adopted.img"
+    "$manylogs" fs adopt --yes "$work/adopted.img"
+    mkdir "$work/adopted"
+    "$manylogs" fs mount --background "$work/adopted.img" "$work/adopted"
+    echo durable >"$work/adopted/logged"
+    sync "$work/adopted/logged"
+    "$manylogs" fs unmount "$work/adopted"
+}
+
+# It is whole ext4 again, with what the guest wrote.
+released() {
+    "$manylogs" fs release "$work/adopted.img"
+    e2fsck -fn "$work/adopted.img" || die "e2fsck finds something"
+    local found
+    found=$(debugfs -R 'cat /again' "$work/adopted.img" 2>/dev/null)
+    [ "$found" = again ] || die "in /again is: $found"
+}
+
 # visit NUMBER: boots the guest, whose inside.sh does what belongs to this visit.
 visit() {
-    boot_guest 1800 768 "manylogs.visit=$1" "file=$work/debian.img" "file=$work/disk.img"
+    boot_guest 1800 768 "manylogs.visit=$1" "file=$work/debian.img" "file=$work/disk.img" \
+        "file=$work/adopted.img"
     verdict "guest, visit $1" passed
     "$manylogs" status "$work/disk.img" | tee "$work/status"
     grep -q '^state  *closed$' "$work/status" || die "power-off left the volume open"
@@ -113,8 +138,10 @@ file_system $((96 << 20))
 # It leaves as a crash does: the guest's first server has something to recover.
 "$copy_in" "$work/plain.img" "$work/disk.img" "$seed"
 id=$("$manylogs" probe "$work/disk.img" | sed -n 's/^ID_FS_UUID=//p')
+adopted
 guest_disk
 first_steps
 visit 1
 visit 2
+released
 say "passed"

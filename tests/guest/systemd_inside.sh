@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs in the guest of systemd.sh, as a service. The volume is on /dev/vdb; of the host are
+# Runs in the guest of systemd.sh, as a service. The volume is on /dev/vdb, a file system that MLFS
+# adopted on /dev/vdc, which /etc/fstab mounts by its UUID; of the host are
 # /test/id and /test/sums. "SEEN" lines are for people, the one with "VERDICT" is for the host.
 set -uo pipefail
 id=$(cat /test/id)
@@ -113,6 +114,21 @@ verified() {
     seen "udevadm test: $(grep -o "SYSTEMD_WANTS=.*" /tmp/udev | head -n 1)"
 }
 
+# An adopted disk is no ext4 to udev, nor to the kernel, and is mounted by its line in /etc/fstab.
+adopted() {
+    until_true mountpoint -q /srv/mlfs
+    [ "$(cat /srv/mlfs/logged)" = durable ] || failed "what was logged is $(cat /srv/mlfs/logged)"
+    local type
+    type=$(udevadm info -q property /dev/vdc | sed -n 's/^ID_FS_TYPE=//p')
+    [ "$type" = mlfs ] || failed "udev calls it $type"
+    systemctl stop srv-mlfs.mount || failed "stop of srv-mlfs.mount"
+    mount -t ext4 /dev/vdc /mnt 2>/tmp/refused && failed "the kernel mounts it"
+    systemctl start srv-mlfs.mount || failed "start of srv-mlfs.mount"
+    echo again >/srv/mlfs/again
+    sync /srv/mlfs/again
+    seen "udev calls the adopted disk $type, the kernel refuses it, fstab mounts it by its UUID"
+}
+
 touch /test/more
 case $visit in
 1)
@@ -120,6 +136,7 @@ case $visit in
     served
     logged recovered
     verified
+    adopted
     killed
     stopped
     # For the next visit: without the rule, by name.
@@ -132,6 +149,8 @@ case $visit in
     [ ! -e /dev/manylogs ] || failed "the rule is still there"
     served
     logged closed
+    until_true mountpoint -q /srv/mlfs
+    [ "$(cat /srv/mlfs/again)" = again ] || failed "what was synced before the power-off"
     ;;
 esac
 verdict "passed"

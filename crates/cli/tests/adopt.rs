@@ -54,8 +54,12 @@ impl Drop for Mounted {
 fn whoever_does_not_know_the_bit_is_kept_away_and_changes_nothing() {
     let place = Place::new();
     let Some(disk) = image(&place, 256, &[]) else { return };
+    place.run(&["probe", "disk.img"]).fails(1, &["disk.img"]);
     let adopted = place.run(&["fs", "adopt", "disk.img", "--yes", "--log-every", "128M"]);
     assert!(adopted.succeeds().stdout.contains("2 logs, 20 MiB"), "{adopted:?}");
+    // What the rule for udev asks, so that nobody offers to mount it as ext4.
+    let probed = place.run(&["probe", "disk.img"]);
+    assert_eq!(probed.succeeds().stdout, "ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
     let before = fs::read(&disk).unwrap();
     let refused: [(&str, &[&str]); 7] = [
         ("e2fsck", &["-fy"]),

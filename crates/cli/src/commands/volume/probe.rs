@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use manylogs::{HEAD_BYTES, VolumeError, probe};
+use manylogs_ext4::Summary;
 
 use super::{id_text, volume_failure};
 use crate::args::volume::ProbeArgs;
@@ -23,10 +24,16 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         Err(error) => return Err(Failure::input(format!("{path}: {error}"))),
         Ok(()) => {}
     }
-    let found = probe(&head).map_err(|error| match error {
-        VolumeError::NotAVolume => Failure::failed(format!("{path}: no Manylogs volume")),
-        error => volume_failure(&args.device, &error),
-    })?;
+    let found = match probe(&head) {
+        // The rest of what udev knows of it is what blkid says.
+        Err(VolumeError::NotAVolume) if is_adopted(&head) => {
+            return print("ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
+        }
+        Err(VolumeError::NotAVolume) => {
+            return Err(Failure::failed(format!("{path}: no Manylogs volume")));
+        }
+        found => found.map_err(|error| volume_failure(&args.device, &error))?,
+    };
     let id = id_text(&found.id);
     let mut out = format!(
         "ID_FS_TYPE=manylogs\nID_FS_USAGE=other\nID_FS_VERSION={}\nID_FS_UUID={id}\n\
@@ -42,6 +49,11 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         );
     }
     print(&out)
+}
+
+/// Whether that is the beginning of an ext4 file system that MLFS adopted.
+fn is_adopted(head: &[u8]) -> bool {
+    Summary::of(head).is_ok_and(|summary| summary.features.contains(&"mlfs"))
 }
 
 /// A label that may stand in udev's rules and in names of files, as libblkid makes it.
