@@ -129,13 +129,16 @@ fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
         revoked.get(at).is_some_and(|block| block.0 < range.end)
     };
     let freed = transaction.freed.iter().filter(logged);
-    freed.filter(|_| !is(Bug::NearSupersedeForgotten)).map(|run| {
-        let extent = sectors_of(*run);
-        entry(EntryKind::Supersede, Class::Metadata, extent, None)
-    })
+    let freed = freed.filter(|_| !is(Bug::NearSupersedeForgotten));
+    freed.map(|run| supersede(sectors_of(*run)))
 }
 
-pub(crate) const fn entry(
+/// An entry that gives up all older versions of `extent`.
+pub(crate) const fn supersede(extent: Extent) -> NewEntry {
+    entry(EntryKind::Supersede, Class::Metadata, extent, None)
+}
+
+const fn entry(
     kind: EntryKind,
     class: Class,
     extent: Extent,

@@ -44,15 +44,15 @@ impl Flushes {
         self.under_way -= 1;
     }
 
-    /// Whether a request must wait for a flush, which holds nothing back for longer than `longest`.
-    pub(crate) fn hold(&self, request: &Request, now: Time, longest: Nanos) -> bool {
-        let lasts = self.under_way > 0 && now.since(self.since) < longest;
-        lasts && cached(request).is_some() && self.left == Sectors(0)
+    /// Whether nothing more may go into the cache until a flush has ended. A flush holds nothing
+    /// back for longer than `longest`.
+    pub(crate) fn hold_back(&self, now: Time, longest: Nanos) -> bool {
+        self.under_way > 0 && self.left == Sectors(0) && now.since(self.since) < longest
     }
 }
 
 /// What the request may leave in the drive's cache.
-const fn cached(request: &Request) -> Option<Sectors> {
+pub(crate) const fn cached(request: &Request) -> Option<Sectors> {
     match request {
         Request::Write { extent, fua: false, .. } => Some(extent.len),
         _ => None,

@@ -6,7 +6,7 @@ use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
 use crate::estimate::Clock;
-use crate::flushes::Flushes;
+use crate::flushes::{Flushes, cached};
 use crate::limits::{
     BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns, WRITES_LEAST,
 };
@@ -149,9 +149,11 @@ impl State {
 
     /// Whether the next request of `class` must wait for a flush.
     fn waits_for_flush(&mut self, class: Class, now: Time) -> bool {
-        let longest = self.bounds.longest;
-        let held = self.queues.next(class, now);
-        let held = held.is_some_and(|next| self.flushes.hold(&next.request, now, longest));
+        if !self.flushes.hold_back(now, self.bounds.longest) {
+            return false;
+        }
+        let next = self.queues.next(class, now);
+        let held = next.is_some_and(|next| cached(&next.request).is_some());
         if held {
             self.cause = Cause::Room;
         }

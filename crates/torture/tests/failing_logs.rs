@@ -13,7 +13,7 @@ use manylogs_mlfs::adopt::{
     repair,
 };
 use manylogs_near::{Near, NearError, NearOptions};
-use manylogs_sim::{DiskImage, Survival};
+use manylogs_sim::{CrashDisk, DiskImage, Survival};
 use manylogs_torture::ext4::{
     ImageSource, SMALL_MIB, SMALL_OPTIONS, World, content, e2fsck, has_program, load, mkfs,
     options, save,
@@ -157,6 +157,16 @@ fn left_for_ext4(image: &DiskImage) -> DiskImage {
     settled
 }
 
+/// Logs cannot be written from now on.
+fn fail_writes(disk: &CrashDisk, logs: Vec<Extent>) {
+    disk.fail_requests(Box::new(move |request| match request {
+        Request::Write { extent, .. } if logs.iter().any(|log| log.overlaps(*extent)) => {
+            Some(IoError::Medium { extent: *extent })
+        }
+        _ => None,
+    }));
+}
+
 /// The log that records go to.
 fn log_in_use(near: &Near) -> Extent {
     let logs = near.volume().log_occupancy();
@@ -172,12 +182,7 @@ fn a_log_that_cannot_be_written_is_given_up_and_nothing_is_lost() {
         let near = mount(&site).await.unwrap();
         make(&near, 0).await.unwrap();
         let bad = log_in_use(&near);
-        disk.fail_requests(Box::new(move |request| match request {
-            Request::Write { extent, .. } if extent.overlaps(bad) => {
-                Some(IoError::Medium { extent: *extent })
-            }
-            _ => None,
-        }));
+        fail_writes(&disk, vec![bad]);
         let flushes = near.fs().journal_stats().flushes;
         for number in 1..FILES {
             make(&near, number).await.unwrap();
@@ -209,12 +214,7 @@ fn without_any_log_nothing_is_changed_and_what_was_synced_goes_home() {
             make(&near, number).await.unwrap();
         }
         let logs = near.volume().layout().regions().to_vec();
-        disk.fail_requests(Box::new(move |request| match request {
-            Request::Write { extent, .. } if logs.iter().any(|log| log.overlaps(*extent)) => {
-                Some(IoError::Medium { extent: *extent })
-            }
-            _ => None,
-        }));
+        fail_writes(&disk, logs);
         assert!(matches!(make(&near, FILES).await, Err(Error::Io(_) | Error::Aborted(_))));
         assert!(matches!(make(&near, FILES + 1).await, Err(Error::Aborted(_))));
         assert_eq!(wrong(&near).await, [0_u64; 0]);

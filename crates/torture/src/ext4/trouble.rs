@@ -60,8 +60,10 @@ impl Trouble {
         let opens = self.rng.borrow_mut().one_in(OPENINGS);
         let Some(layout) = layout.filter(|_| opens) else { return mounting.await };
         let devices = (&self.disk, &self.clock);
-        let mut rng = self.rng.borrow().clone();
-        let words = opening_trouble(devices, &layout, (&mut rng, Loss::Never), &self.told);
+        let words = {
+            let with = (&mut *self.rng.borrow_mut(), Loss::Never);
+            opening_trouble(devices, &layout, with, &self.told)
+        };
         self.words.replace(Some(words));
         let mounted = mounting.await;
         heal(&self.disk);
@@ -88,8 +90,10 @@ impl Trouble {
             return;
         }
         let devices = (&self.disk, &self.clock);
-        let mut rng = self.rng.borrow().clone();
-        let words = any_trouble(devices, &layout, (&mut rng, Loss::Never), &self.told);
+        let words = {
+            let with = (&mut *self.rng.borrow_mut(), Loss::Never);
+            any_trouble(devices, &layout, with, &self.told)
+        };
         self.words.replace(Some(words));
         self.counts.borrow_mut().troubled += 1;
     }
