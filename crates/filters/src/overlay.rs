@@ -153,10 +153,9 @@ impl<B: BlockDevice> BlockDevice for Overlay<B> {
     }
 }
 
-impl<B: std::fmt::Debug> std::fmt::Debug for Overlay<B> {
+impl<B> std::fmt::Debug for Overlay<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Overlay")
-            .field("below", &self.below)
             .field("changed", &self.changed.borrow().len())
             .finish_non_exhaustive()
     }

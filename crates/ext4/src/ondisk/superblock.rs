@@ -283,6 +283,12 @@ impl Superblock {
         put_le16(&mut *self.0, STATE, state);
     }
 
+    /// See [`Superblock::set_errors`].
+    pub(crate) fn clear_errors(&mut self) {
+        let state = self.u16(STATE) & !STATE_ERROR;
+        put_le16(&mut *self.0, STATE, state);
+    }
+
     pub(crate) fn set_clean(&mut self) {
         let state = self.u16(STATE) | STATE_VALID;
         put_le16(&mut *self.0, STATE, state);

@@ -23,7 +23,9 @@ mod layout;
 mod look;
 mod open;
 mod repair;
+mod state;
 mod take_over;
+mod view;
 mod volumes;
 
 use std::future::Future;
@@ -39,9 +41,11 @@ pub use layout::{Layout, Spacing};
 pub use look::{LogState, Looked, look};
 pub use open::{Opened, open};
 pub use repair::{Repaired, check_logs, repair};
+pub use state::{Known, State, look_closely};
 pub use take_over::{Adopted, adopt};
-pub use volumes::Volumes;
+pub use view::View;
 pub(crate) use volumes::is_damage;
+pub use volumes::{Held, Volumes};
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]
@@ -193,6 +197,11 @@ impl Site {
     #[must_use]
     pub fn new(device: Rc<dyn BlockDevice>, runtime: Handle) -> Self {
         Self { device, runtime, clock: Rc::new(crate::engine::now) }
+    }
+
+    /// The same with a layer over its device.
+    fn over(&self, device: Rc<dyn BlockDevice>) -> Self {
+        Self { device, ..self.clone() }
     }
 
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
