@@ -43,6 +43,9 @@ pub(crate) struct Geometry {
     reserved_descriptor_blocks: u32,
     /// Blocks of superblocks, descriptors, bitmaps, tables of inodes, and the journal.
     system: RangeSet<u64>,
+    /// How many these are, once the journal is known. The kernel does not count them as blocks that
+    /// a file system has.
+    pub(crate) overhead_blocks: u64,
 }
 
 impl Geometry {
@@ -98,6 +101,7 @@ impl Geometry {
             backup_groups: superblock.backup_groups(),
             reserved_descriptor_blocks: superblock.reserved_descriptor_blocks().into(),
             system: RangeSet::new(),
+            overhead_blocks: 0,
         })
     }
 
@@ -239,6 +243,7 @@ impl Geometry {
         for run in runs {
             self.system.insert(run.range());
         }
+        self.overhead_blocks = self.system.iter().map(|range| range.end - range.start).sum();
     }
 
     /// Blocks of a group that hold its structures, or another group's, as numbers in the group.

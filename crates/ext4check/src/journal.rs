@@ -2,7 +2,7 @@
 
 use crate::bytes::{be32, crc32c, le32, put_be32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{JOURNAL_COPY, Place, Problem};
 use crate::source::Block;
 use crate::structures::Structure;
 
@@ -86,8 +86,7 @@ impl Checker<'_> {
             && le32(&copy, 60) == le32(&raw, 0x6C)
             && le32(&copy, 64) == le32(&raw, 0x4);
         if !same {
-            let what = "the copy of the journal's place is another";
-            self.find(Place::Superblock, Problem::Impossible(what));
+            self.find(Place::Superblock, Problem::Impossible(JOURNAL_COPY));
         }
         Ok(())
     }

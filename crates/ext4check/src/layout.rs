@@ -87,6 +87,8 @@ pub(crate) struct Layout {
     pub(crate) journal_copy: Option<Vec<u8>>,
     pub(crate) last_orphan: Ino,
     pub(crate) orphan_file: Ino,
+    /// The inodes of quotas that it names: of users, of groups, of projects.
+    pub(crate) quota_inodes: [u32; 3],
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
     pub(crate) hash_seed: [u32; 4],
@@ -157,6 +159,7 @@ impl Layout {
             journal_copy: copy,
             last_orphan: Ino(u32(0xE8)),
             orphan_file: Ino(u32(0x280)),
+            quota_inodes: [0x240, 0x244, 0x26C].map(u32),
             free_blocks: wide_number(0xC, 0x158),
             free_inodes: u32(0x10),
             hash_seed: [0xEC, 0xF0, 0xF4, 0xF8].map(u32),

@@ -47,6 +47,7 @@ mod orphans;
 mod source;
 mod space;
 mod structures;
+mod superblock;
 mod units;
 
 pub use checker::FINDINGS_MAX;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Sectors};
-use manylogs_ext4::Ext4;
+use manylogs_ext4::{Ext4, Usage};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{FileSystemStatus, Status};
 use manylogs_operate::{Emulated, Operated, Subject};
@@ -38,7 +38,7 @@ impl Served {
     ) -> Self {
         let subject = Subject {
             name: source.display().to_string(),
-            capacity: Sectors(mounted.fs().usage().blocks * BLOCK_SECTORS),
+            capacity: capacity_of(&mounted.fs().usage()),
             volume: mounted.volume().cloned(),
             drive,
             probe,
@@ -97,4 +97,9 @@ impl Served {
         };
         Box::pin(async move { reply(answer) })
     }
+}
+
+/// Of the whole file system, whoever has its blocks.
+const fn capacity_of(usage: &Usage) -> Sectors {
+    Sectors((usage.blocks + usage.overhead_blocks) * BLOCK_SECTORS)
 }

@@ -4,9 +4,11 @@ mod adopt;
 mod background;
 mod check;
 mod interfere;
+mod known;
 mod marks;
 mod mounted;
 mod operate;
+mod shown;
 mod status;
 
 use std::path::Path;

@@ -87,6 +87,11 @@ impl Space {
         self.state.free_inodes.get()
     }
 
+    /// Free blocks that dirty data will need.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.state.reserved.get()
+    }
+
     /// Free blocks that are not promised to anybody.
     pub(crate) fn unpromised(&self) -> u64 {
         let state = &self.state;

@@ -43,9 +43,9 @@ pub use open::{Opened, open};
 pub use repair::{Repaired, check_logs, repair};
 pub use state::{Known, State, look_closely};
 pub use take_over::{Adopted, adopt};
-pub use view::View;
+pub use view::{Held, View};
+pub use volumes::Volumes;
 pub(crate) use volumes::is_damage;
-pub use volumes::{Held, Volumes};
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]

@@ -3,16 +3,20 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use manylogs::LeftAs;
-use manylogs_ext4::{Stage, Summary};
+use manylogs_ext4::{Error, Stage, Summary};
 
-use super::{AdoptError, Held, LogState, Looked, Site, Volumes, look};
+use super::{AdoptError, Held, LogState, Looked, Site, View, Volumes, look};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is mounted by MLFS, on this directory if that is known.
-    Mounted(Option<PathBuf>),
+    /// It is mounted by MLFS.
+    Mounted {
+        /// The directory.
+        on: PathBuf,
+        /// Bytes whose newest version is in its logs alone, if it is adopted and its server says.
+        logged: Option<u64>,
+    },
     /// Another program has it.
     InUse,
     /// Plain ext4 that was unmounted.
@@ -35,7 +39,7 @@ impl State {
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::Mounted(_) => "mounted",
+            Self::Mounted { .. } => "mounted",
             Self::InUse => "in use",
             Self::Clean => "clean",
             Self::Drained => "drained",
@@ -46,14 +50,13 @@ impl State {
         }
     }
 
-    /// Bytes whose newest version is in the logs alone, as far as there are logs and nobody uses
-    /// them.
+    /// Bytes whose newest version is in the logs alone, as far as there are logs and that is known.
     #[must_use]
     pub const fn logged_bytes(&self) -> Option<u64> {
         match self {
             Self::Drained => Some(0),
             Self::Logged(bytes) => Some(*bytes),
-            Self::Killed(bytes) => *bytes,
+            Self::Mounted { logged: bytes, .. } | Self::Killed(bytes) => *bytes,
             _ => None,
         }
     }
@@ -61,7 +64,7 @@ impl State {
     /// Whether somebody has it: commands that need it alone end with the exit code 5.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
-        matches!(self, Self::Mounted(_) | Self::InUse)
+        matches!(self, Self::Mounted { .. } | Self::InUse)
     }
 
     /// Whether it must be repaired: commands that need a whole one end with the exit code 3.
@@ -70,24 +73,33 @@ impl State {
         matches!(self, Self::NeedsRepair(_))
     }
 
-    /// What nobody has, by its superblock, and by its logs if it is adopted.
-    fn at_rest(summary: &Summary, logs: Result<Option<Held>, &AdoptError>) -> Self {
-        if summary.has_errors {
-            let advice = match logs {
-                Ok(None) => "run e2fsck -f",
-                _ => "run manylogs fs release, and then e2fsck -f",
-            };
-            return Self::NeedsRepair(format!("errors were found in it: {advice}"));
+    /// What nobody has, by its superblock: of plain ext4, and of what is on its way.
+    #[must_use]
+    pub fn of_superblock(summary: &Summary) -> Self {
+        match summary.pointer.map(|pointer| pointer.stage) {
+            _ if summary.has_errors => Self::errors("run e2fsck -f"),
+            Some(stage) => Self::Interrupted(stage),
+            None if summary.needs_recovery => Self::Killed(None),
+            None => Self::Clean,
         }
-        match (logs, summary.pointer.map(|pointer| pointer.stage)) {
-            (Err(why), _) => Self::NeedsRepair(why.to_string()),
-            (Ok(Some(Held { left: LeftAs::Drained, .. })), _) => Self::Drained,
-            (Ok(Some(Held { left: LeftAs::Closed, bytes })), _) => Self::Logged(bytes),
-            (Ok(Some(Held { left: LeftAs::Open, bytes })), _) => Self::Killed(Some(bytes)),
-            (Ok(None), Some(stage)) => Self::Interrupted(stage),
-            (Ok(None), None) if summary.needs_recovery => Self::Killed(None),
-            (Ok(None), None) => Self::Clean,
+    }
+
+    /// What nobody has, as its logs show it.
+    fn of_view(view: &View, held: Held) -> Self {
+        match &view.problem {
+            _ if view.found.has_errors => Self::with_errors(),
+            Some(why) => Self::NeedsRepair(why.to_string()),
+            None if held.was_closed => Self::Logged(held.bytes),
+            None => Self::Killed(Some(held.bytes)),
         }
+    }
+
+    fn with_errors() -> Self {
+        Self::errors("run manylogs fs release, and then e2fsck -f")
+    }
+
+    fn errors(advice: &str) -> Self {
+        Self::NeedsRepair(format!("errors were found in it earlier: {advice}"))
     }
 }
 
@@ -98,31 +110,42 @@ pub struct Known {
     pub state: State,
     /// Its marks and logs.
     pub looked: Looked,
+    /// What its newest superblock says: of an adopted one, with counts of what is free now.
+    pub summary: Summary,
 }
 
-/// Looks at the marks, and at the logs as far as a mount would, and changes nothing. `summary` is
-/// that of the first superblock.
+/// Looks at the marks, and at the logs as far as a mount would, and changes nothing. `first` is
+/// what the superblock on the disk says.
 ///
 /// # Errors
-/// As [`look`].
-pub async fn look_closely(site: &Site, summary: &Summary) -> Result<Known, AdoptError> {
+/// As [`look`], and those of the device.
+pub async fn look_closely(site: &Site, first: Summary) -> Result<Known, AdoptError> {
     let looked = look(site, &Volumes).await?;
-    let held = match &looked.logs {
-        LogState::None => Ok(None),
-        LogState::Drained(_) => Ok(Some(Held { left: LeftAs::Drained, bytes: 0 })),
-        LogState::InUse(logs) => Volumes::held(site, logs).await.map(Some),
-        LogState::Unusable(why) => Err(why.clone()),
+    let (state, summary) = match &looked.logs {
+        LogState::None => (State::of_superblock(&first), first),
+        LogState::Drained(_) if first.has_errors => (State::with_errors(), first),
+        LogState::Drained(_) => (State::Drained, first),
+        LogState::Unusable(why) => (State::NeedsRepair(why.to_string()), first),
+        LogState::InUse(_) => match View::of(site).await {
+            Ok(view) => {
+                let held = view.held.unwrap_or(Held { was_closed: true, bytes: 0 });
+                (State::of_view(&view, held), view.summary().await?)
+            }
+            Err(error @ AdoptError::FileSystem(Error::Io(_))) => return Err(error),
+            Err(why) => (State::NeedsRepair(why.to_string()), first),
+        },
     };
-    let state = State::at_rest(summary, held.as_ref().map(|held| *held));
-    Ok(Known { state, looked })
+    Ok(Known { state, looked, summary })
 }
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let alone = |bytes: u64| format!("{} in the logs alone", size(bytes));
         match self {
-            Self::Mounted(Some(on)) => write!(f, "mounted on {}", on.display()),
-            Self::Mounted(None) => f.write_str("mounted"),
+            Self::Mounted { on, logged } => {
+                write!(f, "mounted on {}", on.display())?;
+                logged.map_or(Ok(()), |bytes| write!(f, ", with {}", alone(bytes)))
+            }
             Self::InUse => f.write_str("in use by another program"),
             Self::Clean => f.write_str("clean"),
             Self::Drained => f.write_str("drained: everything is at home"),

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use manylogs::{OpenOptions, Volume};
-use manylogs_block::{BlockDevice, Extent, Sectors};
-use manylogs_ext4::Copies;
+use manylogs_block::{BlockDevice, Extent, IoError, Request, Sectors};
+use manylogs_ext4::{BlockNo, Copies, Summary};
 use manylogs_filters::Overlay;
 
 use super::open::open;
@@ -25,9 +25,22 @@ pub struct View {
     /// Over the disk, if its logs are read: what their opening changes.
     opened: Option<(Rc<Layer>, Volume)>,
     top: Rc<Layer>,
+    /// What the logs hold, if it is adopted.
+    pub held: Option<Held>,
+    /// What the superblock says before anything is recovered but the logs.
+    pub found: Summary,
     /// Why a mount would fail although its logs can be read: the view is then what is known until
     /// there.
     pub problem: Option<AdoptError>,
+}
+
+/// What the logs of an adopted file system hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// They were closed in order, and not left by a kill or a crash.
+    pub was_closed: bool,
+    /// Bytes of the file system whose newest version is in a log alone.
+    pub bytes: u64,
 }
 
 impl View {
@@ -40,13 +53,24 @@ impl View {
     pub async fn of(site: &Site) -> Result<Self, AdoptError> {
         let copies = Copies::read(Rc::clone(&site.device)).await?;
         let opened = if copies.marks().is_adopted() { Some(over_logs(site).await?) } else { None };
+        let (opened, held) = opened.unzip();
         let below: Rc<dyn BlockDevice> = match &opened {
             Some((_, volume)) => Rc::new(volume.clone()),
             None => Rc::clone(&site.device),
         };
         let top = Rc::new(Overlay::new(site.runtime.clone(), below, CHANGED_MOST));
-        let problem = settle(&site.over(Rc::clone(&top) as Rc<_>)).await.err();
-        Ok(Self { opened, top, problem })
+        let site = site.over(Rc::clone(&top) as Rc<_>);
+        let found = summary_of(&site.device).await?;
+        let problem = settle(&site).await.err();
+        Ok(Self { opened, top, held, found, problem })
+    }
+
+    /// What the superblock says of the whole file system, with counts that are right.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub async fn summary(&self) -> Result<Summary, AdoptError> {
+        summary_of(&self.device()).await
     }
 
     /// The device as it would be.
@@ -77,15 +101,22 @@ impl View {
     }
 }
 
+async fn summary_of(device: &Rc<dyn BlockDevice>) -> Result<Summary, AdoptError> {
+    let read = device.submit(Request::Read { extent: BlockNo(0).sectors() }).await?;
+    Ok(Summary::of(&read.to_bytes().ok_or(IoError::Unsupported)?)?)
+}
+
 /// Opens the logs, whatever that writes.
-async fn over_logs(site: &Site) -> Result<(Rc<Layer>, Volume), AdoptError> {
+async fn over_logs(site: &Site) -> Result<((Rc<Layer>, Volume), Held), AdoptError> {
     let device = Rc::clone(&site.device);
     let layer = Rc::new(Overlay::new(site.runtime.clone(), device, CHANGED_MOST));
     let site = site.over(Rc::clone(&layer) as Rc<_>);
     let logs = open(&site, &Volumes).await?.logs;
     let options = OpenOptions { to_read: true, to_drain: true, ..Volumes::open_options(&logs)? };
-    let opened = Volume::open(site.runtime.clone(), Rc::clone(&site.device), &options).await;
-    Ok((layer, opened?.0))
+    let device = Rc::clone(&site.device);
+    let (volume, report) = Volume::open(site.runtime.clone(), device, &options).await?;
+    let bytes = volume.table().iter().map(|mapped| mapped.extent.len.bytes()).sum();
+    Ok(((layer, volume), Held { was_closed: report.was_closed, bytes }))
 }
 
 /// Makes it plain ext4, mounts it and unmounts it.

@@ -1,9 +1,6 @@
 //! The engine of MLFS: a volume whose logs and structures lie in the log file.
 
-use manylogs::{
-    Anchors, DrainOptions, LeftAs, OpenOptions, PatientReads, Volume, VolumeError, identify_at,
-    inspect_with,
-};
+use manylogs::{Anchors, DrainOptions, LeftAs, OpenOptions, Volume, VolumeError, identify_at};
 use manylogs_block::Extent;
 use manylogs_ext4::Run;
 use manylogs_near::{NearError, Placed, format, format_config};
@@ -20,15 +17,6 @@ const LOG_LEAST: u64 = 512;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Volumes;
-
-/// What the logs hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// How they were left.
-    pub left: LeftAs,
-    /// Bytes of the file system whose newest version is in a log alone.
-    pub bytes: u64,
-}
 
 impl Volumes {
     /// Where the volume's structures and logs are: the first run begins with the first anchor, and
@@ -68,22 +56,6 @@ impl Volumes {
     pub fn open_options(logs: &Logs) -> Result<OpenOptions, AdoptError> {
         let anchors = Some(Self::placed(logs)?.anchors);
         Ok(OpenOptions { anchors, ..OpenOptions::default() })
-    }
-
-    /// How the logs were left, and what they hold. Reads them as far as an opening would, and
-    /// writes nothing.
-    ///
-    /// # Errors
-    /// [`AdoptError::NoEngine`] if they are not those of a volume, [`AdoptError::Damaged`] if an
-    /// opening would refuse them for that, and those of the device.
-    pub async fn held(site: &Site, logs: &Logs) -> Result<Held, AdoptError> {
-        let device: std::rc::Rc<dyn manylogs_block::BlockDevice> =
-            PatientReads::new(std::rc::Rc::clone(&site.device), site.runtime.clone());
-        let found = inspect_with(&device, &Self::open_options(logs)?).await?;
-        if let Some(unknown) = found.recovery.damage.iter().find(|found| !found.damage.known) {
-            return Err(AdoptError::Damaged(format!("log {} is damaged", unknown.log.0)));
-        }
-        Ok(Held { left: found.left, bytes: found.at_risk_bytes() })
     }
 
     async fn open_and_drain(site: &Site, logs: &Logs) -> Result<(), AdoptError> {

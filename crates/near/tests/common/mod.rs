@@ -50,7 +50,7 @@ where
     });
     let settled = world.settled();
     let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
-    assert!(report.is_clean(), "{:?}", report.findings);
+    assert!(report.is_spotless(), "{:?}", report.findings);
     done
 }
 

@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs::{Volume, VolumeError};
+use manylogs::{DrainOptions, Volume, VolumeError};
 use manylogs_mlfs::adopt::{AdoptError, Volumes, open as open_logs};
 use manylogs_operate::control::Order;
 use manylogs_storage::{OpenMode, Reactor};
 
 use super::adopt::{failure, open};
+use super::known::Known;
 use super::mounted::source_of;
 use crate::args::fs::{FsCheckpointArgs, FsSetArgs, FsTopArgs};
 use crate::commands::serve::control_failure;
 use crate::commands::volume::{maintain, set};
 use crate::commands::{live, top};
 use crate::failure::Failure;
+use crate::output::print;
 
 pub(super) fn top(args: &FsTopArgs) -> Result<(), Failure> {
     top::run(&device(&args.place)?, &args.updates)
@@ -30,13 +32,23 @@ pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
             let working = volume.clone();
             let done = maintain::with_progress(&reactor, &volume, "checkpoint", async move {
                 let report = working.checkpoint().await?;
-                working.close().await?;
+                leave(&working).await?;
                 Ok(report)
             });
             done.map_err(|error| of_logs(&device, error))?.into()
         }
     };
-    maintain::tell(&device, &done)
+    maintain::tell(&device, &done)?;
+    print(&format!("{}: {}\n", device.display(), Known::of(&device)?.state))
+}
+
+/// Closes the volume of logs that nobody uses any more: as drained, if nothing is in them.
+async fn leave(volume: &Volume) -> Result<(), VolumeError> {
+    if volume.table().is_empty() {
+        volume.drain(&DrainOptions::default()).await.map(drop)
+    } else {
+        volume.close().await
+    }
 }
 
 pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
@@ -54,7 +66,7 @@ pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
     let (changed, list) = (!args.changes.is_empty(), settings.list());
     let done = reactor.block_on(async move {
         let done = if changed { volume.set(&settings).await } else { Ok(()) };
-        volume.close().await?;
+        leave(&volume).await?;
         done
     });
     done.map_err(|error| of_logs(&device, error))?;
