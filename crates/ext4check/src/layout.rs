@@ -11,6 +11,7 @@ pub(crate) const SUPERBLOCK: std::ops::Range<usize> = 1024..2048;
 pub(crate) const SUPERBLOCK_SUM: usize = 0x3FC;
 
 pub(crate) mod compat {
+    pub(crate) const IMAGIC_INODES: u32 = 0x2;
     pub(crate) const HAS_JOURNAL: u32 = 0x4;
     pub(crate) const EXT_ATTR: u32 = 0x8;
     pub(crate) const RESIZE_INODE: u32 = 0x10;
@@ -91,6 +92,8 @@ pub(crate) struct Layout {
     pub(crate) quota_inodes: [u32; 3],
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
+    /// The superblock's times are no numbers of inodes, so that those of inodes are none either.
+    pub(crate) times_are_real: bool,
     pub(crate) hash_seed: [u32; 4],
     pub(crate) hashes_unsigned: bool,
     first_meta_group: u32,
@@ -162,6 +165,9 @@ impl Layout {
             quota_inodes: [0x240, 0x244, 0x26C].map(u32),
             free_blocks: wide_number(0xC, 0x158),
             free_inodes: u32(0x10),
+            times_are_real: u32(0x30) >= u32(0)
+                && (u32(0x2C) == 0 || u32(0x2C) >= u32(0))
+                && (u32(0x108) == 0 || u32(0x108) >= u32(0)),
             hash_seed: [0xEC, 0xF0, 0xF4, 0xF8].map(u32),
             hashes_unsigned: u32(0x160) & 2 != 0,
             first_meta_group: if incompat & incompat::META_BG != 0 { u32(0x104) } else { u32::MAX },

@@ -44,6 +44,7 @@ mod layout;
 mod map;
 mod names;
 mod orphans;
+mod reserved;
 mod source;
 mod space;
 mod structures;

@@ -1,6 +1,6 @@
 //! Two judges of one damaged image: our own check, and e2fsck.
 
-use manylogs_ext4check::{Finding, Place, Problem, Report, Unreadable};
+use manylogs_ext4check::{Finding, Ino, Place, Problem, Report, Unreadable};
 use manylogs_sim::DiskImage;
 
 use crate::ext4::images::save;
@@ -56,6 +56,8 @@ pub(crate) fn is_unseen(finding: &Finding) -> bool {
         _ if finding.is_note() => true,
         // With -n it leaves the list of orphans alone.
         Problem::Orphan => true,
+        // It lets bad blocks be where its own structures are.
+        Problem::UsedTwice => matches!(finding.place, Place::Block(Ino(1), _)),
         // It reads the fields of the journal's superblock for a replay only.
         Problem::Impossible(_) if finding.place == Place::Journal => true,
         Problem::Impossible(what) => UNSEEN.contains(&what),
@@ -64,12 +66,14 @@ pub(crate) fn is_unseen(finding: &Finding) -> bool {
 }
 
 /// What the kernel refuses, or nobody reads.
-const UNSEEN: [&str; 5] = [
+const UNSEEN: [&str; 7] = [
     "another depth than its parent says",
     "more unused inodes than inodes",
     "the kind of '.' or '..'",
     "the map of blocks for more descriptors",
     "a depth of a tree without extents",
+    "no link of the inode for more descriptors",
+    "a target that was not written",
 ];
 
 /// Whether our check does not look at what e2fsck found: times of the superblock that are yet to
