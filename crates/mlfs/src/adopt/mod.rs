@@ -31,7 +31,7 @@ mod volumes;
 use std::future::Future;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle};
+use manylogs_block::{BlockDevice, Extent, Handle};
 use manylogs_ext4::{LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
@@ -46,6 +46,9 @@ pub use take_over::{Adopted, adopt};
 pub use view::{Held, View};
 pub use volumes::Volumes;
 pub(crate) use volumes::is_damage;
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]
@@ -219,6 +222,14 @@ impl Site {
 impl Logs {
     fn of(uuid: [u8; 16], file: &LogFile) -> Self {
         Self { uuid, runs: file.runs.clone() }
+    }
+
+    /// Whether an extent begins in one of them.
+    fn have(&self, extent: Extent) -> bool {
+        self.runs.iter().any(|run| {
+            let range = run.range();
+            (range.start * BLOCK_SECTORS..range.end * BLOCK_SECTORS).contains(&extent.start.0)
+        })
     }
 
     /// Blocks of all logs.

@@ -8,7 +8,7 @@ use manylogs_ext4::{BlockNo, Copies, Summary};
 use manylogs_filters::Overlay;
 
 use super::open::open;
-use super::{AdoptError, Site, Volumes};
+use super::{AdoptError, Logs, Site, Volumes};
 
 /// Sectors that a recovery changes at most: 1 GiB, the largest journal. What is in logs stays there
 /// and takes no memory.
@@ -22,8 +22,8 @@ type Layer = Overlay<Rc<dyn BlockDevice>>;
 ///
 /// Nobody may write to the disk as long as the view is in use.
 pub struct View {
-    /// Over the disk, if its logs are read: what their opening changes.
-    opened: Option<(Rc<Layer>, Volume)>,
+    /// Over the disk, if its logs are read.
+    opened: Option<Opened>,
     top: Rc<Layer>,
     /// What the logs hold, if it is adopted.
     pub held: Option<Held>,
@@ -43,6 +43,14 @@ pub struct Held {
     pub bytes: u64,
 }
 
+/// Logs that are read.
+struct Opened {
+    logs: Logs,
+    /// What their opening changes.
+    layer: Rc<Layer>,
+    volume: Volume,
+}
+
 impl View {
     /// Recovers the file system of a site in memory. Errors that were found earlier do not stop
     /// that: whoever wants to know looks at the superblock.
@@ -55,7 +63,7 @@ impl View {
         let opened = if copies.marks().is_adopted() { Some(over_logs(site).await?) } else { None };
         let (opened, held) = opened.unzip();
         let below: Rc<dyn BlockDevice> = match &opened {
-            Some((_, volume)) => Rc::new(volume.clone()),
+            Some(opened) => Rc::new(opened.volume.clone()),
             None => Rc::clone(&site.device),
         };
         let top = Rc::new(Overlay::new(site.runtime.clone(), below, CHANGED_MOST));
@@ -79,12 +87,13 @@ impl View {
         Rc::clone(&self.top) as Rc<_>
     }
 
-    /// Where it may differ from the disk: extents by address, which do not overlap.
+    /// Where it may differ from the disk: extents by address, which do not overlap. What the logs
+    /// themselves hold is left out: nobody can read that through them.
     #[must_use]
     pub fn differs(&self) -> Vec<Extent> {
         let mut all = self.top.changed();
-        if let Some((layer, volume)) = &self.opened {
-            all.extend(layer.changed());
+        if let Some(Opened { logs, layer, volume }) = &self.opened {
+            all.extend(layer.changed().into_iter().filter(|extent| !logs.have(*extent)));
             all.extend(volume.table().iter().map(|mapped| mapped.extent));
         }
         all.sort_unstable();
@@ -107,7 +116,7 @@ async fn summary_of(device: &Rc<dyn BlockDevice>) -> Result<Summary, AdoptError>
 }
 
 /// Opens the logs, whatever that writes.
-async fn over_logs(site: &Site) -> Result<((Rc<Layer>, Volume), Held), AdoptError> {
+async fn over_logs(site: &Site) -> Result<(Opened, Held), AdoptError> {
     let device = Rc::clone(&site.device);
     let layer = Rc::new(Overlay::new(site.runtime.clone(), device, CHANGED_MOST));
     let site = site.over(Rc::clone(&layer) as Rc<_>);
@@ -116,7 +125,7 @@ async fn over_logs(site: &Site) -> Result<((Rc<Layer>, Volume), Held), AdoptErro
     let device = Rc::clone(&site.device);
     let (volume, report) = Volume::open(site.runtime.clone(), device, &options).await?;
     let bytes = volume.table().iter().map(|mapped| mapped.extent.len.bytes()).sum();
-    Ok(((layer, volume), Held { was_closed: report.was_closed, bytes }))
+    Ok((Opened { logs, layer, volume }, Held { was_closed: report.was_closed, bytes }))
 }
 
 /// Makes it plain ext4, mounts it and unmounts it.

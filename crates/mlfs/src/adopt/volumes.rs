@@ -5,10 +5,8 @@ use manylogs_block::Extent;
 use manylogs_ext4::Run;
 use manylogs_near::{NearError, Placed, format, format_config};
 
-use super::{AdoptError, LogEngine, Logs, Site};
+use super::{AdoptError, BLOCK_SECTORS, LogEngine, Logs, Site};
 
-/// Sectors of a block.
-const BLOCK_SECTORS: u64 = 8;
 /// Anchors are whole multiples of 1 MiB.
 const ANCHOR_UNIT: u64 = 256;
 /// What is left of a run beside its anchor is a log if it has so many blocks: 2 MiB.
