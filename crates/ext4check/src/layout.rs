@@ -124,6 +124,9 @@ impl Layout {
         if ro_compat & ro_compat::METADATA_CSUM != 0 && bytes[0x175] != 1 {
             return Err(Unreadable::Superblock("another checksum than CRC-32C"));
         }
+        if bytes[0x174] >= 32 {
+            return Err(Unreadable::Superblock("groups of groups"));
+        }
         if u32(0x18) != 2 || u32(0x1C) != 2 {
             return Err(Unreadable::BlockSize);
         }

@@ -28,7 +28,7 @@ impl Checker<'_> {
         let resizing = self.layout.has_compat(compat::RESIZE_INODE);
         match raw.ino {
             Ino::BAD_BLOCKS => {
-                let fields = [0x0, 0x2, 0x18, 0x1A, 0x78, 0x7A, 0x76];
+                let fields = [0x0, 0x2, 0x18, 0x1A];
                 if fields.iter().any(|at| raw.u16(*at) != 0) || raw.u32(0x68) != 0 {
                     self.find(place, Problem::Impossible("the inode of bad blocks"));
                 }
@@ -36,7 +36,7 @@ impl Checker<'_> {
             }
             Ino::RESIZE if resizing => self.check_resizing(raw),
             ino if QUOTAS.contains(&ino) => {
-                if raw.links() != 0 || raw.counted_blocks() != Some(0) || le32(raw.map(), 0) != 0 {
+                if raw.links() != 0 || raw.u32(0x1C) != 0 || le32(raw.map(), 0) != 0 {
                     self.find(place, Problem::Impossible("a reserved inode is in use"));
                 }
                 Ok(())
@@ -69,8 +69,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The inode that keeps room for descriptors: a block of numbers of blocks that are kept, each of
-    /// which names its copies.
+    /// The inode that keeps room for descriptors: a block of numbers of blocks that are kept, each
+    /// of which names its copies.
     fn check_resizing(&mut self, raw: Raw<'_>) -> Checked<()> {
         let place = Place::Inode(raw.ino);
         let map: Vec<u32> = (0..15).map(|number| le32(raw.map(), 4 * number)).collect();
