@@ -46,8 +46,11 @@ fn told(found: &Result<Report, Unreadable>) -> String {
 
 /// Whether e2fsck does not look at, or silently puts right, all that was found.
 fn is_ours_alone(found: &Result<Report, Unreadable>) -> bool {
-    let Ok(report) = found else { return false };
-    report.more == 0 && report.findings.iter().all(is_unseen)
+    match found {
+        Ok(report) => report.more == 0 && report.findings.iter().all(is_unseen),
+        // It knows features that such an image does not use, and which are refused by name.
+        Err(error) => matches!(error, Unreadable::Features { .. }),
+    }
 }
 
 /// Whether e2fsck does not look at what was found, or puts it right without a word.
