@@ -17,7 +17,8 @@ impl Checker<'_> {
         let bytes = &block[SUPERBLOCK];
         let layout = &self.layout;
         let room = layout.inode_bytes - SHORT;
-        let is_size = |size: usize| size == 0 || (size % 4 == 0 && (4..=room).contains(&size));
+        let is_size =
+            |size: usize| size == 0 || (size.is_multiple_of(4) && (4..=room).contains(&size));
         let extra = |at: usize| room == 0 || is_size(usize::from(le16(bytes, at)));
         let features = layout.compat | layout.incompat | layout.ro_compat;
         let resizing = layout.has_compat(compat::RESIZE_INODE);

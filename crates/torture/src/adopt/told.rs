@@ -242,8 +242,8 @@ fn shown(image: &DiskImage, seed: u64) -> Result<(DiskImage, Vec<Run>), Wrong> {
     Ok((shown, logs))
 }
 
-/// What e2fsck says of a replay, of orphans, of the superblock's counts, which are those of the last
-/// unmount, and of nothing.
+/// What e2fsck says of a replay, of orphans, of the superblock's counts, which are those of the
+/// last unmount, and of nothing.
 const EXPECTED: [&str; 9] = [
     "Free blocks count wrong (",
     "Free inodes count wrong (",
