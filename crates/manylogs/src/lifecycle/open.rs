@@ -79,7 +79,9 @@ impl Volume {
         opened.inner().logs_near.set(options.logs_near);
         // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
-        opened.run();
+        if !options.to_read {
+            opened.run();
+        }
         report.duration = opened.inner().runtime.now().since(started);
         Ok((opened, report))
     }

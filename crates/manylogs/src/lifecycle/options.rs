@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub accept_damage: bool,
     /// Open to drain. That is allowed even when too few sequences are left for other work.
     pub to_drain: bool,
+    /// Open to read, over a device whose changes are forgotten: the volume begins no work of its
+    /// own, and takes nothing but reads.
+    pub to_read: bool,
     /// Memory that holds the table, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
