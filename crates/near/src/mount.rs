@@ -66,6 +66,8 @@ pub struct NearOptions {
 pub struct Near {
     fs: Ext4,
     volume: Volume,
+    /// See [`OpenOptions::to_read`].
+    to_read: bool,
 }
 
 /// The parameters of a volume with logs at such places.
@@ -101,7 +103,8 @@ pub async fn format(
 }
 
 impl Near {
-    /// Opens the volume, which recovers it, and mounts the file system through it.
+    /// Opens the volume, which recovers it, and mounts the file system through it. With
+    /// [`OpenOptions::to_read`] both are read only, and are dropped rather than closed.
     ///
     /// # Errors
     /// Those of [`Volume::open`] and of [`Ext4::mount_through`].
@@ -113,8 +116,8 @@ impl Near {
     ) -> Result<(Self, RecoveryReport), NearError> {
         let opened = Volume::open(runtime.clone(), device, &near.open).await?;
         let (volume, report) = opened;
-        let config = volume.config();
-        if largest_transaction(config.record) < LARGEST_LEAST {
+        let (config, to_read) = (volume.config(), near.open.to_read);
+        if !to_read && largest_transaction(config.record) < LARGEST_LEAST {
             let log = config.log;
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
@@ -123,9 +126,11 @@ impl Near {
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::new(sink);
         match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
-            Ok(fs) => Ok((Self { fs, volume }, report)),
+            Ok(fs) => Ok((Self { fs, volume, to_read }, report)),
             Err(error) => {
-                volume.close().await?;
+                if !to_read {
+                    volume.close().await?;
+                }
                 Err(error.into())
             }
         }
@@ -149,7 +154,7 @@ impl Near {
     /// Those of [`Ext4::unmount`] and [`Volume::close`]: the next mount recovers then.
     pub async fn unmount(self) -> Result<(), NearError> {
         let unmounted = self.fs.unmount().await;
-        let closed = self.volume.close().await;
+        let closed = if self.to_read { Ok(()) } else { self.volume.close().await };
         unmounted?;
         Ok(closed?)
     }
