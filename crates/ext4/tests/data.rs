@@ -246,3 +246,24 @@ fn planted_bugs_are_noticed() {
     let overwritten = what_is_overwritten_in_place_is_durable_without_its_times;
     common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
 }
+
+/// Mount options of ext4 say how long that takes.
+#[test]
+fn what_nobody_syncs_is_durable_after_the_interval() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for (given, waited, is_durable) in [(None, 6, true), (Some(30), 6, false), (Some(30), 31, true)]
+    {
+        let world = World::new(waited, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            if let Some(seconds) = given {
+                fs.commit_every(Nanos::from_secs(seconds));
+            }
+            let before = fs.journal_stats().transactions;
+            file(&fs, "file").await;
+            runtime.sleep(Nanos::from_secs(waited)).await;
+            let committed = fs.journal_stats().transactions > before;
+            assert_eq!(committed, is_durable, "{given:?} {waited}");
+        });
+    }
+}

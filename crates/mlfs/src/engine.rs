@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Handle, LocalTask, Signal, yield_now};
+use manylogs_block::{BlockDevice, Handle, LocalTask, Nanos, Signal, yield_now};
 use manylogs_ext4::{Options, Timestamp};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
@@ -187,11 +187,14 @@ fn run(
         None => (device, None),
     };
     let runtime = reactor.handle();
-    let mode = options.mode;
+    let (mode, commit) = (options.mode, options.commit);
     let options = Options { clock: Rc::new(now), read_only: options.read_only };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let mounted = reactor.block_on(mounting)?;
+    if let Some(seconds) = commit {
+        mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
     let on = (runtime.clone(), reactor.watcher());

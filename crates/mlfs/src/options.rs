@@ -1,5 +1,8 @@
 //! How a file system is mounted.
 
+mod foreign;
+
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use manylogs_block::BlockDevice;
@@ -31,8 +34,27 @@ pub struct MountOptions {
     flags: MountFlags,
     /// What it allows although a user may not by default.
     allowed: MountFlags,
+    /// Seconds after which a change is durable though nobody syncs; ext4's five when not given.
+    pub commit: Option<NonZeroU32>,
     /// What is put over the device.
     pub between: Option<Between>,
+    /// Options that change nothing here, each with the reason.
+    ignored: Vec<Ignored>,
+}
+
+/// An option of ext4 that is accepted and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// As it was given.
+    pub option: String,
+    /// What is so without it.
+    pub why: &'static str,
+}
+
+impl std::fmt::Display for Ignored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "mount option {} changes nothing: {}", self.option, self.why)
+    }
 }
 
 /// Where the journal is, and what it holds.
@@ -99,8 +121,9 @@ pub enum OptionError {
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites. Those for
-    /// programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites, and what
+    /// ext4 has besides: `commit=SECONDS` counts, and others are taken where nothing is lost by it
+    /// ([`MountOptions::ignored`]). Those for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
@@ -143,9 +166,34 @@ impl MountOptions {
                 return Err(not_offered("unmount the file system and mount it again"));
             }
             _ if is_for_others(option) => {}
-            _ => return Err(OptionError::Unknown(option.to_owned())),
+            _ => return self.add_foreign(option),
         }
         Ok(())
+    }
+
+    /// An option that ext4 has, and this file system has not, or has in its own way.
+    fn add_foreign(&mut self, option: &str) -> Result<(), OptionError> {
+        use foreign::Meaning::{Commit, Differs, Fits, Refused};
+        let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
+        match foreign::meaning(option) {
+            Some(Fits) => Ok(()),
+            Some(Differs(why)) => {
+                self.ignored.push(Ignored { option: option.to_owned(), why });
+                Ok(())
+            }
+            Some(Refused(why)) => Err(not_offered(why)),
+            Some(Commit(seconds)) => {
+                self.commit = NonZeroU32::new(seconds);
+                Ok(())
+            }
+            None => Err(OptionError::Unknown(option.to_owned())),
+        }
+    }
+
+    /// Options that were taken and change nothing.
+    #[must_use]
+    pub fn ignored(&self) -> &[Ignored] {
+        &self.ignored
     }
 
     fn set(&mut self, flag: MountFlags) {
@@ -178,6 +226,9 @@ fn is_for_others(option: &str) -> bool {
         "noauto",
         "nofail",
         "_netdev",
+        "_rnetdev",
+        "silent",
+        "loud",
         "user",
         "nouser",
         "users",
@@ -191,7 +242,8 @@ fn is_for_others(option: &str) -> bool {
         "lazytime",
         "nolazytime",
     ];
-    words.contains(&option) || option.starts_with("x-") || option.starts_with("comment=")
+    words.contains(&option)
+        || ["x-", "X-", "comment="].iter().any(|begin| option.starts_with(begin))
 }
 
 impl std::fmt::Debug for MountOptions {
@@ -228,8 +280,8 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_by_name() {
         let mut options = MountOptions::default();
-        let unknown = options.add("ro,barrier=0").unwrap_err();
-        assert_eq!(unknown, OptionError::Unknown("barrier=0".to_owned()));
+        let unknown = options.add("ro,barriers=0").unwrap_err();
+        assert_eq!(unknown, OptionError::Unknown("barriers=0".to_owned()));
         for option in ["errors=panic", "data=writeback", "remount"] {
             let refused = options.add(option).unwrap_err();
             assert!(matches!(&refused, OptionError::NotOffered { option: o, .. } if o == option));

@@ -4,16 +4,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use manylogs_block::Nanos;
-
 use super::{Changed, Closed, Journal, Logged, Running};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
-/// A transaction is committed so long after its first handle at the latest.
-const INTERVAL: Nanos = Nanos::from_secs(5);
 /// Dirty pages from which on the device is kept busy with them: 4 MiB.
 const DIRTY_MUCH: usize = 1024;
 
@@ -149,7 +145,8 @@ impl Core {
                 change.await;
                 continue;
             }
-            let timer = timer.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
+            let timer =
+                timer.get_or_insert_with(|| self.runtime.sleep(self.journal.interval.get()));
             let mut change = std::pin::pin!(change);
             let expired = std::future::poll_fn(|cx| {
                 if change.as_mut().poll(cx).is_ready() {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{IoError, Signal};
+use manylogs_block::{IoError, Nanos, Signal};
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
@@ -26,6 +26,9 @@ use crate::error::{Error, Result};
 use crate::lock::SharedLock;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run};
+
+/// When a transaction is committed though nobody waits for it, as ext4 does.
+const INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// See the module.
 pub(crate) struct Journal {
@@ -40,6 +43,8 @@ pub(crate) struct Journal {
     /// What is in the log is brought home although nobody waits for room.
     making_room: Cell<bool>,
     closing: Cell<bool>,
+    /// A transaction is committed so long after its first handle at the latest.
+    pub(crate) interval: Cell<Nanos>,
     /// Damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
@@ -104,6 +109,7 @@ impl Journal {
             settled: Signal::default(),
             making_room: Cell::new(false),
             closing: Cell::new(false),
+            interval: Cell::new(INTERVAL),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Payload, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use crate::alloc::Space;
@@ -125,6 +125,11 @@ impl Ext4 {
         }
         core.journal = Journal::new(sink, Tid(1));
         Self::start(core).await
+    }
+
+    /// From now on what nobody syncs is written, and durable, after `span`; 5 s when not given.
+    pub fn commit_every(&self, span: Nanos) {
+        self.core.journal.interval.set(span);
     }
 
     async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
