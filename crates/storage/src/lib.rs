@@ -51,7 +51,7 @@ pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
 pub use image::{ImageError, create_image};
 pub use mapped_nvram::MappedNvram;
-pub use open::{OpenError, OpenMode, check_unused};
+pub use open::{OpenError, OpenMode, check_readable, check_unused};
 pub use priority::prefer_this_thread;
 pub use reactor::Reactor;
 pub use socket::{Listener, Stream};

@@ -66,6 +66,14 @@ pub fn check_unused(path: &Path, patience: Duration) -> Result<(), OpenError> {
     open(path, OpenMode::Exclusive, patience).map(drop)
 }
 
+/// Whether a file or a disk could be opened in [`OpenMode::ReadOnly`] now.
+///
+/// # Errors
+/// Why not.
+pub fn check_readable(path: &Path) -> Result<(), OpenError> {
+    open(path, OpenMode::ReadOnly, Duration::ZERO).map(drop)
+}
+
 /// Opens and locks `path`, and tries again while another process has it.
 pub(crate) fn open(path: &Path, mode: OpenMode, patience: Duration) -> Result<Opened, OpenError> {
     let (began, system) = (Instant::now(), System::this());

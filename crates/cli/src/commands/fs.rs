@@ -3,7 +3,9 @@
 mod adopt;
 mod background;
 mod check;
+mod contents;
 mod interfere;
+pub(crate) mod listed;
 mod marks;
 mod mounted;
 mod operate;
@@ -17,6 +19,7 @@ use manylogs_serve::Emulation;
 
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
 use crate::args::serve::OnOff;
+use crate::commands::volume::open_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -38,6 +41,10 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
 
 fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let options = options(args)?;
+    for ignored in options.ignored() {
+        line(Level::Warning, None, &ignored.to_string(), &[]);
+    }
+    mounted::take_over(&args.source, &args.target)?;
     if !args.target.is_dir() {
         return Err(Failure::input(format!("{}: not a directory", args.target.display())));
     }
@@ -80,7 +87,7 @@ fn emulated(args: &FsMountArgs, name: &str) -> Result<Between, Failure> {
 
 /// Ends the mount, unless somebody uses it.
 fn interrupted(target: &Path) {
-    if let Err(error) = rustix::mount::unmount(target, rustix::mount::UnmountFlags::empty()) {
+    if let Err(error) = manylogs_fuse::unmount_from(target, false) {
         let message = format!("{}: still mounted: {error}", target.display());
         line(Level::Warning, None, &message, &[]);
     }
@@ -89,11 +96,13 @@ fn interrupted(target: &Path) {
 fn failure(source: &Path, error: &MountError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
+        MountError::Open(error) => open_failure(error),
+        MountError::Mount { source: why, .. } => Failure::of_io(why, message),
+        MountError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         MountError::FileSystem(manylogs_ext4::Error::Refused(_))
         | MountError::Between(_)
         | MountError::Adopted(_)
-        | MountError::NotAdopted(_)
-        | MountError::LogsAreWritten => Failure::Input(message),
+        | MountError::NotAdopted(_) => Failure::Input(message),
         MountError::Marks(error) => adopt::failure(source, error),
         damage if damage.is_damage() => Failure::Damage(message),
         _ => Failure::Failed(message),

@@ -13,6 +13,7 @@ use manylogs_mlfs::adopt::{
 };
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
+use super::contents;
 use super::status::first_block;
 use crate::args::fs::{FsAdoptArgs, FsReleaseArgs};
 use crate::commands::volume::open_failure;
@@ -128,6 +129,7 @@ fn ask(args: &FsAdoptArgs) -> Result<(), Failure> {
 pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
+        AdoptError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         AdoptError::FileSystem(Error::Io(_) | Error::Aborted(_)) => Failure::Failed(message),
         AdoptError::FileSystem(Error::Corrupt(_))
         | AdoptError::Damaged(_)

@@ -12,7 +12,7 @@ use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 use serde_json::json;
 
 use super::status::first_block;
-use super::{adopt, marks};
+use super::{adopt, contents, marks};
 use crate::args::fs::FsCheckArgs;
 use crate::commands::volume::check::{findings_json, findings_text, repaired_text};
 use crate::commands::volume::open_failure;
@@ -37,6 +37,11 @@ pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
         FileDevice::open(&reactor, &args.source, &options).map_err(|error| open_failure(&error))?;
     let file = File::open(&args.source).map_err(|error| Failure::input(named(&error)))?;
     let summary = Summary::of(&first_block(&args.source)?);
+    if let Err(error) = &summary
+        && contents::is_other(error)
+    {
+        return Err(contents::no_ext4(&args.source));
+    }
     let is_marked = summary.is_ok_and(|summary| marks::is_marked(&summary));
     let looked = if is_marked { marks::looked(&args.source)? } else { None };
     let logs = looked.as_ref().map(|looked| &looked.logs);

@@ -10,7 +10,7 @@ use manylogs_operate::control::Order;
 use manylogs_storage::{OpenMode, Reactor};
 
 use super::adopt::{failure, open};
-use super::mounted::source_of;
+use super::mounted::{is_directory, source_of};
 use crate::args::fs::{FsCheckpointArgs, FsSetArgs, FsTopArgs};
 use crate::commands::serve::control_failure;
 use crate::commands::volume::{maintain, set};
@@ -63,7 +63,7 @@ pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
 
 /// The device of a file system that is mounted on a directory, or the device itself.
 fn device(place: &Path) -> Result<PathBuf, Failure> {
-    if !place.is_dir() {
+    if !is_directory(place) {
         return Ok(place.to_owned());
     }
     let none = || {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use manylogs_ext4::{BLOCK_BYTES, Refusal, Summary};
 use serde_json::json;
 
-use super::marks;
-use super::mounted::source_of;
+use super::mounted::{is_directory, source_of};
+use super::{contents, marks};
 use crate::args::fs::FsStatusArgs;
 use crate::commands::live;
 use crate::commands::serve::control_failure;
@@ -18,7 +18,7 @@ use crate::output::print;
 
 pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     let place = args.place.display();
-    let mounted = if args.place.is_dir() {
+    let mounted = if is_directory(&args.place) {
         let none =
             || Failure::input(format!("{place}: no file system of manylogs is mounted there"));
         Some(source_of(&args.place)?.ok_or_else(none)?)
@@ -34,8 +34,10 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
         (None, found) => found.map(|found| PathBuf::from(&found.mounted_on)),
     };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", source.display());
-    let mut summary =
-        Summary::of(&first_block(source)?).map_err(|error| Failure::input(named(&error)))?;
+    let mut summary = Summary::of(&first_block(source)?).map_err(|error| {
+        let is_other = contents::is_other(&error);
+        if is_other { contents::no_ext4(source) } else { Failure::input(named(&error)) }
+    })?;
     let is_looked_at = mounted_on.is_none() && marks::is_marked(&summary);
     let looked = if is_looked_at { marks::looked(source)? } else { None };
     let stage = marks::stage(summary.pointer.map(|pointer| pointer.stage));
