@@ -32,7 +32,8 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     let mut found = on_disks();
     for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
         let Ok(status) = server.status() else { continue };
-        let Some(volume) = status.volume else { continue };
+        // The volume of a file system's logs is no volume that anybody serves.
+        let Some(volume) = status.volume.filter(|_| status.file_system.is_none()) else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
         let served = Found {
             at_risk_bytes: Some(volume.data_at_risk_bytes()),
@@ -114,7 +115,8 @@ fn systems_text(found: &BTreeMap<PathBuf, Listed>) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let names = ["DEVICE", "FILE SYSTEM", "LABEL", "SERVER", "MODE", "MOUNTED ON", "STATE"];
+    let names =
+        ["DEVICE", "FILE SYSTEM", "LABEL", "SERVER", "AT RISK", "MODE", "MOUNTED ON", "STATE"];
     let mut rows = vec![names.map(str::to_owned)];
     let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     rows.extend(found.iter().map(|(device, listed)| {
@@ -122,7 +124,8 @@ fn systems_text(found: &BTreeMap<PathBuf, Listed>) -> String {
             device.display().to_string(),
             or_none(&listed.uuid),
             or_none(&listed.label),
-            listed.pid.map_or_else(|| "none".to_owned(), |pid| format!("process {pid}")),
+            listed.pid.map_or_else(|| "-".to_owned(), |pid| format!("process {pid}")),
+            listed.at_risk_bytes.map_or_else(|| "-".to_owned(), human),
             or_none(listed.mode.as_deref().unwrap_or_default()),
             listed
                 .mounted_on
@@ -144,6 +147,7 @@ fn systems_json(found: &BTreeMap<PathBuf, Listed>) -> serde_json::Value {
             "mounted_on": listed.mounted_on,
             "mode": listed.mode,
             "server_pid": listed.pid,
+            "at_risk_bytes": listed.at_risk_bytes,
         })
     };
     found.iter().map(system).collect()

@@ -19,9 +19,19 @@ pub(crate) struct Listed {
     /// In words.
     pub(crate) state: String,
     pub(crate) mounted_on: Option<PathBuf>,
-    /// `None` if this user may not ask its server, or it has none.
+    /// Told by its server; `None` if this user may not ask that, or there is none.
     pub(crate) mode: Option<String>,
     pub(crate) pid: Option<u32>,
+    /// Bytes that are newer in its logs or its journal than at home; told by its server.
+    pub(crate) at_risk_bytes: Option<u64>,
+}
+
+impl Listed {
+    /// As a disk shows it, and not a server.
+    fn unserved(found: Option<Summary>, state: String, mounted_on: Option<PathBuf>) -> Self {
+        let (uuid, label) = found.map(|found| (found.uuid, found.label)).unwrap_or_default();
+        Self { uuid, label, state, mounted_on, mode: None, pid: None, at_risk_bytes: None }
+    }
 }
 
 /// Adopted file systems on disks that the user may read, and all that are mounted, images included.
@@ -38,9 +48,7 @@ pub(crate) fn file_systems() -> BTreeMap<PathBuf, Listed> {
         }
         let Some(summary) = summary(&device).filter(marks::is_marked) else { continue };
         let state = state(&device, &summary);
-        let (uuid, label) = (summary.uuid, summary.label);
-        let listed = Listed { uuid, label, state, mounted_on: None, mode: None, pid: None };
-        found.insert(device, listed);
+        found.insert(device, Listed::unserved(Some(summary), state, None));
     }
     found
 }
@@ -50,18 +58,19 @@ fn summary(device: &Path) -> Option<Summary> {
 }
 
 fn of_mount(mounted: &Mounted) -> Listed {
-    let (uuid, label) =
-        summary(&mounted.source).map(|found| (found.uuid, found.label)).unwrap_or_default();
-    let mounted_on = Some(mounted.on.clone());
+    let on_disk = |state: &str| {
+        let found = summary(&mounted.source);
+        Listed::unserved(found, state.to_owned(), Some(mounted.on.clone()))
+    };
     if mounted.is_dead() {
-        let state = KILLED.to_owned();
-        return Listed { uuid, label, state, mounted_on, mode: None, pid: None };
+        return on_disk(KILLED);
     }
     // Who has it read-only takes no orders.
-    let server = status(&mounted.source).ok();
-    let pid = server.as_ref().map(|server| server.pid);
-    let mode = server.and_then(|server| server.file_system).map(|found| found.mode);
-    Listed { uuid, label, state: "mounted".to_owned(), mounted_on, mode, pid }
+    let Ok(server) = status(&mounted.source) else { return on_disk("mounted") };
+    let (pid, told) = (Some(server.pid), server.file_system);
+    let at_risk_bytes = told.as_ref().map(|told| told.bytes_at_risk);
+    let mode = told.map(|told| told.mode);
+    Listed { mode, pid, at_risk_bytes, ..on_disk("mounted") }
 }
 
 /// How a file system that is not mounted was left.
