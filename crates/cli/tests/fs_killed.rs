@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use common::image::{can_mount, image, program};
 use common::{Outcome, Place, text};
@@ -213,7 +213,7 @@ fn content(path: &Path) -> Vec<u8> {
 }
 
 /// What was synced is there, and not a byte of the image changes.
-fn read_only_shows_and_keeps(place: &Place, image: &PathBuf) {
+fn read_only_shows_and_keeps(place: &Place, image: &Path) {
     let before = content(image);
     let mounted = place.run(&["fs", "mount", "disk.img", "mnt", "--background", "-o", "ro,noload"]);
     assert!(mounted.succeeds().stderr.contains("noload changes nothing"), "{mounted:?}");

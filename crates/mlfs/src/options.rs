@@ -123,7 +123,8 @@ impl MountOptions {
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
     /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites, and what
     /// ext4 has besides: `commit=SECONDS` counts, and others are taken where nothing is lost by it
-    /// ([`MountOptions::ignored`]). Those for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// ([`MountOptions::ignored`]). Those for programs that read fstab (`defaults`, `nofail`,
+    /// `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.

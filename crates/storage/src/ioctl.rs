@@ -58,10 +58,11 @@ pub(crate) fn lock_bytes(file: &File, bytes: &Range<u64>, alone: bool) -> Result
     let start = clipped(bytes.start);
     // A length of zero reaches to the end, wherever that will be.
     let len = if bytes.end > i64::MAX as u64 { 0 } else { clipped(bytes.end) - start };
+    let narrow = |constant: libc::c_int| libc::c_short::try_from(constant).unwrap_or_default();
     let kind = if alone { libc::F_WRLCK } else { libc::F_RDLCK };
     let lock = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
+        l_type: narrow(kind),
+        l_whence: narrow(libc::SEEK_SET),
         l_start: start,
         l_len: len,
         l_pid: 0,

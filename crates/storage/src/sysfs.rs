@@ -46,9 +46,8 @@ impl DeviceNumber {
 
     /// As the kernel passes numbers to programs.
     pub(crate) const fn decoded(number: u64) -> Self {
-        let major = (number >> 8) & 0xfff;
-        let minor = (number & 0xff) | ((number >> 12) & 0xf_ff00);
-        Self { major: major as u32, minor: minor as u32 }
+        let number = (number & 0xffff_ffff) as u32;
+        Self { major: (number >> 8) & 0xfff, minor: (number & 0xff) | ((number >> 12) & 0xf_ff00) }
     }
 
     /// Reads `8:1`.

@@ -56,7 +56,8 @@ pub(crate) struct FsMountArgs {
     pub(crate) mode: Option<ModeArg>,
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
     /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, nodev, nosuid,
-    /// noexec, sync, dirsync, emulate=DRIVE.
+    /// noexec, sync, dirsync, commit=SECONDS, emulate=DRIVE. Others of ext4 are taken where nothing
+    /// is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Return when the file system is mounted; its server goes on.

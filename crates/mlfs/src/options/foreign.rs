@@ -174,8 +174,10 @@ mod tests {
             "commit=soon",
         ] {
             let refused = MountOptions::default().add(option).unwrap_err();
-            let is_named = matches!(&refused, OptionError::NotOffered { option: named, .. } if named == option);
-            assert!(is_named, "{option}: {refused}");
+            let OptionError::NotOffered { option: named, .. } = &refused else {
+                panic!("{option}: {refused}");
+            };
+            assert_eq!(named, option);
         }
         for option in ["stripes=1", "stripe=x", "barrier=2", "barrier=", "quotas"] {
             let refused = MountOptions::default().add(option).unwrap_err();
