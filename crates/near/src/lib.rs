@@ -35,5 +35,7 @@ mod mount;
 mod sink;
 
 pub use lost::give_up_lost;
-pub use mount::{Near, NearError, NearOptions, Placed, format, format_config};
+pub use mount::{
+    LOG_LEAST, Near, NearError, NearOptions, Placed, RECORD_LEAST, format, format_config,
+};
 pub use sink::Granularity;

@@ -37,8 +37,11 @@ pub enum NearError {
     },
 }
 
-/// Shortest log: records are at most half as long.
-const LOG_LEAST: Sectors = Sectors(2 * 8 * LARGEST_LEAST as u64);
+/// Records must take the largest transaction: no disk keeps a shorter `record=`.
+pub const RECORD_LEAST: Sectors = Sectors(8 * LARGEST_LEAST as u64);
+/// Shortest log: with records of half its length there is always room for the next one, see
+/// [`manylogs_logstore::store::Logs::longest_record`].
+pub const LOG_LEAST: Sectors = Sectors(2 * RECORD_LEAST.0);
 /// Longest run of data that goes into a record (seed 000 section IV): 32 KiB.
 const THRESHOLD: Sectors = Sectors(64);
 
@@ -111,8 +114,8 @@ impl Near {
         near: &NearOptions,
         options: Options,
     ) -> Result<(Self, RecoveryReport), NearError> {
-        let opened = Volume::open(runtime.clone(), device, &near.open).await?;
-        let (volume, report) = opened;
+        let open = OpenOptions { record_least: RECORD_LEAST, ..near.open.clone() };
+        let (volume, report) = Volume::open(runtime.clone(), device, &open).await?;
         let config = volume.config();
         if largest_transaction(config.record) < LARGEST_LEAST {
             let log = config.log;

@@ -34,8 +34,6 @@ pub enum Granularity {
 pub(crate) struct NearSink {
     volume: Volume,
     granularity: Granularity,
-    /// Blocks of the largest transaction.
-    largest: usize,
     /// What the volume cannot know: transactions, and the flushes for their data.
     stats: Cell<SinkStats>,
     /// What the volume writes home, among the rest.
@@ -45,8 +43,7 @@ pub(crate) struct NearSink {
 impl NearSink {
     /// `probe` is the one that the volume was opened with.
     pub(crate) fn new(volume: Volume, probe: PhaseProbe, granularity: Granularity) -> Self {
-        let largest = largest_transaction(volume.config().record);
-        Self { volume, granularity, largest, stats: Cell::default(), probe }
+        Self { volume, granularity, stats: Cell::default(), probe }
     }
 
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
@@ -154,7 +151,8 @@ fn sectors_of(run: Run) -> Extent {
 
 impl CommitSink for NearSink {
     fn largest(&self) -> usize {
-        self.largest
+        // The setting may change: a transaction that is longer already is still taken.
+        largest_transaction(self.volume.config().record)
     }
 
     fn most_freed(&self) -> usize {
@@ -163,7 +161,7 @@ impl CommitSink for NearSink {
 
     fn takes_content(&self, blocks: u32) -> bool {
         let sectors = Sectors(u64::from(blocks) * BLOCK_SECTORS);
-        blocks as usize <= self.largest / 4 && self.volume.takes(sectors)
+        blocks as usize <= self.largest() / 4 && self.volume.takes(sectors)
     }
 
     fn has_room(&self, blocks: usize) -> bool {
@@ -177,7 +175,7 @@ impl CommitSink for NearSink {
     }
 
     fn make_room(&self) -> Step<'_> {
-        let payload = Sectors(self.largest as u64 * BLOCK_SECTORS);
+        let payload = Sectors(self.largest() as u64 * BLOCK_SECTORS);
         Box::pin(self.volume.make_room(MAX_ENTRIES, payload))
     }
 
@@ -231,7 +229,7 @@ const _: () = assert!(BLOCK_BYTES as u64 == Sectors(BLOCK_SECTORS).bytes());
 impl std::fmt::Debug for NearSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NearSink")
-            .field("largest", &self.largest)
+            .field("largest", &self.largest())
             .field("stats", &self.stats.get())
             .finish_non_exhaustive()
     }

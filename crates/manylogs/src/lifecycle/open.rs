@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request};
+use manylogs_block::{BlockDevice, Handle, Request, Sectors};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Logs, Store, apart};
-use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, SequenceLimit};
+use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
@@ -13,8 +13,9 @@ use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
 use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
+use crate::ondisk::layout::Layout;
 use crate::phase::{Below, Phase};
-use crate::records::largest::largest_record;
+use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
@@ -54,6 +55,7 @@ impl Volume {
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();
+        let config = as_logs_allow(config, &layout, superblock.shape(), options.record_least);
         let largest = largest_record(&config, &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let store = Store::new(superblock.volume, logs, on_disk, root_slot);
@@ -77,12 +79,29 @@ impl Volume {
         let named = (superblock.volume, superblock.label);
         let opened = Self::assemble(runtime, device, below, named, layout, config, store);
         opened.inner().logs_near.set(options.logs_near);
+        opened.inner().record_least.set(options.record_least);
         // The root must be durable before anything is appended.
         opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
         opened.run();
         report.duration = opened.inner().runtime.now().since(started);
         Ok((opened, report))
     }
+}
+
+/// The parameters of a volume whose owner appends batches, changed where its logs would not take
+/// them or the owner needs longer ones. They may have been kept by programs that did not ask.
+fn as_logs_allow(
+    config: VolumeConfig,
+    layout: &Layout,
+    shape: RecordShape,
+    record_least: Sectors,
+) -> VolumeConfig {
+    if layout.anchors().is_none() {
+        return config;
+    }
+    let longest = longest_batch(&config, layout, shape);
+    let record = config.record.max(record_least).min(longest);
+    VolumeConfig { record, threshold: config.threshold.min(record), ..config }
 }
 
 /// Counts the opening and sets sequences aside for it. Returns the first one.

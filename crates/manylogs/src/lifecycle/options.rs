@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Lba, Nanos, Nvram};
+use manylogs_block::{Extent, Lba, Nanos, Nvram, Sectors};
 use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::{Anchors, Layout};
@@ -29,6 +29,8 @@ pub struct OpenOptions {
     pub give_up_nvram: bool,
     /// Where the volume's structures are, if its layout was given ([`Layout::given`]).
     pub anchors: Option<Anchors>,
+    /// The owner's batches have up to so much payload, whatever `record=` says.
+    pub record_least: Sectors,
     /// Records go to the log nearest this address, wherever the head is.
     pub logs_near: Option<Lba>,
     /// Told what each write of the volume is for.

@@ -3,7 +3,7 @@
 use manylogs::{Anchors, DrainOptions, LeftAs, OpenOptions, Volume, VolumeError, identify_at};
 use manylogs_block::Extent;
 use manylogs_ext4::Run;
-use manylogs_near::{NearError, Placed, format, format_config};
+use manylogs_near::{LOG_LEAST, NearError, Placed, RECORD_LEAST, format, format_config};
 
 use super::{AdoptError, LogEngine, Logs, Site};
 
@@ -12,7 +12,7 @@ const BLOCK_SECTORS: u64 = 8;
 /// Anchors are whole multiples of 1 MiB.
 const ANCHOR_UNIT: u64 = 256;
 /// What is left of a run beside its anchor is a log if it has so many blocks: 2 MiB.
-const LOG_LEAST: u64 = 512;
+const LOG_BLOCKS: u64 = LOG_LEAST.0 / BLOCK_SECTORS;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +42,7 @@ impl Volumes {
             first: sectors(first.range().start..first.range().start + head),
             last: sectors(last.range().end - tail..last.range().end),
         };
-        ranges.retain(|range| range.end.saturating_sub(range.start) >= LOG_LEAST);
+        ranges.retain(|range| range.end.saturating_sub(range.start) >= LOG_BLOCKS);
         if ranges.is_empty() {
             return Err(AdoptError::NoEngine);
         }
@@ -55,7 +55,7 @@ impl Volumes {
     /// As [`Volumes::placed`].
     pub fn open_options(logs: &Logs) -> Result<OpenOptions, AdoptError> {
         let anchors = Some(Self::placed(logs)?.anchors);
-        Ok(OpenOptions { anchors, ..OpenOptions::default() })
+        Ok(OpenOptions { anchors, record_least: RECORD_LEAST, ..OpenOptions::default() })
     }
 
     async fn open_and_drain(site: &Site, logs: &Logs) -> Result<(), AdoptError> {
@@ -73,7 +73,7 @@ fn sectors(blocks: std::ops::Range<u64>) -> Extent {
 
 impl LogEngine for Volumes {
     fn blocks_least(&self) -> u64 {
-        2 * ANCHOR_UNIT + LOG_LEAST
+        2 * ANCHOR_UNIT + LOG_BLOCKS
     }
 
     async fn format(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {

@@ -47,7 +47,9 @@ impl World {
         Self::with_sectors(seed, mib, image, Sectors(1))
     }
 
-    fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
+    /// As [`World::new`], with a disk that writes physical sectors of this length as a whole.
+    #[must_use]
+    pub fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
         let sim = Sim::new(seed, Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
