@@ -110,11 +110,15 @@ impl Journal {
     ) -> Result<Self, MountError> {
         let clock = Rc::clone(&options.clock);
         let site = Site { device: Rc::clone(&device), runtime: runtime.clone(), clock };
-        // Every mark is complete before the first record.
-        let opened = adopt::open(&site, &Volumes).await?;
-        let open = OpenOptions { logs_near, probe, ..Volumes::open_options(&opened.logs)? };
+        // Everything is read that could refuse the mount before anything is written.
+        let located = adopt::locate(&site, &Volumes).await?;
+        located.check(&site, &Volumes).await?;
+        let open = OpenOptions { logs_near, probe, ..Volumes::open_options(&located.logs)? };
         let near = NearOptions { open, ..NearOptions::default() };
-        let mounted = Near::mount(runtime, device, &near, options).await;
+        let opening = Near::read(runtime, device, &near).await.map_err(MountError::of_logs)?;
+        // Every mark is complete before the first record.
+        located.complete().await?;
+        let mounted = opening.begin(options).await;
         Ok(Self::Near(mounted.map_err(MountError::of_logs)?.0))
     }
 }

@@ -36,6 +36,7 @@ mod sink;
 
 pub use lost::give_up_lost;
 pub use mount::{
-    LOG_LEAST, Near, NearError, NearOptions, Placed, RECORD_LEAST, format, format_config,
+    LOG_LEAST, Near, NearError, NearOpening, NearOptions, Placed, RECORD_LEAST, format,
+    format_config,
 };
 pub use sink::Granularity;

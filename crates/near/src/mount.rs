@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use manylogs::{
-    Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions,
-    RecoveryReport, Volume, VolumeConfig, VolumeError,
+    Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions, Opening,
+    PhaseProbe, RecoveryReport, Volume, VolumeConfig, VolumeError,
 };
 use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
@@ -103,6 +103,42 @@ pub async fn format(
     Ok(volume.close().await?)
 }
 
+/// A file system of which everything was read that a mount needs, and nothing is written yet.
+#[derive(Debug)]
+pub struct NearOpening {
+    opening: Opening,
+    runtime: Handle,
+    probe: PhaseProbe,
+    granularity: Granularity,
+}
+
+impl NearOpening {
+    /// Mounts it.
+    ///
+    /// # Errors
+    /// Those of the device and of [`Ext4::mount_through`].
+    pub async fn begin(self, options: Options) -> Result<(Near, RecoveryReport), NearError> {
+        let Self { opening, runtime, probe, granularity } = self;
+        let (volume, report) = opening.begin().await?;
+        let config = volume.config();
+        if largest_transaction(config.record) < LARGEST_LEAST {
+            let log = config.log;
+            volume.close().await?;
+            return Err(NearError::LogsTooShort { log });
+        }
+        let sink = NearSink::new(volume.clone(), probe, granularity);
+        let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
+        let journal = Rc::new(sink);
+        match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
+            Ok(fs) => Ok((Near { fs, volume }, report)),
+            Err(error) => {
+                volume.close().await?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
 impl Near {
     /// Opens the volume, which recovers it, and mounts the file system through it.
     ///
@@ -114,24 +150,23 @@ impl Near {
         near: &NearOptions,
         options: Options,
     ) -> Result<(Self, RecoveryReport), NearError> {
+        Self::read(runtime, device, near).await?.begin(options).await
+    }
+
+    /// Reads what a mount needs, and refuses what it refuses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Near::mount`].
+    pub async fn read(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        near: &NearOptions,
+    ) -> Result<NearOpening, NearError> {
         let open = OpenOptions { record_least: RECORD_LEAST, ..near.open.clone() };
-        let (volume, report) = Volume::open(runtime.clone(), device, &open).await?;
-        let config = volume.config();
-        if largest_transaction(config.record) < LARGEST_LEAST {
-            let log = config.log;
-            volume.close().await?;
-            return Err(NearError::LogsTooShort { log });
-        }
-        let sink = NearSink::new(volume.clone(), near.open.probe.clone(), near.granularity);
-        let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
-        let journal = Rc::new(sink);
-        match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
-            Ok(fs) => Ok((Self { fs, volume }, report)),
-            Err(error) => {
-                volume.close().await?;
-                Err(error.into())
-            }
-        }
+        let opening = Opening::read(runtime.clone(), device, &open).await?;
+        Ext4::check_mount_through(&opening.content()).await?;
+        let (probe, granularity) = (open.probe, near.granularity);
+        Ok(NearOpening { opening, runtime, probe, granularity })
     }
 
     /// The file system.

@@ -73,6 +73,20 @@ impl Ext4 {
         self.core.last_free_run(group, wanted.most, wanted.least).await
     }
 
+    /// Whether a log file can be created, but for its blocks. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], and [`Error::NoSpace`] without a free inode.
+    pub fn check_log_file(&self) -> Result<()> {
+        if !self.core.geometry.has_extents() {
+            return Err(Error::Unsupported("a log file without the feature extent"));
+        }
+        if self.core.space.free_inodes() == 0 {
+            return Err(Error::NoSpace);
+        }
+        Ok(())
+    }
+
     /// Creates a log file without blocks.
     ///
     /// # Errors

@@ -105,18 +105,13 @@ impl Ext4 {
         runtime: Executor,
         options: Options,
     ) -> Result<Self> {
-        let superblock = Self::superblock_of(&device).await?;
-        if superblock.is_mlfs() && superblock.has_errors() {
-            return Err(Refusal::NeedsRelease.into());
-        }
-        let superblock = without_bit(&superblock);
-        check_state(&superblock)?;
+        let superblock = Self::superblock_to_mount_through(&device).await?;
         let block = read_block(&*device, BlockNo(0)).await?;
         let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
         let runs = loaded.core.journal_runs().await?;
         let journal = jbd2::read_superblock(&device, runs.clone()).await?;
-        if superblock.needs_recovery() || journal.superblock.start().is_some() {
-            return Err(Refusal::NeedsCheck("its own journal must be replayed").into());
+        if journal.superblock.start().is_some() {
+            return Err(Refusal::NeedsReplay.into());
         }
         let mut core = loaded.alone();
         core.geometry.add_journal(&runs);
@@ -125,6 +120,29 @@ impl Ext4 {
         }
         core.journal = Journal::new(sink, Tid(1));
         Self::start(core).await
+    }
+
+    /// What the superblock says against [`Ext4::mount_through`]. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
+    pub async fn check_mount_through(device: &Rc<dyn BlockDevice>) -> Result<()> {
+        Self::superblock_to_mount_through(device).await.map(drop)
+    }
+
+    /// Without the bit.
+    async fn superblock_to_mount_through(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
+        let superblock = Self::superblock_of(device).await?;
+        if superblock.is_mlfs() && superblock.has_errors() {
+            return Err(Refusal::NeedsRelease.into());
+        }
+        let superblock = without_bit(&superblock);
+        check_state(&superblock)?;
+        if superblock.needs_recovery() {
+            return Err(Refusal::NeedsReplay.into());
+        }
+        Geometry::of(&superblock)?;
+        Ok(superblock)
     }
 
     async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {

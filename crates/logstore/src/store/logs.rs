@@ -26,6 +26,8 @@ pub struct Logs {
     open: LogSet,
     /// A log whose content is being moved away takes no records meanwhile.
     aside: Option<LogId>,
+    /// None takes records any more.
+    closed: bool,
     /// No entry needs more than this for a record of its own.
     largest_record: Sectors,
     shape: RecordShape,
@@ -47,6 +49,7 @@ impl Logs {
             devices: Vec::new(),
             open: LogSet::default(),
             aside: None,
+            closed: false,
             largest_record,
             shape,
             room: 0,
@@ -152,6 +155,12 @@ impl Logs {
         result
     }
 
+    /// From now on the logs are only emptied: none takes records.
+    pub fn take_no_more(&mut self) {
+        self.closed = true;
+        self.count_room();
+    }
+
     /// Keeps a log from taking records while its content moves; its room does not count meanwhile.
     pub fn set_aside(&mut self, id: LogId) {
         self.with(id, |_| ());
@@ -174,7 +183,7 @@ impl Logs {
     }
 
     fn room_of(&self, log: &Log) -> u64 {
-        if log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
+        if self.closed || log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
             return 0;
         }
         log.free().0.saturating_sub(self.left_out().0)
@@ -202,6 +211,7 @@ impl Logs {
         for (id, region) in self.ids().zip(&self.regions) {
             let log = self.get(id);
             let unused = region.len.0.saturating_sub(head.0 + left_out.0);
+            let unused = if self.closed { 0 } else { unused };
             let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
             self.open.set(id, room > 0);
@@ -215,7 +225,7 @@ impl Logs {
         let left_out = self.left_out();
         let in_use = self.ids().filter(|id| self.get(*id).is_none_or(|log| !log.is_retired()));
         let room = in_use.map(|id| self.when_emptied(id).saturating_sub(left_out.0));
-        room.sum::<u64>() >= needed.0
+        !self.closed && room.sum::<u64>() >= needed.0
     }
 
     /// What is free of a log that a checkpoint empties: it may keep a sixteenth, and begins with a
@@ -280,7 +290,7 @@ impl Logs {
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
     /// parameters may find room only in logs that do not count as open any more.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
-        self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
+        !self.closed && self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }
 }
 

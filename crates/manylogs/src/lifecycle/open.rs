@@ -1,10 +1,10 @@
-//! Opening, after an orderly close or a crash.
+//! Opening, after an orderly close or a crash: first everything is read, then it is written.
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request, Sectors};
+use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
-use manylogs_logstore::store::{Logs, Store, apart};
+use manylogs_logstore::store::{Logs, Room, Store, apart};
 use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
@@ -14,11 +14,27 @@ use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::Layout;
+use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase};
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
+
+/// A volume of which everything was read that an opening needs, and nothing is written yet.
+#[derive(Debug)]
+pub struct Opening {
+    /// As it will be: it can be read.
+    volume: Volume,
+    superblock: Superblock,
+    older: Option<Superblock>,
+    /// The root that makes it open.
+    root: Root,
+    largest: Room,
+    options: OpenOptions,
+    report: RecoveryReport,
+    started: Time,
+}
 
 impl Volume {
     /// Opens a volume, after an orderly close or any crash.
@@ -31,6 +47,20 @@ impl Volume {
         device: Rc<dyn BlockDevice>,
         options: &OpenOptions,
     ) -> Result<(Self, RecoveryReport), VolumeError> {
+        Opening::read(runtime, device, options).await?.begin().await
+    }
+}
+
+impl Opening {
+    /// Reads what an opening needs, and refuses what it refuses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub async fn read(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self, VolumeError> {
         let started = runtime.now();
         let device = Below::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
@@ -47,7 +77,12 @@ impl Volume {
         let Structures { superblock, older, mut root, root_slot } =
             read_structures(&reads, options.anchors, &mut report).await?;
         let mut below = device.capabilities();
-        below.physical_sector = superblock.physical;
+        let has_short_sectors = below.physical_sector > superblock.physical;
+        if has_short_sectors && !options.to_drain {
+            let (device, logs) = (below.physical_sector, superblock.physical);
+            return Err(VolumeError::LogsOfShorterSectors { device, logs });
+        }
+        below.physical_sector = below.physical_sector.max(superblock.physical);
         let on_disk = root.clone();
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
@@ -64,27 +99,50 @@ impl Volume {
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
         let mut store = found.await?;
-        if let Some(older) = older {
-            finish_change(&device, &superblock, &older).await?;
+        if has_short_sectors {
+            // A record would share a sector of the device with the durable one before it.
+            store.logs.take_no_more();
         }
         root.floor = store.roots.on_disk.floor;
         root.left = Left::Open;
         (store.sequences.next_data, store.sequences.next_record) =
             (DataSequence(first), RecordSequence(first));
-        if superblock.nvram {
-            let memory = options.nvram.clone();
-            root.floor = store.begin_apart(memory, superblock.volume, largest, &root)?;
-        }
         report.mapped_extents = store.map.len() as u64;
-        let named = (superblock.volume, superblock.label);
-        let opened = Self::assemble(runtime, device, below, named, layout, config, store);
-        opened.inner().logs_near.set(options.logs_near);
-        opened.inner().record_least.set(options.record_least);
+        let named = (superblock.volume, superblock.label.clone());
+        let volume = Volume::assemble(runtime, device, below, named, layout, config, store);
+        volume.inner().logs_near.set(options.logs_near);
+        volume.inner().record_least.set(options.record_least);
+        let options = options.clone();
+        Ok(Self { volume, superblock, older, root, largest, options, report, started })
+    }
+
+    /// What the volume holds. Only reads are served before [`Opening::begin`].
+    #[must_use]
+    pub fn content(&self) -> Rc<dyn BlockDevice> {
+        Rc::new(self.volume.clone())
+    }
+
+    /// Opens the volume.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn begin(self) -> Result<(Volume, RecoveryReport), VolumeError> {
+        let Self { volume, superblock, older, mut root, largest, options, mut report, started } =
+            self;
+        let inner = volume.inner();
+        if let Some(older) = older {
+            finish_change(&inner.device, &superblock, &older).await?;
+        }
+        if superblock.nvram {
+            let mut state = inner.state.borrow_mut();
+            let begun = state.store.begin_apart(options.nvram, superblock.volume, largest, &root);
+            root.floor = begun?;
+        }
         // The root must be durable before anything is appended.
-        opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
-        opened.run();
-        report.duration = opened.inner().runtime.now().since(started);
-        Ok((opened, report))
+        inner.update_root(Phase::Open, |on_disk| *on_disk = root).await?;
+        volume.run();
+        report.duration = inner.runtime.now().since(started);
+        Ok((volume, report))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The engine of MLFS: a volume whose logs and structures lie in the log file.
 
-use manylogs::{Anchors, DrainOptions, LeftAs, OpenOptions, Volume, VolumeError, identify_at};
+use manylogs::{
+    Anchors, DrainOptions, Identity, LeftAs, OpenOptions, Volume, VolumeError, identify_at,
+};
 use manylogs_block::Extent;
 use manylogs_ext4::Run;
 use manylogs_near::{LOG_LEAST, NearError, Placed, RECORD_LEAST, format, format_config};
@@ -58,6 +60,18 @@ impl Volumes {
         Ok(OpenOptions { anchors, record_least: RECORD_LEAST, ..OpenOptions::default() })
     }
 
+    /// What the structures in the logs say.
+    ///
+    /// # Errors
+    /// [`AdoptError::NoEngine`] if there are none, and those of the device.
+    pub async fn identity(site: &Site, logs: &Logs) -> Result<Identity, AdoptError> {
+        let anchors = Some(Self::placed(logs)?.anchors);
+        identify_at(&site.device, anchors).await.map_err(|error| match error {
+            VolumeError::Io(error) => error.into(),
+            _ => AdoptError::NoEngine,
+        })
+    }
+
     async fn open_and_drain(site: &Site, logs: &Logs) -> Result<(), AdoptError> {
         let options = OpenOptions { to_drain: true, ..Self::open_options(logs)? };
         let device = std::rc::Rc::clone(&site.device);
@@ -72,6 +86,23 @@ fn sectors(blocks: std::ops::Range<u64>) -> Extent {
 }
 
 impl LogEngine for Volumes {
+    fn check_device(&self, site: &Site) -> Result<(), AdoptError> {
+        let sector = site.device.capabilities().physical_sector;
+        if sector.0 > BLOCK_SECTORS {
+            return Err(AdoptError::LargeSectors { bytes: sector.bytes() });
+        }
+        Ok(())
+    }
+
+    async fn check(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
+        let identity = Self::identity(site, logs).await?;
+        let (device, logs) = (site.device.capabilities().physical_sector, identity.physical);
+        if device > logs {
+            return Err(VolumeError::LogsOfShorterSectors { device, logs }.into());
+        }
+        Ok(())
+    }
+
     fn blocks_least(&self) -> u64 {
         2 * ANCHOR_UNIT + LOG_BLOCKS
     }
@@ -86,12 +117,7 @@ impl LogEngine for Volumes {
     }
 
     async fn is_drained(&self, site: &Site, logs: &Logs) -> Result<bool, AdoptError> {
-        let anchors = Some(Self::placed(logs)?.anchors);
-        match identify_at(&site.device, anchors).await {
-            Ok(identity) => Ok(identity.left == LeftAs::Drained),
-            Err(VolumeError::Io(error)) => Err(error.into()),
-            Err(_) => Err(AdoptError::NoEngine),
-        }
+        Ok(Self::identity(site, logs).await?.left == LeftAs::Drained)
     }
 
     async fn drain(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs::{Volume, VolumeError};
-use manylogs_mlfs::adopt::{AdoptError, Volumes, open as open_logs};
+use manylogs::{Settings, Volume, VolumeError};
+use manylogs_mlfs::adopt::{AdoptError, Volumes, locate, open as open_logs};
 use manylogs_operate::control::Order;
 use manylogs_storage::{OpenMode, Reactor};
 
@@ -48,17 +48,26 @@ pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
         let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
         return set::show(&settings, args.json);
     }
-    let (reactor, volume) = logs_of(&device)?;
-    let mut settings = volume.settings();
+    let changes = !args.changes.is_empty();
+    let mode = if changes { OpenMode::Exclusive } else { OpenMode::ReadOnly };
+    let (reactor, site) = open(&device, mode)?;
+    let (found, logs) = reactor
+        .block_on(async move {
+            let logs = locate(&site, &Volumes).await?.logs;
+            let settings = Settings::of(&Volumes::identity(&site, &logs).await?.config);
+            Ok((settings, (site, logs)))
+        })
+        .map_err(|error| failure(&device, &error))?;
+    let mut settings = found;
     args.changes.iter().try_for_each(|pair| settings.assign(pair)).map_err(Failure::input)?;
-    let (changed, list) = (!args.changes.is_empty(), settings.list());
-    let done = reactor.block_on(async move {
-        let done = if changed { volume.set(&settings).await } else { Ok(()) };
-        volume.close().await?;
-        done
-    });
-    done.map_err(|error| of_logs(&device, error))?;
-    set::show(&set::as_json(&list), args.json)
+    if changes {
+        let (site, logs) = logs;
+        let options = Volumes::open_options(&logs).map_err(|error| failure(&device, &error))?;
+        let setting =
+            async move { Volume::set_closed(Rc::clone(&site.device), &settings, &options).await };
+        reactor.block_on(setting).map_err(|error| of_logs(&device, error))?;
+    }
+    set::show(&set::as_json(&settings.list()), args.json)
 }
 
 /// The device of a file system that is mounted on a directory, or the device itself.
