@@ -6,6 +6,7 @@ use manylogs::{OpenOptions, PhaseProbe, Volume};
 use manylogs_block::{BlockDevice, Handle, Lba};
 use manylogs_ext4::{Copies, Ext4, Mode, Options};
 use manylogs_near::{Near, NearError, NearOptions};
+use manylogs_plant::{Bug, is};
 
 use crate::adopt::{self, Site, Volumes};
 use crate::{JournalMode, MountError};
@@ -110,6 +111,9 @@ impl Journal {
     ) -> Result<Self, MountError> {
         let clock = Rc::clone(&options.clock);
         let site = Site { device: Rc::clone(&device), runtime: runtime.clone(), clock };
+        if is(Bug::MlfsMarksBeforeChecks) {
+            adopt::locate(&site, &Volumes).await?.complete().await?;
+        }
         // Everything is read that could refuse the mount before anything is written.
         let located = adopt::locate(&site, &Volumes).await?;
         located.check(&site, &Volumes).await?;

@@ -104,6 +104,18 @@ macro_rules! with_file_systems {
                 /// What a repair gives up is given up before the superblock says so.
                 MlfsRepairNotNoted,
             }
+            /// Bugs of short logs, and of settings, which show after long use.
+            SHORT_LOGS {
+                /// Room for the largest record is left out of the only log as well.
+                LastLogLeavesRecordOut,
+                /// A transaction that grew under another setting is refused.
+                NearLongerBatchRefused,
+            }
+            /// A bug of refusals: the marks are completed before all is known.
+            MLFS_UNCHANGED {
+                /// A mount completes the marks before it knows that it goes on.
+                MlfsMarksBeforeChecks,
+            }
             /// Bugs of the file system over a log near the head that tests of its parts show.
             NEAR_PARTS {
                 /// A freed block is not superseded.

@@ -193,7 +193,8 @@ impl Logs {
     /// there an entry finds no end of another log that is too short for it.
     fn left_out(&self) -> Sectors {
         let in_use = self.regions.len() - self.retired;
-        if in_use == 1 { Sectors(0) } else { self.largest_record }
+        let is_alone = in_use == 1 && !plant::is(Bug::LastLogLeavesRecordOut);
+        if is_alone { Sectors(0) } else { self.largest_record }
     }
 
     /// More is left out of each log's account from now on, if entries may be longer. Never less: an

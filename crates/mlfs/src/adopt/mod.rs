@@ -195,6 +195,9 @@ pub enum AdoptError {
     /// Records are damaged or cannot be read, or blocks are lost with them.
     #[error("the logs: {0}")]
     Damaged(String),
+    /// The logs were made for a disk that writes shorter sectors.
+    #[error("{0}")]
+    ShortSectors(String),
     /// The engine does not do what is asked for.
     #[error("the logs: {0}")]
     Engine(String),

@@ -18,9 +18,9 @@ pub struct Opened {
 /// An adopted file system whose logs were found. Nothing was written yet.
 #[derive(Debug)]
 pub struct Located {
-    copies: Copies,
+    pub(super) copies: Copies,
     pub(super) marks: Marks,
-    pointer: Pointer,
+    pub(super) pointer: Pointer,
     /// Its logs.
     pub logs: Logs,
 }

@@ -138,6 +138,9 @@ impl From<VolumeError> for AdoptError {
     fn from(error: VolumeError) -> Self {
         match error {
             VolumeError::Io(error) => error.into(),
+            short @ VolumeError::LogsOfShorterSectors { .. } => {
+                Self::ShortSectors(short.to_string())
+            }
             damage if is_damage(&damage) => Self::Damaged(damage.to_string()),
             other => Self::Engine(other.to_string()),
         }

@@ -37,6 +37,11 @@ pub(super) fn stage(stage: Option<Stage>) -> &'static str {
 }
 
 pub(super) fn logs(looked: &Looked) -> String {
+    let refused = looked.refused.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+    state(looked) + &refused
+}
+
+fn state(looked: &Looked) -> String {
     match &looked.logs {
         LogState::None => "none".to_owned(),
         LogState::Drained(logs) => format!("{}, drained", described(logs)),
@@ -72,7 +77,7 @@ pub(super) fn as_json(looked: &Looked) -> Value {
     };
     let why = match &looked.logs {
         LogState::Unusable(why) => Some(why.to_string()),
-        _ => None,
+        _ => looked.refused.as_ref().map(ToString::to_string),
     };
     json!({
         "logs": logs.map(|logs| logs.runs.len()),
