@@ -57,7 +57,10 @@ async fn use_it(volume: &Volume, runtime: &Handle, rng: &mut Rng, rounds: u64) {
                 let at = rng.below(400);
                 match rng.below(12) {
                     0 => Request::Flush,
-                    1 => Request::Discard { extent: Extent::new(at, 1 + rng.below(9000)), fua: false },
+                    1 => Request::Discard {
+                        extent: Extent::new(at, 1 + rng.below(9000)),
+                        fua: false,
+                    },
                     2 => write(at, &bytes(low_byte(round), 700), rng.below(2) == 0),
                     len => write(at, &bytes(low_byte(round), len), rng.below(2) == 0),
                 }

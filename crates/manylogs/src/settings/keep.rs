@@ -63,8 +63,8 @@ impl Volume {
         self.reconfigure(&settings.applied_to(&self.config()))
     }
 
-    /// As [`Volume::set`], of the volume on `device` that nobody has open. What `options` say of the
-    /// settings themselves does not matter.
+    /// As [`Volume::set`], of the volume on `device` that nobody has open. What `options` say of
+    /// the settings themselves does not matter.
     ///
     /// A crash leaves all of the old settings or all of the new ones.
     ///

@@ -75,8 +75,8 @@ impl Located {
     /// Whether records may be written once the marks are complete. Nothing is written.
     ///
     /// # Errors
-    /// [`Refusal::NeedsReplay`] and [`AdoptError::UsedUncleanly`] if others used it as ext4 and left
-    /// a journal to replay; those of [`LogEngine::check`].
+    /// [`Refusal::NeedsReplay`] and [`AdoptError::UsedUncleanly`] if others used it as ext4 and
+    /// left a journal to replay; those of [`LogEngine::check`].
     pub async fn check(&self, site: &Site, engine: &impl LogEngine) -> Result<(), AdoptError> {
         if self.copies.needs_recovery() {
             return Err(match self.marks.primary {

@@ -41,7 +41,8 @@ pub(super) fn logs(looked: &Looked) -> String {
     state(looked) + &refused
 }
 
-fn state(looked: &Looked) -> String {
+/// As [`logs`], without why a mount would refuse them.
+pub(super) fn state(looked: &Looked) -> String {
     match &looked.logs {
         LogState::None => "none".to_owned(),
         LogState::Drained(logs) => format!("{}, drained", described(logs)),

@@ -51,7 +51,8 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
         (false, false) => "clean",
     };
     let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
-    let refused = refusal.map(ToString::to_string);
+    let of_logs = looked.as_ref().and_then(|looked| looked.refused.as_ref());
+    let refused = refusal.map(ToString::to_string).or_else(|| of_logs.map(ToString::to_string));
     if args.json {
         let value = json!({
             "format": 1,
@@ -96,7 +97,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     row("mountable", refused.as_deref().unwrap_or("yes"));
     row("adopted", stage);
     if let Some(looked) = &looked {
-        row("logs", &marks::logs(looked));
+        row("logs", &marks::state(looked));
         row("marked", &marks::bits(looked));
     }
     if let Some(server) = &server {
