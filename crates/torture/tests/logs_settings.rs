@@ -145,7 +145,8 @@ fn closed(image: &DiskImage, pair: &'static str, told: Told) {
     let refused = set.is_err();
     assert_told(pair, told, set);
     let (mut before, mut after) = (image.clone(), world.settled());
-    (before.settle(), after.settle());
+    before.settle();
+    after.settle();
     let same = before.fingerprint() == after.fingerprint();
     assert!(same || !refused, "{pair}: refused, and something changed");
     let world = World::with_sectors(5, MIB, after, LOGS.physical);

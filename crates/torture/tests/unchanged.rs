@@ -63,7 +63,8 @@ fn refused<T: 'static, F: Future<Output = Result<T, String>> + 'static>(
     let said = result.err().unwrap_or_else(|| panic!("not refused: {words}"));
     assert!(said.contains(words), "{said}");
     let (mut before, mut after) = (image.clone(), after);
-    (before.settle(), after.settle());
+    before.settle();
+    after.settle();
     assert_eq!(before.fingerprint(), after.fingerprint(), "{said}");
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn adopted(logs: Logs) -> Option<DiskImage> {
     let layout = Layout { spacing, wanted };
     let taken = within(&world, PATIENCE, async move { adopt(&site, &layout, &Volumes).await });
     let taken = taken.expect("adoption ends").unwrap();
-    assert_eq!(taken.logs.runs.len() as u32, 4 / logs.every, "{logs:?}");
+    assert_eq!(taken.logs.runs.len() as u64, u64::from(4 / logs.every), "{logs:?}");
     Some(world.settled())
 }
 
