@@ -10,11 +10,11 @@ use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
 use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
-use crate::inode::Node;
+use crate::inode::{Losses, Node};
 use crate::journal::{Handle, Journal};
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::superblock::Superblock;
-use crate::ops::Found;
+use crate::ops::{Durability, Found};
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
 
 /// What the journal holds.
@@ -75,6 +75,11 @@ pub(crate) struct Core {
     /// See [`crate::Ext4::note_damage`].
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
+    pub(crate) durability: Durability,
+    /// How many descriptors were given out.
+    pub(crate) descriptors: Cell<u64>,
+    /// What could not be written of any file.
+    pub(crate) losses: Losses,
     pub(crate) mode: Mode,
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Geometry {
     pub(crate) hash_version: u8,
     pub(crate) hashes_unsigned: bool,
     pub(crate) reserved_blocks: u64,
+    /// The user, and the group, that may have reserved blocks besides root.
+    pub(crate) reserved_for: (u32, u32),
     descriptor_bytes: usize,
     first_meta_group: u32,
     backup_groups: [u32; 2],
@@ -89,6 +91,7 @@ impl Geometry {
             hash_version: superblock.hash_version(),
             hashes_unsigned: superblock.hashes_unsigned(),
             reserved_blocks: superblock.reserved_blocks(),
+            reserved_for: superblock.reserved_for(),
             descriptor_bytes: descriptor_bytes.into(),
             first_meta_group: if has(features.incompat, incompat::META_BG) {
                 superblock.first_meta_group()

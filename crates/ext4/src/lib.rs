@@ -90,14 +90,15 @@ pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, Seek};
+pub use inode::Descriptor;
 pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
 pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options,
-    SetIds, SetXattr, Taken, Usage, Wanted,
+    AccessTimes, Attributes, Caller, Change, Durability, Ext4, LOG_FILE_NAME, LogFile, New,
+    NewTime, OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

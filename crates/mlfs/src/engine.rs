@@ -177,6 +177,7 @@ fn run(
     tell: &mpsc::Sender<bool>,
 ) -> Result<(), MountError> {
     let _gone = Gone(queue);
+    let durability = options.durability();
     let reactor = Reactor::new()?;
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
     let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
@@ -188,7 +189,7 @@ fn run(
     };
     let runtime = reactor.handle();
     let mode = options.mode;
-    let options = Options { clock: Rc::new(now), read_only: options.read_only };
+    let options = Options { clock: Rc::new(now), read_only: options.read_only, durability };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let mounted = reactor.block_on(mounting)?;

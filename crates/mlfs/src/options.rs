@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::BlockDevice;
-use manylogs_ext4::AccessTimes;
+use manylogs_ext4::{AccessTimes, Durability};
 use manylogs_fuse::MountFlags;
 use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
@@ -31,6 +31,8 @@ pub struct MountOptions {
     flags: MountFlags,
     /// What it allows although a user may not by default.
     allowed: MountFlags,
+    /// A file that replaces another may be found empty after a crash.
+    no_auto_alloc: bool,
     /// What is put over the device.
     pub between: Option<Between>,
 }
@@ -99,7 +101,8 @@ pub enum OptionError {
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites. Those for
+    /// `data=journal`, `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`, `suid`, `exec`
+    /// and their opposites. Those for
     /// programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
@@ -139,6 +142,8 @@ impl MountOptions {
             "sync" => self.set(MountFlags::SYNC),
             "async" => self.clear(MountFlags::SYNC),
             "dirsync" => self.set(MountFlags::DIR_SYNC),
+            "auto_da_alloc" | "auto_da_alloc=1" => self.no_auto_alloc = false,
+            "noauto_da_alloc" | "auto_da_alloc=0" => self.no_auto_alloc = true,
             "remount" => {
                 return Err(not_offered("unmount the file system and mount it again"));
             }
@@ -156,6 +161,15 @@ impl MountOptions {
     fn clear(&mut self, flag: MountFlags) {
         self.flags.remove(flag);
         self.allowed.insert(flag);
+    }
+
+    /// What is durable without a sync.
+    pub(crate) fn durability(&self) -> Durability {
+        Durability {
+            sync: self.flags.contains(MountFlags::SYNC),
+            dir_sync: self.flags.contains(MountFlags::DIR_SYNC),
+            no_auto_alloc: self.no_auto_alloc,
+        }
     }
 
     /// What the kernel is told. Whoever may mount may have devices and set-user-id programs.

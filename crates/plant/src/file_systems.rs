@@ -40,6 +40,10 @@ macro_rules! with_file_systems {
                 Ext4OrphansNotEnded,
                 /// A file that is born without a name is no orphan.
                 Ext4UnnamedNoOrphan,
+                /// A file that replaces another may be found empty.
+                Ext4RenameLeavesData,
+                /// A file that was cut to nothing, written and closed may be found empty.
+                Ext4CloseLeavesData,
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {
@@ -55,6 +59,18 @@ macro_rules! with_file_systems {
                 Ext4JournalledContentUnread,
                 /// A sync of content that was overwritten does not flush.
                 Ext4ContentSyncUnflushed,
+                /// Changes of inodes that are to be durable at once are not.
+                Ext4SyncIgnored,
+                /// Changes of names that are to be durable at once are not.
+                Ext4DirSyncIgnored,
+                /// Reserved blocks are given to anybody.
+                Ext4ReservedForAll,
+                /// A search for a long run of blocks looks at all groups.
+                Ext4SearchEverywhere,
+                /// Names of one hash are looked for in one node of an index.
+                Ext4EqualHashesCut,
+                /// A page that cannot be written is tried again for ever.
+                Ext4RetriedForEver,
             }
             /// Bugs of taking file systems over and giving them back.
             MLFS {

@@ -31,7 +31,7 @@ impl Core {
         ino: Ino,
         range: Range<u64>,
         what: Allocate,
-        keep_size: bool,
+        (keep_size, kept): (bool, u64),
     ) -> Result<()> {
         self.check_writable()?;
         if range.is_empty() {
@@ -53,7 +53,7 @@ impl Core {
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
         let blocks = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
-        self.take_holes(&node, blocks).await?;
+        self.take_holes(&node, blocks, kept).await?;
         if range.end > size && !keep_size {
             self.fill_end(&node, range.end).await?;
             node.set_new_size(range.end);
@@ -77,8 +77,8 @@ impl Core {
         Err(Error::Unsupported("allocating in a file that is mapped by blocks"))
     }
 
-    /// Maps blocks that read as zeroes where there are none.
-    async fn take_holes(&self, node: &Node, blocks: Range<u32>) -> Result<()> {
+    /// Maps blocks that read as zeroes where there are none. As many as `kept` stay free.
+    async fn take_holes(&self, node: &Node, blocks: Range<u32>, kept: u64) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
             let mut handle = self.begin(2 * MAP_CREDITS).await?;
@@ -92,7 +92,7 @@ impl Core {
                 }
                 Mapping::Hole(hole) => hole.min(left).min(UNWRITTEN_MOST),
             };
-            if u64::from(hole) > self.space.unpromised() {
+            if self.space.check_room(hole.into(), kept).is_err() {
                 drop(handle);
                 if self.await_an_end().await {
                     continue;

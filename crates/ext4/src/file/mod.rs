@@ -1,6 +1,7 @@
 //! Content of files: reading, writing into memory, and bringing that to the device.
 
 mod allocate;
+mod failures;
 mod journalled;
 mod place;
 mod read;
@@ -12,3 +13,4 @@ mod writeback;
 pub use allocate::Allocate;
 pub use seek::Seek;
 pub(crate) use write::SIZE_MOST;
+pub(crate) use writeback::Times;

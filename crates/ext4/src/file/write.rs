@@ -1,5 +1,6 @@
 //! Writing into memory: blocks are promised now and chosen when the data goes to the device.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
@@ -18,24 +19,37 @@ pub(crate) const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
 const DIRTY_MOST: usize = 16_384;
 
 impl Core {
-    /// Writes into memory. What is written is durable after [`Core::sync_file`].
+    /// Writes into memory, and leaves as many blocks as `kept` free. What is written is durable
+    /// after [`Core::sync_file`], or at once if that is promised of the file.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there are no blocks for it; nothing of it is written then.
-    pub(crate) async fn write_file(&self, ino: Ino, offset: u64, data: Bytes) -> Result<()> {
+    pub(crate) async fn write_file(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: Bytes,
+        kept: u64,
+    ) -> Result<()> {
+        let promised = self.write_memory(ino, offset, data, kept).await?;
+        if promised { self.sync_content(ino, None).await } else { Ok(()) }
+    }
+
+    /// See [`Core::write_file`]. Returns whether that it is durable is promised.
+    async fn write_memory(&self, ino: Ino, offset: u64, data: Bytes, kept: u64) -> Result<bool> {
         self.check_writable()?;
         self.journal.check()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MOST);
         let end = end.ok_or(Error::TooLarge)?;
         if data.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let node = self.node(ino);
         self.wait_for_room(&node).await?;
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
-        self.check_place(ino, offset, size).await?;
+        let promised = self.check_place(ino, offset, size).await?;
         self.fill_end(&node, end).await?;
         let (first, last) = (low32(offset / BLOCK), low32((end - 1) / BLOCK));
         // The edges are read before anything is promised.
@@ -50,7 +64,7 @@ impl Core {
                 old.push((page, self.page(&node, size, page).await?));
             }
         }
-        self.promise(&node, first..last + 1).await?;
+        self.promise(&node, first..last + 1, kept).await?;
         let mut pages = node.pages.borrow_mut();
         for page in first..=last {
             let Some(held) = pages.get_mut(&page) else { continue };
@@ -63,6 +77,7 @@ impl Core {
                 held.bytes = bytes.clone();
             }
             held.version += 1;
+            held.failures = 0;
             if part.len() == BLOCK_BYTES {
                 held.bytes = Bytes::copy_from_slice(part);
                 continue;
@@ -78,16 +93,16 @@ impl Core {
         }
         node.written_at.set(Some(self.now()));
         self.note_dirty();
-        Ok(())
+        Ok(promised)
     }
 
     /// Waits until memory has room for more. Somebody else writes back meanwhile, so that the
-    /// device never waits for the next page; where that fails, the caller hears why.
+    /// device never waits for the next page. Where that fails for some file, each brings its own to
+    /// the device, and hears why if that cannot be: nobody waits for the file of another.
     async fn wait_for_room(&self, node: &Rc<Node>) -> Result<()> {
         while self.dirty_pages.get() > DIRTY_MOST {
             if !self.writes_back.get() {
-                self.write_back(node, Times::Written).await?;
-                return self.write_back_all().await;
+                return self.write_back(node, Times::Written).await;
             }
             let cleaned = self.cleaned.wait();
             self.journal.note_work();
@@ -96,11 +111,13 @@ impl Core {
         Ok(())
     }
 
-    /// An append-only file is written behind its end.
-    async fn check_place(&self, ino: Ino, offset: u64, size: u64) -> Result<()> {
+    /// An append-only file is written behind its end. Returns whether the write is to be durable
+    /// when it returns.
+    async fn check_place(&self, ino: Ino, offset: u64, size: u64) -> Result<bool> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
-        if offset < size { Self::check_losable(&raw) } else { Self::check_mutable(&raw) }
+        if offset < size { Self::check_losable(&raw) } else { Self::check_mutable(&raw) }?;
+        Ok(self.is_sync(&raw))
     }
 
     /// A file that becomes longer reads zeroes behind its old end, whatever its last block holds.
@@ -115,7 +132,8 @@ impl Core {
             return Ok(());
         }
         let bytes = self.page(node, size, page).await?;
-        self.promise(node, page..page + 1).await?;
+        // The last block is there, or promised already.
+        self.promise(node, page..page + 1, 0).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page)
             && held.version == 0
         {
@@ -140,27 +158,28 @@ impl Core {
         if !is_dirty && !self.has_content(node, page).await? {
             return Ok(());
         }
-        self.promise(node, page..page + 1).await?;
+        self.promise(node, page..page + 1, 0).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page) {
             held.bytes = bytes;
             held.version += 1;
+            held.failures = 0;
         }
         self.note_dirty();
         Ok(())
     }
 
-    /// Makes pages dirty that are not, with a block reserved for each that has none. Their
-    /// versions are 0 until they are written to.
-    async fn promise(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+    /// Makes pages dirty that are not, with a block reserved for each that has none, and as many as
+    /// `kept` left. Their versions are 0 until they are written to.
+    async fn promise(&self, node: &Node, range: Range<u32>, kept: u64) -> Result<()> {
         loop {
-            match self.promise_now(node, range.clone()).await {
+            match self.promise_now(node, range.clone(), kept).await {
                 Err(Error::NoSpace) if self.await_an_end().await => {}
                 done => return done,
             }
         }
     }
 
-    async fn promise_now(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+    async fn promise_now(&self, node: &Node, range: Range<u32>, kept: u64) -> Result<()> {
         let mut missing = Vec::new();
         {
             let _tree = self.journal.tree.read().await;
@@ -182,11 +201,11 @@ impl Core {
         let mut pages = node.pages.borrow_mut();
         missing.retain(|(page, _)| !pages.contains_key(page));
         let holes = missing.iter().filter(|(_, mapped)| !mapped).count();
-        self.space.reserve(holes as u64)?;
+        self.space.reserve(holes as u64, kept)?;
         self.dirty_pages.set(self.dirty_pages.get() + missing.len());
         for (page, mapped) in missing {
             let bytes = Bytes::from_static(&[0; BLOCK_BYTES]);
-            pages.insert(page, Page { bytes, reserved: !mapped, version: 0 });
+            pages.insert(page, Page { bytes, reserved: !mapped, version: 0, failures: 0 });
         }
         Ok(())
     }

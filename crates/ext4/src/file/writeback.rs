@@ -12,6 +12,7 @@ use bytes::Bytes;
 use manylogs_block::{Completion, Hint, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
+use super::failures::versions;
 use super::place::Piece;
 use crate::core::{Core, Mode};
 use crate::error::Result;
@@ -79,9 +80,12 @@ impl<'n> Pass<'n> {
             self.end = self.end.min(dirty_end(&pages));
             self.least = self.end;
         }
-        let dirty = pages.range(self.next.min(self.end)..self.end).take(BATCH);
+        let mut dirty = pages.range(self.next.min(self.end)..self.end).take(BATCH).peekable();
         let held = |(number, page): (&u32, &Page)| (*number, page.bytes.clone(), page.version);
-        let batch: Vec<Held> = dirty.map(held).collect();
+        let alone = dirty.next_if(|(_, page)| page.is_last_attempt());
+        let is_alone = alone.is_some();
+        let others = dirty.take_while(|(_, page)| !is_alone && !page.is_last_attempt());
+        let batch: Vec<Held> = alone.into_iter().chain(others).map(held).collect();
         if self.next >= self.least && batch.len() < BATCH {
             return None;
         }
@@ -113,7 +117,7 @@ impl Core {
     /// Brings all pages of a file to the device, and its size and times into a transaction.
     ///
     /// # Errors
-    /// Those of the device: the pages stay dirty.
+    /// Those of the device: the pages stay dirty, until they had their attempts.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
         let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
@@ -122,7 +126,8 @@ impl Core {
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
         }
-        self.put_size(node, size).await
+        let put = self.put_size(node, size).await;
+        put.inspect_err(|error| self.note_size_failure(node, error))
     }
 
     /// Brings a part of a file to the device, where programs have written. Others bring other
@@ -169,10 +174,13 @@ impl Core {
         if self.mode != Mode::Data {
             return self.write_pages(pass).await;
         }
+        let mut done = Ok(());
         while let Some(batch) = pass.next_batch() {
-            self.journal_pages(pass.node, &batch).await?;
+            let journalled = self.journal_pages(pass.node, &batch).await;
+            done = done.and(self.noted(pass.node, &versions(&batch), journalled));
+            self.journal.check()?;
         }
-        Ok(())
+        done
     }
 
     /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
@@ -180,30 +188,31 @@ impl Core {
     async fn write_pages(&self, mut pass: Pass<'_>) -> Result<()> {
         let node = pass.node;
         let mut under_way = VecDeque::new();
-        let (mut sent, mut arrived) = (Ok(()), Ok(()));
+        let mut done = Ok(());
         let mut last = None;
         loop {
-            while sent.is_ok() && arrived.is_ok() && under_way.len() < UNDER_WAY {
+            while under_way.len() < UNDER_WAY && self.journal.is_sound() {
                 let Some(batch) = pass.next_batch() else { break };
+                let tried = versions(&batch);
                 match self.send(node, batch, last).await {
                     Ok(sent) => {
                         last = sent.planned.last().map(|planned| planned.piece.extent);
-                        under_way.push_back(sent);
+                        under_way.push_back((tried, sent));
                     }
-                    Err(error) => sent = Err(error),
+                    // Others of the file may be written all the same.
+                    Err(error) => done = done.and(self.noted(node, &tried, Err(error))),
                 }
             }
-            let Some(mut first) = under_way.pop_front() else { return arrived.and(sent) };
+            let Some((tried, mut first)) = under_way.pop_front() else { break };
             // Also after a failure: claims end when nothing is on its way to their blocks.
             let written = self.written(node, std::mem::take(&mut first.writes)).await;
-            if arrived.is_ok() {
-                arrived = match written {
-                    Ok(()) => self.map_sent(node, first).await,
-                    Err(_) if is(Bug::Ext4FailedPagesClean) => self.map_sent(node, first).await,
-                    Err(error) => Err(error),
-                };
-            }
+            let arrived = match written {
+                Err(error) if !is(Bug::Ext4FailedPagesClean) => Err(error),
+                _ => self.map_sent(node, first).await,
+            };
+            done = done.and(self.noted(node, &tried, arrived));
         }
+        self.journal.check().and(done)
     }
 
     /// Has the device write a batch, but for what goes into transactions.

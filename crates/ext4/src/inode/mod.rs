@@ -2,9 +2,12 @@
 
 mod birth;
 mod end;
+mod losses;
 mod node;
 mod orphans;
 
 pub(crate) use birth::{BIRTH_CREDITS, Newborn};
+pub use losses::Descriptor;
+pub(crate) use losses::Losses;
 pub(crate) use node::{Node, Page};
 pub(crate) use orphans::ORPHAN_CREDITS;

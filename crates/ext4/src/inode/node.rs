@@ -7,6 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use manylogs_block::TaskLock;
 
+use super::losses::Losses;
 use crate::core::Core;
 use crate::lock::SharedLock;
 use crate::ondisk::inode::RawInode;
@@ -49,6 +50,11 @@ pub(crate) struct Node {
     pub(crate) linkable: Cell<bool>,
     /// It is known to have no capabilities.
     pub(crate) incapable: Cell<bool>,
+    /// It was cut to nothing, and whoever wrote to it since has not closed it.
+    pub(crate) emptied: Cell<bool>,
+    /// How often its size could not be brought to its inode.
+    pub(crate) size_failures: Cell<u8>,
+    pub(crate) losses: Losses,
 }
 
 /// A page that is not on the device.
@@ -59,6 +65,8 @@ pub(crate) struct Page {
     pub(crate) reserved: bool,
     /// Grows with each change.
     pub(crate) version: u64,
+    /// How often this version could not be written.
+    pub(crate) failures: u8,
 }
 
 impl Node {
@@ -79,6 +87,9 @@ impl Node {
             is_ending: Cell::default(),
             linkable: Cell::default(),
             incapable: Cell::default(),
+            emptied: Cell::default(),
+            size_failures: Cell::default(),
+            losses: Losses::default(),
         }
     }
 
@@ -136,6 +147,7 @@ impl Core {
                 || node.opens.get() > 0
                 || node.is_dirty()
                 || node.is_unflushed()
+                || node.losses.are_unknown()
                 || node.tid.get().is_some_and(|tid| !is_durable(tid))
         });
         self.look_for_idle_at.set(next_look(self.nodes.borrow().len()));

@@ -24,6 +24,8 @@ pub(crate) struct Handle<'c> {
     core: &'c Core,
     _alone: WriteGuard,
     credits: usize,
+    /// Blocks that stay free: those that are reserved, if the caller may not have them.
+    pub(crate) kept: u64,
     undo: BTreeMap<BlockNo, Undo>,
     effects: Effects,
     finished: bool,
@@ -68,6 +70,7 @@ impl Core {
                         core: self,
                         _alone: alone,
                         credits,
+                        kept: 0,
                         undo,
                         effects,
                         finished,

@@ -156,6 +156,11 @@ impl Superblock {
         self.wide(0x8, 0x154)
     }
 
+    /// The user, and the group, that may have reserved blocks besides root.
+    pub(crate) fn reserved_for(&self) -> (u32, u32) {
+        (self.u16(0x50).into(), self.u16(0x52).into())
+    }
+
     pub(crate) fn first_data_block(&self) -> u32 {
         self.u32(0x14)
     }

@@ -146,12 +146,16 @@ impl Ext4 {
         if let Some(size) = change.size {
             self.drop_privileges(ino, SetIds::taken_if(change.kill_set_ids)).await?;
             self.core.resize(ino, size).await?;
+            if size == 0 {
+                self.core.node(ino).emptied.set(true);
+            }
         }
         let moves = change.uid.is_some() || change.gid.is_some();
         let rest = Change { size: None, kill_set_ids: change.kill_set_ids && moves, ..change };
         if rest != Change::default() {
             self.core.change_attributes(ino, rest).await?;
         }
+        self.core.keep_inode(ino).await?;
         self.attributes(ino).await
     }
 

@@ -10,6 +10,18 @@ impl Ext4 {
         self.core.syncs.get()
     }
 
+    /// How often something of a file was lost since the mount, as it could not be written.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.core.losses.count()
+    }
+
+    /// Pages of files in memory that wait to be written.
+    #[must_use]
+    pub fn dirty_pages(&self) -> usize {
+        self.core.dirty_pages.get()
+    }
+
     /// What the journal did since the mount.
     #[must_use]
     pub fn journal_stats(&self) -> SinkStats {

@@ -163,7 +163,11 @@ impl LogFile {
         let block = crate::cache::read_block(&**device, BlockNo(0)).await?;
         let superblock = crate::marks::without_bit(&Superblock::decode_loosely(&block, OFFSET)?);
         superblock.check_size(device.capabilities().capacity)?;
-        let options = Options { clock: Rc::new(Default::default), read_only: true };
+        let options = Options {
+            clock: Rc::new(Default::default),
+            read_only: true,
+            durability: Default::default(),
+        };
         let mode = Mode::Ordered;
         let loaded = Ext4::load_as(&superblock, block, mode, device, runtime, &options).await?;
         let core = &loaded.core;

@@ -8,12 +8,14 @@ use bytes::Bytes;
 use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request, Signal};
 use manylogs_plant::{Bug, is};
 
+use super::durability::{Caller, Durability};
 use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
 use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Place, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
+use crate::inode::Losses;
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
 use crate::journal::{CommitSink, Journal, NoSink};
 use crate::marks::without_bit;
@@ -31,6 +33,8 @@ pub struct Options {
     pub clock: Rc<dyn Fn() -> Timestamp>,
     /// Nothing is written, not even a replay: what needs one is refused.
     pub read_only: bool,
+    /// What is durable when a call returns.
+    pub durability: Durability,
 }
 
 /// A mounted file system. Clones are the same one.
@@ -40,6 +44,8 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Ext4 {
     pub(crate) core: Rc<Core>,
+    /// Who asks.
+    pub(crate) caller: Caller,
 }
 
 impl Ext4 {
@@ -121,7 +127,7 @@ impl Ext4 {
         let mut core = loaded.alone();
         core.geometry.add_journal(&runs);
         if core.read_only {
-            return Ok(Self { core: Rc::new(core) });
+            return Ok(Self::of(Rc::new(core)));
         }
         core.journal = Journal::new(sink, Tid(1));
         Self::start(core).await
@@ -132,6 +138,10 @@ impl Ext4 {
         let superblock = Superblock::decode(&block)?;
         superblock.check_size(device.capabilities().capacity)?;
         Ok(superblock)
+    }
+
+    const fn of(core: Rc<Core>) -> Self {
+        Self { core, caller: Caller::ROOT }
     }
 
     /// The file system that was loaded; nobody else knows of it yet.
@@ -150,7 +160,7 @@ impl Ext4 {
             core.journal.end().await;
             return Err(error);
         }
-        Ok(Self { core })
+        Ok(Self::of(core))
     }
 
     /// What is mounted before the journal is known: nothing may be written.
@@ -219,9 +229,12 @@ impl Ext4 {
             syncs: Cell::default(),
             damage: RefCell::default(),
             read_only: options.read_only,
+            durability: options.durability,
+            descriptors: Cell::default(),
+            losses: Losses::default(),
             mode,
         };
-        Ok(Self { core: Rc::new(core) })
+        Ok(Self::of(Rc::new(core)))
     }
 
     /// From now on it may be written.
@@ -229,7 +242,7 @@ impl Ext4 {
         let mut core = self.alone();
         core.geometry.add_journal(runs);
         if core.read_only {
-            return Ok(Self { core: Rc::new(core) });
+            return Ok(Self::of(Rc::new(core)));
         }
         let features = core.geometry.features;
         let format = (features.incompat & incompat::BITS64 != 0, core.geometry.seed.is_some());
@@ -251,7 +264,8 @@ impl Ext4 {
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
     ///
     /// # Errors
-    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then.
+    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then. What
+    /// was lost and nobody was told of is told when all the rest is done.
     pub async fn unmount(self) -> Result<()> {
         let core = self.core;
         if core.read_only {
@@ -259,7 +273,7 @@ impl Ext4 {
         }
         let deleted = core.finish_orphans().await;
         let marked = core.mark_damage().await;
-        let synced = core.sync_all().await;
+        let synced = core.sync_what_can_be().await;
         core.journal.end().await;
         if core.journal.damaged.get() {
             let said = core.journal.sink.give_up().await?;
@@ -276,7 +290,8 @@ impl Ext4 {
             superblock.set_clean();
             superblock.set_free(blocks, low32(inodes));
         })
-        .await
+        .await?;
+        core.losses.tell(None)
     }
 }
 

@@ -53,6 +53,7 @@ impl Ext4 {
         check_new_name(name)?;
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS + XATTR_CREDITS).await?;
+        handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         Core::check_mutable(&above)?;
         if core.find(dir, &above, name).await?.is_some() {
@@ -74,6 +75,7 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(ino, tid);
+        core.keep(core.is_dir_sync(&above), tid).await?;
         self.attributes(ino).await
     }
 
@@ -86,6 +88,7 @@ impl Ext4 {
         check_new_name(name)?;
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
+        handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
         Core::check_mutable(&above)?;
@@ -120,6 +123,7 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(ino, tid);
+        core.keep(core.is_dir_sync(&above), tid).await?;
         self.attributes(ino).await
     }
 
@@ -165,7 +169,8 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(entry.ino, tid);
-        core.end_sooner_or_later(entry.ino).await
+        let ended = core.end_sooner_or_later(entry.ino).await;
+        core.keep(core.is_dir_sync(&above), tid).await.and(ended)
     }
 
     /// An inode has one user more until [`Ext4::close`], whether or not it has a name.

@@ -1,10 +1,15 @@
 //! Renaming.
 
+use std::rc::Rc;
+
+use manylogs_plant::{Bug, is};
+
 use super::Ext4;
 use crate::core::Core;
 use crate::dir::{Entry, NAME_CREDITS, check_new_name, touch};
 use crate::error::{Corruption, Error, Result};
-use crate::inode::ORPHAN_CREDITS;
+use crate::file::Times;
+use crate::inode::{Node, ORPHAN_CREDITS};
 use crate::journal::Handle;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::units::{Ino, Timestamp};
@@ -28,32 +33,59 @@ struct Spot<'a> {
 }
 
 impl Ext4 {
-    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither.
+    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither. What takes
+    /// the name of another file has its content durable no later than the name, as far as that was
+    /// written before, unless [`super::Durability::no_auto_alloc`].
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] as `taken` says, [`Error::NotEmpty`],
     /// [`Error::IsADirectory`] and [`Error::NotADirectory`] if one is a directory and the other is
-    /// not, [`Error::Invalid`] if a directory would be in itself.
+    /// not, [`Error::Invalid`] if a directory would be in itself, and those of writing content.
     pub async fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), taken: Taken) -> Result<()> {
         check_new_name(from.1)?;
         check_new_name(to.1)?;
         let from = Spot { dir: from.0, name: from.1 };
         let to = Spot { dir: to.0, name: to.1 };
+        let mut settled = Vec::new();
+        while let Some(node) = self.try_rename(from, to, taken, &settled).await? {
+            // What is written from now on is not promised: once is enough.
+            settled.push(node.ino);
+            self.core.write_back(&node, Times::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// Renames, or returns an inode that is not among the `settled` and must have its content on
+    /// the device, or in a transaction, before the transaction of the renaming.
+    async fn try_rename(
+        &self,
+        from: Spot<'_>,
+        to: Spot<'_>,
+        taken: Taken,
+        settled: &[Ino],
+    ) -> Result<Option<Rc<Node>>> {
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS).await?;
+        handle.kept = self.kept();
         let (above, moved) = core.spot(from).await?;
+        let promised = core.is_dir_sync(&above);
         let moved = moved.ok_or(Error::NotFound)?;
         Core::check_losable(&above)?;
         Core::check_losable(&core.inode(moved.ino).await?)?;
         let (above, other) = core.spot(to).await?;
         Core::check_mutable(&above)?;
+        let promised = promised || core.is_dir_sync(&above);
         if let Some(other) = &other {
             Core::check_losable(&core.inode(other.ino).await?)?;
+        }
+        let replaced = other.as_ref().map(|other| other.ino).filter(|other| *other != moved.ino);
+        if let Some(node) = core.unsettled(moved.ino, replaced, taken, settled) {
+            return Ok(Some(node));
         }
         let unused = match (other, taken) {
             (Some(_), Taken::Kept) => return Err(Error::Exists),
             (None, Taken::Exchanged) => return Err(Error::NotFound),
-            (Some(other), _) if other.ino == moved.ino => return Ok(()),
+            (Some(other), _) if other.ino == moved.ino => return Ok(None),
             (Some(other), Taken::Exchanged) => {
                 core.check_tree(moved.ino, to.dir).await?;
                 core.check_tree(other.ino, from.dir).await?;
@@ -68,17 +100,36 @@ impl Ext4 {
             }
         };
         let tid = handle.finish();
-        for ino in [from.dir, to.dir, moved.ino].into_iter().chain(unused) {
+        for ino in [from.dir, to.dir, moved.ino].into_iter().chain(replaced) {
             core.note_change(ino, tid);
         }
-        match unused {
+        let ended = match unused {
             Some(ino) => core.end_sooner_or_later(ino).await,
             None => Ok(()),
-        }
+        };
+        core.keep(promised, tid).await.and(ended).map(|()| None)
     }
 }
 
 impl Core {
+    /// What takes the name of another file must not be found empty after a crash: its content is to
+    /// be durable no later than the name. Returns whose content is not, unless it is `settled`.
+    fn unsettled(
+        &self,
+        moved: Ino,
+        replaced: Option<Ino>,
+        taken: Taken,
+        settled: &[Ino],
+    ) -> Option<Rc<Node>> {
+        let replaced = replaced.filter(|_| taken != Taken::Kept && self.allocates_at_once())?;
+        let exchanged = (taken == Taken::Exchanged).then_some(replaced);
+        let nodes = self.nodes.borrow();
+        let gain = [Some(moved), exchanged].into_iter().flatten();
+        let mut gain = gain.filter(|ino| !settled.contains(ino)).filter_map(|ino| nodes.get(&ino));
+        let node = gain.find(|node| node.is_dirty());
+        node.filter(|_| !is(Bug::Ext4RenameLeavesData)).cloned()
+    }
+
     /// A directory, and what has a name in it.
     async fn spot(&self, spot: Spot<'_>) -> Result<(RawInode, Option<Entry>)> {
         let raw = self.directory(spot.dir).await?;

@@ -112,7 +112,8 @@ impl World {
 
     fn mount(&self, case: Option<&MlfsCase>) -> Result<Mounted, MlfsError> {
         let (device, runtime) = (self.device(), self.runtime.clone());
-        let options = Options { clock: clock(&runtime), read_only: false };
+        let options =
+            Options { clock: clock(&runtime), read_only: false, durability: Default::default() };
         let mode = case.map(|case| case.mode);
         let probe = PhaseProbe::default();
         Ok(self.run(async move { Mounted::mount(mode, device, runtime, probe, options).await })?)

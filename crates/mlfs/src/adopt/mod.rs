@@ -30,7 +30,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Handle};
-use manylogs_ext4::{LogFile, Refusal, Run, Timestamp};
+use manylogs_ext4::{Durability, LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
 pub use give_back::release;
@@ -196,7 +196,8 @@ impl Site {
     }
 
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
-        manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only }
+        let (clock, durability) = (Rc::clone(&self.clock), Durability::default());
+        manylogs_ext4::Options { clock, read_only, durability }
     }
 
     /// Mounts it as ext4 with its own journal, which is replayed.

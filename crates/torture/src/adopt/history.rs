@@ -330,7 +330,11 @@ impl Work {
     /// Writes blocks of files as programs do, and syncs them.
     async fn write_files(&mut self, logs: &Logs) -> Result<(), AdoptError> {
         let near = NearOptions { open: Volumes::open_options(logs)?, ..NearOptions::default() };
-        let options = Options { clock: Rc::clone(&self.site.clock), read_only: false };
+        let options = Options {
+            clock: Rc::clone(&self.site.clock),
+            read_only: false,
+            durability: Default::default(),
+        };
         let (device, runtime) = (Rc::clone(&self.site.device), self.site.runtime.clone());
         let (near, _) = Near::mount(runtime, device, &near, options).await?;
         for _ in 0..self.writes {

@@ -152,7 +152,7 @@ pub async fn mount_in(
 /// Options of a mount whose clock says the virtual time.
 #[must_use]
 pub fn options(runtime: Handle) -> Options {
-    Options { clock: clock(&runtime), read_only: false }
+    Options { clock: clock(&runtime), read_only: false, durability: Default::default() }
 }
 
 /// A clock that shows virtual time, from some day of 2023 on.
