@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Timestamp};
 use manylogs_fuse::request::Room;
-use manylogs_fuse::{Created, Entry, Errno, Known, KnownFromBirth, Reply};
+use manylogs_fuse::{Created, Entry, Errno, FileHandle, Known, KnownFromBirth, Opened, Reply};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
@@ -128,7 +128,10 @@ impl Jobs {
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => reply.send(&Created { entry: to_entry(&known), opened: OPENED }),
+            Ok(known) => {
+                let opened = Opened { handle: FileHandle(fs.new_descriptor().0), ..OPENED };
+                reply.send(&Created { entry: to_entry(&known), opened });
+            }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
