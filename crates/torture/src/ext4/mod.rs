@@ -9,6 +9,7 @@ mod model;
 mod mutate;
 mod near;
 mod plan;
+mod replacing;
 mod trouble;
 mod world;
 
