@@ -33,6 +33,8 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     mount(&[]).fails(1, &["disk.img does not exist"]);
     mount(&["--mode", "lazy"]).fails(2, &["lazy", "ordered, data"]);
     mount(&["-o", "ro,barrier=0"]).fails(2, &["barrier=0", "--help"]);
+    mount(&["--memory", "16M"]).fails(2, &["memory=16M", "at least 64"]);
+    mount(&["-o", "memory=lots"]).fails(2, &["memory=lots", "at least 64"]);
     mount(&["-o", "errors=panic"]).fails(2, &["errors=panic"]);
     mount(&["--background", "-o", "data=writeback"]).fails(2, &["data=writeback", "data=ordered"]);
     mount(&["--emulate", "no-such-drive"]).fails(2, &["no-such-drive", "exos-x20"]);

@@ -10,8 +10,9 @@ use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
 use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
-use crate::inode::Node;
+use crate::inode::{Known, Node};
 use crate::journal::{Handle, Journal};
+use crate::memory::Memory;
 use crate::ondisk::inode::{FileKind, RawInode, flags};
 use crate::ondisk::superblock::Superblock;
 use crate::ops::Found;
@@ -58,14 +59,16 @@ pub(crate) struct Core {
     pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
     /// See [`Core::forget_some_nodes`].
     pub(crate) look_for_idle_at: Cell<usize>,
+    /// Inodes that somebody uses.
+    pub(crate) known: Known,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
     /// Inodes that are being deleted.
     pub(crate) endings: Cell<u32>,
     /// One of them has ended.
     pub(crate) ended: Signal,
-    /// Fewer pages are dirty, or nobody writes them back.
-    pub(crate) cleaned: Signal,
+    /// Nobody writes pages back any more, or not successfully.
+    pub(crate) stuck: Signal,
     /// The task that writes back could do so the last time, and goes on.
     pub(crate) writes_back: Cell<bool>,
     /// Something of some file waits to be written, or did so a moment ago.
@@ -76,6 +79,7 @@ pub(crate) struct Core {
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
     pub(crate) mode: Mode,
+    pub(crate) memory: Memory,
 }
 
 impl Core {

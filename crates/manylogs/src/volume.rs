@@ -168,6 +168,12 @@ impl Volume {
         self.0.swap_one().await
     }
 
+    /// Memory of the mapping table now, as [`VolumeStats::mapping_table_bytes`] says it.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.0.state.borrow().store.table_bytes()
+    }
+
     /// The mapping table, by address; neighbours of one version are one extent.
     #[must_use]
     pub fn table(&self) -> Vec<MappedExtent> {

@@ -13,13 +13,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
 use manylogs_block::{BlockDevice, Handle, LocalTask, Signal, yield_now};
-use manylogs_ext4::{Options, Timestamp};
+use manylogs_ext4::{Ext4, Memory, Options, Part, Timestamp};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
 use crate::front::Front;
+use crate::jobs::LARGEST;
 use crate::mounted::Mounted;
+use crate::reminder::Reminder;
 use crate::served::Served;
 use crate::{MountError, MountOptions};
 
@@ -122,14 +124,14 @@ impl Engine {
     pub(crate) fn start(
         source: &Path,
         target: &Path,
-        options: MountOptions,
+        (options, memory): (MountOptions, Memory),
         open: OpenMode,
     ) -> Result<Self, MountError> {
         let queue = Arc::new(Queue::default());
         let (tell, told) = mpsc::channel();
         let (source, target, jobs) = (source.to_owned(), target.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let run = move || run((&source, &target), (options, open), &jobs, &tell);
+        let run = move || run((&source, &target), (options, memory, open), &jobs, &tell);
         let thread = named.spawn(run)?;
         let told = told.recv();
         let engine = Self { queue, is_adopted: told == Ok(true), thread };
@@ -151,9 +153,9 @@ impl Engine {
     pub(crate) fn serve(&self, session: PolledSession, front: Front) -> io::Result<Ended> {
         let (tell, told) = mpsc::channel();
         self.queue.push(Box::new(move |served| {
-            let watcher = served.watcher.clone();
+            let (watcher, fs) = (served.watcher.clone(), served.fs().clone());
             // Nobody listens any more only if the program is ending.
-            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher).await)) })
+            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
         told.recv().unwrap_or_else(|_| Err(io::Error::other(MountError::Lost)))
     }
@@ -172,7 +174,7 @@ impl Engine {
 
 fn run(
     (source, target): (&Path, &Path),
-    (options, open): (MountOptions, OpenMode),
+    (options, memory, open): (MountOptions, Memory, OpenMode),
     queue: &Arc<Queue>,
     tell: &mpsc::Sender<bool>,
 ) -> Result<(), MountError> {
@@ -188,7 +190,7 @@ fn run(
     };
     let runtime = reactor.handle();
     let mode = options.mode;
-    let options = Options { clock: Rc::new(now), read_only: options.read_only };
+    let options = Options { clock: Rc::new(now), read_only: options.read_only, memory };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let mounted = reactor.block_on(mounting)?;
@@ -204,9 +206,19 @@ fn run(
 }
 
 /// Serves requests until the file system is unmounted.
-async fn serve(mut session: PolledSession, front: &Front, watcher: &Watcher) -> io::Result<Ended> {
+async fn serve(
+    mut session: PolledSession,
+    front: &Front,
+    watcher: &Watcher,
+    fs: &Ext4,
+) -> io::Result<Ended> {
     let requests = Arc::new(File::from(session.to_wait_for()?));
+    let reminder = Reminder::start(session.pruner())?;
     loop {
+        // The kernel keeps what there is no memory for, and its callers wait. Each request under
+        // way ends without a later one.
+        fs.memory().room(Part::Requests, LARGEST).await;
+        reminder.remind(fs);
         match session.serve_next(front)? {
             // What was asked for is under way before the next request is read.
             Turn::Request => yield_now().await,

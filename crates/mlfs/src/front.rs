@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds, Taken};
 use manylogs_fuse::request::{
-    Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
-    Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
+    Allocate, Create, Forgets, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open,
+    Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use manylogs_fuse::{
     Context, Created, Entry, Errno, FileHandle, Filesystem, Found, InitFlags, IoctlDone, Known,
@@ -105,6 +105,17 @@ impl Filesystem for Front {
         let (ino, times) = (to_ino(node), u32::try_from(times).unwrap_or(u32::MAX));
         // A failure leaves an orphan, which the next mount ends.
         self.jobs.run(async move |fs, _| drop(fs.close(ino, times).await));
+    }
+
+    fn forget_many(&self, forgets: Forgets<'_>) {
+        let users = |times| u32::try_from(times).unwrap_or(u32::MAX);
+        let all: Vec<_> = forgets.map(|(node, times)| (to_ino(node), users(times))).collect();
+        let bytes = size_of_val(all.as_slice()) as u64;
+        self.jobs.run_with(bytes, async move |fs, _| {
+            for (ino, users) in all {
+                drop(fs.close(ino, users).await);
+            }
+        });
     }
 
     fn attributes(&self, context: Context, reply: Reply<Known>) {
@@ -264,7 +275,7 @@ impl Filesystem for Front {
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
         let from = (to_ino(context.node), read.offset, read.size);
         let (hidden, times) = (self.hidden, self.directories);
-        self.jobs.run(async move |fs, refuse| {
+        self.jobs.run_with(read.size.into(), async move |fs, refuse| {
             answers::list(&fs, refuse, from, (hidden, times), reply).await;
         });
     }
@@ -324,8 +335,9 @@ impl Filesystem for Front {
             replace: set.flags.contains(XattrFlags::REPLACE),
             drop_set_gid: set.kill_set_gid,
         };
-        let ino = to_ino(context.node);
-        self.jobs.empty(reply, async move |fs| fs.set_xattr(ino, &name, value, how).await);
+        let (ino, bytes) = (to_ino(context.node), value.len() as u64);
+        self.jobs
+            .empty_with(bytes, reply, async move |fs| fs.set_xattr(ino, &name, value, how).await);
     }
 
     fn remove_xattr(&self, context: Context, name: &[u8], reply: Reply<()>) {

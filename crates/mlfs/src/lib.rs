@@ -12,8 +12,10 @@ mod engine;
 mod front;
 mod hidden;
 mod jobs;
+mod memory;
 mod mounted;
 mod options;
+mod reminder;
 mod served;
 
 use std::io;
@@ -149,10 +151,11 @@ pub fn serve(
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let engine = Engine::start(source, target, options, open)?;
+    let memory = options.account();
+    let engine = Engine::start(source, target, (options, memory.clone()), open)?;
     // Others may have it open read-only as well: only who has it alone is found by its name.
     let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
-    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
+    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error, memory);
     let hidden = Hidden(engine.is_adopted());
     let front = Front::new(jobs, hidden, files, directories);
     let served = superblock.attach(&WANTED).and_then(|session| {

@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
-use manylogs_block::BlockDevice;
-use manylogs_ext4::AccessTimes;
+use manylogs_block::{BlockDevice, bytes_text, parse_bytes};
+use manylogs_ext4::{AccessTimes, Memory};
 use manylogs_fuse::MountFlags;
 use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
 use thiserror::Error;
+
+use crate::memory::usual_memory;
 
 /// Puts an emulated drive between the device and the file system.
 pub type Between =
@@ -31,6 +33,8 @@ pub struct MountOptions {
     flags: MountFlags,
     /// What it allows although a user may not by default.
     allowed: MountFlags,
+    /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
+    memory: Option<u64>,
     /// What is put over the device.
     pub between: Option<Between>,
 }
@@ -94,13 +98,20 @@ pub enum OptionError {
         /// What is the matter.
         why: &'static str,
     },
+    /// The largest requests and transactions would not fit.
+    #[error(
+        "memory={0}: a size of at least {least} is needed, such as 256M",
+        least = bytes_text(Memory::LEAST)
+    )]
+    Memory(String),
 }
 
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites. Those for
-    /// programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `data=journal`, `memory=SIZE`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites.
+    /// Those for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change
+    /// nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
@@ -110,7 +121,25 @@ impl MountOptions {
             .try_for_each(|option| self.add_one(option))
     }
 
+    /// Bounds what the server uses of memory, as `256M` or `1G`.
+    ///
+    /// # Errors
+    /// [`OptionError::Memory`].
+    pub fn bound_memory(&mut self, size: &str) -> Result<(), OptionError> {
+        let bytes = parse_bytes(size).filter(|bytes| *bytes >= Memory::LEAST);
+        self.memory = Some(bytes.ok_or_else(|| OptionError::Memory(size.to_owned()))?);
+        Ok(())
+    }
+
+    /// A new account of its memory.
+    pub(crate) fn account(&self) -> Memory {
+        Memory::new(self.memory.unwrap_or_else(usual_memory))
+    }
+
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
+        if let Some(size) = option.strip_prefix("memory=") {
+            return self.bound_memory(size);
+        }
         let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
         match option {
             "ro" => self.read_only = true,
@@ -202,6 +231,7 @@ impl std::fmt::Debug for MountOptions {
             .field("on_error", &self.on_error)
             .field("mode", &self.mode)
             .field("flags", &self.flags)
+            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -223,6 +253,20 @@ mod tests {
         let default = MountOptions::default();
         assert_eq!(default.for_kernel(true), MountFlags::empty());
         assert_eq!(default.for_kernel(false), MountFlags::NO_DEV | MountFlags::NO_SUID);
+    }
+
+    #[test]
+    fn memory_has_a_least_bound_that_a_refusal_names() {
+        let mut options = MountOptions::default();
+        options.add("memory=64M,memory=1.5G").unwrap();
+        assert_eq!(options.account().bound(), 3 << 29);
+        for size in ["63M", "", "-1", "much"] {
+            let refused = options.add(&format!("memory={size}")).unwrap_err();
+            assert_eq!(refused, OptionError::Memory(size.to_owned()));
+            assert!(refused.to_string().contains("at least 64"), "{refused}");
+        }
+        let usual = MountOptions::default().account().bound();
+        assert!((Memory::LEAST..=Memory::USUAL).contains(&usual), "{usual}");
     }
 
     #[test]

@@ -119,7 +119,8 @@ impl Near {
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
         }
-        let sink = NearSink::new(volume.clone(), near.open.probe.clone(), near.granularity);
+        let (probe, memory) = (near.open.probe.clone(), &options.memory);
+        let sink = NearSink::new(volume.clone(), probe, near.granularity, memory);
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::new(sink);
         match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {

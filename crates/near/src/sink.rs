@@ -7,11 +7,15 @@ use std::pin::Pin;
 use bytes::Bytes;
 use manylogs::{Phase, PhaseProbe, Volume};
 use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Run, SinkStats, Step};
+use manylogs_ext4::{
+    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Memory, Run, SinkStats, Step,
+};
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
 use manylogs_plant::{Bug, is};
 use smallvec::SmallVec;
+
+use crate::table::Table;
 
 /// Sectors of a block of the file system.
 const BLOCK_SECTORS: u64 = 8;
@@ -40,13 +44,21 @@ pub(crate) struct NearSink {
     stats: Cell<SinkStats>,
     /// What the volume writes home, among the rest.
     probe: PhaseProbe,
+    table: Table,
 }
 
 impl NearSink {
     /// `probe` is the one that the volume was opened with.
-    pub(crate) fn new(volume: Volume, probe: PhaseProbe, granularity: Granularity) -> Self {
+    pub(crate) fn new(
+        volume: Volume,
+        probe: PhaseProbe,
+        granularity: Granularity,
+        memory: &Memory,
+    ) -> Self {
         let largest = largest_transaction(volume.config().record);
-        Self { volume, granularity, largest, stats: Cell::default(), probe }
+        let table = Table::new(memory);
+        table.count(&volume);
+        Self { volume, granularity, largest, stats: Cell::default(), probe, table }
     }
 
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
@@ -71,7 +83,10 @@ impl NearSink {
         }
         match self.volume.append(batch).await {
             Err(_) if is(Bug::NearFailureForgotten) => Ok(()),
-            appended => appended.map(drop),
+            appended => {
+                self.table.count(&self.volume);
+                appended.map(drop)
+            }
         }
     }
 
@@ -168,7 +183,8 @@ impl CommitSink for NearSink {
 
     fn has_room(&self, blocks: usize) -> bool {
         let entries = blocks + self.most_freed();
-        self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
+        self.table.has_room(entries)
+            && self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
     }
 
     fn is_empty(&self) -> bool {
@@ -178,7 +194,10 @@ impl CommitSink for NearSink {
 
     fn make_room(&self) -> Step<'_> {
         let payload = Sectors(self.largest as u64 * BLOCK_SECTORS);
-        Box::pin(self.volume.make_room(MAX_ENTRIES, payload))
+        Box::pin(async move {
+            self.table.make_room(&self.volume, 2 * MAX_ENTRIES).await;
+            self.volume.make_room(MAX_ENTRIES, payload).await
+        })
     }
 
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {

@@ -104,6 +104,19 @@ macro_rules! with_file_systems {
                 /// What a repair gives up is given up before the superblock says so.
                 MlfsRepairNotNoted,
             }
+            /// Bugs of the account of a mount's memory.
+            MEMORY {
+                /// Nobody waits for memory.
+                MemoryUnbounded,
+                /// Requests that were answered still count as under way.
+                MemoryPermitLeaks,
+                /// Writes take pages that they do not count.
+                MemoryPagesUncounted,
+                /// Blocks that transactions create stay in the cache for ever.
+                MemoryCacheGrows,
+                /// The kernel is never asked to forget inodes.
+                MemoryKernelRemembers,
+            }
             /// Bugs of the file system over a log near the head that tests of its parts show.
             NEAR_PARTS {
                 /// A freed block is not superseded.

@@ -55,10 +55,15 @@ pub(crate) struct FsMountArgs {
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
-    /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, nodev, nosuid,
-    /// noexec, sync, dirsync, emulate=DRIVE.
+    /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
+    /// nodev, nosuid, noexec, sync, dirsync, emulate=DRIVE.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
+    /// Bounds what the server uses of memory, as 256M or 1G; programs wait for more. 64M is the
+    /// least. When not given: a sixteenth of the machine's, or of its group's if that is less,
+    /// from 64M to 512M.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
     /// Return when the file system is mounted; its server goes on.
     #[arg(long)]
     pub(crate) background: bool,

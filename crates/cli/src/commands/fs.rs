@@ -62,6 +62,9 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
             None => options.add(option).map_err(Failure::input)?,
         }
     }
+    if let Some(size) = &args.memory {
+        options.bound_memory(size).map_err(Failure::input)?;
+    }
     options.mode = args.mode.map(JournalMode::from).or(options.mode);
     options.between = drive.map(|name| emulated(args, &name)).transpose()?;
     Ok(options)

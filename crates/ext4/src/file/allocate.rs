@@ -55,7 +55,7 @@ impl Core {
         let blocks = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
         self.take_holes(&node, blocks).await?;
         if range.end > size && !keep_size {
-            self.fill_end(&node, range.end).await?;
+            self.fill_end(&node, range.end, &mut self.room_for_edge()).await?;
             node.set_new_size(range.end);
             node.written_at.set(Some(self.now()));
             self.note_dirty();
@@ -115,7 +115,7 @@ impl Core {
             raw.set_sectors(raw.sectors() + u64::from(taken) * BLOCK_SECTORS);
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
-            node.tid.set(Some(handle.finish()));
+            self.note_change_of(node, handle.finish());
             at += taken;
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Core {
             raw.set_time(TimeField::Modify, self.now());
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
-            node.tid.set(Some(handle.finish()));
+            self.note_change_of(node, handle.finish());
             self.drop_pages(node, first..end);
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod allocate;
 mod journalled;
+mod pass;
 mod place;
 mod read;
 mod seek;

@@ -101,7 +101,8 @@ impl super::Journal {
         let committing = state.committing.as_ref();
         let freed = state.running.freed.len();
         let many_freed = freed > 0 && freed + FREED_LEAST > self.sink.most_freed();
-        if many_freed || running > 0 && running + credits > self.sink.largest() {
+        let many_inodes = state.running.inodes > self.inodes_most && !state.running.is_empty();
+        if many_freed || many_inodes || running > 0 && running + credits > self.largest {
             return Room::AfterCommit(state.running.tid);
         }
         let ahead = committing.map_or(0, |closed| closed.blocks.len());
@@ -231,6 +232,7 @@ impl Handle<'_> {
         }
         running.revoked.extend(revoked);
         running.freed.extend(effects.freed);
+        running.count();
         core.journal.wanted.notify();
         running.tid
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{IoError, Signal};
+use manylogs_block::{IoError, Signal, to_usize};
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
@@ -23,9 +23,11 @@ pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats
 
 use crate::cache::Buffer;
 use crate::error::{Error, Result};
+use crate::inode::nodes_most;
 use crate::lock::SharedLock;
+use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::Tid;
-use crate::units::{BlockNo, Run};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// See the module.
 pub(crate) struct Journal {
@@ -46,6 +48,12 @@ pub(crate) struct Journal {
     tasks: Cell<u32>,
     /// See [`Closed::data_written`].
     data_written: Cell<bool>,
+    /// Blocks of the largest transaction.
+    largest: usize,
+    /// The most inodes that a transaction changes: what is in memory of them stays until it is
+    /// durable.
+    inodes_most: usize,
+    memory: Memory,
 }
 
 struct State {
@@ -64,6 +72,9 @@ struct Running {
     blocks: BTreeMap<BlockNo, Changed>,
     revoked: Vec<BlockNo>,
     freed: Vec<Run>,
+    /// How many inodes it changes.
+    inodes: usize,
+    held: Permit,
 }
 
 /// A block that the running transaction changes.
@@ -75,9 +86,26 @@ struct Changed {
     content: bool,
 }
 
+/// Memory of a block that a transaction changes, beside the cache's: as it was, as it is if the
+/// cache has a newer one, and a copy on its way to the device.
+const LOGGED_COST: u64 = 3 * BLOCK_BYTES as u64 + 256;
+
+/// Blocks of the largest transaction for which there is memory: one runs and one is committed, and
+/// a half of the share is for what waits to go home.
+fn largest_in(memory: &Memory) -> usize {
+    to_usize(memory.most(Part::Journal) / 2 / (2 * LOGGED_COST)).max(LARGEST_LEAST)
+}
+
 impl Running {
-    fn new(tid: Tid) -> Self {
-        Self { tid, blocks: BTreeMap::new(), revoked: Vec::new(), freed: Vec::new() }
+    fn new(tid: Tid, memory: &Memory) -> Self {
+        let held = memory.hold(Part::Journal, 0);
+        let (blocks, revoked, freed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { tid, blocks, revoked, freed, inodes: 0, held }
+    }
+
+    /// Holds the memory of the blocks that there are now.
+    fn count(&mut self) {
+        self.held.set(self.blocks.len() as u64 * LOGGED_COST);
     }
 
     fn is_empty(&self) -> bool {
@@ -87,15 +115,17 @@ impl Running {
 
 impl Journal {
     /// A journal whose first transaction is `first`.
-    pub(crate) fn new(sink: Rc<dyn CommitSink>, first: Tid) -> Self {
+    pub(crate) fn new(sink: Rc<dyn CommitSink>, first: Tid, memory: &Memory) -> Self {
         let durable = Tid(first.0.wrapping_sub(1));
         let state = State {
-            running: Running::new(first),
+            running: Running::new(first, memory),
             committing: None,
             durable,
             requested: durable,
             failed: None,
         };
+        let largest = sink.largest().min(largest_in(memory));
+        let inodes_most = nodes_most(memory) / 2;
         Self {
             sink,
             tree: SharedLock::default(),
@@ -107,6 +137,9 @@ impl Journal {
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),
+            largest,
+            inodes_most,
+            memory: memory.clone(),
         }
     }
 
@@ -124,6 +157,12 @@ impl Journal {
     /// Whoever waits for work looks for it.
     pub(crate) fn note_work(&self) {
         self.wanted.notify();
+    }
+
+    /// Transaction `tid` changes an inode more.
+    pub(crate) fn note_inode(&self, tid: Tid) {
+        let mut state = self.state.borrow_mut();
+        state.running.inodes += usize::from(state.running.tid == tid);
     }
 
     /// Data was written past the journal, and the device has answered. The transaction that refers

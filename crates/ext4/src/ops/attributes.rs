@@ -261,7 +261,7 @@ impl Core {
         }
         raw.set_time(TimeField::Change, now);
         self.put_inode(&mut handle, ino, &mut raw).await?;
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(&node, handle.finish());
         Ok(())
     }
 
@@ -278,7 +278,7 @@ impl Core {
             if size > old {
                 self.check_writable()?;
                 self.check_resizable(ino, size).await?;
-                self.fill_end(&node, size).await?;
+                self.fill_end(&node, size, &mut self.room_for_edge()).await?;
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
                 self.note_dirty();
@@ -320,7 +320,7 @@ impl Core {
             self.join_orphans(&mut handle, ino, &mut raw)?;
         }
         self.put_inode(&mut handle, ino, &mut raw).await?;
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(node, handle.finish());
         self.drop_pages(node, low32(size.div_ceil(BLOCK))..u32::MAX);
         node.size.set(Some(size));
         node.size_is_new.set(size > on_device);

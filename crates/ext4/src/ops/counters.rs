@@ -2,12 +2,19 @@
 
 use super::Ext4;
 use crate::journal::SinkStats;
+use crate::memory::Memory;
 
 impl Ext4 {
     /// How often [`Ext4::sync`] and [`Ext4::sync_content`] were called since the mount.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.core.syncs.get()
+    }
+
+    /// The account of its memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.core.memory
     }
 
     /// What the journal did since the mount.

@@ -17,6 +17,7 @@ use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::memory::Memory;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::ondisk::superblock::{OFFSET, Superblock};
@@ -163,7 +164,11 @@ impl LogFile {
         let block = crate::cache::read_block(&**device, BlockNo(0)).await?;
         let superblock = crate::marks::without_bit(&Superblock::decode_loosely(&block, OFFSET)?);
         superblock.check_size(device.capabilities().capacity)?;
-        let options = Options { clock: Rc::new(Default::default), read_only: true };
+        let options = Options {
+            clock: Rc::new(Default::default),
+            read_only: true,
+            memory: Memory::default(),
+        };
         let mode = Mode::Ordered;
         let loaded = Ext4::load_as(&superblock, block, mode, device, runtime, &options).await?;
         let core = &loaded.core;

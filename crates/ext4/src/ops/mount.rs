@@ -9,14 +9,16 @@ use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request, Signal};
 use manylogs_plant::{Bug, is};
 
 use crate::alloc::Space;
-use crate::cache::{Buffer, Cache, read_block};
+use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Place, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
+use crate::inode::Known;
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
 use crate::journal::{CommitSink, Journal, NoSink};
 use crate::marks::without_bit;
+use crate::memory::Memory;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::features::incompat;
 use crate::ondisk::group::Group;
@@ -31,6 +33,8 @@ pub struct Options {
     pub clock: Rc<dyn Fn() -> Timestamp>,
     /// Nothing is written, not even a replay: what needs one is refused.
     pub read_only: bool,
+    /// What the mount may use of memory.
+    pub memory: Memory,
 }
 
 /// A mounted file system. Clones are the same one.
@@ -123,7 +127,7 @@ impl Ext4 {
         if core.read_only {
             return Ok(Self { core: Rc::new(core) });
         }
-        core.journal = Journal::new(sink, Tid(1));
+        core.journal = Journal::new(sink, Tid(1), &core.memory);
         Self::start(core).await
     }
 
@@ -176,12 +180,13 @@ impl Ext4 {
         options: &Options,
     ) -> Result<Self> {
         let mut geometry = Geometry::of(superblock)?;
+        let cache = Cache::new(options.memory.clone());
         let mut tables = Vec::new();
         for block in geometry.descriptor_blocks() {
             if block.0 >= geometry.blocks {
                 return Err(Corruption::of(Place::Superblock, "descriptors beyond the end").into());
             }
-            tables.push(Buffer::new(block, read_block(&**device, block).await?));
+            tables.push(cache.insert(block, read_block(&**device, block).await?));
         }
         let (mut free_blocks, mut free_inodes) = (0, 0);
         for group in (0..geometry.groups).map(GroupNo) {
@@ -192,34 +197,31 @@ impl Ext4 {
             free_blocks += u64::from(descriptor.free_blocks());
             free_inodes += u64::from(descriptor.free_inodes());
         }
-        let cache = Cache::default();
-        for table in &tables {
-            cache.insert(table.block(), table.bytes());
-        }
-        let tables = tables.iter().filter_map(|table| cache.get(table.block())).collect();
         let core = Core {
             device: Rc::clone(device),
             runtime: runtime.clone(),
             clock: Rc::clone(&options.clock),
             space: Space::new(geometry.blocks, free_blocks, free_inodes),
             superblock: cache.insert(BlockNo(0), block),
-            journal: Journal::new(Rc::new(NoSink), Tid::default()),
+            journal: Journal::new(Rc::new(NoSink), Tid::default(), &options.memory),
             geometry,
             cache,
             tables,
             orphans: RefCell::default(),
             nodes: RefCell::new(BTreeMap::new()),
             look_for_idle_at: Cell::default(),
+            known: Known::new(&options.memory),
             dirty_pages: Cell::default(),
             endings: Cell::default(),
             ended: Signal::default(),
-            cleaned: Signal::default(),
+            stuck: Signal::default(),
             writes_back: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),
             damage: RefCell::default(),
             read_only: options.read_only,
             mode,
+            memory: options.memory.clone(),
         };
         Ok(Self { core: Rc::new(core) })
     }
@@ -236,8 +238,9 @@ impl Ext4 {
         // First the journal needs no replay, then the file system says that it may need one.
         jbd2::reset(&core.device, &mut journal, next, format).await?;
         let device = Rc::clone(&core.device);
-        let sink = Rc::new(Jbd2Sink::new(device, journal.place, journal.superblock));
-        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next);
+        let sink = Jbd2Sink::new(device, journal.place, journal.superblock, &core.memory);
+        let sink = Rc::new(sink);
+        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
         core.write_superblock(|superblock| {
             superblock.set_needs_recovery(true);
             // Any write may make a file of 2 GiB; nobody minds the feature where there is none.

@@ -170,8 +170,14 @@ impl Ext4 {
 
     /// An inode has one user more until [`Ext4::close`], whether or not it has a name.
     pub fn open(&self, ino: Ino) {
-        let node = self.core.node(ino);
-        node.opens.set(node.opens.get() + 1);
+        self.core.known.add(ino);
+    }
+
+    /// Inodes that whoever opened them might close, as there are more than memory is for: some of
+    /// those that nobody works with, other ones each time.
+    #[must_use]
+    pub fn to_forget(&self) -> Vec<Ino> {
+        self.core.to_forget()
     }
 
     /// An inode has so many users less. Without any, and without a name, it ends.
@@ -179,13 +185,10 @@ impl Ext4 {
     /// # Errors
     /// Those of deleting the inode, if it has no name any more.
     pub async fn close(&self, ino: Ino, users: u32) -> Result<()> {
-        {
-            let node = self.core.node(ino);
-            node.opens.set(node.opens.get().saturating_sub(users));
+        if self.core.known.remove(ino, users) || !self.core.orphans.borrow().contains(&ino) {
+            return Ok(());
         }
-        self.core.end_if_unused(ino).await?;
-        self.core.forget_some_nodes();
-        Ok(())
+        self.core.end_if_unused(ino).await
     }
 }
 
@@ -286,12 +289,12 @@ impl Core {
 
     /// Deletes an inode that has no name and is not open.
     pub(crate) async fn end_if_unused(&self, ino: Ino) -> Result<()> {
-        let is_open = self.node(ino).opens.get() > 0;
+        let is_used = self.known.is_used(ino);
         let links = {
             let _tree = self.journal.tree.read().await;
             self.inode(ino).await?.links()
         };
-        if is_open || links > 0 {
+        if is_used || links > 0 {
             return Ok(());
         }
         self.delete(ino).await

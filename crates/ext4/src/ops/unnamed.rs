@@ -36,7 +36,7 @@ impl Ext4 {
         }
         core.put_inode(&mut handle, ino, &mut raw).await?;
         let node = core.node(ino);
-        node.opens.set(1);
+        core.known.add(ino);
         node.linkable.set(linkable);
         core.note_change(ino, handle.finish());
         self.attributes(ino).await

@@ -196,7 +196,8 @@ impl Site {
     }
 
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
-        manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only }
+        let memory = manylogs_ext4::Memory::default();
+        manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only, memory }
     }
 
     /// Mounts it as ext4 with its own journal, which is replayed.

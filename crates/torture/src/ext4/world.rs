@@ -6,7 +6,7 @@ use manylogs::{Anchors, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Vo
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
 };
-use manylogs_ext4::{Error, Ext4, Mode, Options, Timestamp};
+use manylogs_ext4::{Error, Ext4, Memory, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
 use manylogs_near::{Near, NearOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
@@ -152,7 +152,7 @@ pub async fn mount_in(
 /// Options of a mount whose clock says the virtual time.
 #[must_use]
 pub fn options(runtime: Handle) -> Options {
-    Options { clock: clock(&runtime), read_only: false }
+    Options { clock: clock(&runtime), read_only: false, memory: Memory::default() }
 }
 
 /// A clock that shows virtual time, from some day of 2023 on.

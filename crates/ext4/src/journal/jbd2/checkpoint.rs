@@ -1,12 +1,17 @@
 //! Bringing blocks home.
 
+use bytes::Bytes;
 use manylogs_block::{IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::Jbd2Sink;
 use super::place::write_blocks;
+use crate::memory::Part;
 use crate::ondisk::jbd2::Tid;
 use crate::units::BLOCK_BYTES;
+
+/// Blocks that are on their way home at a time, as the device copies them: 2 MiB.
+const AT_ONCE: usize = 512;
 
 impl Jbd2Sink {
     /// Brings home all that is durable in the log, and gives the log's room back.
@@ -19,8 +24,12 @@ impl Jbd2Sink {
             let Some(newest) = state.durable else { return Ok(()) };
             (newest, state.pending.clone())
         };
-        let blocks = pending.iter().map(|(block, (_, bytes))| (*block, bytes.clone()));
-        all_done(write_blocks(&self.device, blocks)).await?;
+        let blocks: Vec<_> = pending.iter().map(|(block, (_, bytes))| (*block, bytes)).collect();
+        for some in blocks.chunks(AT_ONCE) {
+            let _copies = self.memory.hold(Part::Journal, (some.len() * BLOCK_BYTES) as u64);
+            let some = some.iter().map(|(block, bytes)| (*block, Bytes::clone(bytes)));
+            all_done(write_blocks(&self.device, some)).await?;
+        }
         let mut stats = self.stats.get();
         stats.home_bytes += (pending.len() * BLOCK_BYTES) as u64;
         self.stats.set(stats);
@@ -36,6 +45,7 @@ impl Jbd2Sink {
         state
             .pending
             .retain(|block, (tid, _)| pending.get(block).is_none_or(|(written, _)| written != tid));
+        state.count();
         Ok(())
     }
 

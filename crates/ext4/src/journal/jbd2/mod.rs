@@ -16,8 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoResult, TaskLock};
+use manylogs_block::{BlockDevice, IoResult, TaskLock, to_usize};
 
+use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
@@ -28,6 +29,23 @@ pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 /// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
+/// Memory of a block that waits to go home.
+const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
+/// Runs of blocks that a transaction frees: some are in memory until it is durable.
+const FREED_MOST: usize = 1 << 16;
+
+/// How many blocks may wait to go home.
+fn pending_in(memory: &Memory) -> usize {
+    to_usize(memory.most(Part::Journal) / 2 / PENDING_COST)
+}
+
+impl State {
+    /// Holds the memory of what is pending now.
+    fn count(&mut self) {
+        self.held.set(self.pending.len() as u64 * PENDING_COST);
+    }
+}
+
 /// See the module.
 pub(crate) struct Jbd2Sink {
     device: Rc<dyn BlockDevice>,
@@ -37,6 +55,9 @@ pub(crate) struct Jbd2Sink {
     /// One checkpoint at a time.
     checkpointing: TaskLock,
     stats: Cell<SinkStats>,
+    /// The most blocks that wait to go home: a half of the journal's share of memory.
+    pending_most: usize,
+    memory: Memory,
 }
 
 struct State {
@@ -53,6 +74,8 @@ struct State {
     pending: BTreeMap<BlockNo, (Tid, Bytes)>,
     /// Blocks that transactions in the log have, each with the newest.
     logged: BTreeMap<BlockNo, Tid>,
+    /// The memory of what is pending.
+    held: Permit,
 }
 
 /// A transaction in the log.
@@ -68,6 +91,7 @@ impl Jbd2Sink {
         device: Rc<dyn BlockDevice>,
         place: LogPlace,
         superblock: JournalSuperblock,
+        memory: &Memory,
     ) -> Self {
         let state = State {
             head: place.first(),
@@ -76,11 +100,14 @@ impl Jbd2Sink {
             durable: None,
             pending: BTreeMap::new(),
             logged: BTreeMap::new(),
+            held: memory.hold(Part::Journal, 0),
             superblock,
         };
         let format = state.superblock.format();
         let (state, checkpointing) = (RefCell::new(state), TaskLock::default());
-        Self { device, place, format, state, checkpointing, stats: Cell::default() }
+        let pending_most = pending_in(memory);
+        let (stats, memory) = (Cell::default(), memory.clone());
+        Self { device, place, format, state, checkpointing, stats, pending_most, memory }
     }
 
     /// Marks the log as in use: from now on a replay looks for transactions in it.
@@ -110,8 +137,14 @@ impl CommitSink for Jbd2Sink {
         self.place.blocks() as usize / 4
     }
 
+    fn most_freed(&self) -> usize {
+        FREED_MOST
+    }
+
     fn has_room(&self, blocks: usize) -> bool {
+        let pending = self.state.borrow().pending.len();
         u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
+            && (pending == 0 || pending + blocks <= self.pending_most)
     }
 
     fn is_empty(&self) -> bool {
