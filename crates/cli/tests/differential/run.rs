@@ -1,0 +1,171 @@
+//! A sequence of calls in all worlds, and the differences that it finds.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::SeekFrom;
+
+use crate::call::{Call, Of, Step, Whence};
+use crate::known::{self, Case};
+use crate::perform::World;
+use crate::seen::{Differs, Watch, compare};
+use crate::tree;
+use crate::worlds::{NAMES, Worlds};
+
+/// Calls between comparisons of whole trees.
+const TREE_EVERY: u64 = 1000;
+
+/// Something that a world of ours does otherwise than the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) step: Step,
+    pub(crate) world: &'static str,
+    /// The file, or nothing for what the call answered.
+    pub(crate) of: String,
+    pub(crate) differs: Differs,
+}
+
+impl Difference {
+    /// The same for differences that have probably one cause.
+    pub(crate) fn signature(&self) -> String {
+        let call = format!("{:?}", self.step.call);
+        let call = call.split([' ', '(']).next().unwrap_or_default();
+        let is_error = |text: &str| text.starts_with("Os") || text.len() < 12;
+        let Differs { what, kernel, ours } = &self.differs;
+        match is_error(kernel) && is_error(ours) && !kernel.starts_with(|c: char| c.is_numeric()) {
+            true => format!("{call}: {what}, {kernel}, {ours}"),
+            false => format!("{call}: {what}"),
+        }
+    }
+
+    /// Whether what follows would differ as well.
+    pub(crate) fn is_lasting(&self) -> bool {
+        let Differs { what, kernel, ours } = &self.differs;
+        match *what {
+            "answer" => kernel.starts_with("Ok") != ours.starts_with("Ok"),
+            what => what == "the file",
+        }
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Step { number, user, call, .. } = &self.step;
+        let Differs { what, kernel, ours } = &self.differs;
+        let of = if self.of.is_empty() { String::new() } else { format!(" of {}", self.of) };
+        write!(f, "call {number}, {user:?}: {call:?}\n    {what}{of}: ")?;
+        write!(f, "kernel {kernel}, {} {ours}", self.world)
+    }
+}
+
+/// A sequence of calls under way, in a directory of each world.
+pub(crate) struct Run<'w> {
+    worlds: &'w mut Worlds,
+    name: String,
+    dirs: Vec<World>,
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_secs().try_into().unwrap()
+}
+
+impl<'w> Run<'w> {
+    pub(crate) fn new(worlds: &'w mut Worlds, name: &str) -> Self {
+        let dirs = worlds.begin(name);
+        Self { worlds, name: name.to_owned(), dirs }
+    }
+
+    /// Performs a call in each world; what is different, if it is not meant to be.
+    pub(crate) fn step(&mut self, step: &Step) -> Vec<Difference> {
+        if step.call == Call::Remount {
+            self.remount();
+            return self.compare_trees(step);
+        }
+        let subjects = step.subjects();
+        let watches: Vec<_> =
+            self.dirs.iter().map(|world| Watch::begin(world, step, &subjects)).collect();
+        let answers: Vec<_> =
+            self.dirs.iter_mut().map(|world| world.perform(step.user, &step.call)).collect();
+        let now = now();
+        let ended = watches.iter().zip(&self.dirs);
+        let ended: Vec<_> = ended.map(|(watch, world)| watch.end(world, &subjects)).collect();
+        let mut found = Vec::new();
+        for (world, (answer, ended_there)) in (0..).zip(answers.iter().zip(&ended)).skip(1) {
+            if *answer != answers[0] {
+                let said = |answer| format!("{answer:?}");
+                let (kernel, ours) = (said(&answers[0]), said(answer));
+                let differs = Differs { what: "answer", kernel, ours };
+                let case = Case { step, subject: None, kernel: None, world: &self.dirs[0] };
+                self.note(&case, (world, differs), &mut found);
+            }
+            let of_both = ended[0].iter().zip(ended_there);
+            for (subject, (theirs, own)) in subjects.iter().zip(of_both) {
+                for (kernel, ours) in theirs.iter().zip(own) {
+                    for differs in compare(kernel, ours, now) {
+                        let kernel = Some(*kernel);
+                        let case =
+                            Case { step, subject: Some(subject), kernel, world: &self.dirs[0] };
+                        self.note(&case, (world, differs), &mut found);
+                    }
+                }
+            }
+        }
+        self.mend(step);
+        if step.number.is_multiple_of(TREE_EVERY) {
+            found.extend(self.compare_trees(step));
+        }
+        found
+    }
+
+    fn note(&self, case: &Case<'_>, found: (usize, Differs), all: &mut Vec<Difference>) {
+        let (world, differs) = found;
+        match known::reason(case, &differs) {
+            Some(reason) => known::count(reason),
+            None => {
+                let of = match case.subject {
+                    None => String::new(),
+                    Some(Of::File(slot)) => format!("slot {slot}"),
+                    Some(Of::Path(at)) => format!("{:?}", at.path),
+                };
+                let step = case.step.clone();
+                all.push(Difference { step, world: NAMES[world], of, differs });
+            }
+        }
+    }
+
+    /// Known differences end with the call: places in files are the same again.
+    fn mend(&self, step: &Step) {
+        if let Call::Seek { slot, whence: Whence::Start(_) | Whence::Current(_) | Whence::End(_) } =
+            step.call
+        {
+            let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
+            if places.iter().any(|place| *place != places[0]) {
+                for world in &self.dirs {
+                    world.slots[slot]
+                        .as_ref()
+                        .map(|open| rustix::fs::seek(&open.fd, SeekFrom::Start(0)));
+                }
+            }
+        }
+    }
+
+    fn compare_trees(&mut self, step: &Step) -> Vec<Difference> {
+        let (kernel, now) = (&self.dirs[0], now());
+        let mut found = Vec::new();
+        for (world, ours) in self.dirs.iter().enumerate().skip(1) {
+            for (path, differs) in tree::differences(kernel, ours, now) {
+                let of = Of::Path(crate::call::At { path, follow: false });
+                let case = Case { step, subject: Some(&of), kernel: None, world: kernel };
+                self.note(&case, (world, differs), &mut found);
+            }
+        }
+        found
+    }
+
+    fn remount(&mut self) {
+        self.dirs.clear();
+        self.worlds.unmount();
+        self.worlds.mount();
+        self.dirs = self.worlds.again(&self.name);
+    }
+}
