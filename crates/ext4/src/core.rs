@@ -12,7 +12,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
 use crate::inode::Node;
 use crate::journal::{Handle, Journal};
-use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
 use crate::ondisk::superblock::Superblock;
 use crate::ops::Found;
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
@@ -79,8 +79,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// The time, as exactly as inodes have room for it.
     pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
+        let now = (self.clock)();
+        let is_exact = self.geometry.inode_bytes > SHORT;
+        Timestamp { nanos: if is_exact { now.nanos } else { 0 }, ..now }
     }
 
     /// # Errors

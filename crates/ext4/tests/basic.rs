@@ -6,8 +6,8 @@ mod common;
 
 use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{
-    Allocate, Change, Error, Ext4, FileKind, Ino, New, NewTime, OpenFor, Seek, SetIds, SetXattr,
-    Taken, Timestamp,
+    Allocate, Caller, Change, Error, Ext4, FileKind, Ino, New, NewTime, OpenFor, Seek, SetIds,
+    SetXattr, Taken, Timestamp,
 };
 
 async fn file(fs: &Ext4, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
@@ -183,7 +183,7 @@ fn privileges_end_when_content_or_owner_change() {
             let mode = if kill_set_ids { 0o755 } else { 0o6755 };
             privileged().await;
             assert_eq!(held().await, (0o6755, true));
-            fs.drop_privileges(ino, SetIds::taken_if(kill_set_ids)).await.unwrap();
+            fs.drop_privileges(ino, SetIds::taken_if(kill_set_ids, Caller::ROOT)).await.unwrap();
             assert_eq!(held().await, (mode, false), "written");
             let none = Change { kill_set_ids, ..Change::default() };
             let (size, uid) = (Some(3), Some(9));

@@ -6,6 +6,7 @@ use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
+use crate::asker::Asker;
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
 use crate::jobs::{Refuse, note_access};
@@ -30,8 +31,9 @@ pub(crate) async fn list(
             break;
         }
     }
+    let noted = note_access(fs, ino, times).await;
     reply.send(&names);
-    note_access(fs, ino, times).await;
+    noted.keep(fs).await;
 }
 
 /// The next names that anybody may see; none at the end of the directory only.
@@ -56,6 +58,7 @@ pub(crate) struct Writing {
     pub(crate) sync: Option<Sync>,
     /// Set-id bits go, as the caller may not keep them.
     pub(crate) kill_set_ids: bool,
+    pub(crate) asker: Asker,
 }
 
 impl Writing {
@@ -76,7 +79,9 @@ pub(crate) async fn write(
     let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
     let written = async {
         // After a write past its page cache the kernel still has the mode from before.
-        if fs.drop_privileges(ino, SetIds::taken_if(write.kill_set_ids)).await? {
+        let in_group = |gid| write.asker.is_in(gid);
+        let set_ids = SetIds::taken_if(write.kill_set_ids, write.asker.caller(&in_group));
+        if fs.drop_privileges(ino, set_ids).await? {
             reply.forget_attributes(to_node(ino));
         }
         if write.direct {

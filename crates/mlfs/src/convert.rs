@@ -1,11 +1,11 @@
 //! What FUSE calls things.
 
 use manylogs_ext4::{
-    Allocate, Attributes, Change, Error, FileKind, Ino, NewTime, OpenFor, Seek, Timestamp,
+    Allocate, Attributes, Change, Error, FileKind, Ino, NewTime, OpenFor, Seek, Taken, Timestamp,
 };
 use manylogs_fuse as fuse;
 use manylogs_fuse::request::SetAttributes;
-use manylogs_fuse::{Device, Errno, Kind, NodeId, OpenFlags, Time};
+use manylogs_fuse::{Device, Errno, Kind, NodeId, OpenFlags, RenameFlags, Time};
 use rustix::fs::OFlags;
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
@@ -96,6 +96,19 @@ pub(crate) fn to_change(change: SetAttributes) -> Change {
 
 pub(crate) fn to_errno(error: &Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
+}
+
+/// What a rename does with a name that is taken, and whether it leaves a whiteout under the old one.
+pub(crate) fn to_taken(flags: RenameFlags) -> Option<(Taken, bool)> {
+    let leaves = flags.contains(RenameFlags::WHITEOUT);
+    let flags = flags - RenameFlags::WHITEOUT;
+    let taken = match flags {
+        flags if flags.is_empty() => Taken::Replaced,
+        RenameFlags::NO_REPLACE => Taken::Kept,
+        RenameFlags::EXCHANGE if !leaves => Taken::Exchanged,
+        _ => return None,
+    };
+    Some((taken, leaves))
 }
 
 /// What `fallocate` asks for in `mode`, and whether the size stays.

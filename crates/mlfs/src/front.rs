@@ -1,21 +1,22 @@
 //! What the kernel asks for, as jobs for the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds, Taken};
+use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds};
 use manylogs_fuse::request::{
     Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
     Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use manylogs_fuse::{
     Context, Created, Entry, Errno, FileHandle, Filesystem, Found, InitFlags, IoctlDone, Known,
-    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, RenameFlags, Reply, Usage, Wanted, Written,
-    XattrFlags,
+    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, Reply, Usage, Wanted, Written, XattrFlags,
 };
 use rustix::fs::OFlags;
 
 use crate::answers::{self, Writing};
+use crate::asker::Asker;
 use crate::convert::{
     has, of_kind, to_allocation, to_change, to_ino, to_node, to_open, to_order, to_seek, to_sync,
+    to_taken,
 };
 use crate::hidden::Hidden;
 use crate::jobs::{Jobs, answer_empty};
@@ -118,9 +119,12 @@ impl Filesystem for Front {
     }
 
     fn set_attributes(&self, context: Context, change: SetAttributes, reply: Reply<Known>) {
-        let change = to_change(change);
+        let (change, asker) = (to_change(change), Asker::of(context));
         let ino = to_ino(context.node);
-        self.jobs.attributes(reply, async move |fs| fs.change(ino, change).await);
+        self.jobs.attributes(reply, async move |fs| {
+            let in_group = |gid| asker.is_in(gid);
+            fs.change_by(asker.caller(&in_group), ino, change).await
+        });
     }
 
     fn read_link(&self, context: Context, reply: Reply<[u8]>) {
@@ -163,13 +167,7 @@ impl Filesystem for Front {
     }
 
     fn rename(&self, context: Context, rename: Rename<'_>, reply: Reply<()>) {
-        let taken = if rename.flags.is_empty() {
-            Taken::Replaced
-        } else if rename.flags == RenameFlags::NO_REPLACE {
-            Taken::Kept
-        } else if rename.flags == RenameFlags::EXCHANGE {
-            Taken::Exchanged
-        } else {
+        let Some((taken, leaves)) = to_taken(rename.flags) else {
             return reply.error(Errno::INVAL);
         };
         if self.hides(context.node, rename.name) {
@@ -180,8 +178,14 @@ impl Filesystem for Front {
         }
         let from = (to_ino(context.node), rename.name.to_vec());
         let to = (to_ino(rename.to), rename.to_name.to_vec());
-        self.jobs
-            .empty(reply, async move |fs| fs.rename((from.0, &from.1), (to.0, &to.1), taken).await);
+        let owner = (context.uid, context.gid);
+        self.jobs.empty(reply, async move |fs| {
+            let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+            match leaves {
+                true => fs.rename_and_leave(from, to, taken, owner).await,
+                false => fs.rename(from, to, taken).await,
+            }
+        });
     }
 
     fn link(&self, context: Context, link: Link<'_>, reply: Reply<Entry>) {
@@ -239,6 +243,7 @@ impl Filesystem for Front {
             direct: has(write.flags, OFlags::DIRECT),
             sync: to_sync(write.flags),
             kill_set_ids: write.kill_set_ids,
+            asker: Asker::of(context),
         };
         self.jobs.run_counted(write.asked(), async move |fs, refuse| {
             answers::write(&fs, refuse, ino, write, reply).await;
@@ -263,7 +268,9 @@ impl Filesystem for Front {
 
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
         let from = (to_ino(context.node), read.offset, read.size);
-        let (hidden, times) = (self.hidden, self.directories);
+        let unnoticed = has(read.flags, OFlags::NOATIME);
+        let times = if unnoticed { AccessTimes::Off } else { self.directories };
+        let hidden = self.hidden;
         self.jobs.run(async move |fs, refuse| {
             answers::list(&fs, refuse, from, (hidden, times), reply).await;
         });
@@ -277,10 +284,11 @@ impl Filesystem for Front {
         // The kernel does not say whether the caller may keep set-id bits, and still has those that
         // go.
         let ino = to_ino(context.node);
-        let is_root = context.uid == 0;
-        let set_ids = if is_root { SetIds::Kept } else { SetIds::TakenBy { gid: context.gid } };
+        let asker = Asker::of(context);
         self.jobs.run(async move |fs, refuse| {
             let allocated = async {
+                let in_group = |gid| asker.is_in(gid);
+                let set_ids = SetIds::taken_if(context.uid != 0, asker.caller(&in_group));
                 if fs.drop_privileges(ino, set_ids).await? {
                     reply.forget_attributes(to_node(ino));
                 }

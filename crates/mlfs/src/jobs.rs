@@ -172,8 +172,9 @@ impl Jobs {
         let asked = Asked { kind: Kind::Read, bytes };
         self.run_counted(asked, async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => {
+                let noted = note_access(&fs, ino, times).await;
                 reply.send(&bytes);
-                note_access(&fs, ino, times).await;
+                noted.keep(&fs).await;
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -219,7 +220,20 @@ fn to_entry(known: &Attributes) -> Entry {
     }
 }
 
+/// A time of access that is shown, and has to be kept.
+#[must_use]
+pub(crate) struct Noted(Option<Ino>);
+
 /// An inode was read. That its time cannot be kept is no reason to fail.
-pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) {
-    let _ = fs.note_access(ino, times).await;
+pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) -> Noted {
+    Noted(fs.note_access(ino, times).await.is_ok_and(|noted| noted).then_some(ino))
+}
+
+impl Noted {
+    /// Keeps it. Nobody who reads waits for that.
+    pub(crate) async fn keep(self, fs: &Ext4) {
+        if let Some(ino) = self.0 {
+            let _ = fs.keep_access(ino).await;
+        }
+    }
 }

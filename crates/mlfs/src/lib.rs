@@ -7,6 +7,7 @@
 
 pub mod adopt;
 mod answers;
+mod asker;
 mod convert;
 mod engine;
 mod front;

@@ -3,19 +3,23 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::call::{Of, Step};
-use crate::perform::World;
-use crate::seen::{Change, Differs};
+use crate::call::{Call, Of, Step, Whence};
+use crate::make::SIZE_MOST;
+use crate::seen::{Change, Differs, Seen};
 
 /// Where something is different.
 pub(crate) struct Case<'c> {
     pub(crate) step: &'c Step,
     /// The file; none for what a call answered.
     pub(crate) subject: Option<&'c Of>,
-    /// What became of it in the kernel's world.
-    pub(crate) kernel: Option<Change>,
-    /// The kernel's.
-    pub(crate) world: &'c World,
+    /// The files that the call may change, in the kernel's world.
+    pub(crate) files: &'c [[Change; 2]],
+}
+
+impl Case<'_> {
+    fn files(&self) -> impl Iterator<Item = Seen> {
+        self.files.iter().flatten().flat_map(|change| [change.before, change.after]).flatten()
+    }
 }
 
 /// A difference that is meant.
@@ -24,7 +28,70 @@ struct Known {
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
-const KNOWN: [Known; 0] = [];
+const KNOWN: [Known; 6] = [
+    // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
+    // them.
+    Known {
+        name: "the time of access after a read that the kernel answers",
+        applies: |case, differs| {
+            let reads = matches!(
+                case.step.call,
+                Call::Read { .. } | Call::Pread { .. } | Call::CopyRange { .. }
+            );
+            reads && differs.what == "atime" && differs.ours != "moved"
+        },
+    },
+    // FUSE takes every place that a number can say; only what looks for data asks the server.
+    Known {
+        name: "a place behind the largest size",
+        applies: |case, differs| {
+            let Call::Seek { whence, .. } = case.step.call else { return false };
+            let looks = matches!(whence, Whence::Data(_) | Whence::Hole(_));
+            differs.what == "answer" && !looks && differs.kernel.contains("InvalidInput")
+        },
+    },
+    // Places in directories mean something to the file system alone.
+    Known {
+        name: "a place in a directory",
+        applies: |case, differs| {
+            let seeks = matches!(case.step.call, Call::Seek { .. });
+            seeks && differs.what == "answer" && case.files().any(|file| file.is_directory())
+        },
+    },
+    // What asks for it is the request that comes before a write, which must not fail. Nothing is
+    // taken from the file here, either.
+    Known {
+        name: "EPERM where a stranger gives a file with set-id bits its own owner",
+        applies: |case, differs| {
+            let stays = matches!(case.step.call, Call::SetOwner { uid: None, gid: None, .. });
+            stays && differs.what == "answer" && differs.kernel.contains("PermissionDenied")
+        },
+    },
+    // FUSE does not know how large a file may be, and asks for the bits before it asks for the
+    // write.
+    Known {
+        name: "set-id bits after a write behind the largest size by the owner",
+        applies: |case, differs| {
+            let at = match case.step.call {
+                Call::Pwrite { at, .. } => at,
+                Call::Write { .. } => SIZE_MOST,
+                Call::CopyRange { to_at, .. } => to_at.unwrap_or(SIZE_MOST),
+                _ => return false,
+            };
+            at >= SIZE_MOST && ["mode", "ctime"].contains(&differs.what)
+        },
+    },
+    // The kernel's FUSE does not know the flags of inodes, so that it checks rights and kinds
+    // first, and the server refuses what is left.
+    Known {
+        name: "another error of an immutable or append-only file",
+        applies: |case, differs| {
+            let refused = differs.kernel.contains("PermissionDenied");
+            let refused = refused && differs.ours.starts_with("Err");
+            differs.what == "answer" && refused && case.files().any(|file| file.locked)
+        },
+    },
+];
 
 /// The name of the known difference that this is one of.
 pub(crate) fn reason(case: &Case<'_>, differs: &Differs) -> Option<&'static str> {

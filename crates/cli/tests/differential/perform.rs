@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Whether the slot's file goes past the page cache.
-    fn is_direct(&self, slot: Slot) -> bool {
+    pub(crate) fn is_direct(&self, slot: Slot) -> bool {
         self.slots[slot].as_ref().is_some_and(|open| open.flags.contains(OFlags::DIRECT))
     }
 
@@ -238,6 +238,11 @@ impl World {
     }
 
     fn pwrite(&self, slot: Slot, len: usize, at: u64, fill: u8) -> Result<Answer> {
+        let appends = |open: &Open| open.flags.contains(OFlags::APPEND | OFlags::DIRECT);
+        if self.slots[slot].as_ref().is_some_and(appends) {
+            // The end may be within a block.
+            return Ok(Answer::Nothing);
+        }
         let (fd, (at, len)) = (self.fd(slot)?, self.part(slot, at, len));
         write(len, fill, |bytes| rustix::io::pwrite(fd, bytes, at))
     }
@@ -306,8 +311,8 @@ impl World {
             }
             Call::SetFlags { slot, flags } => {
                 let fd = self.fd(*slot)?;
-                let shown = fs::ioctl_getflags(fd)?;
-                nothing(fs::ioctl_setflags(fd, shown & !CHANGED | *flags))
+                // Whoever writes flags has read them, and writes those back that he does not know.
+                nothing(fs::ioctl_setflags(fd, EXTENTS | *flags))
             }
             Call::Flags(slot) => number(fs::ioctl_getflags(self.fd(*slot)?).map(|f| f.bits())),
             Call::Known(of) => nothing(match of {
@@ -381,11 +386,8 @@ impl World {
     }
 }
 
-/// The flags of inodes that are tried: those that are kept, and can be changed.
-const CHANGED: fs::IFlags = fs::IFlags::IMMUTABLE
-    .union(fs::IFlags::APPEND)
-    .union(fs::IFlags::NODUMP)
-    .union(fs::IFlags::NOATIME);
+/// A flag of all files and directories.
+const EXTENTS: fs::IFlags = fs::IFlags::from_bits_retain(0x8_0000);
 
 /// Names of attributes as they are listed, in order.
 pub(crate) fn names(listed: &[u8]) -> Vec<String> {

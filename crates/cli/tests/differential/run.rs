@@ -2,17 +2,23 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 
-use crate::call::{Call, Of, Step, Whence};
+use crate::call::{Call, Of, Slot, Step};
 use crate::known::{self, Case};
 use crate::perform::World;
-use crate::seen::{Differs, Watch, compare};
+use crate::seen::{ACCESS, Change, Differs, Watch, compare};
 use crate::tree;
 use crate::worlds::{NAMES, Worlds};
 
 /// Calls between comparisons of whole trees.
 const TREE_EVERY: u64 = 1000;
+
+/// A time of access before all others; the time of the last change of content stays.
+const OLD: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 900_000_000, tv_nsec: 0 },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+};
 
 /// Something that a world of ours does otherwise than the kernel.
 #[derive(Clone, Debug)]
@@ -27,13 +33,17 @@ pub(crate) struct Difference {
 impl Difference {
     /// The same for differences that have probably one cause.
     pub(crate) fn signature(&self) -> String {
+        let Differs { what, kernel, ours } = &self.differs;
         let call = format!("{:?}", self.step.call);
         let call = call.split([' ', '(']).next().unwrap_or_default();
-        let is_error = |text: &str| text.starts_with("Os") || text.len() < 12;
-        let Differs { what, kernel, ours } = &self.differs;
-        match is_error(kernel) && is_error(ours) && !kernel.starts_with(|c: char| c.is_numeric()) {
-            true => format!("{call}: {what}, {kernel}, {ours}"),
-            false => format!("{call}: {what}"),
+        match *what {
+            "answer" if kernel.starts_with("Err") => format!("{call}: {kernel}, {ours}"),
+            "answer" => format!("{call}: answer"),
+            // What a file shows stays so.
+            what if kernel.starts_with(|first: char| !first.is_alphabetic()) => {
+                format!("{what}: {kernel}, {ours}")
+            }
+            what => format!("{call}: {what} {kernel}"),
         }
     }
 
@@ -95,22 +105,20 @@ impl<'w> Run<'w> {
                 let said = |answer| format!("{answer:?}");
                 let (kernel, ours) = (said(&answers[0]), said(answer));
                 let differs = Differs { what: "answer", kernel, ours };
-                let case = Case { step, subject: None, kernel: None, world: &self.dirs[0] };
+                let case = Case { step, subject: None, files: &ended[0] };
                 self.note(&case, (world, differs), &mut found);
             }
             let of_both = ended[0].iter().zip(ended_there);
             for (subject, (theirs, own)) in subjects.iter().zip(of_both) {
                 for (kernel, ours) in theirs.iter().zip(own) {
                     for differs in compare(kernel, ours, now) {
-                        let kernel = Some(*kernel);
-                        let case =
-                            Case { step, subject: Some(subject), kernel, world: &self.dirs[0] };
+                        let case = Case { step, subject: Some(subject), files: &ended[0] };
                         self.note(&case, (world, differs), &mut found);
                     }
                 }
             }
         }
-        self.mend(step);
+        self.mend(step, &ended);
         if step.number.is_multiple_of(TREE_EVERY) {
             found.extend(self.compare_trees(step));
         }
@@ -133,19 +141,43 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Known differences end with the call: places in files are the same again.
-    fn mend(&self, step: &Step) {
-        if let Call::Seek { slot, whence: Whence::Start(_) | Whence::Current(_) | Whence::End(_) } =
-            step.call
-        {
-            let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
-            if places.iter().any(|place| *place != places[0]) {
-                for world in &self.dirs {
-                    world.slots[slot]
-                        .as_ref()
-                        .map(|open| rustix::fs::seek(&open.fd, SeekFrom::Start(0)));
+    /// Known differences end with the call: places in files, and times of access, are the same
+    /// again.
+    fn mend(&self, step: &Step, ended: &[Vec<[Change; 2]>]) {
+        let moved = ended.iter().map(|ended| ended.first().map(|[_, change]| change.moved(ACCESS)));
+        let moved: Vec<_> = moved.collect();
+        let mode = |ended: &Vec<[Change; 2]>| ended.last()?[1].after.map(|seen| seen.mode & 0o7777);
+        let modes: Vec<_> = ended.iter().map(|ended| mode(ended).unwrap_or(0).into()).collect();
+        let all = |slot: Slot| self.dirs.iter().filter_map(move |dir| dir.slots[slot].as_ref());
+        match step.call {
+            Call::Seek { slot, .. } => {
+                let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
+                if places.iter().any(|place| *place != places[0]) {
+                    for open in all(slot) {
+                        rustix::fs::seek(&open.fd, SeekFrom::Start(0)).unwrap();
+                    }
                 }
             }
+            Call::Write { slot, .. }
+            | Call::Pwrite { slot, .. }
+            | Call::CopyRange { to: slot, .. }
+                if modes.iter().any(|mode| *mode != modes[0]) =>
+            {
+                for open in all(slot) {
+                    rustix::fs::fchmod(&open.fd, Mode::from_raw_mode(modes[0])).unwrap();
+                }
+            }
+            Call::Read { slot, .. }
+            | Call::Pread { slot, .. }
+            | Call::CopyRange { from: slot, .. } => {
+                if moved.iter().any(|one| *one != moved[0]) {
+                    for open in all(slot) {
+                        // Of an immutable file it stays as it is.
+                        let _ = rustix::fs::futimens(&open.fd, &OLD);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -155,7 +187,7 @@ impl<'w> Run<'w> {
         for (world, ours) in self.dirs.iter().enumerate().skip(1) {
             for (path, differs) in tree::differences(kernel, ours, now) {
                 let of = Of::Path(crate::call::At { path, follow: false });
-                let case = Case { step, subject: Some(&of), kernel: None, world: kernel };
+                let case = Case { step, subject: Some(&of), files: &[] };
                 self.note(&case, (world, differs), &mut found);
             }
         }

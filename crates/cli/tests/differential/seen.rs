@@ -1,7 +1,7 @@
 //! What a file looks like before and after a call, and whether two worlds agree about it.
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp};
+use rustix::fs::{self, AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, StatxTimestamp};
 
 use crate::call::{Of, Step};
 use crate::perform::World;
@@ -22,10 +22,15 @@ pub(crate) struct Seen {
     block_bytes: u32,
     device: (u32, u32),
     pub(crate) times: [Time; 4],
+    /// Immutable or append-only, as far as the kernel says.
+    pub(crate) locked: bool,
 }
 
 /// The times, in the order of [`Seen::times`].
 pub(crate) const TIMES: [&str; 4] = ["atime", "mtime", "ctime", "btime"];
+
+/// The place of the time of access among [`TIMES`].
+pub(crate) const ACCESS: usize = 0;
 
 impl Seen {
     pub(crate) fn of(dir: impl AsFd, path: &str, flags: AtFlags) -> Option<Self> {
@@ -42,6 +47,9 @@ impl Seen {
             sectors: known.stx_blocks,
             block_bytes: known.stx_blksize,
             device: (known.stx_rdev_major, known.stx_rdev_minor),
+            locked: known
+                .stx_attributes
+                .intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
             times: [known.stx_atime, known.stx_mtime, known.stx_ctime, known.stx_btime].map(time),
         })
     }
@@ -129,8 +137,15 @@ impl Watch {
 }
 
 impl Change {
-    fn moved(&self, time: usize) -> Option<bool> {
+    pub(crate) fn moved(&self, time: usize) -> Option<bool> {
         Some(self.before?.times[time] != self.after?.times[time])
+    }
+
+    /// Whether inodes keep whole seconds, and the one before may go on.
+    fn is_within(&self, time: usize, now: i64) -> bool {
+        let all = [self.before, self.after];
+        let mut all = all.into_iter().flatten().map(|seen| seen.times[time]);
+        all.all(|(seconds, nanos)| nanos == 0 && seconds.abs_diff(now) < 3)
     }
 }
 
@@ -170,6 +185,9 @@ pub(crate) fn compare(kernel: &Change, ours: &Change, now: i64) -> Vec<Differs> 
             Some(false) => "stayed",
             None => "is new",
         };
+        if kernel.is_within(time, now) {
+            continue;
+        }
         differs(what, how(kernel).to_owned(), how(ours).to_owned());
         let is_set = |seen: &Seen| seen.times[time].0.abs_diff(now) > SET;
         if is_set(&theirs) || is_set(&own) {

@@ -44,6 +44,8 @@ impl Core {
         self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
         let _writing = node.writing.take_all().await;
+        node.written_at.set(Some(self.now()));
+        self.note_dirty();
         if what != Allocate::Blocks {
             self.punch(&node, range.clone()).await?;
         }
@@ -57,8 +59,6 @@ impl Core {
         if range.end > size && !keep_size {
             self.fill_end(&node, range.end).await?;
             node.set_new_size(range.end);
-            node.written_at.set(Some(self.now()));
-            self.note_dirty();
         }
         Ok(())
     }

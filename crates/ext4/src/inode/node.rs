@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) writers: TaskLock,
     /// When it was last written, where that is not in the inode yet.
     pub(crate) written_at: Cell<Option<Timestamp>>,
+    /// When it was last read, where that is not in the inode yet.
+    pub(crate) accessed_at: Cell<Option<Timestamp>>,
     /// Pages that are not on the device, by number.
     pub(crate) pages: RefCell<BTreeMap<u32, Page>>,
     /// Shared by whoever reads or writes, alone for whoever takes blocks away.
@@ -70,6 +72,7 @@ impl Node {
             size_is_new: Cell::default(),
             writers: TaskLock::default(),
             written_at: Cell::default(),
+            accessed_at: Cell::default(),
             pages: RefCell::default(),
             content: SharedLock::default(),
             writing: PagesLock::default(),

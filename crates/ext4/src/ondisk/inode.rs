@@ -358,7 +358,8 @@ impl RawInode {
         Timestamp { seconds: seconds + (i64::from(extra & 3) << 32), nanos }
     }
 
-    /// Keeps as much of the time as the inode has room for.
+    /// Keeps as much of the time as the inode has room for. The first and the last second that it
+    /// has room for stand for all before and behind, and have no parts.
     pub(crate) fn set_time(&mut self, field: TimeField, time: Timestamp) {
         let (at, extra_at) = field.at();
         if field == TimeField::Birth && !self.has(at, 4) {
@@ -366,12 +367,14 @@ impl RawInode {
         }
         let has_extra = self.has(extra_at, 4);
         let last = i64::from(i32::MAX) + if has_extra { 3 << 32 } else { 0 };
-        let seconds = time.seconds.clamp(i32::MIN.into(), last);
+        let first = i64::from(i32::MIN);
+        let seconds = time.seconds.clamp(first, last);
+        let nanos = if seconds == first || seconds == last { 0 } else { time.nanos };
         let low = low32(seconds.cast_unsigned());
         put_le32(&mut self.0, at, low);
         if has_extra {
             let epochs = (seconds - i64::from(low.cast_signed())) >> 32;
-            let extra = low32(epochs.cast_unsigned()) & 3 | time.nanos << 2;
+            let extra = low32(epochs.cast_unsigned()) & 3 | nanos << 2;
             put_le32(&mut self.0, extra_at, extra);
         }
     }

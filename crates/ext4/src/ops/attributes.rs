@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Ext4, SetIds};
+use super::{Caller, Ext4, SetIds};
 use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
@@ -77,6 +77,14 @@ pub struct Change {
     pub kill_set_ids: bool,
 }
 
+/// The times of an inode that change with its use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) accessed: Timestamp,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+}
+
 /// What of the file system is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
@@ -93,6 +101,11 @@ pub struct Usage {
 }
 
 impl Change {
+    /// Whether anything but the size and set-id bits is to change.
+    fn changes_attributes(&self) -> bool {
+        *self != Self { size: self.size, kill_set_ids: self.kill_set_ids, ..Self::default() }
+    }
+
     /// Whether only times change, to that of the change.
     fn is_touch(&self) -> bool {
         let now = |time: Option<NewTime>| time.is_none_or(|time| time == NewTime::Now);
@@ -143,14 +156,33 @@ impl Ext4 {
     /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::Invalid`] if the size of something else
     /// than a file is to change.
     pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
+        self.change_by(Caller::ROOT, ino, change).await
+    }
+
+    /// As [`Ext4::change`], and takes bits away as the caller may not keep them. If nothing is to
+    /// change, owner and group become what they are: that takes bits of the caller's file, and is a
+    /// change of the time. It leaves a stranger's file with such bits alone: the kernel asks for
+    /// this before a write, which takes them itself, and nobody else may take them.
+    ///
+    /// # Errors
+    /// As [`Ext4::change`].
+    pub async fn change_by(
+        &self,
+        caller: Caller<'_>,
+        ino: Ino,
+        change: Change,
+    ) -> Result<Attributes> {
         if let Some(size) = change.size {
-            self.drop_privileges(ino, SetIds::taken_if(change.kill_set_ids)).await?;
+            if size > SIZE_MOST {
+                return Err(Error::TooLarge);
+            }
+            let set_ids = SetIds::taken_if(change.kill_set_ids, caller);
+            self.drop_privileges(ino, set_ids).await?;
             self.core.resize(ino, size).await?;
         }
-        let moves = change.uid.is_some() || change.gid.is_some();
-        let rest = Change { size: None, kill_set_ids: change.kill_set_ids && moves, ..change };
-        if rest != Change::default() {
-            self.core.change_attributes(ino, rest).await?;
+        let rest = Change { size: None, ..change };
+        if change.size.is_none() || rest.changes_attributes() {
+            self.core.change_attributes(caller, ino, rest).await?;
         }
         self.attributes(ino).await
     }
@@ -213,7 +245,7 @@ impl Core {
             .map_or(0, |node| node.pages.borrow().values().filter(|page| page.reserved).count());
         let is_device = matches!(raw.kind(), Some(FileKind::CharDevice | FileKind::BlockDevice));
         let (uid, gid) = raw.owner();
-        let written_at = node.and_then(|node| node.written_at.get());
+        let times = self.times_of(ino, &raw);
         Ok(Attributes {
             ino,
             generation: raw.generation(),
@@ -225,18 +257,40 @@ impl Core {
             size: node.map_or(raw.size(), |node| node.size_of(&raw)),
             sectors: raw.sectors() + reserved as u64 * BLOCK_SECTORS,
             device: if is_device { raw.device() } else { (0, 0) },
-            accessed: raw.time(TimeField::Access),
-            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
-            changed: written_at.unwrap_or_default().max(raw.time(TimeField::Change)),
+            accessed: times.accessed,
+            modified: times.modified,
+            changed: times.changed,
             born: raw.time(TimeField::Birth),
         })
     }
 
-    async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
+    /// The times of an inode, with what it does not say yet.
+    pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
+        let nodes = self.nodes.borrow();
+        let node = nodes.get(&ino);
+        let written_at = node.and_then(|node| node.written_at.get());
+        let accessed_at = node.and_then(|node| node.accessed_at.get());
+        let changed = raw.time(TimeField::Change);
+        Times {
+            accessed: accessed_at.unwrap_or_else(|| raw.time(TimeField::Access)),
+            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
+            changed: written_at.map_or(changed, |at| at.max(changed)),
+        }
+    }
+
+    async fn change_attributes(&self, caller: Caller<'_>, ino: Ino, change: Change) -> Result<()> {
         let node = self.node(ino);
         let mut handle = self.begin(4 + 2 * XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         if change.is_touch() { Self::check_mutable(&raw) } else { Self::check_losable(&raw) }?;
+        let stays = !change.changes_attributes();
+        let set_ids = SetIds::taken_if(change.kill_set_ids || stays, caller);
+        let (uid, gid) = raw.owner();
+        let is_directory = raw.kind() == Some(FileKind::Directory);
+        let taken = if is_directory { 0 } else { set_ids.of(raw.mode(), gid) };
+        if stays && taken != 0 && !caller.owns(uid) {
+            return Ok(());
+        }
         let now = self.now();
         let time = |new| match new {
             NewTime::Now => now,
@@ -246,14 +300,13 @@ impl Core {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
             self.follow_mode(&mut handle, ino, &mut raw).await?;
         }
-        let (uid, gid) = raw.owner();
-        raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
-        if change.uid.is_some() || change.gid.is_some() {
-            let set_ids = SetIds::taken_if(change.kill_set_ids);
+        if stays || change.uid.is_some() || change.gid.is_some() {
             self.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
         }
-        if let Some(at) = change.accessed.map(time) {
+        raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
+        if let Some(at) = change.accessed.map(time).or_else(|| node.accessed_at.take()) {
             raw.set_time(TimeField::Access, at);
+            node.accessed_at.set(None);
         }
         if let Some(at) = change.modified.map(time).or_else(|| node.written_at.take()) {
             raw.set_time(TimeField::Modify, at);
@@ -265,11 +318,9 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a file another size.
+    /// Gives a file another size. One that it has takes away what lies behind it, too, and is a
+    /// change.
     async fn resize(&self, ino: Ino, size: u64) -> Result<()> {
-        if size > SIZE_MOST {
-            return Err(Error::TooLarge);
-        }
         let node = self.node(ino);
         let _alone = node.writers.take().await;
         {
@@ -282,8 +333,6 @@ impl Core {
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
                 self.note_dirty();
-            }
-            if size >= old {
                 return Ok(());
             }
         }

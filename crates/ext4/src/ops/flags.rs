@@ -8,6 +8,8 @@ use crate::units::Ino;
 
 /// What can be changed, since it is kept: immutable, append-only, no dump, no times of access.
 const CHANGEABLE: u32 = flags::IMMUTABLE | flags::APPEND | flags::NO_DUMP | flags::NO_ACCESS_TIME;
+/// What `chattr` can ask for: the rest of what it reads and writes back stays as it is.
+const MODIFIABLE: u32 = 0x604B_C0FF;
 /// What is shown: not how the inode is kept on the disk, but for the index and the extents.
 const SHOWN: u32 = 0x705B_DFFF;
 
@@ -30,7 +32,7 @@ impl Ext4 {
         let core: &Core = &self.core;
         let mut handle = core.begin(1).await?;
         let mut raw = core.inode(ino).await?;
-        let changed = (raw.flags() ^ wanted) & SHOWN;
+        let changed = (raw.flags() ^ wanted) & SHOWN & MODIFIABLE;
         if changed & !CHANGEABLE != 0 {
             return Err(Error::Unsupported("flags of inodes other than i, a, d and A"));
         }

@@ -20,6 +20,6 @@ pub(crate) use damage::Found;
 pub use log_file::{LOG_FILE_NAME, LogFile, Wanted};
 pub use mount::{Ext4, Options};
 pub use names::New;
-pub use privileges::SetIds;
+pub use privileges::{Caller, SetIds};
 pub use rename::Taken;
 pub use xattr::SetXattr;

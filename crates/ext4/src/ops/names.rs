@@ -158,6 +158,8 @@ impl Ext4 {
         let now = core.now();
         if directory {
             Core::remove_link(&mut above);
+            // Whoever still has it open finds nothing in it.
+            raw.set_size(0);
         }
         touch(&mut above, now);
         core.put_inode(&mut handle, dir, &mut above).await?;

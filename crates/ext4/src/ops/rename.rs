@@ -4,10 +4,11 @@ use super::Ext4;
 use crate::core::Core;
 use crate::dir::{Entry, NAME_CREDITS, check_new_name, touch};
 use crate::error::{Corruption, Error, Result};
-use crate::inode::ORPHAN_CREDITS;
+use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
 use crate::journal::Handle;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::units::{Ino, Timestamp};
+use crate::xattr::XATTR_CREDITS;
 
 /// What becomes of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +36,41 @@ impl Ext4 {
     /// [`Error::IsADirectory`] and [`Error::NotADirectory`] if one is a directory and the other is
     /// not, [`Error::Invalid`] if a directory would be in itself.
     pub async fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), taken: Taken) -> Result<()> {
+        self.rename_or_leave(from, to, taken, None).await
+    }
+
+    /// As [`Ext4::rename`], and leaves a whiteout of this owner and group under the old name in the
+    /// same moment: a character device 0:0, by which overlays know that a name is gone.
+    ///
+    /// # Errors
+    /// As [`Ext4::rename`]; [`Error::NoSpace`]; [`Error::Invalid`] if the names are exchanged.
+    pub async fn rename_and_leave(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        taken: Taken,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        if taken == Taken::Exchanged {
+            return Err(Error::Invalid("names that are exchanged leave nothing"));
+        }
+        self.rename_or_leave(from, to, taken, Some(owner)).await
+    }
+
+    async fn rename_or_leave(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        taken: Taken,
+        whiteout: Option<(u32, u32)>,
+    ) -> Result<()> {
         check_new_name(from.1)?;
         check_new_name(to.1)?;
         let from = Spot { dir: from.0, name: from.1 };
         let to = Spot { dir: to.0, name: to.1 };
         let core = &self.core;
-        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS).await?;
+        let birth = if whiteout.is_some() { BIRTH_CREDITS + XATTR_CREDITS } else { 0 };
+        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS + birth).await?;
         let (above, moved) = core.spot(from).await?;
         let moved = moved.ok_or(Error::NotFound)?;
         Core::check_losable(&above)?;
@@ -63,7 +93,11 @@ impl Ext4 {
             (other, _) => {
                 core.check_tree(moved.ino, to.dir).await?;
                 let other = other.map(|other| other.ino);
-                core.move_name(&mut handle, from, moved.ino, to, other).await?;
+                let left = match whiteout {
+                    Some(owner) => Some(core.bear_whiteout(&mut handle, from, owner).await?),
+                    None => None,
+                };
+                core.move_name(&mut handle, (from, left), moved.ino, to, other).await?;
                 other
             }
         };
@@ -104,11 +138,28 @@ impl Core {
         Ok(())
     }
 
-    /// Takes `from` away from an inode and gives it `to`, which `other` loses.
+    /// A new whiteout for a name.
+    async fn bear_whiteout(
+        &self,
+        handle: &mut Handle<'_>,
+        spot: Spot<'_>,
+        owner: (u32, u32),
+    ) -> Result<Ino> {
+        let above = self.directory(spot.dir).await?;
+        let born = Newborn { kind: FileKind::CharDevice, permissions: 0, owner };
+        let (ino, mut raw) =
+            self.bear(handle, (spot.dir, spot.name), &above, born, self.now()).await?;
+        self.inherit_acl(handle, (spot.dir, &above), (ino, &mut raw), 0).await?;
+        self.put_inode(handle, ino, &mut raw).await?;
+        Ok(ino)
+    }
+
+    /// Takes `from` away from an inode and gives it `to`, which `other` loses. What is `left` gets
+    /// the old name.
     async fn move_name(
         &self,
         handle: &mut Handle<'_>,
-        from: Spot<'_>,
+        (from, left): (Spot<'_>, Option<Ino>),
         ino: Ino,
         to: Spot<'_>,
         other: Option<Ino>,
@@ -131,7 +182,14 @@ impl Core {
         }
         // The other name may have moved within its directory.
         let (mut above, entry) = self.spot(from).await?;
-        self.remove_name(handle, from.dir, &above, &entry.ok_or(Error::NotFound)?);
+        let entry = entry.ok_or(Error::NotFound)?;
+        match left {
+            Some(left) => {
+                let left = (left, FileKind::CharDevice);
+                self.redirect_name(handle, from.dir, &above, &entry, left);
+            }
+            None => self.remove_name(handle, from.dir, &above, &entry),
+        }
         touch(&mut above, now);
         if is_dir {
             Self::remove_link(&mut above);

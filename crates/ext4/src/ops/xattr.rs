@@ -99,6 +99,7 @@ impl Core {
             Some(_) if how.create => return Err(Error::Exists),
             // Every file has a list of access, if only that of its mode.
             None if how.replace && !is_acl => return Err(Error::NoXattr),
+            None if value.is_none() => return Ok(()),
             _ => {}
         }
         if is_acl {
