@@ -89,7 +89,7 @@ mod xattr;
 pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
-pub use file::{Allocate, Seek};
+pub use file::{Allocate, SIZE_MOST, Seek};
 pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
 pub use marks::{Copies, Marks};
 pub use ondisk::inode::FileKind;

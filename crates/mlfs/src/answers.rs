@@ -1,7 +1,7 @@
 //! Answers that take more than one question to the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SetIds};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
@@ -76,7 +76,11 @@ pub(crate) async fn write(
     write: Writing,
     reply: Reply<Written>,
 ) {
-    let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
+    // What goes beyond the largest size is left out, unless it is all.
+    let room = SIZE_MOST.checked_sub(write.offset).filter(|room| *room > 0);
+    let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
+    let data = write.data.slice(..write.data.len().min(room));
+    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let written = async {
         // After a write past its page cache the kernel still has the mode from before.
         let in_group = |gid| write.asker.is_in(gid);
@@ -85,9 +89,9 @@ pub(crate) async fn write(
             reply.forget_attributes(to_node(ino));
         }
         if write.direct {
-            fs.write_through(ino, write.offset, write.data).await?;
+            fs.write_through(ino, write.offset, data).await?;
         } else {
-            fs.write(ino, write.offset, write.data).await?;
+            fs.write(ino, write.offset, data).await?;
         }
         match write.sync {
             Some(Sync::All) => fs.sync(ino).await,

@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 
 use crate::call::{Call, Of, Step, Whence};
 use crate::make::SIZE_MOST;
+use crate::perform::World;
 use crate::seen::{Change, Differs, Seen};
 
+const SECTORS_OF_BLOCK: u64 = 8;
+
 /// Where something is different.
+#[derive(Clone, Copy)]
 pub(crate) struct Case<'c> {
     pub(crate) step: &'c Step,
     /// The file; none for what a call answered.
     pub(crate) subject: Option<&'c Of>,
+    /// What the call answered in the kernel's world.
+    pub(crate) answer: &'c str,
+    /// The kernel's.
+    pub(crate) world: &'c World,
     /// The files that the call may change, in the kernel's world.
     pub(crate) files: &'c [[Change; 2]],
 }
@@ -28,7 +36,7 @@ struct Known {
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 10] = [
     // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
     // them.
     Known {
@@ -48,6 +56,53 @@ const KNOWN: [Known; 6] = [
             let Call::Seek { whence, .. } = case.step.call else { return false };
             let looks = matches!(whence, Whence::Data(_) | Whence::Hole(_));
             differs.what == "answer" && !looks && differs.kernel.contains("InvalidInput")
+        },
+    },
+    // Blocks that were allocated and never written are data to the kernel where its page cache has
+    // read them, and a hole otherwise.
+    Known {
+        name: "data or hole where blocks read as zeroes",
+        applies: |case, differs| {
+            let (slot, from) = match case.step.call {
+                Call::Seek { slot, whence: Whence::Data(from) | Whence::Hole(from) } => {
+                    (slot, from)
+                }
+                _ => return false,
+            };
+            let place = |said: &str| said.strip_prefix("Ok(")?.strip_suffix(')')?.parse().ok();
+            let places = [place(&differs.kernel), place(&differs.ours)];
+            let places = places.map(|place| place.unwrap_or(u64::MAX));
+            let (first, last) = (places[0].min(places[1]), places[0].max(places[1]));
+            differs.what == "answer" && first >= from && case.world.reads_zeroes(slot, first..last)
+        },
+    },
+    // Where blocks lie is each driver's choice, and so is how many extents they are. Up to four
+    // extents are in the inode, and more in a block of the tree.
+    Known {
+        name: "the block of an extent tree",
+        applies: |_, differs| {
+            let sectors =
+                [&differs.kernel, &differs.ours].map(|text| text.parse().unwrap_or(0_u64));
+            let many = sectors.iter().all(|sectors| *sectors > 4 * SECTORS_OF_BLOCK);
+            let apart = sectors[0].abs_diff(sectors[1]);
+            differs.what == "sectors" && many && apart == SECTORS_OF_BLOCK
+        },
+    },
+    // The kernel decides, and does not know flags.
+    Known {
+        name: "access() of an immutable file",
+        applies: |case, differs| {
+            let asks = matches!(case.step.call, Call::MayAccess { .. });
+            let refused = differs.kernel.contains("code: 1,");
+            asks && differs.what == "answer" && refused && case.files().any(|file| file.locked)
+        },
+    },
+    // FUSE asks who owns a device or a pipe before it says that these have no flags.
+    Known {
+        name: "flags of special files",
+        applies: |case, differs| {
+            let sets = matches!(case.step.call, Call::SetFlags { .. });
+            sets && differs.what == "answer" && differs.kernel.contains("Inappropriate ioctl")
         },
     },
     // Places in directories mean something to the file system alone.
@@ -74,6 +129,7 @@ const KNOWN: [Known; 6] = [
         applies: |case, differs| {
             let at = match case.step.call {
                 Call::Pwrite { at, .. } => at,
+                Call::Allocate { at, len, .. } => at + len,
                 Call::Write { .. } => SIZE_MOST,
                 Call::CopyRange { to_at, .. } => to_at.unwrap_or(SIZE_MOST),
                 _ => return false,

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Timespec, Timestamps};
 use rustix::io::{Errno, Result};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -165,6 +165,24 @@ impl World {
     /// Where the slot's file is read or written next.
     pub(crate) fn place(&self, slot: Slot) -> Option<u64> {
         self.slots[slot].as_ref().and_then(|open| fs::tell(&open.fd).ok())
+    }
+
+    /// Whether a part of the slot's file reads as zeroes; of a large part the beginning and the end
+    /// are read.
+    pub(crate) fn reads_zeroes(&self, slot: Slot, part: std::ops::Range<u64>) -> bool {
+        const MOST: u64 = 1 << 20;
+        let Ok(fd) = self.fd(slot) else { return false };
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
+        let Ok(file) = fs::open(path, flags, Mode::empty()) else { return false };
+        let size = fs::fstat(&file).unwrap().st_size.cast_unsigned();
+        let part = part.start..part.end.min(size);
+        let late = part.end.saturating_sub(MOST).max(part.start);
+        [part.start..part.end.min(part.start + MOST), late..part.end].into_iter().all(|part| {
+            let mut bytes = vec![0; usize::try_from(part.end.saturating_sub(part.start)).unwrap()];
+            rustix::io::pread(&file, &mut bytes, part.start).unwrap();
+            bytes.iter().all(|byte| *byte == 0)
+        })
     }
 
     fn fd(&self, slot: Slot) -> Result<&OwnedFd> {

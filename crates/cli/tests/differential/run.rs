@@ -28,6 +28,8 @@ pub(crate) struct Difference {
     /// The file, or nothing for what the call answered.
     pub(crate) of: String,
     pub(crate) differs: Differs,
+    /// What the call answered in the kernel's world.
+    answer: String,
 }
 
 impl Difference {
@@ -62,7 +64,8 @@ impl std::fmt::Display for Difference {
         let Step { number, user, call, .. } = &self.step;
         let Differs { what, kernel, ours } = &self.differs;
         let of = if self.of.is_empty() { String::new() } else { format!(" of {}", self.of) };
-        write!(f, "call {number}, {user:?}: {call:?}\n    {what}{of}: ")?;
+        writeln!(f, "call {number}, {user:?}: {call:?}: {}", self.answer)?;
+        write!(f, "    {what}{of}: ")?;
         write!(f, "kernel {kernel}, {} {ours}", self.world)
     }
 }
@@ -96,23 +99,23 @@ impl<'w> Run<'w> {
             self.dirs.iter().map(|world| Watch::begin(world, step, &subjects)).collect();
         let answers: Vec<_> =
             self.dirs.iter_mut().map(|world| world.perform(step.user, &step.call)).collect();
-        let now = now();
+        let (now, said) = (now(), format!("{:?}", answers[0]));
         let ended = watches.iter().zip(&self.dirs);
         let ended: Vec<_> = ended.map(|(watch, world)| watch.end(world, &subjects)).collect();
         let mut found = Vec::new();
         for (world, (answer, ended_there)) in (0..).zip(answers.iter().zip(&ended)).skip(1) {
+            let case =
+                Case { step, subject: None, answer: &said, files: &ended[0], world: &self.dirs[0] };
             if *answer != answers[0] {
-                let said = |answer| format!("{answer:?}");
-                let (kernel, ours) = (said(&answers[0]), said(answer));
+                let (kernel, ours) = (said.clone(), format!("{answer:?}"));
                 let differs = Differs { what: "answer", kernel, ours };
-                let case = Case { step, subject: None, files: &ended[0] };
                 self.note(&case, (world, differs), &mut found);
             }
             let of_both = ended[0].iter().zip(ended_there);
             for (subject, (theirs, own)) in subjects.iter().zip(of_both) {
                 for (kernel, ours) in theirs.iter().zip(own) {
                     for differs in compare(kernel, ours, now) {
-                        let case = Case { step, subject: Some(subject), files: &ended[0] };
+                        let case = Case { subject: Some(subject), ..case };
                         self.note(&case, (world, differs), &mut found);
                     }
                 }
@@ -136,7 +139,8 @@ impl<'w> Run<'w> {
                     Some(Of::Path(at)) => format!("{:?}", at.path),
                 };
                 let step = case.step.clone();
-                all.push(Difference { step, world: NAMES[world], of, differs });
+                let answer = case.answer.to_owned();
+                all.push(Difference { step, world: NAMES[world], of, differs, answer });
             }
         }
     }
@@ -187,7 +191,7 @@ impl<'w> Run<'w> {
         for (world, ours) in self.dirs.iter().enumerate().skip(1) {
             for (path, differs) in tree::differences(kernel, ours, now) {
                 let of = Of::Path(crate::call::At { path, follow: false });
-                let case = Case { step, subject: Some(&of), files: &[] };
+                let case = Case { step, subject: Some(&of), answer: "", files: &[], world: kernel };
                 self.note(&case, (world, differs), &mut found);
             }
         }

@@ -32,6 +32,9 @@ pub(crate) const TIMES: [&str; 4] = ["atime", "mtime", "ctime", "btime"];
 /// The place of the time of access among [`TIMES`].
 pub(crate) const ACCESS: usize = 0;
 
+/// The place of the time of birth.
+const BIRTH: usize = 3;
+
 impl Seen {
     pub(crate) fn of(dir: impl AsFd, path: &str, flags: AtFlags) -> Option<Self> {
         let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -125,7 +128,10 @@ impl Watch {
             let held = watched.held.as_ref();
             let old = held.map_or(now, |held| Seen::of(held, "", AtFlags::EMPTY_PATH));
             let same = |seen: &Option<Seen>| match (seen, &watched.before) {
-                (Some(seen), Some(before)) => seen.number == before.number,
+                // A number may have another life, with another birth.
+                (Some(seen), Some(before)) => {
+                    (seen.number, seen.times[BIRTH]) == (before.number, before.times[BIRTH])
+                }
                 _ => false,
             };
             let before = watched.before.filter(|_| same(&old));

@@ -47,7 +47,7 @@ impl Core {
         node.written_at.set(Some(self.now()));
         self.note_dirty();
         if what != Allocate::Blocks {
-            self.punch(&node, range.clone()).await?;
+            self.punch(&node, range.clone(), what).await?;
         }
         if what == Allocate::Hole {
             return Ok(());
@@ -116,15 +116,23 @@ impl Core {
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
             node.tid.set(Some(handle.finish()));
+            // Pages that wait to be written have these blocks now.
+            self.keep_promises(node, new);
             at += taken;
         }
         Ok(())
     }
 
-    /// Gives the whole blocks of a range back, and zeroes the rest of it.
-    async fn punch(&self, node: &Rc<Node>, range: Range<u64>) -> Result<()> {
+    /// Gives the whole blocks of a range back, and zeroes the rest of it. For a hole, blocks that
+    /// were allocated behind the end stay.
+    async fn punch(&self, node: &Rc<Node>, range: Range<u64>, what: Allocate) -> Result<()> {
         let _alone = node.content.write().await;
         let size = self.file(node).await?;
+        let end = if what == Allocate::Hole { size.next_multiple_of(BLOCK) } else { SIZE_MOST };
+        let range = range.start..range.end.min(end);
+        if range.is_empty() {
+            return Ok(());
+        }
         let (first, end) = (low32(range.start.div_ceil(BLOCK)), low32(range.end / BLOCK));
         let edges = [low32(range.start / BLOCK), low32(range.end / BLOCK)];
         let is_edge = |page: &u32| !(first..end).contains(page) && u64::from(*page) * BLOCK < size;

@@ -11,4 +11,4 @@ mod writeback;
 
 pub use allocate::Allocate;
 pub use seek::Seek;
-pub(crate) use write::SIZE_MOST;
+pub use write::SIZE_MOST;

@@ -12,8 +12,8 @@ use crate::inode::{Node, Page};
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
-/// Files end here at the latest: their last block has a number.
-pub(crate) const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
+/// Bytes that a file has at most: its last block has a number.
+pub const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
 /// Dirty pages of all files; whoever writes more waits until there are fewer: 64 MiB.
 const DIRTY_MOST: usize = 16_384;
 
@@ -35,7 +35,7 @@ impl Core {
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
-        self.check_place(ino, offset, size).await?;
+        self.check_content_mutable(ino).await?;
         self.fill_end(&node, end).await?;
         let (first, last) = (low32(offset / BLOCK), low32((end - 1) / BLOCK));
         // The edges are read before anything is promised.
@@ -96,11 +96,10 @@ impl Core {
         Ok(())
     }
 
-    /// An append-only file is written behind its end.
-    async fn check_place(&self, ino: Ino, offset: u64, size: u64) -> Result<()> {
+    /// Whether a file may be written. Who opened it before it became append-only writes anywhere.
+    async fn check_content_mutable(&self, ino: Ino) -> Result<()> {
         let _tree = self.journal.tree.read().await;
-        let raw = self.inode(ino).await?;
-        if offset < size { Self::check_losable(&raw) } else { Self::check_mutable(&raw) }
+        Self::check_mutable(&self.inode(ino).await?)
     }
 
     /// A file that becomes longer reads zeroes behind its old end, whatever its last block holds.

@@ -50,8 +50,8 @@ pub struct Attributes {
 /// What a time becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTime {
-    /// The time of the change. Everybody who may write a file may ask for it, also of append-only
-    /// files.
+    /// The time of the change. Everybody who may write a file may ask for it for both times, also
+    /// of append-only files.
     Now,
     /// A time that the caller gives.
     At(Timestamp),
@@ -106,11 +106,11 @@ impl Change {
         *self != Self { size: self.size, kill_set_ids: self.kill_set_ids, ..Self::default() }
     }
 
-    /// Whether only times change, to that of the change.
+    /// Whether no more than both times change, to that of the change.
     fn is_touch(&self) -> bool {
-        let now = |time: Option<NewTime>| time.is_none_or(|time| time == NewTime::Now);
-        let times = Self { accessed: self.accessed, modified: self.modified, ..Self::default() };
-        *self == times && now(self.accessed) && now(self.modified)
+        let now = Some(NewTime::Now);
+        let touch = Self { accessed: now, modified: now, ..Self::default() };
+        *self == touch || !self.changes_attributes()
     }
 }
 
