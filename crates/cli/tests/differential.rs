@@ -29,6 +29,9 @@ use make::Maker;
 use run::{Difference, Run};
 use worlds::{KINDS, Worlds};
 
+/// How often fewer calls are tried.
+const ATTEMPTS_MOST: u32 = 400;
+
 /// A number from the environment.
 fn asked(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
@@ -63,15 +66,15 @@ fn differences(worlds: &mut Worlds, name: &str, steps: &[Step]) -> Vec<Differenc
 /// Fewer of these steps that show the same difference.
 fn shrink(worlds: &mut Worlds, mut steps: Vec<Step>, wanted: &str) -> Vec<Step> {
     let (mut attempts, mut chunk) = (0, steps.len() / 2);
-    while chunk > 0 && attempts < 300 {
+    while chunk > 0 && attempts < ATTEMPTS_MOST {
         let mut at = 0;
-        while at < steps.len() && attempts < 300 {
+        while at < steps.len() && attempts < ATTEMPTS_MOST {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + chunk).min(steps.len()));
             attempts += 1;
-            let name = format!("shrink {attempts}");
+            let mut run = Run::new(worlds, &format!("shrink {attempts}"));
             let same = |found: &Difference| found.signature() == wanted;
-            if !fewer.is_empty() && differences(worlds, &name, &fewer).iter().any(same) {
+            if fewer.iter().any(|step| run.step(step).iter().any(same)) {
                 steps = fewer;
             } else {
                 at += chunk;

@@ -27,10 +27,15 @@ fn content(file: &OwnedFd) -> Vec<(u64, u32)> {
         at = data / BLOCK as u64 * BLOCK as u64;
         let end = fs::seek(file, fs::SeekFrom::Hole(data)).unwrap();
         while at < end {
-            let len = rustix::io::pread(file, &mut room, at).unwrap();
-            if len == 0 {
-                return found;
-            }
+            // What cannot be read is compared, too: it is nowhere else.
+            let len = match rustix::io::pread(file, &mut room, at) {
+                Ok(0) => return found,
+                Ok(len) => len,
+                Err(errno) => {
+                    found.push((at, errno.raw_os_error().cast_unsigned()));
+                    return found;
+                }
+            };
             for block in room[..len].chunks(BLOCK) {
                 if block.iter().any(|byte| *byte != 0) {
                     found.push((at, crc32c::crc32c(block)));

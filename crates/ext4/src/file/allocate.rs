@@ -123,14 +123,15 @@ impl Core {
         Ok(())
     }
 
-    /// Gives the whole blocks of a range back, and zeroes the rest of it. For a hole, blocks that
-    /// were allocated behind the end stay.
+    /// Gives the whole blocks of a range back, and zeroes the rest of it. A hole that reaches over
+    /// the end takes the last block whole, and leaves what was allocated behind.
     async fn punch(&self, node: &Rc<Node>, range: Range<u64>, what: Allocate) -> Result<()> {
         let _alone = node.content.write().await;
         let size = self.file(node).await?;
-        let end = if what == Allocate::Hole { size.next_multiple_of(BLOCK) } else { SIZE_MOST };
-        let range = range.start..range.end.min(end);
-        if range.is_empty() {
+        let to_end = what == Allocate::Hole && range.end > size;
+        let end = if to_end { size.next_multiple_of(BLOCK) } else { range.end };
+        let range = range.start..end;
+        if what == Allocate::Hole && range.start >= size {
             return Ok(());
         }
         let (first, end) = (low32(range.start.div_ceil(BLOCK)), low32(range.end / BLOCK));

@@ -176,6 +176,7 @@ impl Ext4 {
             if size > SIZE_MOST {
                 return Err(Error::TooLarge);
             }
+            self.core.check_size_mutable(ino).await?;
             let set_ids = SetIds::taken_if(change.kill_set_ids, caller);
             self.drop_privileges(ino, set_ids).await?;
             self.core.resize(ino, size).await?;
@@ -337,6 +338,12 @@ impl Core {
             }
         }
         self.shorten(&node, size).await
+    }
+
+    /// Whether a file may get another size at all.
+    async fn check_size_mutable(&self, ino: Ino) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        Self::check_losable(&self.inode(ino).await?)
     }
 
     /// Whether a file can become larger by another size.

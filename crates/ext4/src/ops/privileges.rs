@@ -82,6 +82,7 @@ impl Ext4 {
         if had_some {
             let mut handle = core.begin(4 + XATTR_CREDITS).await?;
             let mut raw = core.inode(ino).await?;
+            Core::check_mutable(&raw)?;
             core.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
             raw.set_time(TimeField::Change, core.now());
             core.put_inode(&mut handle, ino, &mut raw).await?;
