@@ -88,7 +88,7 @@ fn shrink(worlds: &mut Worlds, mut steps: Vec<Step>, wanted: &str) -> Vec<Step> 
 /// How many kinds of differences a seed shows; all are printed.
 fn judge(seed: u64, calls: u64) -> Option<usize> {
     let kind = KINDS[usize::try_from(seed).unwrap() % KINDS.len()];
-    let mut worlds = Worlds::new(kind)?;
+    let mut worlds = Worlds::new(kind, None)?;
     let only = only();
     let is_wanted = |step: &Step| only.as_ref().is_none_or(|only| only.contains(&step.number));
     let calls = usize::try_from(calls).unwrap();
@@ -104,7 +104,7 @@ fn judge(seed: u64, calls: u64) -> Option<usize> {
         for difference in &found {
             let last = difference.step.number;
             let until: Vec<_> = steps.iter().filter(|s| s.number <= last).cloned().collect();
-            let mut worlds = Worlds::new(kind)?;
+            let mut worlds = Worlds::new(kind, None)?;
             let fewer = shrink(&mut worlds, until, &difference.signature());
             println!("  {}", difference.signature());
             let numbers: Vec<_> = fewer.iter().map(|step| step.number.to_string()).collect();
@@ -138,4 +138,23 @@ fn system_calls_do_what_they_do_on_the_kernels_ext4() {
         }
     }
     assert!(failed.is_empty(), "differences with the seeds {failed:?}");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn slips_that_are_planted_are_noticed() {
+    if !can_mount() {
+        return;
+    }
+    let steps: Vec<_> = Maker::new(7).take(4000).collect();
+    for (bug, noticed) in [
+        ("Ext4AllocationTimeless", "Allocate: mtime moved"),
+        ("Ext4SetGidKept", "mode: "),
+        ("Ext4XattrWrongError", "RemoveXattr: "),
+    ] {
+        let Some(mut worlds) = Worlds::new(KINDS[0], Some(bug)) else { return };
+        let found = differences(&mut worlds, "planted", &steps);
+        let is_it = |found: &Difference| found.signature().starts_with(noticed);
+        assert!(found.iter().any(is_it), "{bug}: {found:?}");
+    }
 }

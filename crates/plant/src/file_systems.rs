@@ -56,6 +56,15 @@ macro_rules! with_file_systems {
                 /// A sync of content that was overwritten does not flush.
                 Ext4ContentSyncUnflushed,
             }
+            /// Bugs that the same calls on the kernel's ext4 show.
+            EXT4_CALLS {
+                /// An allocation leaves the times of the file as they are.
+                Ext4AllocationTimeless,
+                /// The set-group-id bit outlives what strangers write.
+                Ext4SetGidKept,
+                /// Taking away an attribute that is not there answers with another error.
+                Ext4XattrWrongError,
+            }
             /// Bugs of taking file systems over and giving them back.
             MLFS {
                 /// The pointer says that the file system is adopted before the log file is durable.

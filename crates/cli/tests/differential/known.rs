@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use rustix::fs::RenameFlags;
+
 use crate::call::{Call, Of, Step, Whence};
 use crate::make::SIZE_MOST;
 use crate::perform::World;
@@ -36,7 +38,7 @@ struct Known {
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
-const KNOWN: [Known; 10] = [
+const KNOWN: [Known; 12] = [
     // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
     // them.
     Known {
@@ -86,6 +88,25 @@ const KNOWN: [Known; 10] = [
             let many = sectors.iter().all(|sectors| *sectors > 4 * SECTORS_OF_BLOCK);
             let apart = sectors[0].abs_diff(sectors[1]);
             differs.what == "sectors" && many && apart == SECTORS_OF_BLOCK
+        },
+    },
+    // What goes through a pipe is the kernel's alone.
+    Known {
+        name: "times of a pipe that is used",
+        applies: |case, differs| {
+            let uses = matches!(case.step.call, Call::Write { .. } | Call::Read { .. });
+            let is_pipe = case.files.iter().flatten().any(Change::is_pipe);
+            uses && is_pipe && differs.ours != "moved" && differs.what.ends_with("time")
+        },
+    },
+    // The kernel puts the whiteout into the directory, finds that the new name cannot be had, and
+    // takes it away again.
+    Known {
+        name: "times of the directory after a rename with a whiteout that fails",
+        applies: |case, differs| {
+            let Call::Rename { flags, .. } = case.step.call else { return false };
+            let failed = flags.contains(RenameFlags::WHITEOUT) && case.answer.starts_with("Err");
+            failed && ["mtime", "ctime"].contains(&differs.what) && differs.ours == "stayed"
         },
     },
     // The kernel decides, and does not know flags.

@@ -3,7 +3,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, StatxTimestamp};
 
-use crate::call::{Of, Step};
+use crate::call::{Call, Of, Step};
 use crate::perform::World;
 
 /// Seconds and nanoseconds.
@@ -115,7 +115,9 @@ impl Watch {
     pub(crate) fn begin(world: &World, step: &Step, subjects: &[Of]) -> Self {
         let watched = subjects.iter().map(|of| {
             let held = if step.held { hold(world, of) } else { None };
-            Watched { held, before: seen(world, of) }
+            // A file that is opened is another one than the one that the slot had.
+            let is_new = matches!((of, &step.call), (Of::File(_), Call::Open { .. }));
+            Watched { held, before: if is_new { None } else { seen(world, of) } }
         });
         Self(watched.collect())
     }
@@ -143,6 +145,10 @@ impl Watch {
 }
 
 impl Change {
+    pub(crate) fn is_pipe(&self) -> bool {
+        self.after.is_some_and(|seen| seen.mode & 0o170_000 == 0o010_000)
+    }
+
     pub(crate) fn moved(&self, time: usize) -> Option<bool> {
         Some(self.before?.times[time] != self.after?.times[time])
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir};
+use rustix::io::Errno;
 
 use crate::perform::{World, names};
 use crate::seen::{Change, Differs, Seen, compare};
@@ -19,23 +20,25 @@ struct Held {
 
 const BLOCK: usize = 4096;
 
-/// Blocks that are not all zeroes.
+/// Blocks that are not all zeroes. What cannot be read is compared, too, and ends the file.
 fn content(file: &OwnedFd) -> Vec<(u64, u32)> {
-    let (mut found, mut at) = (Vec::new(), 0);
-    let mut room = vec![0; 64 * BLOCK];
+    let mut found = Vec::new();
+    if let Err((at, errno)) = add_content(file, &mut found) {
+        found.push((at, errno.raw_os_error().cast_unsigned()));
+    }
+    found
+}
+
+fn add_content(file: &OwnedFd, found: &mut Vec<(u64, u32)>) -> Result<(), (u64, Errno)> {
+    let (mut at, mut room) = (0, vec![0; 64 * BLOCK]);
     while let Ok(data) = fs::seek(file, fs::SeekFrom::Data(at)) {
+        let end = fs::seek(file, fs::SeekFrom::Hole(data)).map_err(|errno| (data, errno))?;
         at = data / BLOCK as u64 * BLOCK as u64;
-        let end = fs::seek(file, fs::SeekFrom::Hole(data)).unwrap();
         while at < end {
-            // What cannot be read is compared, too: it is nowhere else.
-            let len = match rustix::io::pread(file, &mut room, at) {
-                Ok(0) => return found,
-                Ok(len) => len,
-                Err(errno) => {
-                    found.push((at, errno.raw_os_error().cast_unsigned()));
-                    return found;
-                }
-            };
+            let len = rustix::io::pread(file, &mut room, at).map_err(|errno| (at, errno))?;
+            if len == 0 {
+                return Ok(());
+            }
             for block in room[..len].chunks(BLOCK) {
                 if block.iter().any(|byte| *byte != 0) {
                     found.push((at, crc32c::crc32c(block)));
@@ -44,7 +47,7 @@ fn content(file: &OwnedFd) -> Vec<(u64, u32)> {
             }
         }
     }
-    found
+    Ok(())
 }
 
 fn held(world: &World, path: &str) -> Held {

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use rustix::fs::Mode;
 
-use crate::common::Place;
 use crate::common::image::program;
+use crate::common::{Outcome, Place};
 use crate::perform::World;
 
 /// Of each image.
@@ -36,12 +36,14 @@ pub(crate) const KINDS: [Kind; 5] = [
 pub(crate) struct Worlds {
     place: Place,
     kind: Kind,
+    /// What servers have planted.
+    bug: Option<&'static str>,
     mounted: bool,
 }
 
 impl Worlds {
     /// `None` if there is no mkfs.ext4.
-    pub(crate) fn new(kind: Kind) -> Option<Self> {
+    pub(crate) fn new(kind: Kind, bug: Option<&'static str>) -> Option<Self> {
         let place = Place::new();
         // Users other than root come by here.
         let passable = fs::Permissions::from_mode(0o755);
@@ -61,7 +63,7 @@ impl Worlds {
             assert!(made.status.success(), "{made:?}");
         }
         place.run(&["fs", "adopt", "manylogs.img", "--yes"]).succeeds();
-        let mut worlds = Self { place, kind, mounted: false };
+        let mut worlds = Self { place, kind, bug, mounted: false };
         worlds.mount();
         Some(worlds)
     }
@@ -77,7 +79,11 @@ impl Worlds {
                 assert!(done.status.success(), "{done:?}");
             } else {
                 let args = ["fs", "mount", &image, name, "--background", "--mode", name];
-                self.place.run(&[&args[..], &["-o", times]].concat()).succeeds();
+                let mut mount = self.place.command(&[&args[..], &["-o", times]].concat());
+                if let Some(bug) = self.bug {
+                    mount.env("MANYLOGS_PLANT", bug);
+                }
+                Outcome::of(&mount.output().unwrap()).succeeds();
             }
         }
         self.mounted = true;

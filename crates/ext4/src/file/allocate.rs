@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use manylogs_plant::{Bug, is};
+
 use crate::alloc::ClaimedFor;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -44,8 +46,10 @@ impl Core {
         self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
         let _writing = node.writing.take_all().await;
-        node.written_at.set(Some(self.now()));
-        self.note_dirty();
+        if !is(Bug::Ext4AllocationTimeless) {
+            node.written_at.set(Some(self.now()));
+            self.note_dirty();
+        }
         if what != Allocate::Blocks {
             self.punch(&node, range.clone(), what).await?;
         }

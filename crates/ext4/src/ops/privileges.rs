@@ -1,5 +1,7 @@
 //! Privileges that a program file gives, which end when it changes.
 
+use manylogs_plant::{Bug, is};
+
 use super::Ext4;
 use crate::core::Core;
 use crate::error::Result;
@@ -64,8 +66,9 @@ impl<'c> SetIds<'c> {
     pub(super) fn of(self, mode: u16, group: u32) -> u16 {
         let Self::TakenBy(caller) = self else { return 0 };
         // Who asks is only asked where it matters.
-        let gives_rights =
-            mode & SET_GROUP != 0 && (mode & GROUP_EXECUTES != 0 || !(caller.in_group)(group));
+        let gives_rights = mode & SET_GROUP != 0
+            && !is(Bug::Ext4SetGidKept)
+            && (mode & GROUP_EXECUTES != 0 || !(caller.in_group)(group));
         mode & (SET_USER | if gives_rights { SET_GROUP } else { 0 })
     }
 }

@@ -98,7 +98,10 @@ impl Core {
         match self.xattr(ino, &raw, &key).await? {
             Some(_) if how.create => return Err(Error::Exists),
             // Every file has a list of access, if only that of its mode.
-            None if how.replace && !is_acl => return Err(Error::NoXattr),
+            None if how.replace && !is_acl => {
+                let wrong = manylogs_plant::is(manylogs_plant::Bug::Ext4XattrWrongError);
+                return Err(if wrong { Error::NotFound } else { Error::NoXattr });
+            }
             None if value.is_none() => return Ok(()),
             _ => {}
         }
