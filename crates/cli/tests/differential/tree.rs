@@ -57,8 +57,10 @@ fn held(world: &World, path: &str) -> Held {
     let len = fs::llistxattr(&full, &mut room).unwrap();
     let value = |name: String| {
         let mut room = vec![0; 70_000];
-        let len = fs::lgetxattr(&full, &*name, &mut room).unwrap();
-        (name, room[..len].to_vec())
+        match fs::lgetxattr(&full, &*name, &mut room) {
+            Ok(len) => (name, room[..len].to_vec()),
+            Err(errno) => (name, errno.to_string().into_bytes()),
+        }
     };
     let xattrs = names(&room[..len]).into_iter().map(value).collect();
     let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
