@@ -98,7 +98,7 @@ pub(crate) fn to_errno(error: &Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
 
-/// What a rename does with a name that is taken, and whether it leaves a whiteout under the old one.
+/// What a rename does with a name that is taken, and whether it leaves a whiteout.
 pub(crate) fn to_taken(flags: RenameFlags) -> Option<(Taken, bool)> {
     let leaves = flags.contains(RenameFlags::WHITEOUT);
     let flags = flags - RenameFlags::WHITEOUT;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use rustix::fs::RenameFlags;
+use rustix::fs::{FallocateFlags, RenameFlags};
 
 use crate::call::{Call, Of, Step, Whence};
 use crate::make::SIZE_MOST;
@@ -38,7 +38,7 @@ struct Known {
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
-const KNOWN: [Known; 12] = [
+const KNOWN: [Known; 13] = [
     // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
     // them.
     Known {
@@ -85,9 +85,19 @@ const KNOWN: [Known; 12] = [
         applies: |_, differs| {
             let sectors =
                 [&differs.kernel, &differs.ours].map(|text| text.parse().unwrap_or(0_u64));
-            let many = sectors.iter().all(|sectors| *sectors > 4 * SECTORS_OF_BLOCK);
+            // The kernel keeps the block when a file becomes short again.
+            let many = sectors[0] > sectors[1] || sectors[0] > 4 * SECTORS_OF_BLOCK;
             let apart = sectors[0].abs_diff(sectors[1]);
             differs.what == "sectors" && many && apart == SECTORS_OF_BLOCK
+        },
+    },
+    // FUSE knows some modes, and refuses others before it looks at the range.
+    Known {
+        name: "another error of a mode of fallocate",
+        applies: |case, differs| {
+            let Call::Allocate { mode, .. } = case.step.call else { return false };
+            let unknown = mode.contains(FallocateFlags::UNSHARE_RANGE);
+            unknown && differs.kernel.starts_with("Err") && differs.ours.contains("Unsupported")
         },
     },
     // What goes through a pipe is the kernel's alone.
