@@ -289,8 +289,11 @@ impl Core {
         let (uid, gid) = raw.owner();
         let is_directory = raw.kind() == Some(FileKind::Directory);
         let taken = if is_directory { 0 } else { set_ids.of(raw.mode(), gid) };
-        if stays && taken != 0 && !caller.owns(uid) {
-            return Ok(());
+        if stays && taken != 0 {
+            Self::check_losable(&raw)?;
+            if !caller.owns(uid) {
+                return Ok(());
+            }
         }
         let now = self.now();
         let time = |new| match new {
