@@ -14,6 +14,24 @@ impl Jbd2Sink {
     /// What is written is what was committed: a buffer may have changed since.
     pub(super) async fn checkpoint(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
+        self.bring_home().await
+    }
+
+    /// As [`Jbd2Sink::checkpoint`], for the last time: the log needs no replay then. Whoever has
+    /// waited for the room finds nothing to do, and leaves the superblock as it is.
+    pub(super) async fn checkpoint_last(&self) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        self.bring_home().await?;
+        let next = {
+            let mut state = self.state.borrow_mut();
+            state.durable = None;
+            state.next
+        };
+        self.write_superblock(next, None).await
+    }
+
+    /// See [`Jbd2Sink::checkpoint`]. The caller is the only one who does so.
+    async fn bring_home(&self) -> IoResult<()> {
         let (newest, pending) = {
             let state = self.state.borrow();
             let Some(newest) = state.durable else { return Ok(()) };
