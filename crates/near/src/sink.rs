@@ -52,6 +52,7 @@ impl NearSink {
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
         let mut stats = self.stats.get();
         if transaction.data_written && !is(Bug::NearDataNotFlushed) {
+            // A volume whose flush failed takes no record either.
             self.volume.submit(Request::Flush).await?;
             stats.flushes += 1;
         }
@@ -126,7 +127,9 @@ fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
     let logged = move |run: &&Run| {
         let range = run.range();
         let at = revoked.partition_point(|block| block.0 < range.start);
-        revoked.get(at).is_some_and(|block| block.0 < range.end)
+        let first_only = is(Bug::NearSupersedeByFirst);
+        let end = if first_only { range.start + 1 } else { range.end };
+        revoked.get(at).is_some_and(|block| block.0 < end)
     };
     let freed = transaction.freed.iter().filter(logged);
     let freed = freed.filter(|_| !is(Bug::NearSupersedeForgotten));
@@ -167,7 +170,8 @@ impl CommitSink for NearSink {
     }
 
     fn has_room(&self, blocks: usize) -> bool {
-        let entries = blocks + self.most_freed();
+        let freed = if is(Bug::NearRoomWithoutFreed) { 0 } else { self.most_freed() };
+        let entries = blocks + freed;
         self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
     }
 
@@ -197,7 +201,8 @@ impl CommitSink for NearSink {
 
     fn logged(&self, run: Run) -> Vec<BlockNo> {
         let blocks = |part: Extent| {
-            let end = part.end().0.div_ceil(BLOCK_SECTORS);
+            let last = if is(Bug::NearPartNotSuperseded) { 0 } else { BLOCK_SECTORS - 1 };
+            let end = (part.end().0 + last) / BLOCK_SECTORS;
             (part.start.0 / BLOCK_SECTORS..end).map(BlockNo)
         };
         self.volume.logged(sectors_of(run)).into_iter().flat_map(blocks).collect()
@@ -236,3 +241,7 @@ impl std::fmt::Debug for NearSink {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

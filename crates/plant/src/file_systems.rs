@@ -55,6 +55,12 @@ macro_rules! with_file_systems {
                 Ext4JournalledContentUnread,
                 /// A sync of content that was overwritten does not flush.
                 Ext4ContentSyncUnflushed,
+                /// Freed blocks are used again while a checkpoint writes what they held.
+                Ext4QuietNotAwaited,
+                /// A sync with nothing to commit does not wait for what is being committed.
+                Ext4CommittingNotAwaited,
+                /// An index does not say that names of one hash go on in the next block.
+                Ext4HashEndsWithBlock,
             }
             /// Bugs of taking file systems over and giving them back.
             MLFS {
@@ -112,6 +118,19 @@ macro_rules! with_file_systems {
                 NearHomeUnderLog,
                 /// Content in the cache hides what went home.
                 NearCacheOverHome,
+                /// Content goes home while a transaction under way has older content of the block.
+                NearHomeUnderCommit,
+                /// A freed block counts as logged only if its last sector is.
+                NearPartNotSuperseded,
+                /// A freed run is superseded only if its first block is logged.
+                NearSupersedeByFirst,
+                /// What a transaction under way logs is not superseded when it is freed.
+                NearUnderWayNotSuperseded,
+            }
+            /// Bugs of a log near the head as the place of transactions that its own tests show.
+            NEAR_SINK {
+                /// Room for a transaction does not count the entries for what it frees.
+                NearRoomWithoutFreed,
             }
         }
     };

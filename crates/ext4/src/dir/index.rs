@@ -239,7 +239,8 @@ fn upper_half(layout: Layout, block: &[u8], hashes: Hash) -> Option<(Vec<Moved>,
     });
     let upper = names.split_off(half?.max(1).min(names.len() - 1));
     let (last, first) = (names.last()?.hash, upper.first()?.hash);
-    Some((names, upper, first | u32::from(first == last)))
+    let goes_on = first == last && !is(Bug::Ext4HashEndsWithBlock);
+    Some((names, upper, first | u32::from(goes_on)))
 }
 
 /// A block of these names and no others.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use manylogs_block::Nanos;
+use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
 use crate::core::Core;
@@ -35,7 +36,7 @@ impl Journal {
                 }
                 if state.running.tid == tid
                     && state.running.is_empty()
-                    && state.committing.is_none()
+                    && (state.committing.is_none() || is(Bug::Ext4CommittingNotAwaited))
                 {
                     return Ok(());
                 }

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs_block::{IoError, Signal};
+use manylogs_plant::{Bug, is};
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
@@ -145,7 +146,8 @@ impl Journal {
         if state.running.blocks.range(range.clone()).next().is_some() {
             return Some(state.running.tid);
         }
-        let closed = state.committing.as_ref()?;
+        let committing = state.committing.as_ref();
+        let closed = committing.filter(|_| !is(Bug::NearHomeUnderCommit))?;
         closed.blocks.range(range).next().map(|_| closed.tid)
     }
 
@@ -169,7 +171,10 @@ impl Journal {
     /// Whether a replay could bring back an older content of the block.
     pub(crate) fn logged(&self, run: Run) -> Vec<BlockNo> {
         let mut found = self.sink.logged(run);
-        if let Some(closed) = &self.state.borrow().committing {
+        // A sink may not know what it has just been given.
+        if let Some(closed) = &self.state.borrow().committing
+            && !is(Bug::NearUnderWayNotSuperseded)
+        {
             let range = BlockNo(run.range().start)..BlockNo(run.range().end);
             found.extend(closed.blocks.range(range).map(|(block, _)| *block));
         }
