@@ -133,3 +133,23 @@ pub(crate) async fn read_block(device: &dyn BlockDevice, block: BlockNo) -> Resu
     let payload = device.submit(Request::Read { extent: block.sectors() }).await?;
     payload.to_bytes().ok_or(IoError::Unsupported)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever else is read: what a transaction holds may be newer than the device.
+    #[test]
+    fn what_somebody_holds_stays_and_what_nobody_holds_goes() {
+        let (cache, bytes) = (Cache::default(), Bytes::from(vec![0; BLOCK_BYTES]));
+        let held: Vec<_> =
+            (0..100).map(|block| cache.insert(BlockNo(block), bytes.clone())).collect();
+        for block in 100..3 * BUFFERS_MOST as u64 {
+            cache.insert(BlockNo(block), bytes.clone());
+        }
+        for buffer in &held {
+            assert!(cache.get(buffer.block()).is_some_and(|found| Rc::ptr_eq(&found, buffer)));
+        }
+        assert!(cache.buffers.borrow().len() <= BUFFERS_MOST + 1);
+    }
+}

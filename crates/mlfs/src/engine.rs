@@ -243,3 +243,7 @@ pub(crate) fn now() -> Timestamp {
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Timestamp { seconds, nanos: since.subsec_nanos() }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -175,6 +175,7 @@ impl Filesystem for Front {
         if self.hides(context.node, rename.name) {
             return reply.error(Errno::NOENT);
         }
+        // The log file is immutable, too: what replaces a name would refuse to replace this one.
         if self.hides(rename.to, rename.to_name) {
             return reply.error(Errno::PERM);
         }

@@ -261,3 +261,7 @@ impl std::fmt::Debug for Handle<'_> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;
