@@ -8,6 +8,7 @@ use manylogs_lab::interfere::StreamKind;
 use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
+use crate::args::link::LinkArgs;
 use crate::args::serve::{OnOff, Updates};
 
 #[derive(Debug, Args)]
@@ -72,6 +73,8 @@ pub(crate) struct FsMountArgs {
     /// With --emulate: the drive's write cache.
     #[arg(long, value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -171,6 +174,8 @@ pub(crate) struct FsInterfereArgs {
     /// Whether writes may wait in the drive's cache.
     #[arg(long, value_enum, value_name = "on|off", default_value = "off")]
     pub(crate) drive_cache: OnOff,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// Decides everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

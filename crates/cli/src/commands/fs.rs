@@ -63,19 +63,21 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
         }
     }
     options.mode = args.mode.map(JournalMode::from).or(options.mode);
-    options.between = drive.map(|name| emulated(args, &name)).transpose()?;
+    let profile = drive.map(|name| super::drive(&name)).transpose()?;
+    let write_cache = args.write_cache.map(|cache| cache == OnOff::On);
+    let (link, notes) = super::link::emulated(args.link, profile.as_ref(), write_cache)?;
+    for note in notes {
+        line(Level::Warning, None, &format!("{}: {note}", args.source.display()), &[]);
+    }
+    let fit = !args.no_fit;
+    options.between = profile.map(|profile| {
+        let emulation = Emulation { profile, fit, write_cache, link };
+        let between: Between = Box::new(move |reactor, device| {
+            emulation.over(reactor, device).map_err(|error| error.to_string())
+        });
+        between
+    });
     Ok(options)
-}
-
-fn emulated(args: &FsMountArgs, name: &str) -> Result<Between, Failure> {
-    let emulation = Emulation {
-        profile: super::drive(name)?,
-        fit: !args.no_fit,
-        write_cache: args.write_cache.map(|cache| cache == OnOff::On),
-    };
-    Ok(Box::new(move |reactor, device| {
-        emulation.over(reactor, device).map_err(|error| error.to_string())
-    }))
 }
 
 /// Ends the mount, unless somebody uses it.

@@ -30,6 +30,7 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
         Some(OnOff::Off) => drop(server.args(["--write-cache", "off"])),
         None => {}
     }
+    server.args(args.link.again());
     // Nothing of the caller's is kept: no directory, no terminal, no pipe that somebody reads.
     server.current_dir("/").process_group(0).stdin(Stdio::null());
     let mut server =
