@@ -32,6 +32,7 @@
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
+#   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -41,7 +42,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips medium coverage programs \
-	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -207,6 +208,9 @@ guest: tools nbd-tools ublk-tools
 
 guest-crash: tools ublk-tools
 	tests/guest/crash.sh
+
+guest-link: tools
+	tests/guest/link.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

@@ -40,6 +40,8 @@ pub struct BlockLayer {
     urgent: VecDeque<Command>,
     flushes: Flushes<Waiter>,
     next_flush: NextFlush,
+    /// See [`BlockLayer::lagging`].
+    lags: bool,
     /// Taken from the elevator while a flush holds all others up: the next that goes.
     held_up: Option<Command>,
     /// Commands in the drive, and whether a flush is among them.
@@ -51,14 +53,14 @@ pub struct BlockLayer {
     answered: Vec<Completion>,
 }
 
-/// A flush that is due.
+/// A flush that has not gone to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextFlush {
     None,
+    /// It is due, and the host's worker has not put it in line: see [`BlockLayer::lagging`].
+    Due,
     /// It goes before all that waits.
-    InFront,
-    /// It became due as the last one ended: what waits goes first, while there is room.
-    Behind,
+    InLine,
 }
 
 /// Who waits for a flush.
@@ -94,12 +96,33 @@ impl BlockLayer {
             urgent: VecDeque::new(),
             flushes: Flushes::default(),
             next_flush: NextFlush::None,
+            lags: false,
             held_up: None,
             in_flight: 0,
             flush_in_flight: false,
             merged: Vec::new(),
             answered: Vec::new(),
         }
+    }
+
+    /// This block layer, whose worker puts a flush that is due in line only when
+    /// [`BlockLayer::flush_in_line`] says so. Linux leaves that to a worker, too: what happens
+    /// to go before it has run goes first. Else it is done at once.
+    #[must_use]
+    pub const fn lagging(mut self) -> Self {
+        self.lags = true;
+        self
+    }
+
+    /// The worker of a [`BlockLayer::lagging`] one puts the flush that is due in line; whether
+    /// one was.
+    pub fn flush_in_line(&mut self, now: Time) -> bool {
+        let due = self.next_flush == NextFlush::Due;
+        if due {
+            self.next_flush = NextFlush::InLine;
+            self.hold_up(now);
+        }
+        due
     }
 
     /// Takes in a command at `now`. Its tag must be below 2^62. An `urgent` one goes before all
@@ -149,7 +172,8 @@ impl BlockLayer {
     fn submit_flush(&mut self, now: Time, tag: u64) {
         if self.write_cache {
             if self.flushes.wait(now, Waiter::Flush(tag)) {
-                self.flush_is_due(now, NextFlush::InFront);
+                self.flush_is_due();
+                self.hold_up(now);
             }
             return;
         }
@@ -160,13 +184,10 @@ impl BlockLayer {
     /// until then after each [`BlockLayer::submit`] and [`BlockLayer::completed`].
     pub fn issue(&mut self, now: Time) -> Option<Issued> {
         if self.in_flight == self.depth {
-            if self.next_flush == NextFlush::Behind {
-                self.flush_is_due(now, NextFlush::InFront);
-            }
             return None;
         }
-        if self.next_flush == NextFlush::InFront {
-            if self.flush_has_to_wait() {
+        if self.next_flush == NextFlush::InLine {
+            if self.flush_goes_alone() && self.in_flight > 0 {
                 return None;
             }
             return Some(self.issue_flush(now));
@@ -180,14 +201,7 @@ impl BlockLayer {
         if let Some(command) = self.urgent.pop_front() {
             return Some(self.issue_data(command, true));
         }
-        if let Some(command) = self.take_next(now) {
-            return Some(self.issue_data(command, false));
-        }
-        if self.next_flush == NextFlush::Behind {
-            self.next_flush = NextFlush::InFront;
-            return self.issue(now);
-        }
-        None
+        self.take_next(now).map(|command| self.issue_data(command, false))
     }
 
     /// The drive has completed what [`BlockLayer::issue`] gave it. `answers` gets what that
@@ -200,7 +214,7 @@ impl BlockLayer {
             let (served, again) = self.flushes.ended(at);
             answers.extend(served.iter().map(|waiter| waiter.served(completion)));
             if again {
-                self.flush_is_due(at, NextFlush::Behind);
+                self.flush_is_due();
             }
         } else if tag & MERGED != 0 {
             let merged = self.merged[to_usize(tag & !MERGED)].take();
@@ -209,11 +223,12 @@ impl BlockLayer {
         } else if tag & DATA != 0 {
             let data = Completion { tag: tag & !DATA, ..completion };
             if self.flushes.data_ended(at, Waiter::Write(data)) {
-                self.flush_is_due(at, NextFlush::InFront);
+                self.flush_is_due();
             }
         } else {
             answers.push(completion);
         }
+        self.hold_up(at);
     }
 
     /// What was answered without the drive since it was last asked.
@@ -244,20 +259,17 @@ impl BlockLayer {
         self.link.kind == LinkKind::Sata
     }
 
-    fn flush_has_to_wait(&self) -> bool {
-        self.flush_goes_alone() && self.in_flight > 0
+    fn flush_is_due(&mut self) {
+        self.next_flush = if self.lags { NextFlush::Due } else { NextFlush::InLine };
     }
 
-    fn flush_is_due(&mut self, now: Time, next: NextFlush) {
-        self.next_flush = next;
-        self.hold_up(now);
-    }
-
-    /// Linux takes a command from the elevator, sees that it cannot go beside a flush, and keeps it
-    /// as the next to go: it does not return to the elevator.
+    /// Linux takes a command from the elevator while the drive has room, sees that it cannot go
+    /// beside a flush, and keeps it as the next to go: it does not return to the elevator.
     fn hold_up(&mut self, now: Time) {
-        let flush_first = self.next_flush == NextFlush::InFront || self.flush_in_flight;
-        if flush_first && self.flush_goes_alone() && self.held_up.is_none() {
+        let in_line = self.next_flush == NextFlush::InLine;
+        let taken = self.in_flight + usize::from(in_line);
+        let first = (in_line || self.flush_in_flight) && self.flush_goes_alone();
+        if first && taken < self.depth && self.held_up.is_none() {
             self.held_up = self.take_next(now);
         }
     }

@@ -48,7 +48,9 @@ impl Elevator {
             self.writes_passed_over += u32::from(writes);
             return Some(0);
         }
-        self.writes_passed_over = 0;
+        if writes {
+            self.writes_passed_over = 0;
+        }
         writes.then_some(1)
     }
 

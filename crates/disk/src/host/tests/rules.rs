@@ -22,8 +22,6 @@ struct Asked {
 struct Flush {
     serves: Vec<u64>,
     issued: bool,
-    /// Whether others may still go first: it became due as the last one ended.
-    behind: bool,
 }
 
 /// A drive that completes in any order, the layer, and what the reference says of both.
@@ -67,7 +65,7 @@ impl World {
         self.asked.insert(tag, Asked { kind, waits_since, answered: false });
         self.layer.submit(Time(self.now), command(tag, kind, start), false);
         if kind == Kind::Flush {
-            self.begin_flush(false);
+            self.begin_flush();
         }
         if kind == Kind::Flush && !self.write_cache {
             self.answers.extend(self.layer.take_answered());
@@ -77,7 +75,7 @@ impl World {
     }
 
     /// The reference: whether a flush becomes due, and whom it serves.
-    fn begin_flush(&mut self, behind: bool) {
+    fn begin_flush(&mut self) {
         let waiting = |asked: &Asked| asked.waits_since.is_some() && !asked.answered;
         let serves: Vec<u64> =
             self.asked.iter().filter(|(_, asked)| waiting(asked)).map(|(tag, _)| *tag).collect();
@@ -88,7 +86,7 @@ impl World {
         let patient = Nanos::from_secs(5).0;
         let defers = data.count() > 0 && oldest.is_some_and(|since| self.now - since < patient);
         if self.flush.is_none() && !serves.is_empty() && !defers {
-            self.flush = Some(Flush { serves, issued: false, behind });
+            self.flush = Some(Flush { serves, issued: false });
         }
     }
 
@@ -113,7 +111,7 @@ impl World {
                 return Err("a flush goes beside other commands".to_owned());
             }
         } else if let Some(flush) = due
-            && ((!flush.issued && !flush.behind) || (flush.issued && sata))
+            && (!flush.issued || sata)
         {
             return Err(format!("{command:?} passes a flush"));
         }
@@ -128,10 +126,7 @@ impl World {
     }
 
     /// Nothing was issued: that must have a reason.
-    fn check_idle(&mut self, full: bool) -> Outcome {
-        if let Some(flush) = &mut self.flush {
-            flush.behind = false;
-        }
+    fn check_idle(&self, full: bool) -> Outcome {
         let held = self.link.kind == LinkKind::Sata && self.flush.is_some();
         let waits = self.asked.values().filter(|a| !a.answered && a.waits_since.is_none()).count();
         let flying = self.in_flight.iter().filter(|c| c.kind != Kind::Flush).count();
@@ -159,7 +154,7 @@ impl World {
         debug_assert!(before <= self.answers.len());
         self.check_answers(&served)?;
         if done.kind == Kind::Flush {
-            self.begin_flush(true);
+            self.begin_flush();
         }
         Ok(())
     }
@@ -172,7 +167,7 @@ impl World {
             return vec![tag];
         }
         self.asked.entry(tag).and_modify(|asked| asked.waits_since = Some(self.now));
-        self.begin_flush(false);
+        self.begin_flush();
         Vec::new()
     }
 
