@@ -104,7 +104,8 @@ pub(super) fn result(
     own: &Measured,
     base: &Measured,
 ) -> CaseResult {
-    let Case { drive, policy, stream, syncs, .. } = case;
+    let Case { policy, stream, syncs, .. } = case;
+    let drive = case.drive.under(policy);
     let options = drive.options(case.seed);
     let mut drive_did = beside.drive;
     let syncs_done = beside.syncs_per_second * case.span.as_secs_f64();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manylogs_block::{Nanos, Rng};
+use manylogs_block::{Nanos, Rng, to_usize};
 use proptest::prelude::*;
 
 use super::*;
@@ -141,7 +141,7 @@ impl World {
             return Ok(());
         }
         let at = Time(self.now);
-        let done = self.in_flight.swap_remove(rng.below(self.in_flight.len() as u64) as usize);
+        let done = self.in_flight.swap_remove(to_usize(rng.below(self.in_flight.len() as u64)));
         let before = self.answers.len();
         let completion = Completion::of(done.tag, at);
         let mut answers = std::mem::take(&mut self.answers);
@@ -257,7 +257,7 @@ fn passing_at_once_is_the_same_as_waiting_and_going() {
         let mut flying: Vec<u64> = Vec::new();
         for tag in 0..400 {
             let now = Time(tag * 1000);
-            let kind = [Kind::Read, WRITE, FUA, Kind::Flush][rng.below(4) as usize];
+            let kind = [Kind::Read, WRITE, FUA, Kind::Flush][to_usize(rng.below(4))];
             let asked = command(tag, kind, rng.below(1000) * 8);
             let passed = layers[0].pass(asked, false);
             if passed.is_none() {
@@ -274,7 +274,7 @@ fn passing_at_once_is_the_same_as_waiting_and_going() {
             }
             assert_eq!(layers[1].issue(now), None);
             if !flying.is_empty() && rng.below(3) > 0 {
-                let tag = flying.swap_remove(rng.below(flying.len() as u64) as usize);
+                let tag = flying.swap_remove(to_usize(rng.below(flying.len() as u64)));
                 let mut answers = [Vec::new(), Vec::new()];
                 for (layer, answers) in layers.iter_mut().zip(&mut answers) {
                     layer.completed(Completion { at: now, ..Completion::of(tag, now) }, answers);
