@@ -346,7 +346,11 @@ mod tests {
         sim.run_until(|| disk.events() == 4);
         assert!(!answered.get());
         use Sector::{Tag, Zero};
-        assert_eq!(after_cut(&disk, Survival::Nothing), [Zero; 4], "the flush is under way");
+        assert_eq!(
+            after_cut(&disk, Survival::Nothing),
+            [Zero, Zero, Zero, Zero],
+            "the flush is under way"
+        );
         assert_eq!(after_cut(&disk, Survival::Everything), [Tag(10), Tag(11), Zero, Zero]);
         sim.run_until(|| answered.get());
         // The flush brings all that was answered before.
