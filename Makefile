@@ -14,6 +14,8 @@
 #   make round-trips    100 round trips of a disk between MLFS and the kernel; needs root
 #   make ext4-campaign  500,000 crash states of the file system and a million damaged images
 #               (STATES=N, MUTANTS=N; E2FSCK_EVERY=1 has e2fsck judge every one, too)
+#   make differential   system calls on MLFS beside the kernel's ext4: 20 seeds of 20,000 (SEED=N,
+#               SEEDS=N, CALLS=N; ONLY=N,N,... for some calls of a seed, SHRINK=1 to find them; root)
 #   make medium    10,000 power cuts of the disk below the served program (STATES=N; root)
 #   make coverage  which lines of the volume the campaign reaches (cargo-tarpaulin, some minutes)
 #   make programs  fio, fsx, stress-ng, PostgreSQL and NBD clients use volumes whose servers are
@@ -32,6 +34,7 @@
 #               ublk and the kernel's NBD client whose servers are killed (Debian; QEMU, kernels)
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
+#   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -40,8 +43,8 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips medium coverage programs \
-	soak short-programs effect guest guest-crash guest-systemd tools nbd-tools ublk-tools
+.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -156,6 +159,11 @@ round-trips: ROUNDS := 100
 round-trips: tools
 	ROUND_TRIPS=$(ROUNDS) $(CARGO) test --locked --package manylogs-cli --test adopt -- round_trips --nocapture
 
+differential: tools
+	DIFFERENTIAL_SEED=$(or $(SEED),1) DIFFERENTIAL_SEEDS=$(or $(SEEDS),20) DIFFERENTIAL_CALLS=$(or $(CALLS),20000) \
+		DIFFERENTIAL_ONLY=$(ONLY) DIFFERENTIAL_SHRINK=$(SHRINK) \
+		$(CARGO) test $(TESTED) --test differential -- --nocapture
+
 medium: STATES := 10000
 medium: tools
 	MEDIUM_STATES=$(STATES) $(CARGO) test --locked --package manylogs-cli --test medium -- --nocapture
@@ -207,6 +215,9 @@ guest: tools nbd-tools ublk-tools
 
 guest-crash: tools ublk-tools
 	tests/guest/crash.sh
+
+guest-link: tools
+	tests/guest/link.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

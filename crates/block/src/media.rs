@@ -65,7 +65,7 @@ impl Media {
         let mut next = extent.start.0;
         for (&lba, sector) in self.sectors.range(extent.range()) {
             out.append(Payload::zeroes(Sectors(lba - next)));
-            out.append(payload_of(sector.clone()));
+            out.append(sector.clone().into());
             next = lba + 1;
         }
         out.append(Payload::zeroes(Sectors(extent.end().0 - next)));
@@ -78,11 +78,13 @@ impl Media {
     }
 }
 
-fn payload_of(sector: Sector) -> Payload {
-    match sector {
-        Sector::Zero => Payload::zeroes(Sectors(1)),
-        Sector::Tag(first) => Payload::tags(first, Sectors(1)),
-        Sector::Bytes(bytes) => Payload::bytes(bytes),
+impl From<Sector> for Payload {
+    fn from(sector: Sector) -> Self {
+        match sector {
+            Sector::Zero => Self::zeroes(Sectors(1)),
+            Sector::Tag(first) => Self::tags(first, Sectors(1)),
+            Sector::Bytes(bytes) => Self::bytes(bytes),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod exercise;
 pub(crate) mod fs;
 pub(crate) mod interfere;
 pub(crate) mod lab;
+pub(crate) mod link;
 pub(crate) mod nbd;
 pub(crate) mod serve;
 pub(crate) mod suggest;

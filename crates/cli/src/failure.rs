@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Permission(String),
     /// Written by a version that this one does not know: exit code 7.
     TooNew(String),
+    /// A process that worked for this one has told it, and ended with this exit code.
+    Told(u8),
     /// The user pressed Ctrl-C: exit code 130, as a shell reports it.
     Interrupted,
 }
@@ -47,6 +49,7 @@ impl Failure {
     /// Tells the user and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {
+            Self::Told(code) => return ExitCode::from(code),
             Self::Input(message) => (message, 2),
             Self::Failed(message) => (message, 1),
             Self::Damage(message) => (message, 3),

@@ -13,8 +13,10 @@ use clap::Parser;
 
 use args::{Cli, Command};
 use commands::volume;
+use manylogs_operate::log::{Level, line};
 
 fn main() -> ExitCode {
+    manylogs_storage::tell_waits(|device, why| line(Level::Info, Some(device), why, &[]));
     // clap ends the process itself for --help (0) and for a wrong command line (2).
     let result = match Cli::parse().command {
         Command::Record(args) => commands::record::run(&args),

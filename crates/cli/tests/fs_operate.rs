@@ -36,7 +36,13 @@ fn an_operator_sees_what_syncs_cost_and_steers_the_logs() {
     place.run(&[&adopt[..], &["1000"]].concat()).fails(2, &["1000", "4096"]);
     place.run(&[&adopt[..], &["4096"]].concat()).succeeds();
     place.run(&["fs", "set", "disk.img", "idle=7s"]).succeeds();
+    let bytes = fs::read(place.path("disk.img")).unwrap();
+    for (pair, words) in [("record=128K", "1M at once"), ("band=30M", "volumes of their own")] {
+        place.run(&["fs", "set", "disk.img", pair]).fails(2, &[words]);
+    }
+    assert!(bytes == fs::read(place.path("disk.img")).unwrap(), "refused, and changed");
     let root = serve(&place);
+    place.run(&["fs", "set", "mlfs", "record=128K"]).fails(1, &["record=128K", "1M at once"]);
     assert!(settings(&place, "mlfs").contains("idle=7s\n"), "kept while it was not mounted");
 
     let file = File::create(root.join("file")).unwrap();

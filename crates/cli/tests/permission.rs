@@ -61,7 +61,7 @@ impl Place {
     }
 
     /// Runs the command as nobody and checks its exit code and what it says.
-    fn says(&self, runtime: &Runtime, args: &[&str], code: i32, what: &str) {
+    fn says(&self, runtime: &Runtime, args: &[&str], code: i32, what: &str) -> String {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(self.own.dir()).uid(NOBODY).gid(NOBODY);
         match runtime {
@@ -70,7 +70,7 @@ impl Place {
             Runtime::Foreign => command.env("XDG_RUNTIME_DIR", self.own.beside("closed")),
         };
         eprintln!("nobody: manylogs {args:?}");
-        says(&command.output().unwrap(), code, what);
+        says(&command.output().unwrap(), code, what)
     }
 }
 
@@ -142,4 +142,21 @@ fn a_runtime_directory_of_another_user_is_named() {
     for args in [&["status", own][..], &["stop", own], &["list"], &["serve", own, "--file"]] {
         place.says(&Runtime::Foreign, args, PERMISSION, closed);
     }
+}
+
+#[test]
+fn a_mount_by_a_user_without_rights_says_so() {
+    let Some(place) = Place::new() else { return };
+    let target = place.own.beside("mnt");
+    directory(&target, 0o755, NOBODY);
+    let target = target.to_str().unwrap();
+    // The image of another user, and then FUSE.
+    let foreign = ["fs", "mount", place.foreign.path(), target];
+    let said = place.says(&Runtime::Own, &foreign, PERMISSION, "no permission to open");
+    assert_eq!(said.matches("manylogs: ").count(), 1, "{said}");
+    let is_open = fs::metadata("/dev/fuse").is_ok_and(|found| found.permissions().mode() & 6 == 6);
+    if is_open {
+        return;
+    }
+    place.says(&Runtime::Own, &["fs", "mount", place.own.path(), target], PERMISSION, "/dev/fuse");
 }

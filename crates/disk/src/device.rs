@@ -13,7 +13,7 @@ use manylogs_block::{
 
 use crate::command::{Command, Completion, Counters, Kind};
 use crate::drive::{Drive, Options};
-use crate::host::{ElevatorOptions, Host};
+use crate::host::Host;
 use crate::profile::Profile;
 use crate::shingled::ShingledFigures;
 
@@ -72,7 +72,7 @@ impl ModelledDrive {
             physical_sector: Sectors(u64::from(profile.geometry.physical_sector_bytes / 512)),
             rotational: true,
             volatile_cache: options.write_cache,
-            native_fua: true,
+            native_fua: !options.write_cache || options.link.fua,
             discard: false,
             fast_zero: false,
         };
@@ -80,7 +80,7 @@ impl ModelledDrive {
             runtime: runtime.clone(),
             capabilities,
             priority: options.priority,
-            host: RefCell::new(Host::new(drive, ElevatorOptions::default())),
+            host: RefCell::new(Host::new(drive)),
             asked: RefCell::default(),
             free_tags: RefCell::default(),
             observer: RefCell::default(),

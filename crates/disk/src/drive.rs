@@ -30,6 +30,7 @@ use manylogs_block::{Extent, Nanos, SECTOR_BYTES, Sectors, Time};
 use crate::cache::read::ReadCache;
 use crate::cache::write::WriteCache;
 use crate::command::{Command, Completion, Counters, Event, Kind};
+use crate::link::Link;
 use crate::mechanics::{Access, HeadPosition, Mechanism};
 #[cfg(test)]
 use crate::planted::{Bug, is};
@@ -53,6 +54,7 @@ pub struct Drive {
     reads: ReadCache,
     writes: WriteCache,
     write_cache: bool,
+    link: Link,
     /// Whether urgent commands are served first.
     priority: bool,
     depth: usize,
@@ -106,6 +108,7 @@ impl Drive {
             reads: ReadCache::new(segments as usize, profile.cache.segment_sectors),
             writes: WriteCache::new(profile.cache.write_buffer_sectors),
             write_cache: options.write_cache,
+            link: options.link,
             priority: options.priority,
             depth: options.depth.clamp(1, 32) as usize,
             outstanding: 0,
@@ -127,6 +130,24 @@ impl Drive {
     #[must_use]
     pub const fn has_room(&self) -> bool {
         self.outstanding < self.depth
+    }
+
+    /// Commands that the queue takes at a time.
+    #[must_use]
+    pub const fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Whether writes are acknowledged from the volatile cache.
+    #[must_use]
+    pub const fn has_write_cache(&self) -> bool {
+        self.write_cache
+    }
+
+    /// The link to the host.
+    #[must_use]
+    pub const fn link(&self) -> Link {
+        self.link
     }
 
     /// Commands accepted and not yet completed.

@@ -1,52 +1,39 @@
-//! The host in front of a drive, in which requests wait while the drive's queue is full.
+//! The host in front of a drive, in which requests wait while the drive's queue is full, and whose
+//! block layer turns what clients ask for into the drive's commands.
 //!
 //! As the drive below it, the host is a state machine without a clock and without tasks. So it acts
 //! at the very time at which the drive has room again, also where the clock is a real one and the
 //! task that drives the model runs late. [`crate::device::ModelledDrive`] is the block device over
 //! it.
 
+mod block_layer;
 mod elevator;
+mod flushes;
 
-use std::collections::VecDeque;
+use manylogs_block::Time;
 
-use manylogs_block::{Extent, Time, to_usize};
-
-use crate::command::{Command, Completion, Event, Kind};
+use crate::command::{Command, Completion, Event};
 use crate::drive::Drive;
 
-pub use elevator::{Dispatched, Elevator, ElevatorOptions};
+pub use block_layer::{BlockLayer, Issued};
+pub use elevator::{Dispatched, Elevator, ElevatorOptions, Sweep};
 
-/// A drive behind an elevator: takes any number of commands.
-///
-/// Urgent commands go first, then flushes, then what the [`Elevator`] chooses.
+/// A drive behind a [`BlockLayer`]: takes any number of commands.
 #[derive(Clone, Debug)]
 pub struct Host {
     drive: Drive,
-    elevator: Elevator,
-    /// Tags of flushes, which have no address to sort them by.
-    flushes: VecDeque<u64>,
-    urgent: VecDeque<Command>,
-    /// Merged commands in the drive. The drive's tag is the index with [`MERGED`] set.
-    merged: Vec<Option<Dispatched>>,
-    /// Empty between two calls, kept for its memory.
+    layer: BlockLayer,
+    /// Empty between two calls, kept for their memory.
     completed: Vec<Completion>,
+    answers: Vec<Completion>,
 }
-
-/// Marks tags of commands that answer several of the host's.
-const MERGED: u64 = 1 << 63;
 
 impl Host {
     /// A host in front of `drive`, which must have no command.
     #[must_use]
-    pub fn new(drive: Drive, options: ElevatorOptions) -> Self {
-        Self {
-            drive,
-            elevator: Elevator::new(options),
-            flushes: VecDeque::new(),
-            urgent: VecDeque::new(),
-            merged: Vec::new(),
-            completed: Vec::new(),
-        }
+    pub fn new(drive: Drive) -> Self {
+        let layer = BlockLayer::new(drive.link(), drive.has_write_cache(), drive.depth());
+        Self { drive, layer, completed: Vec::new(), answers: Vec::new() }
     }
 
     /// The drive.
@@ -55,25 +42,25 @@ impl Host {
         &self.drive
     }
 
-    /// Takes in a command at `now`. Its tag must be below 2^63. An `urgent` one goes before all
+    /// Takes in a command at `now`. Its tag must be below 2^62. An `urgent` one goes before all
     /// others, also within a drive that has priorities.
     pub fn submit(&mut self, now: Time, command: Command, urgent: bool) {
-        let nothing_waits = self.elevator.is_empty() && self.flushes.is_empty();
-        if (nothing_waits || urgent) && self.drive.has_room() {
-            self.hand_over(now, command, urgent);
-        } else if urgent {
-            self.urgent.push_back(command);
-        } else if command.kind == Kind::Flush {
-            self.flushes.push_back(command.tag);
-        } else {
-            self.elevator.push(now, command);
+        match self.layer.pass(command, urgent) {
+            Some(issued) => self.hand_over(now, issued),
+            None => {
+                self.layer.submit(now, command, urgent);
+                self.issue(now);
+            }
         }
     }
 
     /// Time of the next event, if there is one.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
-        self.drive.next_event()
+        match (self.layer.answered_at(), self.drive.next_event()) {
+            (Some(answered), Some(event)) => Some(answered.min(event)),
+            (answered, event) => answered.or(event),
+        }
     }
 
     /// Lets time pass up to and including `at`, which must not be later than
@@ -81,118 +68,35 @@ impl Host {
     /// has new ones.
     pub fn advance(&mut self, at: Time, report: &mut impl FnMut(Completion)) {
         let mut completed = std::mem::take(&mut self.completed);
+        let mut answers = std::mem::take(&mut self.answers);
         self.drive.advance(at, &mut |event| {
             if let Event::Completed(completion) = event {
                 completed.push(completion);
             }
         });
+        answers.extend(self.layer.take_answered());
         if !completed.is_empty() {
-            self.refill(at);
+            completed.drain(..).for_each(|ended| self.layer.completed(ended, &mut answers));
+            self.issue(at);
         }
-        for completion in completed.drain(..) {
-            self.report(completion, report);
-        }
-        self.completed = completed;
+        answers.drain(..).for_each(&mut *report);
+        (self.completed, self.answers) = (completed, answers);
     }
 
-    /// Hands waiting commands to the drive while it has room.
-    fn refill(&mut self, now: Time) {
-        while self.drive.has_room() {
-            if let Some(command) = self.urgent.pop_front() {
-                self.hand_over(now, command, true);
-                continue;
-            }
-            if let Some(tag) = self.flushes.pop_front() {
-                let extent = Extent::default();
-                self.hand_over(now, Command { tag, kind: Kind::Flush, extent }, false);
-                continue;
-            }
-            let Some(dispatched) = self.elevator.pop(now) else { return };
-            let (kind, extent) = (dispatched.kind, dispatched.extent);
-            let tag = match dispatched.tags.as_slice() {
-                [tag] => *tag,
-                _ => self.keep(dispatched),
-            };
-            self.hand_over(now, Command { tag, kind, extent }, false);
+    /// Hands to the drive what may go.
+    fn issue(&mut self, now: Time) {
+        while let Some(issued) = self.layer.issue(now) {
+            self.hand_over(now, issued);
         }
     }
 
-    fn hand_over(&mut self, now: Time, command: Command, urgent: bool) {
+    fn hand_over(&mut self, now: Time, Issued { command, urgent }: Issued) {
         let drive = &mut self.drive;
         let accepted =
             if urgent { drive.submit_urgent(now, command) } else { drive.submit(now, command) };
-        assert!(accepted.is_ok(), "the drive said that it has room");
-    }
-
-    /// Remembers which commands a merged one answers; returns the tag of the merged one.
-    fn keep(&mut self, dispatched: Dispatched) -> u64 {
-        let free = self.merged.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.merged.push(None);
-            self.merged.len() - 1
-        });
-        self.merged[index] = Some(dispatched);
-        index as u64 | MERGED
-    }
-
-    /// Reports the end of a command, or of each of those that were merged into it.
-    fn report(&mut self, completion: Completion, report: &mut impl FnMut(Completion)) {
-        if completion.tag & MERGED == 0 {
-            report(completion);
-            return;
-        }
-        let dispatched = self.merged[to_usize(completion.tag & !MERGED)].take();
-        let Some(dispatched) = dispatched else { unreachable!("a command completes once") };
-        for tag in dispatched.tags {
-            report(Completion { tag, ..completion });
-        }
+        assert!(accepted.is_ok(), "the drive has room for what the block layer issues");
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-    use super::*;
-    use crate::drive::Options;
-    use crate::profile;
-
-    /// The tags in the order in which they complete.
-    fn run(host: &mut Host) -> Vec<u64> {
-        let mut tags = Vec::new();
-        while let Some(at) = host.next_event() {
-            host.advance(at, &mut |completion| tags.push(completion.tag));
-        }
-        tags
-    }
-
-    fn host() -> Host {
-        let profile = profile::find("cheetah-15k5").unwrap().unwrap();
-        let drive = Drive::new(&profile, &Options::bare(&profile));
-        Host::new(drive, ElevatorOptions::default())
-    }
-
-    #[test]
-    fn each_of_the_merged_commands_completes() {
-        let mut host = host();
-        for tag in 0..9 {
-            let kind = Kind::Write { fua: tag == 5 };
-            host.submit(Time(0), Command { tag, kind, extent: Extent::new(tag * 8, 8) }, false);
-        }
-        assert_eq!(run(&mut host), (0..9).collect::<Vec<_>>());
-        assert_eq!(host.drive().counters().writes, 2, "one at once, and the others together");
-    }
-
-    #[test]
-    fn what_waits_goes_urgent_first_then_flushes_then_by_address() {
-        let mut host = host();
-        let read = |tag, at| Command { tag, kind: Kind::Read, extent: Extent::new(at, 8) };
-        host.submit(Time(0), read(0, 0), false);
-        host.submit(Time(0), read(1, 9_000), false);
-        host.submit(Time(0), read(2, 5_000), false);
-        let flush = Command { tag: 3, kind: Kind::Flush, extent: Extent::default() };
-        host.submit(Time(0), flush, false);
-        host.submit(Time(0), read(4, 90_000), true);
-        assert_eq!(run(&mut host), [0, 4, 3, 2, 1]);
-    }
-}
+mod tests;

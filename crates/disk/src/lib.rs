@@ -6,7 +6,8 @@
 //! * [`geometry`]: where a sector is: cylinder, head and angle;
 //! * [`drive`]: command queue, read-ahead and write cache on top, with [`queue`];
 //! * [`shingled`]: between them and the mechanism, the translation layer of a shingled drive;
-//! * [`host`]: the host in front of the drive, with its elevator;
+//! * [`host`]: the host in front of the drive, with its block layer and elevator;
+//! * [`link`]: the link between them, which decides what the block layer may do;
 //! * [`validate`]: the model against measured requests;
 //! * [`seek`] and [`mechanics`]: how long the head takes to get there and to pass over it.
 //!
@@ -23,6 +24,7 @@ pub mod emulated;
 pub mod geometry;
 pub mod host;
 pub mod lateness;
+pub mod link;
 pub mod mechanics;
 #[cfg(test)]
 mod planted;
@@ -37,8 +39,9 @@ pub use command::{Command, Completion, Counters, Event, Kind};
 pub use drive::{Drive, Options, QueueFull};
 pub use emulated::{ContentTooLarge, EmulatedDrive};
 pub use geometry::{Geometry, Location};
-pub use host::{Dispatched, Elevator, ElevatorOptions, Host};
+pub use host::{BlockLayer, Dispatched, Elevator, ElevatorOptions, Host, Issued, Sweep};
 pub use lateness::{LatenessFigures, LatenessReport};
+pub use link::{Link, LinkKind, LinkSettings};
 pub use mechanics::{Access, Mechanism, RandomTerms};
 pub use profile::Profile;
 pub use queue::Policy as QueuePolicy;

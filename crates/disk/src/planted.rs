@@ -31,6 +31,13 @@ pub(crate) enum Bug {
     WritesFirst,
     /// The pieces of a read are read in the order of their addresses.
     PiecesByAddress,
+    /// A flush on SATA goes while other commands are in the drive, and they beside it.
+    FlushOvertakes,
+    /// Each of those that wait for a flush gets one of its own.
+    FlushNotShared,
+    /// A write with forced unit access of which the host is not told is acknowledged from the
+    /// cache.
+    FuaWithoutFlush,
 }
 
 thread_local! {

@@ -12,6 +12,7 @@
 mod builtin;
 mod check;
 mod fit;
+mod link;
 mod shingled;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use manylogs_block::Sectors;
 use serde::Deserialize;
 
 pub use builtin::{drives, find};
+pub use link::LinkTable;
 pub use shingled::{BandCleaning, BandMapping, ShingledTable};
 
 /// Sources of the numbers of one table, by key.
@@ -50,6 +52,9 @@ pub struct Profile {
     pub queue: QueueTable,
     /// Buffer.
     pub cache: CacheTable,
+    /// The link to the host: see [`Profile::link`].
+    #[serde(default)]
+    pub link: Option<LinkTable>,
     /// Shingled recording; none on a conventional drive.
     #[serde(default)]
     pub shingled: Option<ShingledTable>,

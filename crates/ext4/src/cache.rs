@@ -10,11 +10,13 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use manylogs_block::{BlockDevice, IoError, Request};
+use manylogs_plant::{Bug, is};
 
+use crate::memory::{Memory, Part, Permit};
 use crate::units::{BLOCK_BYTES, BlockNo};
 
-/// Buffers that are kept although nobody uses them: 64 MiB.
-const BUFFERS_MOST: usize = 16_384;
+/// Memory of a buffer, with its place in the cache.
+const BUFFER_COST: u64 = BLOCK_BYTES as u64 + 256;
 
 /// What the content of a buffer was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,23 +36,27 @@ pub(crate) struct Buffer {
     block: BlockNo,
     bytes: RefCell<Bytes>,
     checked: Cell<Checked>,
+    _held: Permit,
 }
 
 /// Blocks by number. The hasher has no random keys: the same requests meet the same cache each
 /// time, whatever was dropped from it.
 type Buffers = HashMap<BlockNo, Rc<Buffer>, BuildHasherDefault<DefaultHasher>>;
 
-/// Blocks by number.
-#[derive(Debug, Default)]
+/// Blocks by number: as many as memory has a share for, and those that are in use.
+#[derive(Debug)]
 pub(crate) struct Cache {
     buffers: RefCell<Buffers>,
+    memory: Memory,
+    /// How many there may be before some are dropped.
+    most: Cell<usize>,
 }
 
 impl Buffer {
-    pub(crate) fn new(block: BlockNo, bytes: Bytes) -> Rc<Self> {
+    fn new(block: BlockNo, bytes: Bytes, held: Permit) -> Rc<Self> {
         debug_assert_eq!(bytes.len(), BLOCK_BYTES);
         let checked = Cell::new(Checked::No);
-        Rc::new(Self { block, bytes: RefCell::new(bytes), checked })
+        Rc::new(Self { block, bytes: RefCell::new(bytes), checked, _held: held })
     }
 
     pub(crate) fn block(&self) -> BlockNo {
@@ -92,6 +98,19 @@ impl Buffer {
 }
 
 impl Cache {
+    pub(crate) fn new(memory: Memory) -> Self {
+        let most = Cell::new(Self::share(&memory));
+        Self { buffers: RefCell::default(), memory, most }
+    }
+
+    fn share(memory: &Memory) -> usize {
+        manylogs_block::to_usize(memory.most(Part::Metadata) / BUFFER_COST)
+    }
+
+    fn new_buffer(&self, block: BlockNo, bytes: Bytes) -> Rc<Buffer> {
+        Buffer::new(block, bytes, self.memory.hold(Part::Metadata, BUFFER_COST))
+    }
+
     /// The buffer of a block, if it is there.
     pub(crate) fn get(&self, block: BlockNo) -> Option<Rc<Buffer>> {
         self.buffers.borrow().get(&block).cloned()
@@ -99,22 +118,34 @@ impl Cache {
 
     /// The buffer of a block that was read; another task may have read it as well.
     pub(crate) fn insert(&self, block: BlockNo, bytes: Bytes) -> Rc<Buffer> {
+        self.drop_some();
         let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() > BUFFERS_MOST {
-            // What a transaction holds stays, and so does what somebody works with.
-            let mut doomed = buffers.len() / 4;
-            buffers.retain(|_, buffer| {
-                let goes = doomed > 0 && Rc::strong_count(buffer) == 1;
-                doomed -= usize::from(goes);
-                !goes
-            });
+        Rc::clone(buffers.entry(block).or_insert_with(|| self.new_buffer(block, bytes)))
+    }
+
+    /// Drops a quarter, if there are too many. What a transaction holds stays, and so does what
+    /// somebody works with: where that is nearly all, the next look waits until there are more.
+    fn drop_some(&self) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < self.most.get() {
+            return;
         }
-        Rc::clone(buffers.entry(block).or_insert_with(|| Buffer::new(block, bytes)))
+        let mut doomed = buffers.len() / 4;
+        buffers.retain(|_, buffer| {
+            let goes = doomed > 0 && Rc::strong_count(buffer) == 1;
+            doomed -= usize::from(goes);
+            !goes
+        });
+        let share = Self::share(&self.memory);
+        self.most.set(share.max(buffers.len() + share / 8));
     }
 
     /// A new buffer of zeroes, whatever was there.
     pub(crate) fn create(&self, block: BlockNo) -> Rc<Buffer> {
-        let buffer = Buffer::new(block, Bytes::from(vec![0; BLOCK_BYTES]));
+        if !is(Bug::MemoryCacheGrows) {
+            self.drop_some();
+        }
+        let buffer = self.new_buffer(block, Bytes::from(vec![0; BLOCK_BYTES]));
         self.buffers.borrow_mut().insert(block, Rc::clone(&buffer));
         buffer
     }
@@ -132,4 +163,37 @@ impl Cache {
 pub(crate) async fn read_block(device: &dyn BlockDevice, block: BlockNo) -> Result<Bytes, IoError> {
     let payload = device.submit(Request::Read { extent: block.sectors() }).await?;
     payload.to_bytes().ok_or(IoError::Unsupported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uses_more_than_its_share() -> bool {
+        let memory = Memory::new(Memory::LEAST);
+        let cache = Cache::new(memory.clone());
+        let kept: Vec<_> = (0..100).map(|number| cache.create(BlockNo(number))).collect();
+        (100..10_000).for_each(|number| drop(cache.create(BlockNo(number))));
+        // What a transaction holds may be newer than the device.
+        let stays =
+            |held: &Rc<Buffer>| cache.get(held.block()).is_some_and(|it| Rc::ptr_eq(&it, held));
+        assert!(kept.iter().all(stays), "they are in use");
+        let excess = memory.used(Part::Metadata) > memory.most(Part::Metadata);
+        drop((cache, kept));
+        assert_eq!(memory.used(Part::Metadata), 0);
+        excess
+    }
+
+    #[test]
+    fn blocks_that_are_created_push_others_out() {
+        assert!(!uses_more_than_its_share());
+    }
+
+    #[cfg(feature = "plant")]
+    #[test]
+    fn a_cache_that_only_grows_is_noticed() {
+        manylogs_plant::plant(Some(Bug::MemoryCacheGrows));
+        assert!(uses_more_than_its_share());
+        manylogs_plant::plant(None);
+    }
 }

@@ -10,11 +10,12 @@ use crate::alloc::Space;
 use crate::cache::{Buffer, Cache, read_block};
 use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
-use crate::inode::Node;
+use crate::inode::{Known, Losses, Node};
 use crate::journal::{Handle, Journal};
-use crate::ondisk::inode::{FileKind, RawInode, flags};
+use crate::memory::Memory;
+use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
 use crate::ondisk::superblock::Superblock;
-use crate::ops::Found;
+use crate::ops::{Durability, Found};
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
 
 /// What the journal holds.
@@ -58,14 +59,16 @@ pub(crate) struct Core {
     pub(crate) nodes: RefCell<BTreeMap<Ino, Rc<Node>>>,
     /// See [`Core::forget_some_nodes`].
     pub(crate) look_for_idle_at: Cell<usize>,
+    /// Inodes that somebody uses.
+    pub(crate) known: Known,
     /// Pages of all files that are not on the device.
     pub(crate) dirty_pages: Cell<usize>,
     /// Inodes that are being deleted.
     pub(crate) endings: Cell<u32>,
     /// One of them has ended.
     pub(crate) ended: Signal,
-    /// Fewer pages are dirty, or nobody writes them back.
-    pub(crate) cleaned: Signal,
+    /// Nobody writes pages back any more, or not successfully.
+    pub(crate) stuck: Signal,
     /// The task that writes back could do so the last time, and goes on.
     pub(crate) writes_back: Cell<bool>,
     /// Something of some file waits to be written, or did so a moment ago.
@@ -75,12 +78,21 @@ pub(crate) struct Core {
     /// See [`crate::Ext4::note_damage`].
     pub(crate) damage: RefCell<Option<Found>>,
     pub(crate) read_only: bool,
+    pub(crate) durability: Durability,
+    /// How many descriptors were given out.
+    pub(crate) descriptors: Cell<u64>,
+    /// What could not be written of any file.
+    pub(crate) losses: Losses,
     pub(crate) mode: Mode,
+    pub(crate) memory: Memory,
 }
 
 impl Core {
+    /// The time, as exactly as inodes have room for it.
     pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
+        let now = (self.clock)();
+        let is_exact = self.geometry.inode_bytes > SHORT;
+        Timestamp { nanos: if is_exact { now.nanos } else { 0 }, ..now }
     }
 
     /// # Errors

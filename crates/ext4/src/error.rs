@@ -145,6 +145,13 @@ pub enum Refusal {
          adopt it again"
     )]
     NeedsRelease,
+    /// It was adopted, and its own journal was used since.
+    #[error(
+        "it was used as ext4 after it was adopted, and its own journal must be replayed: \
+         manylogs fs release does that and leaves it to ext4; then run e2fsck -f, and adopt it \
+         again"
+    )]
+    NeedsReplay,
     /// The device is shorter than the file system.
     #[error("the file system has {blocks} blocks, the device only {device}")]
     DeviceTooSmall {

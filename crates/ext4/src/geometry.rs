@@ -37,12 +37,17 @@ pub(crate) struct Geometry {
     pub(crate) hash_version: u8,
     pub(crate) hashes_unsigned: bool,
     pub(crate) reserved_blocks: u64,
+    /// The user, and the group, that may have reserved blocks besides root.
+    pub(crate) reserved_for: (u32, u32),
     descriptor_bytes: usize,
     first_meta_group: u32,
     backup_groups: [u32; 2],
     reserved_descriptor_blocks: u32,
     /// Blocks of superblocks, descriptors, bitmaps, tables of inodes, and the journal.
     system: RangeSet<u64>,
+    /// How many these are, once the journal is known. The kernel does not count them as blocks that
+    /// a file system has.
+    pub(crate) overhead_blocks: u64,
 }
 
 impl Geometry {
@@ -89,6 +94,7 @@ impl Geometry {
             hash_version: superblock.hash_version(),
             hashes_unsigned: superblock.hashes_unsigned(),
             reserved_blocks: superblock.reserved_blocks(),
+            reserved_for: superblock.reserved_for(),
             descriptor_bytes: descriptor_bytes.into(),
             first_meta_group: if has(features.incompat, incompat::META_BG) {
                 superblock.first_meta_group()
@@ -98,6 +104,7 @@ impl Geometry {
             backup_groups: superblock.backup_groups(),
             reserved_descriptor_blocks: superblock.reserved_descriptor_blocks().into(),
             system: RangeSet::new(),
+            overhead_blocks: 0,
         })
     }
 
@@ -239,6 +246,7 @@ impl Geometry {
         for run in runs {
             self.system.insert(run.range());
         }
+        self.overhead_blocks = self.system.iter().map(|range| range.end - range.start).sum();
     }
 
     /// Blocks of a group that hold its structures, or another group's, as numbers in the group.

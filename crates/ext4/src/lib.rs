@@ -53,6 +53,9 @@
 //!
 //! **A mode and its list of access say the same.** They change in one handle.
 //!
+//! **Memory is bounded.** Whatever grows with what programs do holds a permit of [`Memory`]. Who
+//! waits for one holds nothing that write-back, a commit or a checkpoint needs.
+//!
 //! **Promises are kept.** A write into memory reserves its blocks, or fails. Blocks of metadata
 //! come out of a pool that data cannot reserve.
 //!
@@ -79,6 +82,7 @@ mod inode;
 mod journal;
 mod lock;
 mod marks;
+mod memory;
 mod ondisk;
 mod ops;
 mod pages_lock;
@@ -89,15 +93,17 @@ mod xattr;
 pub use core::Mode;
 pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
-pub use file::{Allocate, Seek};
+pub use file::{Allocate, SIZE_MOST, Seek};
+pub use inode::Descriptor;
 pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
 pub use marks::{Copies, Marks};
+pub use memory::{Memory, Part, PartUse, Permit, Take};
 pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Change, Ext4, LOG_FILE_NAME, LogFile, New, NewTime, OpenFor, Options,
-    SetIds, SetXattr, Taken, Usage, Wanted,
+    AccessTimes, Attributes, Caller, Change, Credentials, Durability, Ext4, LOG_FILE_NAME, LogFile,
+    New, NewTime, OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -212,6 +212,16 @@ impl Copies {
         self.write_primary().await
     }
 
+    /// Takes back that errors were found, durably. Only for a view of a disk, which somebody looks
+    /// at to find out what is wrong.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn forget_errors(&mut self) -> Result<()> {
+        self.primary.clear_errors();
+        self.write_primary().await
+    }
+
     async fn write_primary(&mut self) -> Result<()> {
         let mut block = self.block.to_vec();
         self.primary.encode(&mut block);

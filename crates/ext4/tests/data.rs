@@ -237,6 +237,72 @@ fn what_was_written_through_is_durable_after_a_sync_of_everything() {
     }
 }
 
+/// Pages that nobody needs any more need no blocks.
+#[test]
+fn what_is_written_and_cut_leaves_the_room_that_it_was_promised() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    run_in(Mode::Ordered, &world, async |fs: Ext4| {
+        let ino = file(&fs, "file").await;
+        let cut = || Change { size: Some(0), ..Change::default() };
+        for round in 0..40 {
+            let written = fs.write(ino, 0, content(round, 1 << 20)).await;
+            assert_eq!(written, Ok(()), "round {round}");
+            fs.change(ino, cut()).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+    });
+    world.check();
+}
+
+/// A file of many pieces is cut in several transactions: a crash in between does not leave it with
+/// blocks behind its end.
+#[test]
+fn a_cut_that_a_crash_interrupts_is_finished() {
+    const PIECES: u64 = 700;
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    run_in(Mode::Ordered, &world, async |fs: Ext4| {
+        let ino = file(&fs, "file").await;
+        for piece in 0..PIECES {
+            fs.write(ino, 2 * piece * 4096, content(piece, 4096)).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+    });
+    let image = world.settled();
+    let mut began = 0;
+    for step in 0..60 {
+        let world = World::new(step, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let ino = fs.lookup(Ino::ROOT, b"file").await.unwrap().ino;
+            let (cutting, syncing) = (fs.clone(), fs.clone());
+            let cut = Change { size: Some(0), ..Change::default() };
+            runtime.spawn(async move { drop(cutting.change(ino, cut).await) });
+            let clock = runtime.clone();
+            runtime.spawn(async move {
+                while syncing.sync_all().await.is_ok() {
+                    clock.sleep(Nanos(10_000)).await;
+                }
+            });
+            runtime.sleep(Nanos::from_micros(500 * step)).await;
+        });
+        let crashed = world.disk.after_power_cut(Survival::Random, &mut Rng::new(step));
+        let world = World::new(step, SMALL_MIB, crashed);
+        let known = run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            let known = fs.lookup(Ino::ROOT, b"file").await.unwrap();
+            fs.unmount().await.unwrap();
+            known
+        });
+        if known.size == 0 {
+            began += 1;
+            assert_eq!(known.sectors, 0, "step {step}");
+        }
+        world.check();
+    }
+    assert!(began > 10);
+}
+
 #[cfg(feature = "plant")]
 #[test]
 fn planted_bugs_are_noticed() {
@@ -245,4 +311,25 @@ fn planted_bugs_are_noticed() {
     common::assert_noticed(Bug::Ext4JournalledContentUnread, read);
     let overwritten = what_is_overwritten_in_place_is_durable_without_its_times;
     common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
+}
+
+/// Mount options of ext4 say how long that takes.
+#[test]
+fn what_nobody_syncs_is_durable_after_the_interval() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    for (given, waited, is_durable) in [(None, 6, true), (Some(30), 6, false), (Some(30), 31, true)]
+    {
+        let world = World::new(waited, SMALL_MIB, image.clone());
+        let runtime = world.runtime();
+        run_in(Mode::Ordered, &world, async move |fs: Ext4| {
+            if let Some(seconds) = given {
+                fs.commit_every(Nanos::from_secs(seconds));
+            }
+            let before = fs.journal_stats().transactions;
+            file(&fs, "file").await;
+            runtime.sleep(Nanos::from_secs(waited)).await;
+            let committed = fs.journal_stats().transactions > before;
+            assert_eq!(committed, is_durable, "{given:?} {waited}");
+        });
+    }
 }

@@ -80,3 +80,21 @@ fn a_failing_device_leaves_a_file_system() {
     println!("{RUNS} runs, {failed} operations failed, {aborted} file systems became read-only");
     assert!(failed > 0 && aborted > 0);
 }
+
+/// What could not be written is lost: an unmount says so.
+#[test]
+fn an_unmount_that_loses_content_fails() {
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    world.disk.fail_requests(Box::new(|request| {
+        let Request::Write { extent, payload, .. } = request else { return None };
+        let fails = payload.to_bytes()?.starts_with(&content(1, 4096)[..512]);
+        fails.then_some(IoError::Transient { extent: *extent })
+    }));
+    let unmounted = world.run(async |fs: Ext4| {
+        let ino = fs.create(Ino::ROOT, b"file", New::plain(FileKind::File, 0o600)).await?.ino;
+        fs.write(ino, 0, content(1, 4096)).await?;
+        fs.unmount().await
+    });
+    assert!(matches!(unmounted, Ok(Err(Error::Io(_)))), "{unmounted:?}");
+}

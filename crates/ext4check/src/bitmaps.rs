@@ -60,6 +60,10 @@ impl Checker<'_> {
             pad(&mut used, blocks);
             let group = self.groups[number.0 as usize].clone();
             let place = Place::Group(number);
+            if group.has(BLOCK_UNINIT) && number.0 + 1 == self.layout.groups {
+                let what = "the last group's bitmap of blocks was never written";
+                self.find(place, Problem::Impossible(what));
+            }
             if !group.has(BLOCK_UNINIT) {
                 self.compare(number, Of::Blocks, &used)?;
             } else if taken != self.system[number.0 as usize] {

@@ -61,6 +61,7 @@ impl<'s> Checker<'s> {
             layout,
         };
         checker.note(Structure::Superblock);
+        checker.check_superblock(&block);
         Ok(checker)
     }
 
@@ -69,6 +70,7 @@ impl<'s> Checker<'s> {
         self.read_groups()?;
         self.system = self.count_system();
         self.read_inodes()?;
+        self.check_named();
         self.check_journal()?;
         self.check_orphans()?;
         self.check_attribute_users();

@@ -140,10 +140,28 @@ pub struct Finding {
     pub problem: Problem,
 }
 
+impl Finding {
+    /// Whether whoever mounts it, and e2fsck, puts it right without a word: nobody relies on what
+    /// is wrong. The counts of the superblock are such, as both the kernel and MLFS write them at
+    /// an unmount only, and those of groups count; so is its copy of where the journal is.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        let superblock = self.place == Place::Superblock;
+        match self.problem {
+            Problem::Count(..) => superblock,
+            Problem::Impossible(what) => superblock && what == JOURNAL_COPY,
+            _ => false,
+        }
+    }
+}
+
+/// See [`Finding::is_note`].
+pub(crate) const JOURNAL_COPY: &str = "the copy of the journal's place is another";
+
 /// What a check came to.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What is wrong, the first [`crate::FINDINGS_MAX`].
+    /// What is wrong, the first [`crate::FINDINGS_MAX`]; notes among them.
     pub findings: Vec<Finding>,
     /// How many findings more there are.
     pub more: u64,
@@ -158,9 +176,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Whether nothing is wrong but what a mount puts right: see [`Finding::is_note`].
     #[must_use]
     pub fn is_clean(&self) -> bool {
+        self.more == 0 && self.findings.iter().all(Finding::is_note)
+    }
+
+    /// Whether there is not even a note.
+    #[must_use]
+    pub fn is_spotless(&self) -> bool {
         self.findings.is_empty()
     }
 }

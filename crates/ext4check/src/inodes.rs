@@ -14,10 +14,13 @@ pub(crate) const SHORT: usize = 128;
 /// Where an inode's map is, or a short symbolic link.
 pub(crate) const MAP: std::ops::Range<usize> = 0x28..0x64;
 
-const INDEX: u32 = 0x1000;
+pub(crate) const INDEX: u32 = 0x1000;
 const HUGE_FILE: u32 = 0x40000;
 pub(crate) const EXTENTS: u32 = 0x80000;
-const INLINE_DATA: u32 = 0x1000_0000;
+pub(crate) const INLINE_DATA: u32 = 0x1000_0000;
+pub(crate) const CASEFOLD: u32 = 0x4000_0000;
+pub(crate) const ENCRYPTED: u32 = 0x800;
+pub(crate) const IMAGIC: u32 = 0x2000;
 const IMMUTABLE_OR_APPEND: u32 = 0x30;
 
 /// What an inode is.
@@ -92,11 +95,11 @@ pub(crate) struct Raw<'b> {
 }
 
 impl Raw<'_> {
-    fn u16(&self, at: usize) -> u16 {
+    pub(crate) fn u16(&self, at: usize) -> u16 {
         le16(self.bytes, at)
     }
 
-    fn u32(&self, at: usize) -> u32 {
+    pub(crate) fn u32(&self, at: usize) -> u32 {
         le32(self.bytes, at)
     }
 
@@ -227,16 +230,9 @@ impl Checker<'_> {
         if raw.sum(&self.layout).is_some_and(|(sum, mask)| sum & mask != raw.kept_sum()) {
             self.find(place, Problem::Checksum("the inode"));
         }
-        let reserved = raw.ino.0 < self.layout.first_inode;
-        let resizing = raw.ino == Ino::RESIZE && self.layout.has_compat(compat::RESIZE_INODE);
-        if raw.ino == Ino::BAD_BLOCKS || resizing {
-            return self.check_special(raw);
-        }
-        if reserved && raw.ino != Ino::ROOT && raw.ino != self.layout.journal {
-            if raw.u16(0) != 0 {
-                self.find(place, Problem::Impossible("a reserved inode is in use"));
-            }
-            return Ok(());
+        let is_used = [Ino::ROOT, self.layout.journal].contains(&raw.ino);
+        if raw.ino.0 < self.layout.first_inode && !is_used {
+            return self.check_reserved(raw);
         }
         if raw.links() == 0 {
             if raw.u16(0) != 0 && raw.deleted() == 0 {
@@ -257,6 +253,7 @@ impl Checker<'_> {
         let (extra, room) = (raw.extra(), self.layout.inode_bytes - SHORT);
         let special = !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
         let fast = kind == Kind::Symlink && raw.size() < 60;
+        let own = raw.ino == self.layout.journal;
         let impossible = [
             (raw.deleted() != 0, "a time of deletion, though it is in use"),
             (
@@ -272,8 +269,15 @@ impl Checker<'_> {
                 raw.has_flag(EXTENTS) && !self.layout.has_incompat(incompat::EXTENTS),
                 "extents, which the file system does not have",
             ),
-            (raw.u32(0x70) != 0, "the address of a fragment"),
+            // Nobody looks at those of inodes without names.
+            (!own && raw.u32(0x70) != 0, "the address of a fragment"),
             (raw.has_flag(INLINE_DATA), "data in the inode, which the file system does not have"),
+            (raw.has_flag(CASEFOLD), "names without case, which the file system does not have"),
+            (raw.has_flag(ENCRYPTED), "encryption, which the file system does not have"),
+            (
+                raw.has_flag(IMAGIC) && !self.layout.has_compat(compat::IMAGIC_INODES),
+                "a flag of AFS, which the file system does not have",
+            ),
             (
                 raw.u16(0x76) != 0 && !self.layout.has_incompat(incompat::BITS64),
                 "a block of attributes beyond all block numbers",
@@ -296,7 +300,8 @@ impl Checker<'_> {
             Kind::File | Kind::Directory | Kind::Symlink if !fast => self.walk(raw, kind)?,
             _ => Mapped::default(),
         };
-        let attributes = self.check_attributes(raw)?;
+        let own = raw.ino == self.layout.journal;
+        let attributes = if own { 0 } else { self.check_attributes(raw)? };
         let place = Place::Inode(raw.ino);
         match raw.counted_blocks() {
             Some(kept) => self.count(place, "blocks", kept, mapped.blocks + attributes),

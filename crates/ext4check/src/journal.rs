@@ -2,7 +2,7 @@
 
 use crate::bytes::{be32, crc32c, le32, put_be32};
 use crate::checker::{Checked, Checker};
-use crate::finding::{Place, Problem};
+use crate::finding::{JOURNAL_COPY, Place, Problem};
 use crate::source::Block;
 use crate::structures::Structure;
 
@@ -64,6 +64,14 @@ impl Checker<'_> {
             (blocks < 1024, "fewer than 1024 blocks"),
             (log == 0 || log >= blocks, "a log that begins nowhere"),
             (incompat & !KNOWN != 0, "unknown features"),
+            (
+                number(4) == 4 && number(0x2C) != 0,
+                "features that only readers may leave aside, of which there are none",
+            ),
+            (
+                number(4) == 3 && bytes[0x24..0x30].iter().any(|byte| *byte != 0),
+                "features, which its version does not have",
+            ),
             (summed == SUMMED, "two kinds of checksums"),
             (summed != 0 && bytes[0x50] != 4, "another checksum than CRC-32C"),
             (start >= blocks, "a replay that begins nowhere"),
@@ -86,8 +94,7 @@ impl Checker<'_> {
             && le32(&copy, 60) == le32(&raw, 0x6C)
             && le32(&copy, 64) == le32(&raw, 0x4);
         if !same {
-            let what = "the copy of the journal's place is another";
-            self.find(Place::Superblock, Problem::Impossible(what));
+            self.find(Place::Superblock, Problem::Impossible(JOURNAL_COPY));
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ pub(crate) const SUPERBLOCK: std::ops::Range<usize> = 1024..2048;
 pub(crate) const SUPERBLOCK_SUM: usize = 0x3FC;
 
 pub(crate) mod compat {
+    pub(crate) const IMAGIC_INODES: u32 = 0x2;
     pub(crate) const HAS_JOURNAL: u32 = 0x4;
     pub(crate) const EXT_ATTR: u32 = 0x8;
     pub(crate) const RESIZE_INODE: u32 = 0x10;
@@ -87,8 +88,12 @@ pub(crate) struct Layout {
     pub(crate) journal_copy: Option<Vec<u8>>,
     pub(crate) last_orphan: Ino,
     pub(crate) orphan_file: Ino,
+    /// The inodes of quotas that it names: of users, of groups, of projects.
+    pub(crate) quota_inodes: [u32; 3],
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u32,
+    /// The superblock's times are no numbers of inodes, so that those of inodes are none either.
+    pub(crate) times_are_real: bool,
     pub(crate) hash_seed: [u32; 4],
     pub(crate) hashes_unsigned: bool,
     first_meta_group: u32,
@@ -118,6 +123,9 @@ impl Layout {
         }
         if ro_compat & ro_compat::METADATA_CSUM != 0 && bytes[0x175] != 1 {
             return Err(Unreadable::Superblock("another checksum than CRC-32C"));
+        }
+        if bytes[0x174] >= 32 {
+            return Err(Unreadable::Superblock("groups of groups"));
         }
         if u32(0x18) != 2 || u32(0x1C) != 2 {
             return Err(Unreadable::BlockSize);
@@ -157,8 +165,12 @@ impl Layout {
             journal_copy: copy,
             last_orphan: Ino(u32(0xE8)),
             orphan_file: Ino(u32(0x280)),
+            quota_inodes: [0x240, 0x244, 0x26C].map(u32),
             free_blocks: wide_number(0xC, 0x158),
             free_inodes: u32(0x10),
+            times_are_real: u32(0x30) >= u32(0)
+                && (u32(0x2C) == 0 || u32(0x2C) >= u32(0))
+                && (u32(0x108) == 0 || u32(0x108) >= u32(0)),
             hash_seed: [0xEC, 0xF0, 0xF4, 0xF8].map(u32),
             hashes_unsigned: u32(0x160) & 2 != 0,
             first_meta_group: if incompat & incompat::META_BG != 0 { u32(0x104) } else { u32::MAX },

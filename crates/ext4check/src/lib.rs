@@ -44,9 +44,11 @@ mod layout;
 mod map;
 mod names;
 mod orphans;
+mod reserved;
 mod source;
 mod space;
 mod structures;
+mod superblock;
 mod units;
 
 pub use checker::FINDINGS_MAX;

@@ -6,7 +6,7 @@ use crate::finding::{Place, Problem};
 use crate::inodes::{EXTENTS, Kind, Raw};
 use crate::layout::compat;
 use crate::structures::Structure;
-use crate::units::{BLOCK_BYTES, BlockNo, GroupNo, Ino};
+use crate::units::{BLOCK_BYTES, BlockNo};
 
 /// Bytes of a header, and of each entry.
 const ENTRY: usize = 12;
@@ -19,7 +19,7 @@ const WRITTEN_MOST: u32 = 32_768;
 /// The deepest tree of extents.
 const DEPTH_MOST: u16 = 5;
 /// Block numbers in a block.
-const NUMBERS: usize = BLOCK_BYTES / 4;
+pub(crate) const NUMBERS: usize = BLOCK_BYTES / 4;
 
 /// What a map came to.
 #[derive(Clone, Debug, Default)]
@@ -149,8 +149,13 @@ impl Checker<'_> {
             self.find(place, Problem::Misplaced("an extent"));
             return;
         }
-        if !written && walk.kind != Kind::File {
-            self.find(place, Problem::Impossible("blocks that were not written"));
+        let unwritten = match walk.kind {
+            Kind::File => None,
+            Kind::Symlink => Some("a target that was not written"),
+            _ => Some("blocks that were not written"),
+        };
+        if let Some(what) = unwritten.filter(|_| !written) {
+            self.find(place, Problem::Impossible(what));
         }
         for block in start..start + u64::from(len) {
             self.take(walk.raw.ino, BlockNo(block));
@@ -226,53 +231,10 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The list of bad blocks, and the inode that keeps room for descriptors: a block of numbers of
-    /// blocks that are kept, each of which names its copies.
-    pub(crate) fn check_special(&mut self, raw: Raw<'_>) -> Checked<()> {
-        if raw.ino == Ino::BAD_BLOCKS {
-            let seed = raw.seed(&self.layout);
-            let mut walk = Walk { raw, kind: Kind::File, seed, mapped: Mapped::default(), next: 0 };
-            return self.block_map(&mut walk);
-        }
-        let place = Place::Inode(raw.ino);
-        let map: Vec<u32> = (0..15).map(|number| le32(raw.map(), 4 * number)).collect();
-        let double = BlockNo(map[13].into());
-        let others = map.iter().enumerate().any(|(at, number)| at != 13 && *number != 0);
-        if others || raw.has_flag(EXTENTS) || raw.links() != 1 || raw.kind() != Some(Kind::File) {
-            self.find(place, Problem::Impossible("the inode for more descriptors"));
-        }
-        self.check_size(raw, &Mapped::default());
-        if !self.take(raw.ino, double) {
-            return Ok(());
-        }
-        let first = 1 + self.layout.table_of_groups();
-        let copies: Vec<GroupNo> = (1..self.layout.groups)
-            .map(GroupNo)
-            .filter(|group| self.layout.has_superblock(*group))
-            .collect();
-        let mut named = vec![0; NUMBERS];
-        for block in first..first + self.layout.reserved_descriptor_blocks {
-            named[(block - 1) as usize % NUMBERS] = u64::from(block);
-            let copy = |group: &GroupNo| self.layout.first_block(*group) + u64::from(block);
-            let copies: Vec<u64> = copies.iter().map(copy).collect();
-            self.check_numbers(raw.ino, BlockNo(block.into()), &copies)?;
-        }
-        self.check_numbers(raw.ino, double, &named)?;
-        let kept = u64::from(self.layout.reserved_descriptor_blocks) * (1 + copies.len() as u64);
-        let counted = raw.counted_blocks().unwrap_or(0);
-        self.count(place, "blocks", counted, 1 + kept);
-        Ok(())
-    }
-
-    /// A block of block numbers says just this, and zeroes behind it.
-    fn check_numbers(&mut self, ino: Ino, block: BlockNo, numbers: &[u64]) -> Checked<()> {
-        let bytes = self.read(block)?;
-        let said = bytes.chunks_exact(4).map(|at| u64::from(le32(at, 0)));
-        let expected = numbers.iter().copied().chain(std::iter::repeat(0));
-        if said.zip(expected).any(|(said, expected)| said != expected) {
-            let what = "the map of blocks for more descriptors";
-            self.find(Place::Block(ino, block), Problem::Impossible(what));
-        }
-        Ok(())
+    /// The list of bad blocks.
+    pub(crate) fn walk_bad_blocks(&mut self, raw: Raw<'_>) -> Checked<()> {
+        let seed = raw.seed(&self.layout);
+        let mut walk = Walk { raw, kind: Kind::File, seed, mapped: Mapped::default(), next: 0 };
+        self.block_map(&mut walk)
     }
 }

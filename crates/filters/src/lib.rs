@@ -6,6 +6,7 @@
 //! | [`Delay`] | answers come later |
 //! | [`Trace`] | requests are counted, and the last ones kept |
 //! | [`Reported`] | the device claims other capabilities: a sector size, a smaller capacity |
+//! | [`Overlay`] | changes stay in memory, and the device below is only read |
 //! | [`Stop`] | requests are held back, or the device is gone after so many changes |
 //!
 //! A filter owns the device below it and lends it out again (`below`), so that a test can build a
@@ -13,12 +14,14 @@
 
 mod delay;
 mod faults;
+mod overlay;
 mod reported;
 mod stop;
 mod trace;
 
 pub use delay::Delay;
 pub use faults::{Faults, Rule};
+pub use overlay::Overlay;
 pub use reported::Reported;
 pub use stop::Stop;
 pub use trace::{Count, Trace};

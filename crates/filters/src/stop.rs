@@ -8,12 +8,14 @@ use manylogs_block::{
     RequestKind, completion,
 };
 
+/// Which requests are held.
+type Which = Box<dyn Fn(&Request) -> bool>;
+
 /// A device that can be stopped in two ways: *held*, it takes requests and answers none of them
 /// until they are released; *cut*, it fails every change with [`IoError::Gone`].
-#[derive(Debug)]
 pub struct Stop<B> {
     below: B,
-    holds: Cell<&'static [RequestKind]>,
+    holds: RefCell<Option<Which>>,
     held: RefCell<VecDeque<(Request, Completer)>>,
     changes_left: Cell<u64>,
 }
@@ -23,7 +25,7 @@ impl<B> Stop<B> {
     pub const fn new(below: B) -> Self {
         Self {
             below,
-            holds: Cell::new(&[]),
+            holds: RefCell::new(None),
             held: RefCell::new(VecDeque::new()),
             changes_left: Cell::new(u64::MAX),
         }
@@ -32,7 +34,12 @@ impl<B> Stop<B> {
     /// Holds requests of these kinds from now on, and no others. Requests that are held already
     /// stay held.
     pub fn hold(&self, kinds: &'static [RequestKind]) {
-        self.holds.set(kinds);
+        self.hold_those(|request| kinds.contains(&request.kind()));
+    }
+
+    /// As [`Stop::hold`], for requests of which `which` says so.
+    pub fn hold_those(&self, which: impl Fn(&Request) -> bool + 'static) {
+        *self.holds.borrow_mut() = Some(Box::new(which));
     }
 
     /// Number of held requests.
@@ -87,7 +94,7 @@ impl<B: BlockDevice> BlockDevice for Stop<B> {
     }
 
     fn submit(&self, request: Request) -> Completion {
-        if !self.holds.get().contains(&request.kind()) {
+        if !self.holds.borrow().as_ref().is_some_and(|holds| holds(&request)) {
             return self.submit_now(request);
         }
         let (completer, answer) = completion();
@@ -97,6 +104,15 @@ impl<B: BlockDevice> BlockDevice for Stop<B> {
 
     fn extents(&self, within: Extent) -> Completion<Extents> {
         self.below.extents(within)
+    }
+}
+
+impl<B: std::fmt::Debug> std::fmt::Debug for Stop<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stop")
+            .field("below", &self.below)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
     }
 }
 

@@ -30,9 +30,7 @@ pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, device: &Arc<
     match operation {
         Operation::Destroy => return Next::Destroy(to(device, id)),
         Operation::Forget(times) => fs.forget(of.node, times),
-        Operation::ForgetMany(forgets) => {
-            forgets.for_each(|(node, times)| fs.forget(node, times));
-        }
+        Operation::ForgetMany(forgets) => fs.forget_many(forgets),
         Operation::Lookup(name) => fs.lookup(of, name, to(device, id)),
         Operation::GetAttributes => fs.attributes(of, to(device, id)),
         Operation::Statx => fs.statx(of, to(device, id)),

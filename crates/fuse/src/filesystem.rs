@@ -7,8 +7,8 @@ use crate::answer::{
 };
 use crate::reply::Reply;
 use crate::request::{
-    Allocate, Context, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open,
-    Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
+    Allocate, Context, Create, Forgets, GetXattr, Ioctl, Link, MakeDirectory, MakeNode,
+    MakeSymlink, Open, Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use crate::values::{FileHandle, NodeId};
 
@@ -25,6 +25,11 @@ pub trait Filesystem {
 
     /// `times` of the answers that named the inode are forgotten. No answer.
     fn forget(&self, _node: NodeId, _times: u64) {}
+
+    /// As [`Filesystem::forget`], of many inodes.
+    fn forget_many(&self, forgets: Forgets<'_>) {
+        forgets.for_each(|(node, times)| self.forget(node, times));
+    }
 
     /// What is known of an inode.
     fn attributes(&self, _context: Context, reply: Reply<Known>) {

@@ -27,9 +27,9 @@ pub use answer::{
 };
 pub use decode::{DecodeError, Dialect};
 pub use filesystem::Filesystem;
-pub use mount::{MountFlags, MountOptions, Source, Superblock};
+pub use mount::{MountFlags, MountOptions, Source, Superblock, unmount_from};
 pub use negotiate::{Agreed, InitError, Wanted};
-pub use reply::Reply;
+pub use reply::{Pruner, Reply};
 pub use request::{Context, Request};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use bitflags::bitflags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Access, CWD, Mode, OFlags, access};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
@@ -26,6 +26,7 @@ use crate::helper;
 use crate::negotiate::Wanted;
 use crate::session::{Channel, Session};
 
+const DEVICE: &str = "/dev/fuse";
 /// Bytes of a block of a disk that a file system lies on, for the kernel's memory of that disk.
 const DISK_BLOCK_BYTES: &str = "4096";
 
@@ -109,6 +110,10 @@ impl Superblock {
     /// of the kernel or of `fusermount3`.
     pub fn create(target: &Path, options: &MountOptions) -> io::Result<Self> {
         let target = canonicalize(target)?;
+        if access(DEVICE, Access::READ_OK | Access::WRITE_OK) == Err(Errno::ACCESS) {
+            let message = format!("no permission to use {DEVICE}: run as root, or have it opened");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
         match create(&target.metadata()?, options) {
             Ok((device, handle)) => {
                 Ok(Self { device, mount: Prepared::Handle(handle, options.flags), target })
@@ -149,7 +154,7 @@ impl Superblock {
 
 /// The kernel's end of the connection, and the superblock.
 fn create(target: &Metadata, options: &MountOptions) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let (kind, source) = match &options.source {
         Source::Named(name) => ("fuse", CString::new(name.as_bytes())),
         Source::Disk(path) => ("fuseblk", CString::new(path.as_os_str().as_bytes())),
@@ -224,6 +229,19 @@ impl Mount {
             Err(Errno::PERM) => helper::unmount(&self.target),
             result => Ok(result?),
         }
+    }
+}
+
+/// Unmounts what is mounted on `target`, served or not; `lazily`, it vanishes now, and ends with
+/// its last user. Where the caller may not do so, `fusermount3` does.
+///
+/// # Errors
+/// `EBUSY` if somebody uses it; those of the kernel or of `fusermount3`.
+pub fn unmount_from(target: &Path, lazily: bool) -> io::Result<()> {
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match unmount(target, flags) {
+        Err(Errno::PERM) => helper::unmount(target),
+        result => Ok(result?),
     }
 }
 

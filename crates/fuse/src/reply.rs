@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, writev};
@@ -11,12 +11,14 @@ use zerocopy::IntoBytes;
 use crate::answer::Answer;
 use crate::request::{RequestId, Room};
 use crate::values::NodeId;
-use crate::wire::{GetxattrOut, InvalidateInode, OutHeader};
+use crate::wire::{GetxattrOut, InvalidateInode, OutHeader, Prune};
 
 /// What notifications have in place of a request's number.
 const NO_REQUEST: RequestId = RequestId(0);
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_PRUNE`.
+const PRUNE: i32 = 9;
 
 /// The answer to a request, which an `A` is if all goes well. It can be sent from any thread. If
 /// it is dropped the caller gets `EIO`, so that nobody waits for ever.
@@ -24,6 +26,25 @@ const INVALIDATE_INODE: i32 = 2;
 pub struct Reply<A: Answer + ?Sized> {
     pending: Option<Pending>,
     answer: PhantomData<fn(&A)>,
+}
+
+/// Asks the kernel to forget inodes, for as long as the session lasts.
+#[derive(Clone, Debug)]
+pub struct Pruner(pub(crate) Weak<OwnedFd>);
+
+impl Pruner {
+    /// The kernel forgets those of the inodes that nobody uses, and tells so as always. It takes
+    /// locks of its own for that: whoever answers its requests must not be the one who asks.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] from kernels that cannot (before Linux 6.18), others at the session's end.
+    pub fn prune(&self, nodes: &[NodeId]) -> Result<(), Errno> {
+        let device = self.0.upgrade().ok_or(Errno::NODEV)?;
+        let count = u32::try_from(nodes.len()).map_err(|_| Errno::INVAL)?;
+        let numbers: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+        let what = Prune { count, ..Prune::default() };
+        write(&device, NO_REQUEST, PRUNE, [what.as_bytes(), numbers.as_bytes()])
+    }
 }
 
 /// A request that waits for its answer.

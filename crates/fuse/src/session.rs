@@ -14,7 +14,7 @@ use crate::dispatch::{Next, dispatch};
 use crate::filesystem::Filesystem;
 use crate::mount::Mount;
 use crate::negotiate::{Agreed, Answered, Wanted, negotiate};
-use crate::reply::Reply;
+use crate::reply::{Pruner, Reply};
 use crate::request::{Operation, Request, RequestId};
 use crate::wire::{InitOut, OutHeader};
 
@@ -194,6 +194,12 @@ impl Session {
 }
 
 impl PolledSession {
+    /// What asks the kernel to forget inodes.
+    #[must_use]
+    pub fn pruner(&self) -> Pruner {
+        Pruner(Arc::downgrade(&self.channel.device))
+    }
+
     /// Another descriptor of the connection, to wait for requests with. The connection lasts until
     /// both are closed, so this one must be closed first.
     ///

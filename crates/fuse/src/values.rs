@@ -198,6 +198,8 @@ bitflags! {
         const DIRECT_IO = 1 << 0;
         /// What the kernel remembers of the content stays.
         const KEEP_CACHE = 1 << 1;
+        /// The kernel does not tell when a descriptor is closed, but for the last.
+        const NO_FLUSH = 1 << 5;
         /// Direct writes go on side by side.
         const PARALLEL_DIRECT_WRITES = 1 << 6;
     }

@@ -104,6 +104,8 @@ structures! {
     /// A notification: the kernel forgets attributes, and pages from `off` on unless it is
     /// negative.
     InvalidateInode: 24 { ino: u64, off: i64, len: i64 }
+    /// A notification: the kernel forgets inodes that nobody uses, whose numbers follow.
+    Prune: 16 { count: u32, padding: u32, spare: u64 }
     /// Of an inode.
     Attr: 88 {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64,

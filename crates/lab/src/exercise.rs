@@ -52,6 +52,10 @@ pub struct Exercised {
     pub load: &'static str,
     /// Whether the drive's write cache was on.
     pub drive_write_cache: bool,
+    /// The drive's link to the host: `sata` or `sas`.
+    pub drive_link: &'static str,
+    /// Whether the host is told that the drive takes forced unit access while its cache is on.
+    pub drive_fua: bool,
     /// What each kind of request got.
     pub kinds: KindsFigures,
     /// The figures.

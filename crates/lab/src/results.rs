@@ -64,6 +64,10 @@ pub struct DriveDetails {
     pub model: String,
     /// Capacity.
     pub capacity_bytes: u64,
+    /// The link to the host: `sata` or `sas`.
+    pub link: &'static str,
+    /// Whether the host is told that the drive takes forced unit access while its cache is on.
+    pub fua: bool,
 }
 
 /// When writes had to be durable.

@@ -128,6 +128,20 @@ pub enum VolumeError {
         /// Size that the volume needs.
         volume: Sectors,
     },
+    /// The device writes larger sectors than the logs of a file system were made for.
+    #[error(
+        "the logs were made on a disk that writes sectors of {} bytes, and this one writes {}: a \
+         record could damage the one before it. Nothing is damaged, and nothing is lost: \
+         manylogs fs release brings home what the logs hold, and manylogs fs adopt makes logs for \
+         this disk",
+        logs.bytes(), device.bytes()
+    )]
+    LogsOfShorterSectors {
+        /// What the device writes.
+        device: Sectors,
+        /// What the logs were made for.
+        logs: Sectors,
+    },
     /// A part of the device could not be read, and the device does not say that its medium is bad
     /// there. What is there may be whole, so nothing older is taken for it.
     #[error(

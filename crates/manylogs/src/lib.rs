@@ -30,6 +30,7 @@ pub use cleaning::checkpoint::CheckpointReport;
 pub use error::VolumeError;
 pub use lifecycle::close::{DrainOptions, DrainReport};
 pub use lifecycle::grow::GrowReport;
+pub use lifecycle::open::Opening;
 pub use lifecycle::options::{CreateOptions, LogDamage, OpenOptions, RecoveryReport};
 pub use lifecycle::patience::PatientReads;
 pub use lifecycle::probe::{HEAD_BYTES, Probed, probe};

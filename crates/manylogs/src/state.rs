@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{Capabilities, Completer, Extent, Handle, IoError, Lba, Signal, Time};
+use manylogs_block::{
+    Capabilities, Completer, Extent, Handle, IoError, Lba, Sectors, Signal, Time,
+};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
@@ -52,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) flush_asked: Signal,
     /// Where records go, whatever the head does.
     pub(crate) logs_near: Cell<Option<Lba>>,
+    /// The shortest `record=` that the owner of the volume can do with.
+    pub(crate) record_least: Cell<Sectors>,
     /// One change of the superblock at a time.
     pub(crate) superblock_lock: TaskLock,
     /// Held by every foreground request in flight: more than one holder means not idle.

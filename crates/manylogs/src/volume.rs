@@ -19,6 +19,7 @@ use crate::records::commit::record_watchers;
 use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::VolumeConfig;
+use crate::settings::keep::check_settings;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -73,6 +74,7 @@ impl Volume {
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
             logs_near: Cell::default(),
+            record_least: Cell::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),
         }))
@@ -135,13 +137,15 @@ impl Volume {
     /// [`VolumeError::Config`] if they make no sense; then nothing changes.
     pub fn reconfigure(&self, config: &VolumeConfig) -> Result<(), VolumeError> {
         let config = self.0.config().changed_to(config);
-        config.validate()?;
+        check_settings(&config, &self.0.layout, self.0.shape, self.0.record_least.get())?;
         self.0.config.set(config);
         if let Some(scheduler) = self.0.device.scheduler() {
             scheduler.set_latency(config.latency);
         }
+        // Requests of the old length may wait for room, or for their record: the room that is left
+        // out for one never shrinks while the volume is open.
         let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
-        self.0.state.borrow_mut().store.logs.set_largest_record(largest);
+        self.0.state.borrow_mut().store.logs.raise_largest_record(largest);
         self.0.notify_progress();
         self.0.wanted.notify();
         Ok(())
@@ -166,6 +170,12 @@ impl Volume {
     /// Moves the fullest log to an empty one, as idle time does; true if there was one to move.
     pub async fn swap(&self) -> bool {
         self.0.swap_one().await
+    }
+
+    /// Memory of the mapping table now, as [`VolumeStats::mapping_table_bytes`] says it.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        self.0.state.borrow().store.table_bytes()
     }
 
     /// The mapping table, by address; neighbours of one version are one extent.

@@ -72,7 +72,10 @@ fn settings_that_make_no_sense_change_nothing() {
         volume.close().await.unwrap();
         assert_eq!(volume.set(&before).await, Err(VolumeError::Closed));
         let blank: Rc<dyn BlockDevice> = cached();
-        assert_eq!(Volume::set_closed(blank, &before).await, Err(VolumeError::NotAVolume));
+        assert_eq!(
+            Volume::set_closed(blank, &before, &OpenOptions::default()).await,
+            Err(VolumeError::NotAVolume)
+        );
     });
 }
 
@@ -123,7 +126,12 @@ fn setting_may_stop_after_any_write() {
                     assert_eq!(volume.settings(), expected, "in memory");
                     result
                 } else {
-                    Volume::set_closed(stopping(disk.clone(), writes), &new).await
+                    Volume::set_closed(
+                        stopping(disk.clone(), writes),
+                        &new,
+                        &OpenOptions::default(),
+                    )
+                    .await
                 };
                 assert_eq!(result.is_ok(), writes >= 2, "{writes} writes: {result:?}");
                 let volume = opened(&runtime, &disk).await;

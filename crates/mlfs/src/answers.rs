@@ -1,11 +1,12 @@
 //! Answers that take more than one question to the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SetIds};
+use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
+use crate::asker::Asker;
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
 use crate::jobs::{Refuse, note_access};
@@ -30,8 +31,9 @@ pub(crate) async fn list(
             break;
         }
     }
+    let noted = note_access(fs, ino, times).await;
     reply.send(&names);
-    note_access(fs, ino, times).await;
+    noted.keep(fs).await;
 }
 
 /// The next names that anybody may see; none at the end of the directory only.
@@ -56,6 +58,7 @@ pub(crate) struct Writing {
     pub(crate) sync: Option<Sync>,
     /// Set-id bits go, as the caller may not keep them.
     pub(crate) kill_set_ids: bool,
+    pub(crate) asker: Asker,
 }
 
 impl Writing {
@@ -73,16 +76,22 @@ pub(crate) async fn write(
     write: Writing,
     reply: Reply<Written>,
 ) {
-    let len = u32::try_from(write.data.len()).unwrap_or(u32::MAX);
+    // What goes beyond the largest size is left out, unless it is all.
+    let room = SIZE_MOST.checked_sub(write.offset).filter(|room| *room > 0);
+    let room = room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX);
+    let data = write.data.slice(..write.data.len().min(room));
+    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let written = async {
         // After a write past its page cache the kernel still has the mode from before.
-        if fs.drop_privileges(ino, SetIds::taken_if(write.kill_set_ids)).await? {
+        let in_group = |gid| write.asker.is_in(gid);
+        let set_ids = SetIds::taken_if(write.kill_set_ids, write.asker.credentials(&in_group));
+        if fs.drop_privileges(ino, set_ids).await? {
             reply.forget_attributes(to_node(ino));
         }
         if write.direct {
-            fs.write_through(ino, write.offset, write.data).await?;
+            fs.write_through(ino, write.offset, data).await?;
         } else {
-            fs.write(ino, write.offset, write.data).await?;
+            fs.write(ino, write.offset, data).await?;
         }
         match write.sync {
             Some(Sync::All) => fs.sync(ino).await,

@@ -1,11 +1,12 @@
 //! What FUSE calls things.
 
 use manylogs_ext4::{
-    Allocate, Attributes, Change, Error, FileKind, Ino, NewTime, OpenFor, Seek, Timestamp,
+    Allocate, Attributes, Caller, Change, Descriptor, Error, FileKind, Ino, NewTime, OpenFor, Seek,
+    Taken, Timestamp,
 };
 use manylogs_fuse as fuse;
 use manylogs_fuse::request::SetAttributes;
-use manylogs_fuse::{Device, Errno, Kind, NodeId, OpenFlags, Time};
+use manylogs_fuse::{Device, Errno, FileHandle, Kind, NodeId, OpenFlags, RenameFlags, Time};
 use rustix::fs::OFlags;
 
 /// The kernel calls the root 1, which is a reserved inode of ext4: the two change places.
@@ -24,6 +25,16 @@ pub(crate) fn to_ino(node: NodeId) -> Ino {
         2 => Ino(1),
         number => Ino(u32::try_from(number).unwrap_or(u32::MAX)),
     }
+}
+
+/// Who asks. The kernel tells neither further groups nor capabilities.
+pub(crate) const fn to_caller(context: fuse::Context) -> Caller {
+    Caller { uid: context.uid, gid: context.gid }
+}
+
+/// The opening that the kernel repeats; those for reading alone are not told apart.
+pub(crate) fn to_descriptor(handle: FileHandle) -> Option<Descriptor> {
+    (handle.0 > 0).then_some(Descriptor(handle.0))
 }
 
 pub(crate) const fn to_kind(kind: FileKind) -> Kind {
@@ -96,6 +107,19 @@ pub(crate) fn to_change(change: SetAttributes) -> Change {
 
 pub(crate) fn to_errno(error: &Error) -> Errno {
     Errno::from_raw_os_error(error.errno())
+}
+
+/// What a rename does with a name that is taken, and whether it leaves a whiteout.
+pub(crate) fn to_taken(flags: RenameFlags) -> Option<(Taken, bool)> {
+    let leaves = flags.contains(RenameFlags::WHITEOUT);
+    let flags = flags - RenameFlags::WHITEOUT;
+    let taken = match flags {
+        flags if flags.is_empty() => Taken::Replaced,
+        RenameFlags::NO_REPLACE => Taken::Kept,
+        RenameFlags::EXCHANGE if !leaves => Taken::Exchanged,
+        _ => return None,
+    };
+    Some((taken, leaves))
 }
 
 /// What `fallocate` asks for in `mode`, and whether the size stays.
@@ -177,8 +201,9 @@ pub(crate) fn to_order(command: u32, data: &[u8]) -> Option<Order> {
 
 /// Flags of an inode as `struct fsxattr` has them.
 pub(crate) fn to_extended(flags: u32) -> [u8; 28] {
-    /// Immutable, append-only, no times of access, no dump: here and there.
-    const SAME: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x80, 0x40), (0x40, 0x80)];
+    /// Immutable, append-only, sync, no times of access, no dump: here and there.
+    const SAME: [(u32, u32); 5] =
+        [(0x10, 0x8), (0x20, 0x10), (0x8, 0x20), (0x80, 0x40), (0x40, 0x80)];
     let extended = SAME.into_iter().filter(|(here, _)| flags & here != 0);
     let extended = extended.fold(0_u32, |all, (_, there)| all | there);
     let mut bytes = [0; 28];

@@ -12,14 +12,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use manylogs::PhaseProbe;
-use manylogs_block::{BlockDevice, Handle, LocalTask, Signal, yield_now};
-use manylogs_ext4::{Options, Timestamp};
+use manylogs_block::{BlockDevice, Handle, LocalTask, Nanos, Signal, yield_now};
+use manylogs_ext4::{Ext4, Memory, Options, Part, Timestamp};
 use manylogs_fuse::{Ended, PolledSession, Turn};
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 
 use crate::front::Front;
+use crate::jobs::LARGEST;
 use crate::mounted::Mounted;
+use crate::reminder::Reminder;
 use crate::served::Served;
 use crate::{MountError, MountOptions};
 
@@ -122,14 +124,14 @@ impl Engine {
     pub(crate) fn start(
         source: &Path,
         target: &Path,
-        options: MountOptions,
+        (options, memory): (MountOptions, Memory),
         open: OpenMode,
     ) -> Result<Self, MountError> {
         let queue = Arc::new(Queue::default());
         let (tell, told) = mpsc::channel();
         let (source, target, jobs) = (source.to_owned(), target.to_owned(), Arc::clone(&queue));
         let named = thread::Builder::new().name("mlfs".to_owned());
-        let run = move || run((&source, &target), (options, open), &jobs, &tell);
+        let run = move || run((&source, &target), (options, memory, open), &jobs, &tell);
         let thread = named.spawn(run)?;
         let told = told.recv();
         let engine = Self { queue, is_adopted: told == Ok(true), thread };
@@ -151,9 +153,9 @@ impl Engine {
     pub(crate) fn serve(&self, session: PolledSession, front: Front) -> io::Result<Ended> {
         let (tell, told) = mpsc::channel();
         self.queue.push(Box::new(move |served| {
-            let watcher = served.watcher.clone();
+            let (watcher, fs) = (served.watcher.clone(), served.fs().clone());
             // Nobody listens any more only if the program is ending.
-            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher).await)) })
+            Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
         told.recv().unwrap_or_else(|_| Err(io::Error::other(MountError::Lost)))
     }
@@ -172,11 +174,12 @@ impl Engine {
 
 fn run(
     (source, target): (&Path, &Path),
-    (options, open): (MountOptions, OpenMode),
+    (options, memory, open): (MountOptions, Memory, OpenMode),
     queue: &Arc<Queue>,
     tell: &mpsc::Sender<bool>,
 ) -> Result<(), MountError> {
     let _gone = Gone(queue);
+    let durability = options.durability();
     let reactor = Reactor::new()?;
     let device = Rc::new(FileDevice::open(&reactor, source, &OpenOptions::new(open))?);
     let (device, drive): (Rc<dyn BlockDevice>, _) = match options.between {
@@ -187,11 +190,15 @@ fn run(
         None => (device, None),
     };
     let runtime = reactor.handle();
-    let mode = options.mode;
-    let options = Options { clock: Rc::new(now), read_only: options.read_only };
+    let (mode, commit) = (options.mode, options.commit);
+    let clock = Rc::new(now);
+    let options = Options { clock, read_only: options.read_only, durability, memory };
     let probe = PhaseProbe::default();
     let mounting = Mounted::mount(mode, device, runtime.clone(), probe.clone(), options);
     let mounted = reactor.block_on(mounting)?;
+    if let Some(seconds) = commit {
+        mounted.fs().commit_every(Nanos::from_secs(seconds.get().into()));
+    }
     // Nobody listens any more only if the program is ending.
     let _ = tell.send(mounted.volume().is_some());
     let on = (runtime.clone(), reactor.watcher());
@@ -204,9 +211,19 @@ fn run(
 }
 
 /// Serves requests until the file system is unmounted.
-async fn serve(mut session: PolledSession, front: &Front, watcher: &Watcher) -> io::Result<Ended> {
+async fn serve(
+    mut session: PolledSession,
+    front: &Front,
+    watcher: &Watcher,
+    fs: &Ext4,
+) -> io::Result<Ended> {
     let requests = Arc::new(File::from(session.to_wait_for()?));
+    let reminder = Reminder::start(session.pruner())?;
     loop {
+        // The kernel keeps what there is no memory for, and its callers wait. Each request under
+        // way ends without a later one.
+        fs.memory().room(Part::Requests, LARGEST).await;
+        reminder.remind(fs);
         match session.serve_next(front)? {
             // What was asked for is under way before the next request is read.
             Turn::Request => yield_now().await,
@@ -243,3 +260,7 @@ pub(crate) fn now() -> Timestamp {
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Timestamp { seconds, nanos: since.subsec_nanos() }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -1,21 +1,22 @@
 //! What the kernel asks for, as jobs for the file system.
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds, Taken};
+use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds};
 use manylogs_fuse::request::{
-    Allocate, Create, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open, Read,
-    Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
+    Allocate, Create, Forgets, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open,
+    Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use manylogs_fuse::{
     Context, Created, Entry, Errno, FileHandle, Filesystem, Found, InitFlags, IoctlDone, Known,
-    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, RenameFlags, Reply, Usage, Wanted, Written,
-    XattrFlags,
+    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, Reply, Usage, Wanted, Written, XattrFlags,
 };
 use rustix::fs::OFlags;
 
 use crate::answers::{self, Writing};
+use crate::asker::Asker;
 use crate::convert::{
-    has, of_kind, to_allocation, to_change, to_ino, to_node, to_open, to_order, to_seek, to_sync,
+    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_node, to_open,
+    to_order, to_seek, to_sync, to_taken,
 };
 use crate::hidden::Hidden;
 use crate::jobs::{Jobs, answer_empty};
@@ -39,10 +40,12 @@ pub(crate) const WANTED: Wanted = Wanted {
     congestion_threshold: 12,
 };
 
-/// How the kernel treats open files: nobody else changes them.
-pub(crate) const OPENED: Opened = Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE };
+/// How the kernel treats open files: nobody else changes them. A close promises something of files
+/// that had content before, if they are open for writing; of others the kernel need not tell.
+pub(crate) const OPENED: Opened =
+    Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE.union(OpenedFlags::NO_FLUSH) };
 
-/// Translates. A close promises nothing, so that the kernel need not tell of it.
+/// Translates.
 pub(crate) struct Front {
     jobs: Jobs,
     hidden: Hidden,
@@ -69,7 +72,7 @@ impl Front {
     /// asks for the content again then, so that the reading is noticed.
     fn opened(&self) -> Opened {
         match self.files {
-            AccessTimes::Strict => Opened { flags: OpenedFlags::empty(), ..OPENED },
+            AccessTimes::Strict => Opened { flags: OpenedFlags::NO_FLUSH, ..OPENED },
             AccessTimes::Off | AccessTimes::Relative => OPENED,
         }
     }
@@ -78,8 +81,9 @@ impl Front {
         if self.hides(context.node, name) {
             return reply.error(Errno::PERM);
         }
-        let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.entry(reply, async move |fs| fs.create(dir, &name, new).await);
+        let (dir, name, caller) = (to_ino(context.node), name.to_vec(), to_caller(context));
+        self.jobs
+            .entry(reply, async move |fs| fs.on_behalf_of(caller).create(dir, &name, new).await);
     }
 }
 
@@ -107,6 +111,17 @@ impl Filesystem for Front {
         self.jobs.run(async move |fs, _| drop(fs.close(ino, times).await));
     }
 
+    fn forget_many(&self, forgets: Forgets<'_>) {
+        let users = |times| u32::try_from(times).unwrap_or(u32::MAX);
+        let all: Vec<_> = forgets.map(|(node, times)| (to_ino(node), users(times))).collect();
+        let bytes = size_of_val(all.as_slice()) as u64;
+        self.jobs.run_with(bytes, async move |fs, _| {
+            for (ino, users) in all {
+                drop(fs.close(ino, users).await);
+            }
+        });
+    }
+
     fn attributes(&self, context: Context, reply: Reply<Known>) {
         let ino = to_ino(context.node);
         self.jobs.attributes(reply, async move |fs| fs.attributes(ino).await);
@@ -118,9 +133,13 @@ impl Filesystem for Front {
     }
 
     fn set_attributes(&self, context: Context, change: SetAttributes, reply: Reply<Known>) {
-        let change = to_change(change);
-        let ino = to_ino(context.node);
-        self.jobs.attributes(reply, async move |fs| fs.change(ino, change).await);
+        let (change, asker) = (to_change(change), Asker::of(context));
+        let (ino, caller) = (to_ino(context.node), to_caller(context));
+        self.jobs.attributes(reply, async move |fs| {
+            let in_group = |gid| asker.is_in(gid);
+            let fs = fs.on_behalf_of(caller);
+            fs.change_by(asker.credentials(&in_group), ino, change).await
+        });
     }
 
     fn read_link(&self, context: Context, reply: Reply<[u8]>) {
@@ -163,25 +182,27 @@ impl Filesystem for Front {
     }
 
     fn rename(&self, context: Context, rename: Rename<'_>, reply: Reply<()>) {
-        let taken = if rename.flags.is_empty() {
-            Taken::Replaced
-        } else if rename.flags == RenameFlags::NO_REPLACE {
-            Taken::Kept
-        } else if rename.flags == RenameFlags::EXCHANGE {
-            Taken::Exchanged
-        } else {
+        let Some((taken, leaves)) = to_taken(rename.flags) else {
             return reply.error(Errno::INVAL);
         };
         if self.hides(context.node, rename.name) {
             return reply.error(Errno::NOENT);
         }
+        // The log file is immutable, too: what replaces a name would refuse to replace this one.
         if self.hides(rename.to, rename.to_name) {
             return reply.error(Errno::PERM);
         }
         let from = (to_ino(context.node), rename.name.to_vec());
         let to = (to_ino(rename.to), rename.to_name.to_vec());
-        self.jobs
-            .empty(reply, async move |fs| fs.rename((from.0, &from.1), (to.0, &to.1), taken).await);
+        let (caller, owner) = (to_caller(context), (context.uid, context.gid));
+        self.jobs.empty(reply, async move |fs| {
+            let fs = fs.on_behalf_of(caller);
+            let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+            match leaves {
+                true => fs.rename_and_leave(from, to, taken, owner).await,
+                false => fs.rename(from, to, taken).await,
+            }
+        });
     }
 
     fn link(&self, context: Context, link: Link<'_>, reply: Reply<Entry>) {
@@ -189,7 +210,8 @@ impl Filesystem for Front {
             return reply.error(Errno::PERM);
         }
         let (ino, dir, name) = (to_ino(link.node), to_ino(context.node), link.name.to_vec());
-        self.jobs.entry(reply, async move |fs| fs.link(ino, dir, &name).await);
+        let caller = to_caller(context);
+        self.jobs.entry(reply, async move |fs| fs.on_behalf_of(caller).link(ino, dir, &name).await);
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
@@ -198,10 +220,23 @@ impl Filesystem for Front {
             return reply.send(&opened);
         }
         let ino = to_ino(context.node);
+        let flags = opened.flags.difference(OpenedFlags::NO_FLUSH);
         self.jobs.run(async move |fs, refuse| match fs.check_open(ino, what).await {
-            Ok(()) => reply.send(&opened),
+            Ok(()) => reply.send(&Opened { handle: FileHandle(fs.new_descriptor().0), flags }),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
+    }
+
+    fn flush(&self, context: Context, handle: FileHandle, reply: Reply<()>) {
+        let Some(opened) = to_descriptor(handle) else { return reply.send(&()) };
+        let ino = to_ino(context.node);
+        self.jobs.empty(reply, async move |fs| fs.close_copy(ino, Some(opened)).await);
+    }
+
+    fn release(&self, context: Context, handle: FileHandle, reply: Reply<()>) {
+        let Some(opened) = to_descriptor(handle) else { return reply.send(&()) };
+        let ino = to_ino(context.node);
+        self.jobs.empty(reply, async move |fs| fs.close_opened(ino, opened).await);
     }
 
     fn create(&self, context: Context, file: Create<'_>, reply: Reply<Created>) {
@@ -209,9 +244,9 @@ impl Filesystem for Front {
             return reply.error(Errno::PERM);
         }
         let new = new(context, FileKind::File, file.permissions, file.umask);
-        let (dir, name) = (to_ino(context.node), file.name.to_vec());
+        let (dir, name, caller) = (to_ino(context.node), file.name.to_vec(), to_caller(context));
         self.jobs.created(reply, async move |fs| {
-            let known = fs.create(dir, &name, new).await?;
+            let known = fs.on_behalf_of(caller).create(dir, &name, new).await?;
             fs.open(known.ino);
             Ok(known)
         });
@@ -220,7 +255,10 @@ impl Filesystem for Front {
     fn create_unnamed(&self, context: Context, file: Create<'_>, reply: Reply<Created>) {
         let new = new(context, FileKind::File, file.permissions, file.umask);
         let (dir, linkable) = (to_ino(context.node), !has(file.flags, OFlags::EXCL));
-        self.jobs.created(reply, async move |fs| fs.create_unnamed(dir, new, linkable).await);
+        let caller = to_caller(context);
+        self.jobs.created(reply, async move |fs| {
+            fs.on_behalf_of(caller).create_unnamed(dir, new, linkable).await
+        });
     }
 
     fn read(&self, context: Context, read: Read, reply: Reply<[u8]>) {
@@ -239,17 +277,18 @@ impl Filesystem for Front {
             direct: has(write.flags, OFlags::DIRECT),
             sync: to_sync(write.flags),
             kill_set_ids: write.kill_set_ids,
+            asker: Asker::of(context),
         };
+        let caller = to_caller(context);
         self.jobs.run_counted(write.asked(), async move |fs, refuse| {
-            answers::write(&fs, refuse, ino, write, reply).await;
+            answers::write(&fs.on_behalf_of(caller), refuse, ino, write, reply).await;
         });
     }
 
     fn sync(&self, context: Context, sync: Sync, reply: Reply<()>) {
         let (ino, content_alone) = (to_ino(context.node), sync.content_alone);
-        self.jobs.sync(reply, async move |fs| {
-            if content_alone { fs.sync_content(ino).await } else { fs.sync(ino).await }
-        });
+        let opened = to_descriptor(sync.handle);
+        self.jobs.sync(reply, async move |fs| fs.sync_opened(ino, opened, content_alone).await);
     }
 
     fn sync_directory(&self, context: Context, _: Sync, reply: Reply<()>) {
@@ -263,8 +302,10 @@ impl Filesystem for Front {
 
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
         let from = (to_ino(context.node), read.offset, read.size);
-        let (hidden, times) = (self.hidden, self.directories);
-        self.jobs.run(async move |fs, refuse| {
+        let unnoticed = has(read.flags, OFlags::NOATIME);
+        let times = if unnoticed { AccessTimes::Off } else { self.directories };
+        let hidden = self.hidden;
+        self.jobs.run_with(read.size.into(), async move |fs, refuse| {
             answers::list(&fs, refuse, from, (hidden, times), reply).await;
         });
     }
@@ -276,15 +317,16 @@ impl Filesystem for Front {
         let range = allocate.offset..allocate.offset.saturating_add(allocate.len);
         // The kernel does not say whether the caller may keep set-id bits, and still has those that
         // go.
-        let ino = to_ino(context.node);
-        let is_root = context.uid == 0;
-        let set_ids = if is_root { SetIds::Kept } else { SetIds::TakenBy { gid: context.gid } };
+        let (ino, caller) = (to_ino(context.node), to_caller(context));
+        let asker = Asker::of(context);
         self.jobs.run(async move |fs, refuse| {
             let allocated = async {
+                let in_group = |gid| asker.is_in(gid);
+                let set_ids = SetIds::taken_if(context.uid != 0, asker.credentials(&in_group));
                 if fs.drop_privileges(ino, set_ids).await? {
                     reply.forget_attributes(to_node(ino));
                 }
-                fs.allocate(ino, range, what, keep_size).await
+                fs.on_behalf_of(caller).allocate(ino, range, what, keep_size).await
             };
             let allocated = allocated.await;
             answer_empty(&fs, &refuse, reply, allocated);
@@ -324,8 +366,11 @@ impl Filesystem for Front {
             replace: set.flags.contains(XattrFlags::REPLACE),
             drop_set_gid: set.kill_set_gid,
         };
-        let ino = to_ino(context.node);
-        self.jobs.empty(reply, async move |fs| fs.set_xattr(ino, &name, value, how).await);
+        let (ino, bytes) = (to_ino(context.node), value.len() as u64);
+        let caller = to_caller(context);
+        self.jobs.empty_with(bytes, reply, async move |fs| {
+            fs.on_behalf_of(caller).set_xattr(ino, &name, value, how).await
+        });
     }
 
     fn remove_xattr(&self, context: Context, name: &[u8], reply: Reply<()>) {

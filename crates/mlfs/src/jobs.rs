@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Timestamp};
+use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Memory, Part, Permit, Timestamp};
 use manylogs_fuse::request::Room;
-use manylogs_fuse::{Created, Entry, Errno, Known, KnownFromBirth, Reply};
+use manylogs_fuse::{Created, Entry, Errno, FileHandle, Known, KnownFromBirth, Opened, Reply};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
 use crate::convert::{to_attributes, to_errno, to_time};
 use crate::engine::Queue;
-use crate::front::OPENED;
+use crate::front::{OPENED, WANTED};
 use crate::options::OnError;
 
 /// Nobody else changes names.
@@ -22,10 +22,17 @@ const NAMES_TTL: Duration = Duration::from_secs(3600);
 /// Blocks in use change when data is written back.
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 
+/// Memory of a job and its answer, beside the content of files: names, values of attributes, and
+/// the work itself.
+const JOB_COST: u64 = 32 << 10;
+/// The largest request: to read 1 MiB.
+pub(crate) const LARGEST: u64 = JOB_COST + 2 * WANTED.max_write as u64;
+
 /// Sends jobs to the file system's thread.
 pub(crate) struct Jobs {
     queue: Arc<Queue>,
     on_error: OnError,
+    memory: Memory,
 }
 
 /// What is known of an error before the kernel hears of it.
@@ -51,8 +58,8 @@ impl Refuse {
 }
 
 impl Jobs {
-    pub(crate) const fn new(queue: Arc<Queue>, on_error: OnError) -> Self {
-        Self { queue, on_error }
+    pub(crate) const fn new(queue: Arc<Queue>, on_error: OnError, memory: Memory) -> Self {
+        Self { queue, on_error, memory }
     }
 
     /// Runs `job` on the file system's thread.
@@ -60,10 +67,29 @@ impl Jobs {
         &self,
         job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
     ) {
-        let on_error = self.on_error;
+        self.run_with(0, job);
+    }
+
+    /// As [`Jobs::run`]. The job holds so many bytes more than others do.
+    pub(crate) fn run_with<F: Future<Output = ()> + 'static>(
+        &self,
+        bytes: u64,
+        job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
+    ) {
+        let (on_error, held) = (self.on_error, self.hold(bytes));
         self.queue.push(Box::new(move |served| {
-            Box::pin(job(served.fs().clone(), Refuse { on_error, failed: Rc::default() }))
+            let done = job(served.fs().clone(), Refuse { on_error, failed: Rc::default() });
+            Box::pin(async move {
+                done.await;
+                drop(held);
+            })
         }));
+    }
+
+    /// The memory of a job, which holds so many bytes more than others do. There is room for it:
+    /// no request is read before.
+    fn hold(&self, bytes: u64) -> Permit {
+        self.memory.hold(Part::Requests, JOB_COST + bytes)
     }
 
     /// As [`Jobs::run`], for what the operator hears of.
@@ -72,7 +98,9 @@ impl Jobs {
         asked: Asked,
         job: impl FnOnce(Ext4, Refuse) -> F + Send + 'static,
     ) {
-        let on_error = self.on_error;
+        // Content that is read is with the device's answers and in one piece.
+        let copies = if asked.kind == Kind::Read { 2 } else { 1 };
+        let (on_error, held) = (self.on_error, self.hold(copies * asked.bytes));
         self.queue.push(Box::new(move |served| {
             let counted = served.operated.count(asked);
             let failed = Rc::<Cell<bool>>::default();
@@ -80,6 +108,7 @@ impl Jobs {
             Box::pin(async move {
                 done.await;
                 counted.end(failed.get());
+                drop(held);
             })
         }));
     }
@@ -101,7 +130,17 @@ impl Jobs {
         reply: Reply<()>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
-        self.run(async move |fs, refuse| {
+        self.empty_with(0, reply, job);
+    }
+
+    /// As [`Jobs::empty`]. The job holds so many bytes more than others do.
+    pub(crate) fn empty_with<F: Future<Output = Result<(), Error>> + 'static>(
+        &self,
+        bytes: u64,
+        reply: Reply<()>,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        self.run_with(bytes, async move |fs, refuse| {
             answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
         });
     }
@@ -128,7 +167,10 @@ impl Jobs {
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => reply.send(&Created { entry: to_entry(&known), opened: OPENED }),
+            Ok(known) => {
+                let opened = Opened { handle: FileHandle(fs.new_descriptor().0), ..OPENED };
+                reply.send(&Created { entry: to_entry(&known), opened });
+            }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -172,8 +214,9 @@ impl Jobs {
         let asked = Asked { kind: Kind::Read, bytes };
         self.run_counted(asked, async move |fs, refuse| match job(fs.clone()).await {
             Ok(bytes) => {
+                let noted = note_access(&fs, ino, times).await;
                 reply.send(&bytes);
-                note_access(&fs, ino, times).await;
+                noted.keep(&fs).await;
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -219,7 +262,20 @@ fn to_entry(known: &Attributes) -> Entry {
     }
 }
 
+/// A time of access that is shown, and has to be kept.
+#[must_use]
+pub(crate) struct Noted(Option<Ino>);
+
 /// An inode was read. That its time cannot be kept is no reason to fail.
-pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) {
-    let _ = fs.note_access(ino, times).await;
+pub(crate) async fn note_access(fs: &Ext4, ino: Ino, times: AccessTimes) -> Noted {
+    Noted(fs.note_access(ino, times).await.is_ok_and(|noted| noted).then_some(ino))
+}
+
+impl Noted {
+    /// Keeps it. Nobody who reads waits for that.
+    pub(crate) async fn keep(self, fs: &Ext4) {
+        if let Some(ino) = self.0 {
+            let _ = fs.keep_access(ino).await;
+        }
+    }
 }

@@ -7,13 +7,16 @@
 
 pub mod adopt;
 mod answers;
+mod asker;
 mod convert;
 mod engine;
 mod front;
 mod hidden;
 mod jobs;
+mod memory;
 mod mounted;
 mod options;
+mod reminder;
 mod served;
 
 use std::io;
@@ -36,7 +39,7 @@ use manylogs_operate::log::{Level, line};
 
 pub use manylogs_ext4::AccessTimes;
 pub use mounted::Mounted;
-pub use options::{Between, JournalMode, MountOptions, OnError, OptionError};
+pub use options::{Between, Ignored, JournalMode, MountOptions, OnError, OptionError};
 
 /// How long a disk may have a user whom nobody can name: a file system that is being unmounted is
 /// in no table of mounts any more, and has the disk until its last write is there. The kernel's own
@@ -68,9 +71,6 @@ pub enum MountError {
     /// It is plain ext4, and the mode needs logs.
     #[error("the mode {0} needs logs: adopt it first: manylogs fs adopt")]
     NotAdopted(JournalMode),
-    /// It is adopted, and nothing may be written.
-    #[error("it is adopted, and opening its logs writes to them: it cannot be mounted ro")]
-    LogsAreWritten,
     /// The volume of its logs is refused, damaged, or cannot be read.
     #[error(transparent)]
     Logs(NearError),
@@ -126,10 +126,15 @@ pub fn serve(
     let failed = |source| MountError::Mount { path: target.to_owned(), source };
     let root = rustix::process::geteuid().is_root();
     let claimed = root && is_disk(source);
-    if claimed && !options.read_only {
-        // The kernel's answer is shorter than ours.
-        manylogs_storage::check_unused(source, UNMOUNT_PATIENCE)?;
+    // The kernel's answer is shorter than ours, and comes too late to change nothing.
+    if options.read_only {
+        manylogs_storage::check_readable(source)?;
+    } else {
+        let patience = if claimed { UNMOUNT_PATIENCE } else { Duration::ZERO };
+        manylogs_storage::check_unused(source, patience)?;
     }
+    // The table of mounts is read from everywhere.
+    let source = &std::path::absolute(source)?;
     let mounting = Mounting {
         source: match claimed {
             true => Source::Disk(source.to_owned()),
@@ -140,7 +145,14 @@ pub fn serve(
         default_permissions: true,
         flags: options.for_kernel(root),
     };
-    let superblock = Superblock::create(target, &mounting).map_err(failed)?;
+    let superblock = Superblock::create(target, &mounting).map_err(|error| match error.kind() {
+        // Whoever has claimed the disk can be named.
+        io::ErrorKind::ResourceBusy if claimed => {
+            let busy = manylogs_storage::check_unused(source, Duration::ZERO);
+            busy.err().map_or_else(|| failed(error), MountError::Open)
+        }
+        _ => failed(error),
+    })?;
     let open = match (options.read_only, claimed) {
         (true, _) => OpenMode::ReadOnly,
         (false, true) => OpenMode::Claimed,
@@ -149,10 +161,11 @@ pub fn serve(
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let engine = Engine::start(source, target, options, open)?;
+    let memory = options.account();
+    let engine = Engine::start(source, target, (options, memory.clone()), open)?;
     // Others may have it open read-only as well: only who has it alone is found by its name.
     let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
-    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error);
+    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error, memory);
     let hidden = Hidden(engine.is_adopted());
     let front = Front::new(jobs, hidden, files, directories);
     let served = superblock.attach(&WANTED).and_then(|session| {

@@ -1,13 +1,18 @@
 //! How a file system is mounted.
 
+mod foreign;
+
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use manylogs_block::BlockDevice;
-use manylogs_ext4::AccessTimes;
+use manylogs_block::{BlockDevice, bytes_text, parse_bytes};
+use manylogs_ext4::{AccessTimes, Durability, Memory};
 use manylogs_fuse::MountFlags;
 use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
 use thiserror::Error;
+
+use crate::memory::usual_memory;
 
 /// Puts an emulated drive between the device and the file system.
 pub type Between =
@@ -31,8 +36,31 @@ pub struct MountOptions {
     flags: MountFlags,
     /// What it allows although a user may not by default.
     allowed: MountFlags,
+    /// Seconds after which a change is durable though nobody syncs; ext4's five when not given.
+    pub commit: Option<NonZeroU32>,
+    /// A file that replaces another may be found empty after a crash.
+    no_auto_alloc: bool,
+    /// Most bytes of memory; a sixteenth of the machine's when not given, see [`usual_memory`].
+    memory: Option<u64>,
     /// What is put over the device.
     pub between: Option<Between>,
+    /// Options that change nothing here, each with the reason.
+    ignored: Vec<Ignored>,
+}
+
+/// An option of ext4 that is accepted and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// As it was given.
+    pub option: String,
+    /// What is so without it.
+    pub why: &'static str,
+}
+
+impl std::fmt::Display for Ignored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "mount option {} changes nothing: {}", self.option, self.why)
+    }
 }
 
 /// Where the journal is, and what it holds.
@@ -94,13 +122,21 @@ pub enum OptionError {
         /// What is the matter.
         why: &'static str,
     },
+    /// The largest requests and transactions would not fit.
+    #[error(
+        "memory={0}: a size of at least {least} is needed, such as 256M",
+        least = bytes_text(Memory::LEAST)
+    )]
+    Memory(String),
 }
 
 impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
-    /// `data=journal`, `sync`, `dirsync`, `dev`, `suid`, `exec` and their opposites. Those for
-    /// programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `data=journal`, `memory=SIZE`, `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`,
+    /// `suid`, `exec` and their opposites, and what ext4 has besides: `commit=SECONDS` counts, and
+    /// others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those for programs
+    /// that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
@@ -110,7 +146,25 @@ impl MountOptions {
             .try_for_each(|option| self.add_one(option))
     }
 
+    /// Bounds what the server uses of memory, as `256M` or `1G`.
+    ///
+    /// # Errors
+    /// [`OptionError::Memory`].
+    pub fn bound_memory(&mut self, size: &str) -> Result<(), OptionError> {
+        let bytes = parse_bytes(size).filter(|bytes| *bytes >= Memory::LEAST);
+        self.memory = Some(bytes.ok_or_else(|| OptionError::Memory(size.to_owned()))?);
+        Ok(())
+    }
+
+    /// A new account of its memory.
+    pub(crate) fn account(&self) -> Memory {
+        Memory::new(self.memory.unwrap_or_else(usual_memory))
+    }
+
     fn add_one(&mut self, option: &str) -> Result<(), OptionError> {
+        if let Some(size) = option.strip_prefix("memory=") {
+            return self.bound_memory(size);
+        }
         let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
         match option {
             "ro" => self.read_only = true,
@@ -139,13 +193,40 @@ impl MountOptions {
             "sync" => self.set(MountFlags::SYNC),
             "async" => self.clear(MountFlags::SYNC),
             "dirsync" => self.set(MountFlags::DIR_SYNC),
+            "auto_da_alloc" | "auto_da_alloc=1" => self.no_auto_alloc = false,
+            "noauto_da_alloc" | "auto_da_alloc=0" => self.no_auto_alloc = true,
             "remount" => {
                 return Err(not_offered("unmount the file system and mount it again"));
             }
             _ if is_for_others(option) => {}
-            _ => return Err(OptionError::Unknown(option.to_owned())),
+            _ => return self.add_foreign(option),
         }
         Ok(())
+    }
+
+    /// An option that ext4 has, and this file system has not, or has in its own way.
+    fn add_foreign(&mut self, option: &str) -> Result<(), OptionError> {
+        use foreign::Meaning::{Commit, Differs, Fits, Refused};
+        let not_offered = |why| OptionError::NotOffered { option: option.to_owned(), why };
+        match foreign::meaning(option) {
+            Some(Fits) => Ok(()),
+            Some(Differs(why)) => {
+                self.ignored.push(Ignored { option: option.to_owned(), why });
+                Ok(())
+            }
+            Some(Refused(why)) => Err(not_offered(why)),
+            Some(Commit(seconds)) => {
+                self.commit = NonZeroU32::new(seconds);
+                Ok(())
+            }
+            None => Err(OptionError::Unknown(option.to_owned())),
+        }
+    }
+
+    /// Options that were taken and change nothing.
+    #[must_use]
+    pub fn ignored(&self) -> &[Ignored] {
+        &self.ignored
     }
 
     fn set(&mut self, flag: MountFlags) {
@@ -156,6 +237,15 @@ impl MountOptions {
     fn clear(&mut self, flag: MountFlags) {
         self.flags.remove(flag);
         self.allowed.insert(flag);
+    }
+
+    /// What is durable without a sync.
+    pub(crate) fn durability(&self) -> Durability {
+        Durability {
+            sync: self.flags.contains(MountFlags::SYNC),
+            dir_sync: self.flags.contains(MountFlags::DIR_SYNC),
+            no_auto_alloc: self.no_auto_alloc,
+        }
     }
 
     /// What the kernel is told. Whoever may mount may have devices and set-user-id programs.
@@ -178,6 +268,9 @@ fn is_for_others(option: &str) -> bool {
         "noauto",
         "nofail",
         "_netdev",
+        "_rnetdev",
+        "silent",
+        "loud",
         "user",
         "nouser",
         "users",
@@ -191,7 +284,8 @@ fn is_for_others(option: &str) -> bool {
         "lazytime",
         "nolazytime",
     ];
-    words.contains(&option) || option.starts_with("x-") || option.starts_with("comment=")
+    words.contains(&option)
+        || ["x-", "X-", "comment="].iter().any(|begin| option.starts_with(begin))
 }
 
 impl std::fmt::Debug for MountOptions {
@@ -202,6 +296,7 @@ impl std::fmt::Debug for MountOptions {
             .field("on_error", &self.on_error)
             .field("mode", &self.mode)
             .field("flags", &self.flags)
+            .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
 }
@@ -226,10 +321,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_has_a_least_bound_that_a_refusal_names() {
+        let mut options = MountOptions::default();
+        options.add("memory=64M,memory=1.5G").unwrap();
+        assert_eq!(options.account().bound(), 3 << 29);
+        for size in ["63M", "", "-1", "much"] {
+            let refused = options.add(&format!("memory={size}")).unwrap_err();
+            assert_eq!(refused, OptionError::Memory(size.to_owned()));
+            assert!(refused.to_string().contains("at least 64"), "{refused}");
+        }
+        let usual = MountOptions::default().account().bound();
+        assert!((Memory::LEAST..=Memory::USUAL).contains(&usual), "{usual}");
+    }
+
+    #[test]
     fn what_cannot_be_had_is_refused_by_name() {
         let mut options = MountOptions::default();
-        let unknown = options.add("ro,barrier=0").unwrap_err();
-        assert_eq!(unknown, OptionError::Unknown("barrier=0".to_owned()));
+        let unknown = options.add("ro,barriers=0").unwrap_err();
+        assert_eq!(unknown, OptionError::Unknown("barriers=0".to_owned()));
         for option in ["errors=panic", "data=writeback", "remount"] {
             let refused = options.add(option).unwrap_err();
             assert!(matches!(&refused, OptionError::NotOffered { option: o, .. } if o == option));

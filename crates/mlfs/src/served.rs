@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Sectors};
-use manylogs_ext4::Ext4;
+use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
 use manylogs_operate::control::{Answer, Order, OrderError};
-use manylogs_operate::status::{FileSystemStatus, Status};
+use manylogs_operate::status::{FileSystemStatus, MemoryPart, MemoryStatus, Status};
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
@@ -38,7 +38,7 @@ impl Served {
     ) -> Self {
         let subject = Subject {
             name: source.display().to_string(),
-            capacity: Sectors(mounted.fs().usage().blocks * BLOCK_SECTORS),
+            capacity: capacity_of(&mounted.fs().usage()),
             volume: mounted.volume().cloned(),
             drive,
             probe,
@@ -69,6 +69,7 @@ impl Served {
             log_bytes: journal.log_bytes,
             bytes_at_risk: journal.at_risk_bytes,
             checkpoint_bytes: journal.home_bytes,
+            memory: memory_status(fs.memory()),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
     }
@@ -96,5 +97,26 @@ impl Served {
             }
         };
         Box::pin(async move { reply(answer) })
+    }
+}
+
+/// Of the whole file system, whoever has its blocks.
+const fn capacity_of(usage: &Usage) -> Sectors {
+    Sectors((usage.blocks + usage.overhead_blocks) * BLOCK_SECTORS)
+}
+
+fn memory_status(memory: &Memory) -> MemoryStatus {
+    let parts = memory.parts();
+    let status = |part: &PartUse| MemoryPart {
+        part: part.part.name().to_owned(),
+        share_bytes: part.most,
+        used_bytes: part.used,
+        peak_bytes: part.peak,
+        waits: part.waits,
+    };
+    MemoryStatus {
+        bound_bytes: memory.bound(),
+        used_bytes: parts.iter().map(|part| part.used).sum(),
+        parts: parts.iter().map(status).collect(),
     }
 }

@@ -190,7 +190,7 @@ fn flags_of_inodes_are_shown_changed_and_obeyed() {
     let said = sh(
         &mount,
         "lsattr -d a i d; ! echo x >a; ! dd if=/dev/zero of=a bs=1 count=1 conv=notrunc; echo more >>a
-        cat a; ! echo x >>i; ! rm a; ! rm i; ! mv i j; ! touch d/new; ! chattr +S a
+        cat a; ! echo x >>i; ! rm a; ! rm i; ! mv i j; ! touch d/new; ! chattr +j a
         touch a; ! touch -d @0 a; ! touch i
         chattr -i i d; chattr -a a; rm a i; touch d/new; lsattr -d d",
     );

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use manylogs_disk::profile::{self, Profile};
+use manylogs_disk::{LinkKind, LinkSettings};
 use manylogs_operate::log::{LogFormat, set_format};
 use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
 use manylogs_storage::{Backend, OpenMode};
@@ -20,6 +21,8 @@ raw=true                  The device as it is, without a volume on it.
 emulate=DRIVE             Stand for this drive, or for the one of a profile (NAME.toml).
 fit=false                 The device is the beginning of that drive, not its whole span.
 write-cache=true|false    The write cache of that drive.
+drive-link=sata|sas       Its link to the host.
+drive-fua=true|false      Whether the host is told that it takes forced unit access.
 log-format=text|logfmt|json  How messages are written to standard error.";
 
 static GIVEN: Mutex<Parameters> = Mutex::new(Parameters::new());
@@ -34,6 +37,7 @@ struct Parameters {
     emulate: Option<Profile>,
     fit: bool,
     write_cache: Option<bool>,
+    link: LinkSettings,
 }
 
 impl Parameters {
@@ -47,6 +51,7 @@ impl Parameters {
             emulate: None,
             fit: true,
             write_cache: None,
+            link: LinkSettings { kind: None, fua: None },
         }
     }
 }
@@ -66,6 +71,8 @@ pub(crate) fn set(key: &str, value: &str) -> Result<()> {
         "emulate" => given.emulate = Some(drive(value)?),
         "fit" => given.fit = nbdkit::parse_bool(value)?,
         "write-cache" => given.write_cache = Some(nbdkit::parse_bool(value)?),
+        "drive-link" => given.link.kind = Some(link(value)?),
+        "drive-fua" => given.link.fua = Some(nbdkit::parse_bool(value)?),
         "log-format" => set_format(log_format(value)?),
         _ => return Err(invalid(format!("unknown parameter {key:?}"))),
     }
@@ -81,6 +88,9 @@ pub(crate) fn options() -> Result<EngineOptions> {
     let Some(device) = &given.device else {
         return Err(invalid("give device=PATH".to_owned()));
     };
+    if given.emulate.is_none() && given.link != LinkSettings::default() {
+        return Err(invalid("drive-link and drive-fua are settings of emulate=DRIVE".to_owned()));
+    }
     if given.raw && (given.table.is_some() || given.give_up_table) {
         return Err(invalid("raw=true: a device without a volume has no table".to_owned()));
     }
@@ -97,6 +107,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
             profile,
             fit: given.fit,
             write_cache: given.write_cache,
+            link: given.link,
         }),
     })
 }
@@ -112,6 +123,10 @@ fn drive(name: &str) -> Result<Profile> {
         Some(profile) => Ok(profile),
         None => Profile::load(&absolute(name)?).map_err(|error| invalid(error.to_string())),
     }
+}
+
+fn link(name: &str) -> Result<LinkKind> {
+    name.parse().map_err(|error| invalid(format!("drive-link: {error}")))
 }
 
 fn backend(name: &str) -> Result<Backend> {

@@ -27,13 +27,17 @@
 //!
 //! **Nothing is replayed.** The volume's recovery rebuilds its table, and ext4 is read through it.
 //!
-//! **Writers wait, and do not fail, while logs are full**: a handle starts when the largest
-//! transaction has room.
+//! **Writers wait, and do not fail, while logs are full**, or the volume's table has its share of
+//! memory: a handle starts when the largest transaction has room.
 
 mod lost;
 mod mount;
 mod sink;
+mod table;
 
 pub use lost::give_up_lost;
-pub use mount::{Near, NearError, NearOptions, Placed, format, format_config};
+pub use mount::{
+    LOG_LEAST, Near, NearError, NearOpening, NearOptions, Placed, RECORD_LEAST, format,
+    format_config,
+};
 pub use sink::Granularity;

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use manylogs::{
-    Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions,
-    RecoveryReport, Volume, VolumeConfig, VolumeError,
+    Anchors, CreateOptions, DrainOptions, DrainReport, Layout, LayoutError, OpenOptions, Opening,
+    PhaseProbe, RecoveryReport, Volume, VolumeConfig, VolumeError,
 };
 use manylogs_block::{BlockDevice, Extent, Handle, Sectors};
 use manylogs_ext4::{Ext4, LARGEST_LEAST, Mode, Options};
@@ -37,8 +37,11 @@ pub enum NearError {
     },
 }
 
-/// Shortest log: records are at most half as long.
-const LOG_LEAST: Sectors = Sectors(2 * 8 * LARGEST_LEAST as u64);
+/// Records must take the largest transaction: no disk keeps a shorter `record=`.
+pub const RECORD_LEAST: Sectors = Sectors(8 * LARGEST_LEAST as u64);
+/// Shortest log: with records of half its length there is always room for the next one, see
+/// [`manylogs_logstore::store::Logs::longest_record`].
+pub const LOG_LEAST: Sectors = Sectors(2 * RECORD_LEAST.0);
 /// Longest run of data that goes into a record (seed 000 section IV): 32 KiB.
 const THRESHOLD: Sectors = Sectors(64);
 
@@ -66,6 +69,8 @@ pub struct NearOptions {
 pub struct Near {
     fs: Ext4,
     volume: Volume,
+    /// See [`OpenOptions::to_read`].
+    to_read: bool,
 }
 
 /// The parameters of a volume with logs at such places.
@@ -100,8 +105,48 @@ pub async fn format(
     Ok(volume.close().await?)
 }
 
+/// A file system of which everything was read that a mount needs, and nothing is written yet.
+#[derive(Debug)]
+pub struct NearOpening {
+    opening: Opening,
+    runtime: Handle,
+    probe: PhaseProbe,
+    granularity: Granularity,
+    to_read: bool,
+}
+
+impl NearOpening {
+    /// Mounts it.
+    ///
+    /// # Errors
+    /// Those of the device and of [`Ext4::mount_through`].
+    pub async fn begin(self, options: Options) -> Result<(Near, RecoveryReport), NearError> {
+        let Self { opening, runtime, probe, granularity, to_read } = self;
+        let (volume, report) = opening.begin().await?;
+        let config = volume.config();
+        if !to_read && largest_transaction(config.record) < LARGEST_LEAST {
+            let log = config.log;
+            volume.close().await?;
+            return Err(NearError::LogsTooShort { log });
+        }
+        let sink = NearSink::new(volume.clone(), probe, granularity, &options.memory);
+        let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
+        let journal = Rc::new(sink);
+        match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
+            Ok(fs) => Ok((Near { fs, volume, to_read }, report)),
+            Err(error) => {
+                if !to_read {
+                    volume.close().await?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
 impl Near {
-    /// Opens the volume, which recovers it, and mounts the file system through it.
+    /// Opens the volume, which recovers it, and mounts the file system through it. With
+    /// [`OpenOptions::to_read`] both are read only, and are dropped rather than closed.
     ///
     /// # Errors
     /// Those of [`Volume::open`] and of [`Ext4::mount_through`].
@@ -111,24 +156,23 @@ impl Near {
         near: &NearOptions,
         options: Options,
     ) -> Result<(Self, RecoveryReport), NearError> {
-        let opened = Volume::open(runtime.clone(), device, &near.open).await?;
-        let (volume, report) = opened;
-        let config = volume.config();
-        if largest_transaction(config.record) < LARGEST_LEAST {
-            let log = config.log;
-            volume.close().await?;
-            return Err(NearError::LogsTooShort { log });
-        }
-        let sink = NearSink::new(volume.clone(), near.open.probe.clone(), near.granularity);
-        let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
-        let journal = Rc::new(sink);
-        match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
-            Ok(fs) => Ok((Self { fs, volume }, report)),
-            Err(error) => {
-                volume.close().await?;
-                Err(error.into())
-            }
-        }
+        Self::read(runtime, device, near).await?.begin(options).await
+    }
+
+    /// Reads what a mount needs, and refuses what it refuses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Near::mount`].
+    pub async fn read(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        near: &NearOptions,
+    ) -> Result<NearOpening, NearError> {
+        let open = OpenOptions { record_least: RECORD_LEAST, ..near.open.clone() };
+        let opening = Opening::read(runtime.clone(), device, &open).await?;
+        Ext4::check_mount_through(&opening.content()).await?;
+        let (probe, granularity, to_read) = (open.probe, near.granularity, open.to_read);
+        Ok(NearOpening { opening, runtime, probe, granularity, to_read })
     }
 
     /// The file system.
@@ -149,7 +193,7 @@ impl Near {
     /// Those of [`Ext4::unmount`] and [`Volume::close`]: the next mount recovers then.
     pub async fn unmount(self) -> Result<(), NearError> {
         let unmounted = self.fs.unmount().await;
-        let closed = self.volume.close().await;
+        let closed = if self.to_read { Ok(()) } else { self.volume.close().await };
         unmounted?;
         Ok(closed?)
     }

@@ -7,11 +7,15 @@ use std::pin::Pin;
 use bytes::Bytes;
 use manylogs::{Phase, PhaseProbe, Volume};
 use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Run, SinkStats, Step};
+use manylogs_ext4::{
+    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Memory, Run, SinkStats, Step,
+};
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
 use manylogs_plant::{Bug, is};
 use smallvec::SmallVec;
+
+use crate::table::Table;
 
 /// Sectors of a block of the file system.
 const BLOCK_SECTORS: u64 = 8;
@@ -34,24 +38,30 @@ pub enum Granularity {
 pub(crate) struct NearSink {
     volume: Volume,
     granularity: Granularity,
-    /// Blocks of the largest transaction.
-    largest: usize,
     /// What the volume cannot know: transactions, and the flushes for their data.
     stats: Cell<SinkStats>,
     /// What the volume writes home, among the rest.
     probe: PhaseProbe,
+    table: Table,
 }
 
 impl NearSink {
     /// `probe` is the one that the volume was opened with.
-    pub(crate) fn new(volume: Volume, probe: PhaseProbe, granularity: Granularity) -> Self {
-        let largest = largest_transaction(volume.config().record);
-        Self { volume, granularity, largest, stats: Cell::default(), probe }
+    pub(crate) fn new(
+        volume: Volume,
+        probe: PhaseProbe,
+        granularity: Granularity,
+        memory: &Memory,
+    ) -> Self {
+        let table = Table::new(memory);
+        table.count(&volume);
+        Self { volume, granularity, stats: Cell::default(), probe, table }
     }
 
     async fn append(&self, transaction: &Closed) -> IoResult<()> {
         let mut stats = self.stats.get();
         if transaction.data_written && !is(Bug::NearDataNotFlushed) {
+            // A volume whose flush failed takes no record either.
             self.volume.submit(Request::Flush).await?;
             stats.flushes += 1;
         }
@@ -71,7 +81,10 @@ impl NearSink {
         }
         match self.volume.append(batch).await {
             Err(_) if is(Bug::NearFailureForgotten) => Ok(()),
-            appended => appended.map(drop),
+            appended => {
+                self.table.count(&self.volume);
+                appended.map(drop)
+            }
         }
     }
 
@@ -126,7 +139,9 @@ fn superseded(transaction: &Closed) -> impl Iterator<Item = NewEntry> + '_ {
     let logged = move |run: &&Run| {
         let range = run.range();
         let at = revoked.partition_point(|block| block.0 < range.start);
-        revoked.get(at).is_some_and(|block| block.0 < range.end)
+        let first_only = is(Bug::NearSupersedeByFirst);
+        let end = if first_only { range.start + 1 } else { range.end };
+        revoked.get(at).is_some_and(|block| block.0 < end)
     };
     let freed = transaction.freed.iter().filter(logged);
     let freed = freed.filter(|_| !is(Bug::NearSupersedeForgotten));
@@ -154,7 +169,8 @@ fn sectors_of(run: Run) -> Extent {
 
 impl CommitSink for NearSink {
     fn largest(&self) -> usize {
-        self.largest
+        // The setting may change: a transaction that is longer already is still taken.
+        largest_transaction(self.volume.config().record)
     }
 
     fn most_freed(&self) -> usize {
@@ -163,12 +179,14 @@ impl CommitSink for NearSink {
 
     fn takes_content(&self, blocks: u32) -> bool {
         let sectors = Sectors(u64::from(blocks) * BLOCK_SECTORS);
-        blocks as usize <= self.largest / 4 && self.volume.takes(sectors)
+        blocks as usize <= self.largest() / 4 && self.volume.takes(sectors)
     }
 
     fn has_room(&self, blocks: usize) -> bool {
-        let entries = blocks + self.most_freed();
-        self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
+        let freed = if is(Bug::NearRoomWithoutFreed) { 0 } else { self.most_freed() };
+        let entries = blocks + freed;
+        self.table.has_room(entries)
+            && self.volume.has_room(entries, Sectors(blocks as u64 * BLOCK_SECTORS))
     }
 
     fn is_empty(&self) -> bool {
@@ -177,8 +195,11 @@ impl CommitSink for NearSink {
     }
 
     fn make_room(&self) -> Step<'_> {
-        let payload = Sectors(self.largest as u64 * BLOCK_SECTORS);
-        Box::pin(self.volume.make_room(MAX_ENTRIES, payload))
+        let payload = Sectors(self.largest() as u64 * BLOCK_SECTORS);
+        Box::pin(async move {
+            self.table.make_room(&self.volume, 2 * MAX_ENTRIES).await;
+            self.volume.make_room(MAX_ENTRIES, payload).await
+        })
     }
 
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
@@ -197,7 +218,8 @@ impl CommitSink for NearSink {
 
     fn logged(&self, run: Run) -> Vec<BlockNo> {
         let blocks = |part: Extent| {
-            let end = part.end().0.div_ceil(BLOCK_SECTORS);
+            let last = if is(Bug::NearPartNotSuperseded) { 0 } else { BLOCK_SECTORS - 1 };
+            let end = (part.end().0 + last) / BLOCK_SECTORS;
             (part.start.0 / BLOCK_SECTORS..end).map(BlockNo)
         };
         self.volume.logged(sectors_of(run)).into_iter().flat_map(blocks).collect()
@@ -231,8 +253,12 @@ const _: () = assert!(BLOCK_BYTES as u64 == Sectors(BLOCK_SECTORS).bytes());
 impl std::fmt::Debug for NearSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NearSink")
-            .field("largest", &self.largest)
+            .field("largest", &self.largest())
             .field("stats", &self.stats.get())
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

@@ -2,7 +2,9 @@
 
 use std::fmt::{Display, Write};
 
-use crate::status::{EmulationStatus, KindStatus, Status, TurnStatus, VolumeStatus};
+use crate::status::{
+    EmulationStatus, KindStatus, MemoryPart, MemoryStatus, Status, TurnStatus, VolumeStatus,
+};
 
 /// What the text is called in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -71,6 +73,15 @@ const TURNS: [TurnRow; 5] = [
     }),
 ];
 
+/// Name, type, help, value.
+type MemoryRow = (&'static str, &'static str, &'static str, fn(&MemoryPart) -> u64);
+const MEMORY: [MemoryRow; 4] = [
+    ("memory_share_bytes", "gauge", "The part's share of the bound.", |part| part.share_bytes),
+    ("memory_used_bytes", "gauge", "Memory in use now.", |part| part.used_bytes),
+    ("memory_peak_bytes", "gauge", "The most in use since the mount.", |part| part.peak_bytes),
+    ("memory_waits_total", "counter", "How often somebody waited for memory.", |part| part.waits),
+];
+
 /// The text that `GET /metrics` answers.
 #[must_use]
 pub fn exposition(status: &Status) -> String {
@@ -95,6 +106,9 @@ pub fn exposition(status: &Status) -> String {
     requests(&mut page, &status.requests);
     if let Some(volume) = &status.volume {
         of_volume(&mut page, volume);
+    }
+    if let Some(file_system) = &status.file_system {
+        memory(&mut page, &file_system.memory);
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut page, emulation);
@@ -172,6 +186,17 @@ fn turns(page: &mut Page, volume: &VolumeStatus) {
     }
 }
 
+fn memory(page: &mut Page, memory: &MemoryStatus) {
+    let help = "What the server of a file system may use of memory.";
+    page.single("memory_bound_bytes", "gauge", help, memory.bound_bytes);
+    for (name, kind, help, value) in MEMORY {
+        page.family(name, kind, help);
+        for part in &memory.parts {
+            page.sample(name, &[("part", &part.part)], value(part));
+        }
+    }
+}
+
 fn emulated(page: &mut Page, emulation: &EmulationStatus) {
     let name = "emulation_void";
     page.family(name, "gauge", "Whether the emulated drive is too late to prove anything.");
@@ -224,6 +249,29 @@ mod tests {
     #[test]
     fn values_of_labels_are_escaped() {
         assert_eq!(label("device", "a\"b\\c\nd"), r#"device="a\"b\\c\nd""#);
+    }
+
+    #[test]
+    fn memory_is_told_by_part() {
+        let part = MemoryPart {
+            part: "pages".to_owned(),
+            share_bytes: 9,
+            used_bytes: 2,
+            peak_bytes: 8,
+            waits: 3,
+        };
+        let status = MemoryStatus { bound_bytes: 20, used_bytes: 2, parts: vec![part] };
+        let mut page = Page { text: String::new(), labels: "device=\"d\"".to_owned() };
+        memory(&mut page, &status);
+        for sample in [
+            "memory_bound_bytes{device=\"d\"} 20",
+            "memory_share_bytes{device=\"d\",part=\"pages\"} 9",
+            "memory_used_bytes{device=\"d\",part=\"pages\"} 2",
+            "memory_peak_bytes{device=\"d\",part=\"pages\"} 8",
+            "memory_waits_total{device=\"d\",part=\"pages\"} 3",
+        ] {
+            assert!(page.text.contains(&format!("manylogs_{sample}\n")), "{sample}: {}", page.text);
+        }
     }
 
     #[test]

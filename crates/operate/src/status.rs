@@ -7,7 +7,7 @@ use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
-pub use file_system::FileSystemStatus;
+pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.

@@ -244,6 +244,12 @@ with_file_systems! {
         VirtualDiskTakenForDurable,
         /// A disk is opened for writing although the kernel drops its flushes.
         DroppedFlushesAccepted,
+        /// What lies behind a loop device is not locked with it.
+        BackingNotLocked,
+        /// A disk or file is opened although a loop device shows its bytes as well.
+        LoopsBesideAccepted,
+        /// A lock of a process that was killed counts like that of one that runs.
+        KilledNotWaitedFor,
         /// The loop device over an export is used although the kernel drops its flushes.
         ServedLoopDropsFlushes,
         /// A write of which the kernel took a part counts as whole.

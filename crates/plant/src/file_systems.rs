@@ -40,6 +40,10 @@ macro_rules! with_file_systems {
                 Ext4OrphansNotEnded,
                 /// A file that is born without a name is no orphan.
                 Ext4UnnamedNoOrphan,
+                /// A file that replaces another may be found empty.
+                Ext4RenameLeavesData,
+                /// A file that was cut to nothing, written and closed may be found empty.
+                Ext4CloseLeavesData,
             }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {
@@ -55,6 +59,33 @@ macro_rules! with_file_systems {
                 Ext4JournalledContentUnread,
                 /// A sync of content that was overwritten does not flush.
                 Ext4ContentSyncUnflushed,
+                /// Changes of inodes that are to be durable at once are not.
+                Ext4SyncIgnored,
+                /// Changes of names that are to be durable at once are not.
+                Ext4DirSyncIgnored,
+                /// Reserved blocks are given to anybody.
+                Ext4ReservedForAll,
+                /// A search for a long run of blocks looks at all groups.
+                Ext4SearchEverywhere,
+                /// Names of one hash are looked for in one node of an index.
+                Ext4EqualHashesCut,
+                /// A page that cannot be written is tried again for ever.
+                Ext4RetriedForEver,
+                /// Freed blocks are used again while a checkpoint writes what they held.
+                Ext4QuietNotAwaited,
+                /// A sync with nothing to commit does not wait for what is being committed.
+                Ext4CommittingNotAwaited,
+                /// An index does not say that names of one hash go on in the next block.
+                Ext4HashEndsWithBlock,
+            }
+            /// Bugs that the same calls on the kernel's ext4 show.
+            EXT4_CALLS {
+                /// An allocation leaves the times of the file as they are.
+                Ext4AllocationTimeless,
+                /// The set-group-id bit outlives what strangers write.
+                Ext4SetGidKept,
+                /// Taking away an attribute that is not there answers with another error.
+                Ext4XattrWrongError,
             }
             /// Bugs of taking file systems over and giving them back.
             MLFS {
@@ -104,6 +135,31 @@ macro_rules! with_file_systems {
                 /// What a repair gives up is given up before the superblock says so.
                 MlfsRepairNotNoted,
             }
+            /// Bugs of short logs, and of settings, which show after long use.
+            SHORT_LOGS {
+                /// Room for the largest record is left out of the only log as well.
+                LastLogLeavesRecordOut,
+                /// A transaction that grew under another setting is refused.
+                NearLongerBatchRefused,
+            }
+            /// A bug of refusals: the marks are completed before all is known.
+            MLFS_UNCHANGED {
+                /// A mount completes the marks before it knows that it goes on.
+                MlfsMarksBeforeChecks,
+            }
+            /// Bugs of the account of a mount's memory.
+            MEMORY {
+                /// Nobody waits for memory.
+                MemoryUnbounded,
+                /// Requests that were answered still count as under way.
+                MemoryPermitLeaks,
+                /// Writes take pages that they do not count.
+                MemoryPagesUncounted,
+                /// Blocks that transactions create stay in the cache for ever.
+                MemoryCacheGrows,
+                /// The kernel is never asked to forget inodes.
+                MemoryKernelRemembers,
+            }
             /// Bugs of the file system over a log near the head that tests of its parts show.
             NEAR_PARTS {
                 /// A freed block is not superseded.
@@ -112,6 +168,19 @@ macro_rules! with_file_systems {
                 NearHomeUnderLog,
                 /// Content in the cache hides what went home.
                 NearCacheOverHome,
+                /// Content goes home while a transaction under way has older content of the block.
+                NearHomeUnderCommit,
+                /// A freed block counts as logged only if its last sector is.
+                NearPartNotSuperseded,
+                /// A freed run is superseded only if its first block is logged.
+                NearSupersedeByFirst,
+                /// What a transaction under way logs is not superseded when it is freed.
+                NearUnderWayNotSuperseded,
+            }
+            /// Bugs of a log near the head as the place of transactions that its own tests show.
+            NEAR_SINK {
+                /// Room for a transaction does not count the entries for what it frees.
+                NearRoomWithoutFreed,
             }
         }
     };

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Nanos};
-use manylogs_disk::{EmulatedDrive, Options, Profile};
+use manylogs_disk::{EmulatedDrive, LinkSettings, Options, Profile};
 use manylogs_operate::Emulated;
 use manylogs_storage::{Reactor, prefer_this_thread};
 
@@ -26,6 +26,8 @@ pub struct Emulation {
     /// Whether the drive acknowledges writes from a volatile cache; as its profile says if not
     /// given.
     pub write_cache: Option<bool>,
+    /// The drive's link to the host, where it is not that of the profile.
+    pub link: LinkSettings,
 }
 
 impl Emulation {
@@ -53,7 +55,7 @@ impl Emulation {
         let profile = if self.fit { self.profile.fitted(capacity)? } else { self.profile.clone() };
         let usual = Options::of(&profile);
         let write_cache = self.write_cache.unwrap_or(usual.write_cache);
-        let options = Options { write_cache, ..usual };
+        let options = Options { write_cache, link: self.link.over(usual.link), ..usual };
         let drive = EmulatedDrive::new(reactor.handle(), &profile, &options, content)?;
         reactor.spin_before_timers(SPIN);
         // Without the privilege the drive may be late, which its report says.

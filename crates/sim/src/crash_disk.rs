@@ -290,13 +290,17 @@ mod tests {
     use manylogs_block::{Lba, Sector};
 
     fn disk(volatile_cache: bool) -> (Sim, NodeId, CrashDisk) {
+        disk_with(volatile_cache, true)
+    }
+
+    fn disk_with(volatile_cache: bool, native_fua: bool) -> (Sim, NodeId, CrashDisk) {
         let sim = Sim::new(3, Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
             capacity: Sectors(64),
             physical_sector: Sectors(1),
             volatile_cache,
-            native_fua: true,
+            native_fua,
             latency_max: Nanos::from_millis(1),
         };
         let disk = CrashDisk::new(sim.handle(drive), config, DiskImage::default());
@@ -326,6 +330,31 @@ mod tests {
         use Sector::{Tag, Zero};
         assert_eq!(after_cut(&disk, Survival::Nothing), [Tag(10), Tag(11), Zero, Zero]);
         assert_eq!(after_cut(&disk, Survival::Everything), [Tag(10), Tag(11), Tag(12), Zero]);
+    }
+
+    #[test]
+    fn an_emulated_fua_write_is_durable_only_after_its_flush() {
+        let (sim, user, disk) = disk_with(true, false);
+        let (device, answered) = (disk.clone(), std::rc::Rc::new(std::cell::Cell::new(false)));
+        let ended = std::rc::Rc::clone(&answered);
+        sim.handle(user).spawn(async move {
+            device.submit(write(0, 10, false)).await.unwrap();
+            device.submit(write(1, 11, true)).await.unwrap();
+            ended.set(true);
+        });
+        // Two events of the first write, the begin of the second, and the end of its data.
+        sim.run_until(|| disk.events() == 4);
+        assert!(!answered.get());
+        use Sector::{Tag, Zero};
+        assert_eq!(
+            after_cut(&disk, Survival::Nothing),
+            [Zero, Zero, Zero, Zero],
+            "the flush is under way"
+        );
+        assert_eq!(after_cut(&disk, Survival::Everything), [Tag(10), Tag(11), Zero, Zero]);
+        sim.run_until(|| answered.get());
+        // The flush brings all that was answered before.
+        assert_eq!(after_cut(&disk, Survival::Nothing), [Tag(10), Tag(11), Zero, Zero]);
     }
 
     #[test]

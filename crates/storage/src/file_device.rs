@@ -81,6 +81,8 @@ pub struct FileDevice {
     core: Rc<Core>,
     path: PathBuf,
     backend: Backend,
+    /// Keeps others from what it lies on.
+    _below: Vec<File>,
 }
 
 impl FileDevice {
@@ -94,7 +96,7 @@ impl FileDevice {
             return Err(OpenError::PhysicalSector { sectors: sector.0 });
         }
         let backend = choose(reactor, options.backend)?;
-        let opened = open::open(path, options.mode, options.patience)?;
+        let mut opened = open::open(path, options.mode, options.patience)?;
         let failed = |source: Errno| OpenError::io(path, source.into());
         let access =
             bypass_cache(&opened.file, opened.disk.is_some(), opened.size).map_err(failed)?;
@@ -119,6 +121,7 @@ impl FileDevice {
             && may_prefer_io();
         let in_memory = automatic && is_in_memory(&opened);
         let io = DeviceIo { driver: Rc::clone(reactor.driver()), by_ring, in_memory };
+        let below = std::mem::take(&mut opened.below);
         let core = Core {
             file: Arc::new(opened.file),
             io: Box::new(io),
@@ -131,7 +134,7 @@ impl FileDevice {
             in_flight: 0.into(),
             flush_failed: false.into(),
         };
-        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend })
+        Ok(Self { core: Rc::new(core), path: path.to_owned(), backend, _below: below })
     }
 
     /// How requests reach the kernel: what [`Backend::Auto`] has chosen.
@@ -345,7 +348,7 @@ mod tests {
             return println!("skipped: /dev/shm is not in memory");
         };
         let dir = tempfile::tempdir().unwrap();
-        let mut opened = open::Opened { file, disk: None, size: 0 };
+        let mut opened = open::Opened { file, disk: None, size: 0, below: Vec::new() };
         assert!(is_in_memory(&opened));
         opened.disk = Some(disk(dir.path(), None, true));
         assert!(!is_in_memory(&opened));

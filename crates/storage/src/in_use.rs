@@ -1,9 +1,11 @@
 //! Finds the users of a disk.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-use crate::sysfs::{DeviceNumber, Disk};
+use crate::levels::{Level, Step};
+use crate::loops::Object;
+use crate::sysfs::{DeviceNumber, Disk, System};
 
 /// Use of a disk or of one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,20 +16,38 @@ pub(crate) enum Use {
 
 /// The first use of the disk or a partition of it that the system knows.
 pub(crate) fn use_of(disk: &Disk) -> Option<Use> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    disk.with_partitions().iter().find_map(|part| {
-        let device = format!("/dev/{}", part.name());
-        if let Some(at) = mount_point(&mounts, part.number) {
-            return Some(Use::Mounted { device, at });
-        }
-        if let Some(by) = part.holders().into_iter().next() {
-            return Some(Use::Held { device, by: format!("/dev/{by}") });
-        }
-        let swap = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-        let mut swap = swap.filter(|path| number_of(path) == Some(part.number));
-        swap.next().map(|_| Use::Held { device, by: "the system as swap space".to_owned() })
+    disk.with_partitions().iter().find_map(use_of_one)
+}
+
+/// The same of what the bytes of a disk lie on. Members of a mapped device are in use by that.
+pub(crate) fn use_below(system: &System, below: &[Level]) -> Option<Use> {
+    below.iter().find_map(|level| match (level.step, level.object?) {
+        (Step::Partition, Object::Disk(number)) => use_of_one(&system.disk(number)),
+        (Step::Loop, Object::Disk(number)) => use_of(&system.disk(number)),
+        (Step::Loop, file @ Object::File(_)) => swap(file, &level.path.display().to_string()),
+        _ => None,
     })
+}
+
+fn use_of_one(part: &Disk) -> Option<Use> {
+    let device = format!("/dev/{}", part.name());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(at) = mount_point(&mounts, part.number) {
+        return Some(Use::Mounted { device, at });
+    }
+    if let Some(by) = part.holders().into_iter().next() {
+        return Some(Use::Held { device, by: format!("/dev/{by}") });
+    }
+    swap(Object::Disk(part.number), &device)
+}
+
+/// Whether a disk or file is swap space.
+pub(crate) fn swap(object: Object, name: &str) -> Option<Use> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let mut paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    let is_swap = paths.any(|path| Object::at(Path::new(&unescape(path))) == Some(object));
+    is_swap
+        .then(|| Use::Held { device: name.to_owned(), by: "the system as swap space".to_owned() })
 }
 
 fn mount_point(mounts: &str, number: DeviceNumber) -> Option<String> {
@@ -57,8 +77,10 @@ impl<'a> Mount<'a> {
 }
 
 fn number_of(path: &str) -> Option<DeviceNumber> {
-    let metadata = path.starts_with('/').then(|| fs::metadata(path).ok()).flatten()?;
-    metadata.file_type().is_block_device().then(|| DeviceNumber::new(metadata.rdev()))
+    match Object::at(Path::new(path)).filter(|_| path.starts_with('/')) {
+        Some(Object::Disk(number)) => Some(number),
+        _ => None,
+    }
 }
 
 /// Blanks and the like are written as a backslash and three octal digits.

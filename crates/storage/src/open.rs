@@ -1,21 +1,31 @@
 //! Opening a device that nobody else uses.
 
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use manylogs_plant::{self as plant, Bug};
-use rustix::fs::{FlockOperation, OFlags, SeekFrom};
-use rustix::io::Errno;
-use thiserror::Error;
+use rustix::fs::{OFlags, SeekFrom};
 
-use crate::in_use::{Use, use_of};
-use crate::sysfs::{DeviceNumber, Disk, loop_device_of};
+use crate::in_use::{Use, swap, use_below, use_of};
+use crate::levels::Level;
+use crate::loops::Object;
+pub use crate::open_error::OpenError;
+use crate::sysfs::{DeviceNumber, Disk, System};
+use crate::{guard, waits};
 
 /// `udev` locks a disk for a moment while it probes the content.
 const UDEV_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a process that was killed may take to end: the kernel closes what it had when its last
+/// requests to the disk are answered, and does so for those of an `io_uring` after the process has
+/// gone. It gives a disk 30 s to answer.
+const ENDING_PATIENCE: Duration = Duration::from_secs(40);
+/// The same where nobody can be seen to have it: a container is not told of a process that is gone.
+const HIDDEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Waits that are longer are told.
+const SILENCE: Duration = Duration::from_millis(500);
 /// Pause between two attempts at a device that is in use.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -36,122 +46,6 @@ impl OpenMode {
     }
 }
 
-/// Why a device was not opened, and what to do about it.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// There is nothing of that name.
-    #[error("{path} does not exist: check the name, or create an image first")]
-    NotFound {
-        /// Path of the file or disk.
-        path: PathBuf,
-    },
-    /// The user may not open it.
-    #[error("no permission to open {path}: run as root, or change its owner or mode")]
-    Permission {
-        /// Path of the file or disk.
-        path: PathBuf,
-    },
-    /// The path is neither a file nor a disk.
-    #[error("{path} is {found}: give a block device or an ordinary file")]
-    WrongKind {
-        /// Path of the file or disk.
-        path: PathBuf,
-        /// Kind of the object at the path.
-        found: &'static str,
-    },
-    /// A file system on it is mounted.
-    #[error("{device} is mounted on {mount_point}: unmount it first (umount {mount_point})")]
-    Mounted {
-        /// The disk, or the partition of it.
-        device: String,
-        /// Path.
-        mount_point: String,
-    },
-    /// Another device is made of it, or it is swap space.
-    #[error("{device} is used by {by}: stop that first")]
-    Held {
-        /// The disk, or the partition of it.
-        device: String,
-        /// User of the disk.
-        by: String,
-    },
-    /// The file is attached to a loop device.
-    #[error(
-        "{path} is attached to /dev/{device}: detach it first (losetup -d /dev/{device}), or \
-         open /dev/{device} instead"
-    )]
-    LoopBacking {
-        /// The file.
-        path: PathBuf,
-        /// Name of the loop device.
-        device: String,
-    },
-    /// Something has the disk open for itself.
-    #[error("{path} is in use by the system or another program: lsblk and fuser -v tell which")]
-    Busy {
-        /// Path of the file or disk.
-        path: PathBuf,
-    },
-    /// Another process has locked the file.
-    #[error("{path} is locked by another process: stop it first (fuser -v {path} names it)")]
-    Locked {
-        /// Path of the file or disk.
-        path: PathBuf,
-    },
-    /// The file or disk cannot be written.
-    #[error(
-        "{path} is read-only: lift its write protection (blockdev --setrw for a disk), or remount \
-         the file system that holds it"
-    )]
-    ReadOnly {
-        /// Path of the file or disk.
-        path: PathBuf,
-    },
-    /// The kernel drops flushes, so that nothing on it would ever be durable.
-    #[error(
-        "the kernel drops flushes to {device}, so that nothing would be durable in the file behind \
-         it: echo 'write back' > /sys/class/block/{device}/queue/write_cache"
-    )]
-    FlushesDropped {
-        /// Name of the loop device.
-        device: String,
-    },
-    /// The kernel refuses an io_uring.
-    #[error("io_uring is not available here ({source}): use the threads backend")]
-    NoUring {
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// No such sectors exist.
-    #[error("a physical sector of {sectors} sectors is not a power of two")]
-    PhysicalSector {
-        /// Size that was asked for.
-        sectors: u64,
-    },
-    /// Something else went wrong.
-    #[error("cannot open {path}: {source}")]
-    Io {
-        /// Path of the file or disk.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-}
-
-impl OpenError {
-    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        match source.kind() {
-            ErrorKind::NotFound => Self::NotFound { path },
-            ErrorKind::PermissionDenied => Self::Permission { path },
-            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
-            ErrorKind::ResourceBusy | ErrorKind::ExecutableFileBusy => Self::Busy { path },
-            _ => Self::Io { path, source },
-        }
-    }
-}
-
 /// Opened file or disk.
 pub(crate) struct Opened {
     pub(crate) file: File,
@@ -159,6 +53,8 @@ pub(crate) struct Opened {
     pub(crate) disk: Option<Disk>,
     /// Size in bytes.
     pub(crate) size: u64,
+    /// What it lies on, kept from others for as long as these are open.
+    pub(crate) below: Vec<File>,
 }
 
 /// Whether a file or a disk could be opened in [`OpenMode::Exclusive`] now, or while `patience`
@@ -170,18 +66,38 @@ pub fn check_unused(path: &Path, patience: Duration) -> Result<(), OpenError> {
     open(path, OpenMode::Exclusive, patience).map(drop)
 }
 
+/// Whether a file or a disk could be opened in [`OpenMode::ReadOnly`] now.
+///
+/// # Errors
+/// Why not.
+pub fn check_readable(path: &Path) -> Result<(), OpenError> {
+    open(path, OpenMode::ReadOnly, Duration::ZERO).map(drop)
+}
+
 /// Opens and locks `path`, and tries again while another process has it.
 pub(crate) fn open(path: &Path, mode: OpenMode, patience: Duration) -> Result<Opened, OpenError> {
-    let began = Instant::now();
+    let (began, system) = (Instant::now(), System::this());
+    let mut is_told = false;
     loop {
-        let opened = open_once(path, mode);
-        let patience = match &opened {
-            Err(OpenError::Locked { .. }) if is_disk(path) => patience.max(UDEV_PATIENCE),
-            Err(OpenError::Locked { .. } | OpenError::Busy { .. }) => patience,
+        let opened = open_once(&system, path, mode);
+        let (is_ending, is_hidden) = match &opened {
+            Err(OpenError::Locked { ending, by, .. }) => (*ending, by.is_none()),
+            Err(OpenError::Busy { ending, .. }) => (*ending, false),
             _ => return opened,
         };
+        let mut patience = if is_hidden { patience.max(HIDDEN_PATIENCE) } else { patience };
+        if is_disk(path) {
+            patience = patience.max(UDEV_PATIENCE);
+        }
+        if is_ending && !plant::is(Bug::KilledNotWaitedFor) {
+            patience = patience.max(ENDING_PATIENCE);
+        }
         if began.elapsed() >= patience {
             return opened;
+        }
+        if is_ending && !is_told && began.elapsed() >= SILENCE {
+            is_told = true;
+            waits::tell(path, "waits for the last writes of a process that was killed");
         }
         std::thread::sleep(RETRY);
     }
@@ -191,23 +107,26 @@ fn is_disk(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-fn open_once(path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
+fn open_once(system: &System, path: &Path, mode: OpenMode) -> Result<Opened, OpenError> {
     let failed = |source| OpenError::io(path, source);
     let metadata = std::fs::metadata(path).map_err(failed)?;
     // The type is checked before opening, as opening changes some devices.
     let disk = disk_of(path, &metadata)?;
+    let below = disk.as_ref().map(|disk| system.below(disk, disk.bytes())).unwrap_or_default();
     if mode.is_writing() {
-        refuse_if_used(path, disk.as_ref())?;
+        refuse_if_used(system, path, disk.as_ref(), &below)?;
     }
-    let file = open_file(path, mode, disk.is_some()).map_err(failed)?;
+    let opened = open_file(path, mode, disk.is_some()).map_err(failed);
+    let file = opened.map_err(|error| guard::named(error, system, disk.as_ref()))?;
     let now = file.metadata().map_err(failed)?;
     if (now.dev(), now.ino()) != (metadata.dev(), metadata.ino()) {
         // Another file was put in its place meanwhile.
-        return Err(OpenError::Busy { path: path.to_owned() });
+        return Err(OpenError::Busy { path: path.to_owned(), by: None, ending: false });
     }
-    lock(path, &file, mode)?;
+    guard::lock(system, path, &file, mode)?;
+    let below = guard::hold(system, path, &below, mode)?;
     let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
-    Ok(Opened { file, disk, size })
+    Ok(Opened { file, disk, size, below })
 }
 
 fn disk_of(path: &Path, metadata: &Metadata) -> Result<Option<Disk>, OpenError> {
@@ -215,7 +134,7 @@ fn disk_of(path: &Path, metadata: &Metadata) -> Result<Option<Disk>, OpenError> 
     let found = if kind.is_file() {
         return Ok(None);
     } else if kind.is_block_device() {
-        return Ok(Some(Disk::new(DeviceNumber::new(metadata.rdev()))));
+        return Ok(Some(System::this().disk(DeviceNumber::new(metadata.rdev()))));
     } else if kind.is_dir() {
         "a directory"
     } else if kind.is_char_device() {
@@ -228,18 +147,40 @@ fn disk_of(path: &Path, metadata: &Metadata) -> Result<Option<Disk>, OpenError> 
     Err(OpenError::WrongKind { path: path.to_owned(), found })
 }
 
-fn refuse_if_used(path: &Path, disk: Option<&Disk>) -> Result<(), OpenError> {
-    let Some(disk) = disk else {
-        return match loop_device_of(path) {
-            Some(device) => Err(OpenError::LoopBacking { path: path.to_owned(), device }),
-            None => Ok(()),
-        };
+fn refuse_if_used(
+    system: &System,
+    path: &Path,
+    disk: Option<&Disk>,
+    below: &[Level],
+) -> Result<(), OpenError> {
+    let top = match disk {
+        Some(disk) => Some(Object::Disk(disk.number)),
+        None => Object::at(path),
     };
-    match use_of(disk) {
-        Some(Use::Mounted { device, at }) => Err(OpenError::Mounted { device, mount_point: at }),
-        Some(Use::Held { device, by }) => Err(OpenError::Held { device, by }),
-        None if disk.is_read_only() => Err(OpenError::ReadOnly { path: path.to_owned() }),
-        None => refuse_if_flushes_are_dropped(disk),
+    if let Some(device) = top.and_then(|top| system.shown_beside(top, below))
+        && !plant::is(Bug::LoopsBesideAccepted)
+    {
+        let path = path.to_owned();
+        return Err(match below {
+            [] => OpenError::LoopBacking { path, device },
+            _ => OpenError::ShownTwice { path, device },
+        });
+    }
+    let used = match (disk, top) {
+        (Some(disk), _) => use_of(disk).or_else(|| use_below(system, below)),
+        (None, Some(file)) => swap(file, &path.display().to_string()),
+        (None, None) => None,
+    };
+    match (used, disk) {
+        (Some(Use::Mounted { device, at }), _) => {
+            Err(OpenError::Mounted { device, mount_point: at })
+        }
+        (Some(Use::Held { device, by }), _) => Err(OpenError::Held { device, by }),
+        (None, Some(disk)) if disk.is_read_only() => {
+            Err(OpenError::ReadOnly { path: path.to_owned() })
+        }
+        (None, Some(disk)) => refuse_if_flushes_are_dropped(disk),
+        (None, None) => Ok(()),
     }
 }
 
@@ -264,20 +205,10 @@ fn open_file(path: &Path, mode: OpenMode, is_disk: bool) -> io::Result<File> {
         .open(path)
 }
 
-fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
-    let operation = match mode {
-        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
-        OpenMode::Exclusive | OpenMode::Claimed => FlockOperation::NonBlockingLockExclusive,
-    };
-    rustix::fs::flock(file, operation).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => OpenError::Locked { path: path.to_owned() },
-        errno => OpenError::io(path, errno.into()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
 
@@ -313,5 +244,65 @@ mod tests {
                 assert_eq!(answer.is_err(), refused, "{}: {answer:?}", dir.display());
             }
         }
+    }
+
+    #[test]
+    fn what_a_loop_device_shows_as_well_is_refused() {
+        let machine = crate::levels::tests::Machine::new();
+        let (path, _) = machine.file("image");
+        let first = machine.looped(("loop3", "7:3"), &path, 0, 1 << 20);
+        let refused = |path: &Path, disk: Option<&Disk>| {
+            let below = disk.map(|disk| machine.system.below(disk, disk.bytes()));
+            refuse_if_used(&machine.system, path, disk, &below.unwrap_or_default())
+        };
+        let error = refused(&path, None).unwrap_err();
+        assert!(matches!(error, OpenError::LoopBacking { .. }), "{error:?}");
+        refused(&machine.file("other").0, None).unwrap();
+        refused(&path, Some(&first)).unwrap();
+        machine.looped(("loop4", "7:4"), &path, 0, 1 << 20);
+        let error = refused(&path, Some(&first)).unwrap_err();
+        assert!(matches!(error, OpenError::ShownTwice { .. }), "{error:?}");
+    }
+
+    const LOCKED: &str = "MANYLOGS_TEST_LOCKED";
+
+    /// Locks a file, sends it into the socket that is its standard input, and ends.
+    #[test]
+    #[ignore = "a part of the next"]
+    fn locks_a_file_and_ends() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let Some(path) = std::env::var_os(LOCKED) else { return };
+        let opened = open(Path::new(&path), OpenMode::Exclusive, Duration::ZERO).unwrap();
+        let files = [std::os::fd::AsFd::as_fd(&opened.file)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = SendAncillaryBuffer::new(&mut space);
+        assert!(message.push(SendAncillaryMessage::ScmRights(&files)));
+        let bytes = [std::io::IoSlice::new(&[0])];
+        sendmsg(std::io::stdin(), &bytes, &mut message, SendFlags::empty()).unwrap();
+    }
+
+    /// The kernel keeps what a ring of a killed process has under way, and the locks with it. Here
+    /// a socket keeps the file.
+    #[test]
+    fn a_lock_that_outlives_its_process_is_waited_for() {
+        use std::os::fd::OwnedFd;
+        use std::os::unix::net::UnixStream;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        fs::write(&path, "").unwrap();
+        let (keeps, given) = UnixStream::pair().unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "open::tests::locks_a_file_and_ends", "--ignored"]);
+        child.env(LOCKED, &path).env_remove("MANYLOGS_PLANT").stdin(OwnedFd::from(given));
+        assert!(child.output().unwrap().status.success());
+        let error = open_once(&System::this(), &path, OpenMode::Exclusive).err().unwrap();
+        assert!(matches!(error, OpenError::Locked { .. }), "{error:?}");
+        println!("{error}");
+        let waiting =
+            std::thread::spawn(move || open(&path, OpenMode::Exclusive, Duration::ZERO).map(drop));
+        // Far longer than an opening that does not wait.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(keeps);
+        waiting.join().unwrap().unwrap();
     }
 }

@@ -36,6 +36,9 @@ fn noticed_by(bug: Bug) -> Option<&'static str> {
              a_failed_durable_write_spoils_flushes_unless_there_was_merely_no_room"
         }
         Bug::DroppedFlushesAccepted => "open::tests::loop_devices_that_drop_flushes_are_found",
+        Bug::BackingNotLocked => "guard::tests::bytes_behind_loop_devices_have_one_writer",
+        Bug::LoopsBesideAccepted => "open::tests::what_a_loop_device_shows_as_well_is_refused",
+        Bug::KilledNotWaitedFor => "open::tests::a_lock_that_outlives_its_process_is_waited_for",
         Bug::ShortWriteTakenForWhole => "device::tests::what_was_cut_short_or_interrupted_goes_on",
         Bug::PartialWithoutNeighbours => {
             "witness::tests::parts_of_large_logical_sectors_keep_their_neighbours"

@@ -1,7 +1,29 @@
 //! Attributes of disks in sysfs.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Unit of lengths in sysfs, whatever the disk's sectors are.
+pub(crate) const SECTOR: u64 = 512;
+
+/// Where the kernel tells of the machine. Tests have trees of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    pub(crate) sys: PathBuf,
+    pub(crate) dev: PathBuf,
+    pub(crate) proc: PathBuf,
+}
+
+impl System {
+    /// The machine itself.
+    pub(crate) fn this() -> Self {
+        Self { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into() }
+    }
+
+    pub(crate) fn disk(&self, number: DeviceNumber) -> Disk {
+        Disk { number, dir: self.sys.join(format!("dev/block/{number}")) }
+    }
+}
 
 /// A disk or a partition, by its device number.
 #[derive(Clone, Debug)]
@@ -13,13 +35,19 @@ pub(crate) struct Disk {
 /// Major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceNumber {
-    major: u32,
-    minor: u32,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
 }
 
 impl DeviceNumber {
     pub(crate) fn new(number: u64) -> Self {
         Self { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
+    }
+
+    /// As the kernel passes numbers to programs.
+    pub(crate) const fn decoded(number: u64) -> Self {
+        let number = (number & 0xffff_ffff) as u32;
+        Self { major: (number >> 8) & 0xfff, minor: (number & 0xff) | ((number >> 12) & 0xf_ff00) }
     }
 
     /// Reads `8:1`.
@@ -36,8 +64,8 @@ impl std::fmt::Display for DeviceNumber {
 }
 
 impl Disk {
-    pub(crate) fn new(number: DeviceNumber) -> Self {
-        Self { number, dir: PathBuf::from(format!("/sys/dev/block/{number}")) }
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The name the kernel has for it, as in `/dev`.
@@ -47,7 +75,7 @@ impl Disk {
         name.map_or_else(|| self.number.to_string(), |name| name.replace('!', "/"))
     }
 
-    fn attribute(&self, name: &str) -> Option<String> {
+    pub(crate) fn attribute(&self, name: &str) -> Option<String> {
         Some(fs::read_to_string(self.dir.join(name)).ok()?.trim().to_owned())
     }
 
@@ -86,14 +114,29 @@ impl Disk {
         self.queue("write_cache").is_some_and(|mode| mode == "write through")
     }
 
+    /// The disk of a partition.
+    pub(crate) fn whole_disk(&self) -> Option<Self> {
+        Self::in_dir(self.whole())
+    }
+
+    /// Length in bytes, zero if unknown.
+    pub(crate) fn bytes(&self) -> u64 {
+        let sectors = self.attribute("size").and_then(|size| size.parse().ok()).unwrap_or(0);
+        SECTOR.saturating_mul(sectors)
+    }
+
+    /// The disks that a mapped device or an array is made of.
+    pub(crate) fn members(&self) -> Vec<Self> {
+        let below = fs::read_dir(self.dir.join("slaves")).into_iter().flatten().flatten();
+        below.filter_map(|entry| Self::in_dir(entry.path())).collect()
+    }
+
     /// The loop devices that it is or that it is made of.
     pub(crate) fn loops_below(&self) -> Vec<Self> {
         let whole = self.whole();
-        let below = fs::read_dir(whole.join("slaves")).into_iter().flatten().flatten();
-        let mut found: Vec<Self> = below
-            .filter_map(|entry| Self::in_dir(entry.path()))
-            .flat_map(|disk| disk.loops_below())
-            .collect();
+        let members = Self::in_dir(whole.clone()).map(|disk| disk.members()).unwrap_or_default();
+        let mut found: Vec<Self> =
+            members.into_iter().flat_map(|disk| disk.loops_below()).collect();
         if whole.join("loop").exists() {
             found.extend(Self::in_dir(whole));
         }
@@ -123,18 +166,6 @@ impl Disk {
         let entries = fs::read_dir(self.dir.join("holders")).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
-}
-
-/// The loop device that shows `file`, if there is one, by its name in `/dev`.
-pub(crate) fn loop_device_of(file: &std::path::Path) -> Option<String> {
-    let file = fs::canonicalize(file).ok()?;
-    let entries = fs::read_dir("/sys/block").ok()?.flatten();
-    entries
-        .filter(|entry| {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
-            backing.is_ok_and(|backing| file.as_os_str() == backing.trim_end_matches('\n'))
-        })
-        .find_map(|entry| entry.file_name().into_string().ok())
 }
 
 #[cfg(test)]

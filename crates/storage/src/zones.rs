@@ -5,7 +5,7 @@ use std::path::Path;
 
 use manylogs_block::Sectors;
 
-use crate::sysfs::{DeviceNumber, Disk};
+use crate::sysfs::{DeviceNumber, System};
 
 /// What the kernel says of the zones of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub fn zones(path: &Path) -> Option<Zones> {
     if !metadata.file_type().is_block_device() {
         return None;
     }
-    let disk = Disk::new(DeviceNumber::new(metadata.rdev()));
+    let disk = System::this().disk(DeviceNumber::new(metadata.rdev()));
     from_queue(&disk.queue("zoned")?, disk.limit("chunk_sectors"))
 }
 

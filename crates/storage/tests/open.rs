@@ -148,6 +148,118 @@ fn a_disk_with_a_mounted_partition_is_refused() {
     assert!(matches!(error, OpenError::Mounted { .. }) && words.contains(&partition), "{words}");
 }
 
+/// The image, a hard link to it, a loop device over either, and a partition of that.
+#[test]
+fn the_same_bytes_are_opened_once_whatever_they_are_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 32 << 11);
+    let (link, symlink) = (dir.path().join("hard-link"), dir.path().join("symlink"));
+    std::fs::hard_link(&path, &link).unwrap();
+    std::os::unix::fs::symlink(&path, &symlink).unwrap();
+    let file = open(&path, OpenMode::Exclusive).unwrap();
+    let own = format!("process {} (", std::process::id());
+    for other in [&link, &symlink] {
+        let (error, words) = refused(other);
+        assert!(matches!(error, OpenError::Locked { .. }) && words.contains(&own), "{words}");
+    }
+    // Nobody asks before a loop device is made: it is that which is refused.
+    let Some(disk) = Loop::attach(&link, &[]) else { return };
+    for mode in [OpenMode::Exclusive, OpenMode::Claimed, OpenMode::ReadOnly] {
+        let error = open(disk.path(), mode).unwrap_err();
+        let words = error.to_string();
+        let is_told = words.contains(" lies on ") && words.contains(&own);
+        assert!(matches!(error, OpenError::Locked { .. }) && is_told, "{words}");
+    }
+    drop(file);
+    drop(open(disk.path(), OpenMode::Exclusive).unwrap());
+    for path in [&path, &link, &symlink] {
+        assert!(matches!(refused(path).0, OpenError::LoopBacking { .. }));
+    }
+    let Some(second) = Loop::attach(&path, &[]) else { return };
+    for disk in [&disk, &second] {
+        assert!(matches!(refused(disk.path()).0, OpenError::ShownTwice { .. }));
+    }
+    let first = open(disk.path(), OpenMode::ReadOnly).unwrap();
+    open(second.path(), OpenMode::ReadOnly).unwrap();
+    drop(first);
+}
+
+#[test]
+fn parts_of_a_disk_are_opened_beside_each_other_and_the_whole_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 32 << 11);
+    let mut table = [0_u8; 512];
+    for (entry, start) in [(446, 2048_u32), (462, 20 << 11)] {
+        table[entry + 4] = 0x83;
+        table[entry + 8..entry + 12].copy_from_slice(&start.to_le_bytes());
+        table[entry + 12..entry + 16].copy_from_slice(&(8_u32 << 11).to_le_bytes());
+    }
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    std::fs::File::options().write(true).open(&path).unwrap().write_all_at(&table, 0).unwrap();
+    let Some(disk) = Loop::attach(&path, &["--partscan"]) else { return };
+    let part = |number| format!("{}p{number}", disk.0);
+    if !Path::new(&part(2)).exists() {
+        return println!("skipped: no nodes for partitions");
+    }
+    let first = open(part(1).as_ref(), OpenMode::Exclusive).unwrap();
+    let second = open(part(2).as_ref(), OpenMode::Exclusive).unwrap();
+    let (error, words) = refused(disk.path());
+    let own = format!("process {} (", std::process::id());
+    assert!(matches!(error, OpenError::Busy { .. }) && words.contains(&own), "{words}");
+    drop(first);
+    assert!(matches!(refused(disk.path()).0, OpenError::Busy { .. }));
+    drop(second);
+    let whole = open(disk.path(), OpenMode::Exclusive).unwrap();
+    assert!(matches!(refused(part(2).as_ref()).0, OpenError::Busy { .. }));
+    drop(whole);
+    // A loop device over the disk shows its partitions as well.
+    let Some(over) = Loop::attach(disk.path(), &[]) else { return };
+    for path in [disk.path(), part(1).as_ref()] {
+        let error = refused(path).0;
+        let is_meant =
+            matches!(error, OpenError::LoopBacking { .. } | OpenError::ShownTwice { .. });
+        assert!(is_meant, "{error:?}");
+    }
+    let over = open(over.path(), OpenMode::Exclusive).map(|open| (open, over)).unwrap();
+    assert!(std::fs::File::options().read(true).custom_flags(O_EXCL).open(part(1)).is_err());
+    drop(over);
+}
+
+#[test]
+fn of_many_who_open_at_once_one_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 4096);
+    for _ in 0..20 {
+        let start = std::sync::Barrier::new(8);
+        let won: usize = std::thread::scope(|scope| {
+            let open_one = || {
+                start.wait();
+                let opened = open(&path, OpenMode::Exclusive).ok();
+                // Nobody lets it go before all have tried.
+                start.wait();
+                usize::from(opened.is_some())
+            };
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(open_one)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).sum()
+        });
+        assert_eq!(won, 1);
+    }
+}
+
+#[test]
+fn an_image_that_is_swap_space_is_refused() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("swap");
+    create_image(&path, Sectors(2048), false).unwrap();
+    let name = path.to_str().unwrap();
+    if try_run("mkswap", &[name]).is_none() || try_run("swapon", &[name]).is_none() {
+        return;
+    }
+    let (error, words) = refused(&path);
+    assert!(try_run("swapoff", &[name]).is_some());
+    assert!(matches!(error, OpenError::Held { .. }) && words.contains("swap space"), "{words}");
+}
+
 #[test]
 fn an_image_is_created_whole_or_not_at_all_and_never_over_another() {
     let dir = tempfile::tempdir().unwrap();

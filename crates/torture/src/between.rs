@@ -39,7 +39,8 @@ impl Work {
             }
             Between::Set => {
                 let change = self.kept.borrow_mut().begin(self.settings);
-                let done = Volume::set_closed(device, &self.settings).await;
+                let done =
+                    Volume::set_closed(device, &self.settings, &OpenOptions::default()).await;
                 self.kept.borrow_mut().end(change, done.is_ok());
                 done
             }

@@ -38,7 +38,7 @@ mod trouble;
 mod verdict;
 mod zones;
 
-pub use adopt::{AdoptPlan, Roots};
+pub use adopt::{AdoptPlan, Roots, Told, tell};
 pub use campaign::{
     Campaign, Ext4Campaign, Failure, Progress, Summary, System, run_adopt, run_everest, run_ext4,
     run_mutant, run_plan, run_seed,

@@ -153,7 +153,7 @@ fn left_for_ext4(image: &DiskImage) -> DiskImage {
     at(&world, async |site| release(&site, &Volumes).await).unwrap();
     let settled = world.settled();
     let report = manylogs_ext4check::check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
-    assert!(report.is_clean(), "{:?}", report.findings);
+    assert!(report.is_spotless(), "{:?}", report.findings);
     settled
 }
 

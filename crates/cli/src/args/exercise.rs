@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_lab::exercise::LoadKind;
 
+use super::link::LinkArgs;
 use super::serve::OnOff;
 use super::suggest::{DRIVES, POLICIES};
 use crate::units::size;
@@ -27,6 +28,8 @@ pub(crate) struct ExerciseArgs {
     /// Whether the drive's write cache is on; as its profile says when not given.
     #[arg(long, value_name = "ON|OFF")]
     pub(crate) drive_cache: Option<OnOff>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// A drive of this size that takes the times of the whole one, with a share of its persistent
     /// cache.
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -8,6 +8,7 @@ use manylogs_lab::interfere::StreamKind;
 use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
+use crate::args::link::LinkArgs;
 use crate::args::serve::{OnOff, Updates};
 
 #[derive(Debug, Args)]
@@ -55,10 +56,16 @@ pub(crate) struct FsMountArgs {
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
-    /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, nodev, nosuid,
-    /// noexec, sync, dirsync, emulate=DRIVE.
+    /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
+    /// nodev, nosuid, noexec, sync, dirsync, auto_da_alloc, noauto_da_alloc, commit=SECONDS,
+    /// emulate=DRIVE. Others of ext4 are taken where nothing is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
+    /// Bounds what the server uses of memory, as 256M or 1G; programs wait for more. 64M is the
+    /// least. When not given: a sixteenth of the machine's, or of its group's if that is less,
+    /// from 64M to 512M.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
     /// Return when the file system is mounted; its server goes on.
     #[arg(long)]
     pub(crate) background: bool,
@@ -72,6 +79,8 @@ pub(crate) struct FsMountArgs {
     /// With --emulate: the drive's write cache.
     #[arg(long, value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -171,6 +180,8 @@ pub(crate) struct FsInterfereArgs {
     /// Whether writes may wait in the drive's cache.
     #[arg(long, value_enum, value_name = "on|off", default_value = "off")]
     pub(crate) drive_cache: OnOff,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// Decides everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use manylogs_block::{Nanos, Sectors};
-use manylogs_disk::QueuePolicy;
+use manylogs_disk::{LinkKind, QueuePolicy};
 use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
 
 use super::lab::DEFAULT_DRIVE;
@@ -60,6 +60,15 @@ pub(crate) struct InterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off",
           value_parser = switch)]
     pub(crate) drive_cache: Vec<bool>,
+    /// Links of the drives to the host: sata (a flush waits for what is in flight, and goes alone),
+    /// sas (also Fibre Channel: a flush is queued); the profile's when not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) drive_link: Vec<LinkKind>,
+    /// Whether the host is told that the drive takes forced unit access (FUA) while its write
+    /// cache is on; else such a write is a write and a flush: on, off; the profile's when not
+    /// given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = switch)]
+    pub(crate) drive_fua: Vec<bool>,
     /// Ages from which the drive's queue serves a command first, as 20ms; the profile's when not
     /// given.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = duration)]

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_lab::replay::Durability;
 
+use super::link::LinkArgs;
 use super::suggest::{DRIVES, POLICIES};
 use super::{ChangeArgs, OpenArgs};
 use crate::units::{Rate, rate, share, size};
@@ -23,6 +24,8 @@ pub(crate) struct LoadArgs {
     /// The drive: a name (see `manylogs drive list`) or a profile file.
     #[arg(long, default_value = DEFAULT_DRIVE, value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: String,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
     /// Write the report to this HTML file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

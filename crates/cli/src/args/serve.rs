@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_operate::log::LogFormat;
 use manylogs_serve::MetricsAddress;
 
+use super::link::LinkArgs;
 use super::nbd::NbdArgs;
 use super::suggest::DRIVES;
 use super::volume::VolumeArgs;
@@ -42,6 +43,8 @@ pub(crate) struct ServeArgs {
     /// With --emulate: the drive's write cache.
     #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
     pub(crate) write_cache: Option<OnOff>,
+    #[command(flatten)]
+    pub(crate) drive: LinkArgs,
     /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a
     /// slash, its name is the volume's id.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "nbd"])]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use manylogs_disk::LinkSettings;
 use manylogs_disk::profile::{self, Profile, ShingledTable, Sources};
 use manylogs_lab::table::bytes;
 
@@ -115,6 +116,7 @@ fn electronics(profile: &Profile, out: &mut String) {
     section.row("write_end_us", controller.write_end_us);
     section.row("buffer_hit_us", controller.buffer_hit_us);
     section.row("interface_mb_s", controller.interface_mb_s);
+    link(profile, out);
     let queue = &profile.queue;
     out.push_str("\nqueue\n");
     let mut section = Section { out, sources: &queue.source };
@@ -128,6 +130,19 @@ fn electronics(profile: &Profile, out: &mut String) {
     section.row("segment_sectors", cache.segment_sectors);
     section.row("write_cache", cache.write_cache);
     section.row("write_buffer_sectors", cache.write_buffer_sectors);
+}
+
+fn link(profile: &Profile, out: &mut String) {
+    out.push_str("\nlink\n");
+    let Some(table) = &profile.link else {
+        for note in profile.link_notes(LinkSettings::default(), true) {
+            let _ = writeln!(out, "  {note}");
+        }
+        return;
+    };
+    let mut section = Section { out, sources: &table.source };
+    section.row("kind", table.kind);
+    section.row("fua", table.fua);
 }
 
 fn shingled(table: &ShingledTable, out: &mut String) {

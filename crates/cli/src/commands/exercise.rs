@@ -19,8 +19,12 @@ pub(crate) fn run(args: &ExerciseArgs) -> Result<(), Failure> {
     }
     let policy = NamedPolicy::parse(&args.policy).map_err(Failure::input)?;
     let write_cache = args.drive_cache.map_or(profile.cache.write_cache, |on| on == OnOff::On);
+    let usual = DriveSettings::new(Arc::new(profile), write_cache);
+    let drive = DriveSettings { link: args.link.settings(), ..usual };
+    super::link::say([&drive.under(&policy)]);
+    let link = drive.options(args.seed).link;
     let of = Exercise {
-        drive: DriveSettings::new(Arc::new(profile), write_cache),
+        drive,
         load: args.load.into(),
         span: Nanos::from_secs(args.seconds),
         seed: args.seed,
@@ -37,6 +41,8 @@ pub(crate) fn run(args: &ExerciseArgs) -> Result<(), Failure> {
         policy: of.policy.name.clone(),
         load: of.load.name(),
         drive_write_cache: of.drive.under(&of.policy).write_cache,
+        drive_link: link.kind.name(),
+        drive_fua: link.fua,
         kinds,
         figures,
     };

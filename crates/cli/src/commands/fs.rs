@@ -3,10 +3,14 @@
 mod adopt;
 mod background;
 mod check;
+mod contents;
 mod interfere;
+mod known;
+pub(crate) mod listed;
 mod marks;
 mod mounted;
 mod operate;
+mod shown;
 mod status;
 
 use std::path::Path;
@@ -17,6 +21,7 @@ use manylogs_serve::Emulation;
 
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
 use crate::args::serve::OnOff;
+use crate::commands::volume::open_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -38,6 +43,10 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
 
 fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let options = options(args)?;
+    for ignored in options.ignored() {
+        line(Level::Warning, None, &ignored.to_string(), &[]);
+    }
+    mounted::take_over(&args.source, &args.target)?;
     if !args.target.is_dir() {
         return Err(Failure::input(format!("{}: not a directory", args.target.display())));
     }
@@ -62,25 +71,30 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
             None => options.add(option).map_err(Failure::input)?,
         }
     }
+    if let Some(size) = &args.memory {
+        options.bound_memory(size).map_err(Failure::input)?;
+    }
     options.mode = args.mode.map(JournalMode::from).or(options.mode);
-    options.between = drive.map(|name| emulated(args, &name)).transpose()?;
+    let profile = drive.map(|name| super::drive(&name)).transpose()?;
+    let write_cache = args.write_cache.map(|cache| cache == OnOff::On);
+    let (link, notes) = super::link::emulated(args.link, profile.as_ref(), write_cache)?;
+    for note in notes {
+        line(Level::Warning, None, &format!("{}: {note}", args.source.display()), &[]);
+    }
+    let fit = !args.no_fit;
+    options.between = profile.map(|profile| {
+        let emulation = Emulation { profile, fit, write_cache, link };
+        let between: Between = Box::new(move |reactor, device| {
+            emulation.over(reactor, device).map_err(|error| error.to_string())
+        });
+        between
+    });
     Ok(options)
-}
-
-fn emulated(args: &FsMountArgs, name: &str) -> Result<Between, Failure> {
-    let emulation = Emulation {
-        profile: super::drive(name)?,
-        fit: !args.no_fit,
-        write_cache: args.write_cache.map(|cache| cache == OnOff::On),
-    };
-    Ok(Box::new(move |reactor, device| {
-        emulation.over(reactor, device).map_err(|error| error.to_string())
-    }))
 }
 
 /// Ends the mount, unless somebody uses it.
 fn interrupted(target: &Path) {
-    if let Err(error) = rustix::mount::unmount(target, rustix::mount::UnmountFlags::empty()) {
+    if let Err(error) = manylogs_fuse::unmount_from(target, false) {
         let message = format!("{}: still mounted: {error}", target.display());
         line(Level::Warning, None, &message, &[]);
     }
@@ -89,11 +103,13 @@ fn interrupted(target: &Path) {
 fn failure(source: &Path, error: &MountError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
+        MountError::Open(error) => open_failure(error),
+        MountError::Mount { source: why, .. } => Failure::of_io(why, message),
+        MountError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         MountError::FileSystem(manylogs_ext4::Error::Refused(_))
         | MountError::Between(_)
         | MountError::Adopted(_)
-        | MountError::NotAdopted(_)
-        | MountError::LogsAreWritten => Failure::Input(message),
+        | MountError::NotAdopted(_) => Failure::Input(message),
         MountError::Marks(error) => adopt::failure(source, error),
         damage if damage.is_damage() => Failure::Damage(message),
         _ => Failure::Failed(message),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use manylogs_block::{Nanos, Sectors};
-use manylogs_disk::Profile;
+use manylogs_disk::{LinkSettings, Profile};
 use manylogs_lab::interfere::{
     Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all, text,
 };
@@ -84,21 +84,35 @@ fn drives(args: &InterfereArgs) -> Result<Vec<DriveSettings>, Failure> {
     for name in &args.drive {
         let profile: Arc<Profile> = Arc::new(super::drive(name)?);
         for &write_cache in &args.drive_cache {
-            for age_limit in or_profile(&args.age_limit) {
-                for policy in or_profile(&args.queue) {
-                    for &priority in &args.priority {
-                        let queue = QueueSettings { age_limit, policy, priority };
-                        let profile = Arc::clone(&profile);
-                        drives.push(DriveSettings {
-                            queue,
-                            ..DriveSettings::new(profile, write_cache)
-                        });
-                    }
+            for link in links(args) {
+                for queue in queues(args) {
+                    let usual = DriveSettings::new(Arc::clone(&profile), write_cache);
+                    drives.push(DriveSettings { link, queue, ..usual });
                 }
             }
         }
     }
+    super::link::say(&drives);
     Ok(drives)
+}
+
+fn links(args: &InterfereArgs) -> Vec<LinkSettings> {
+    let mut links = Vec::new();
+    for kind in or_profile(&args.drive_link) {
+        links.extend(or_profile(&args.drive_fua).into_iter().map(|fua| LinkSettings { kind, fua }));
+    }
+    links
+}
+
+fn queues(args: &InterfereArgs) -> Vec<QueueSettings> {
+    let mut queues = Vec::new();
+    for age_limit in or_profile(&args.age_limit) {
+        for policy in or_profile(&args.queue) {
+            let queue = |&priority: &bool| QueueSettings { age_limit, policy, priority };
+            queues.extend(args.priority.iter().map(queue));
+        }
+    }
+    queues
 }
 
 /// What is given, or once what the profile says.

@@ -1,4 +1,4 @@
-//! `manylogs list`: the volumes of this machine and their servers.
+//! `manylogs list`: the volumes and file systems of this machine and their servers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,6 +10,7 @@ use manylogs_serve::Orphan;
 use manylogs_serve::machine::{orphans, servers};
 use serde_json::json;
 
+use super::fs::listed::{Listed, file_systems};
 use super::volume::{human, id_text};
 use crate::args::volume::ListArgs;
 use crate::failure::Failure;
@@ -31,7 +32,8 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     let mut found = on_disks();
     for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
         let Ok(status) = server.status() else { continue };
-        let Some(volume) = status.volume else { continue };
+        // The volume of a file system's logs is no volume that anybody serves.
+        let Some(volume) = status.volume.filter(|_| status.file_system.is_none()) else { continue };
         let device = fs::canonicalize(&status.device).unwrap_or_else(|_| status.device.into());
         let served = Found {
             at_risk_bytes: Some(volume.data_at_risk_bytes()),
@@ -42,11 +44,14 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
         found.insert(device, served);
     }
     let orphans = orphans().map_err(|error| Failure::of_io(&error, &error))?;
+    let file_systems = file_systems();
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&found, &orphans)).unwrap_or_default();
+        let mut value = as_json(&found, &orphans);
+        value["file_systems"] = systems_json(&file_systems);
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
-    print(&text(&found, &orphans))
+    print(&(text(&found, &orphans) + &systems_text(&file_systems)))
 }
 
 /// Volumes on the disks and partitions of this machine. Disks that cannot be read are left out.
@@ -78,25 +83,74 @@ fn text(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> String {
             volume.at_risk_bytes.map_or_else(|| "-".to_owned(), human),
         ]
     }));
-    let widths: [usize; 5] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
     let mut out = String::new();
     if found.is_empty() {
         out += "no volume on any disk that can be read, and none is served\n";
     } else {
-        for row in &rows {
-            let cells: Vec<String> =
-                row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            out += cells.join("  ").trim_end();
-            out.push('\n');
-        }
+        out += &table(&rows);
     }
     for Orphan { device, users } in orphans {
         let users = if users.is_empty() { "not in use".to_owned() } else { users.join(", ") };
         out += &format!("{}: left of a server that was killed; {users}\n", device.display());
     }
     out
+}
+
+/// Columns as wide as their widest cell.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    let mut out = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        out += cells.join("  ").trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+fn systems_text(found: &BTreeMap<PathBuf, Listed>) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let names =
+        ["DEVICE", "FILE SYSTEM", "LABEL", "SERVER", "AT RISK", "MODE", "MOUNTED ON", "STATE"];
+    let mut rows = vec![names.map(str::to_owned)];
+    let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    rows.extend(found.iter().map(|(device, listed)| {
+        [
+            device.display().to_string(),
+            or_none(&listed.uuid),
+            or_none(&listed.label),
+            listed.pid.map_or_else(|| "-".to_owned(), |pid| format!("process {pid}")),
+            listed.at_risk_bytes.map_or_else(|| "-".to_owned(), human),
+            or_none(listed.mode.as_deref().unwrap_or_default()),
+            listed
+                .mounted_on
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |on| on.display().to_string()),
+            listed.state.clone(),
+        ]
+    }));
+    format!("\n{}", table(&rows))
+}
+
+fn systems_json(found: &BTreeMap<PathBuf, Listed>) -> serde_json::Value {
+    let system = |(device, listed): (&PathBuf, &Listed)| {
+        json!({
+            "device": device,
+            "uuid": listed.uuid,
+            "label": listed.label,
+            "state": listed.state,
+            "mounted_on": listed.mounted_on,
+            "mode": listed.mode,
+            "server_pid": listed.pid,
+            "at_risk_bytes": listed.at_risk_bytes,
+        })
+    };
+    found.iter().map(system).collect()
 }
 
 fn as_json(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> serde_json::Value {

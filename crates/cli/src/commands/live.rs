@@ -121,6 +121,18 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
         human(fs.bytes_at_risk),
         human(fs.checkpoint_bytes)
     );
+    let memory = &fs.memory;
+    let (used, bound) = (human(memory.used_bytes), human(memory.bound_bytes));
+    let _ = writeln!(out, "memory          {used} of at most {bound}");
+    for part in &memory.parts {
+        let [used, peak, share] = [part.used_bytes, part.peak_bytes, part.share_bytes].map(human);
+        let waits = part.waits;
+        let _ = writeln!(
+            out,
+            "  {:<13} {used:>9} now, {peak:>9} at most so far, {share:>9} allowed, {waits} waits",
+            part.part
+        );
+    }
 }
 
 fn volume_text(out: &mut String, volume: &VolumeStatus) {

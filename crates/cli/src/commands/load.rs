@@ -28,7 +28,8 @@ pub(crate) struct Load {
 impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
-        let mut drive = DriveSettings::new(Arc::new(super::drive(&args.drive)?), false);
+        let usual = DriveSettings::new(Arc::new(super::drive(&args.drive)?), false);
+        let mut drive = DriveSettings { link: args.link.settings(), ..usual };
         let mut capacity = Sectors(u64::MAX);
         for named in policies {
             let exported = exported_capacity(&drive, named).map_err(|e| replay_failure(&e))?;
@@ -51,6 +52,7 @@ impl Load {
         }
         let durability = args.durability.unwrap_or_else(|| Durability::of(workload.summary()));
         drive.write_cache = durability.write_cache();
+        super::link::say([&drive]);
         let workload = workload.repeated(args.repeat);
         Ok(Self { drive, workload, transforms: prepared.transforms, durability })
     }

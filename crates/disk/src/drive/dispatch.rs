@@ -6,6 +6,7 @@ use super::{Drive, Pending};
 use crate::cache::read::Plan;
 use crate::command::{Completion, Kind};
 use crate::geometry::Location;
+use crate::link::LinkKind;
 use crate::mechanics::Access;
 use crate::queue::Waiting;
 
@@ -39,15 +40,18 @@ impl Drive {
         }
     }
 
-    /// Cached writes come first while a flush waits for them, take turns with commands when the
-    /// buffer is nearly full, and otherwise use idle moments.
+    /// Cached writes come first while FLUSH CACHE waits for them, beside which there is no other
+    /// command. They take turns with commands while SYNCHRONIZE CACHE does, which is one command of
+    /// the queue, and when the buffer is nearly full; otherwise they use idle moments.
     pub(super) fn destages_next(&self, at: Time) -> bool {
         if self.writes.is_clean() {
             return false;
         }
-        let pressed = self.is_buffer_short();
+        let flush = !self.flushes.is_empty();
+        let pressed = self.is_buffer_short() || flush;
         let no_command = self.queue.earliest_ready().is_none_or(|ready| ready > at);
-        !self.flushes.is_empty() || no_command || (pressed && self.destage_next)
+        let exclusive = flush && self.link.kind == LinkKind::Sata;
+        exclusive || no_command || (pressed && self.destage_next)
     }
 
     /// Whether writes wait for room in the buffer, or soon will.

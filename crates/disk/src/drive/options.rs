@@ -2,6 +2,7 @@
 
 use manylogs_block::Nanos;
 
+use crate::link::Link;
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 use crate::queue::Policy;
@@ -25,6 +26,8 @@ pub struct Options {
     pub priority: bool,
     /// Whether writes are acknowledged from the volatile cache.
     pub write_cache: bool,
+    /// The link to the host.
+    pub link: Link,
     /// Whether the drive reads ahead.
     pub read_ahead: bool,
     /// Which writes of a shingled drive go where.
@@ -43,6 +46,7 @@ impl Options {
             age_limit: Nanos::from_secs_f64(profile.queue.age_limit_ms / 1e3),
             priority: false,
             write_cache: profile.cache.write_cache,
+            link: profile.link(),
             read_ahead: true,
             placement: CachePlacement::Streams,
         }

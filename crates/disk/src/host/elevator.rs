@@ -1,8 +1,10 @@
 //! The elevator: in which order waiting commands go to the drive.
 //!
 //! Sorted by address and swept upwards, with deadlines, neighbours merged: the block layer's
-//! deadline scheduler. It holds any number of requests (an overloaded
-//! server has a hundred thousand waiting) at logarithmic cost.
+//! deadline scheduler, or something like it ([`Sweep`]). It holds any number of requests (an
+//! overloaded server has a hundred thousand waiting) at logarithmic cost.
+
+mod deadline;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,9 +13,22 @@ use smallvec::SmallVec;
 
 use crate::command::{Command, Kind};
 
+/// How an elevator goes over the addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// One sweep for reads and writes, which begins anew at the lowest address. A request that
+    /// finds room in the drive does not take part.
+    Joint,
+    /// As Linux' `mq-deadline`, request by request: reads and writes have a sweep each, in which
+    /// every request takes part, and which begins anew at the request that has waited longest.
+    Linux,
+}
+
 /// Settings of the elevator; the defaults are those of Linux' deadline scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct ElevatorOptions {
+    /// How the addresses are swept.
+    pub sweep: Sweep,
     /// Whether requests are sorted by address; otherwise first come, first served.
     pub sort: bool,
     /// Longest request that merging may make.
@@ -33,6 +48,7 @@ pub struct ElevatorOptions {
 impl Default for ElevatorOptions {
     fn default() -> Self {
         Self {
+            sweep: Sweep::Joint,
             sort: true,
             merge_max: Sectors(2560),
             read_deadline: Nanos::from_millis(500),
@@ -47,7 +63,7 @@ impl Default for ElevatorOptions {
 /// A request for the drive: one command, or several merged ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Operation. A merged write is durable if one of its parts has to be.
+    /// Operation.
     pub kind: Kind,
     /// The merged extent.
     pub extent: Extent,
@@ -64,6 +80,8 @@ pub struct Elevator {
     next_sequence: u64,
     /// Position from which the sweep continues.
     at: Lba,
+    /// Where the last read and the last write began, for [`Sweep::Linux`].
+    began: [u64; 2],
     /// Side and rest of the batch under way.
     batch: (usize, u32),
     /// Batches of reads that went while writes waited.
@@ -99,6 +117,7 @@ impl Elevator {
             sides: [Side::default(), Side::default()],
             next_sequence: 0,
             at: Lba(0),
+            began: [0; 2],
             batch: (0, 0),
             writes_passed_over: 0,
         }
@@ -128,11 +147,24 @@ impl Elevator {
         side.by_arrival.push_back((sequence, extent.start.0));
     }
 
+    /// Notes that a request goes which did not have to wait, as none waits.
+    pub(super) fn pass(&mut self, command: &Command) {
+        debug_assert!(self.is_empty(), "what waits goes first");
+        if self.options.sweep == Sweep::Linux {
+            self.passed(usize::from(command.kind != Kind::Read), command.extent.start.0);
+        }
+    }
+
     /// The request to hand to the drive at `now`, merged with the waiting ones that follow it
-    /// without a gap; `None` when none waits.
+    /// without a gap; `None` when none waits. A write with forced unit access goes alone.
     pub fn pop(&mut self, now: Time) -> Option<Dispatched> {
-        let side = self.choose_side(now)?;
-        let key = self.choose_request(side, now)?;
+        let (side, key) = match self.options.sweep {
+            Sweep::Linux => self.deadline(now)?,
+            Sweep::Joint => {
+                let side = self.choose_side(now)?;
+                (side, self.choose_request(side, now)?)
+            }
+        };
         let dispatched = self.merge(side, key);
         self.at = dispatched.extent.end();
         Some(dispatched)
@@ -195,11 +227,13 @@ impl Elevator {
             merged.tags.push(held.tag);
             if held.fua {
                 merged.kind = Kind::Write { fua: true };
+                break;
             }
             let room = self.options.merge_max.0.saturating_sub(merged.extent.len.0);
             let end = merged.extent.end().0;
             let follows = side.by_address.range((end, 0)..(end + 1, 0)).next();
-            next = follows.filter(|(_, held)| held.len <= room).map(|(key, _)| *key);
+            let fits = |held: &Held| held.len <= room && !held.fua;
+            next = follows.filter(|(_, held)| fits(held)).map(|(key, _)| *key);
         }
         merged
     }
@@ -263,6 +297,19 @@ mod tests {
         assert_eq!((first.extent, first.tags.len()), (Extent::new(0, 24), 3));
         assert_eq!(elevator.pop(Time(0)).unwrap().extent, Extent::new(24, 16));
         assert!(elevator.is_empty());
+    }
+
+    #[test]
+    fn a_write_with_forced_unit_access_is_not_merged() {
+        let mut elevator = Elevator::new(ElevatorOptions::default());
+        for tag in 0..5 {
+            let kind = Kind::Write { fua: tag == 2 };
+            elevator.push(Time(0), Command { tag, kind, extent: Extent::new(tag * 8, 8) });
+        }
+        let parts: Vec<_> = std::iter::from_fn(|| elevator.pop(Time(0))).collect();
+        let tags: Vec<&[u64]> = parts.iter().map(|part| part.tags.as_slice()).collect();
+        assert_eq!(tags, [&[0, 1][..], &[2], &[3, 4]]);
+        assert_eq!(parts[1].kind, Kind::Write { fua: true });
     }
 
     #[test]

@@ -16,11 +16,7 @@ fn sources_under(origin: &str, path: &str, table: &toml::Table) -> Result<(), Pr
         if let toml::Value::Table(inner) = value {
             sources_under(origin, &key, inner)?;
         } else if holds_number(value) && !names_source(table, leaf) {
-            return Err(ProfileError::NoSource {
-                origin: origin.to_owned(),
-                key,
-                leaf: leaf.clone(),
-            });
+            return Err(Check { origin }.no_source(&key, leaf));
         }
     }
     Ok(())
@@ -46,6 +42,7 @@ pub(super) fn values(origin: &str, profile: &Profile) -> Result<(), ProfileError
     seek(&check, profile)?;
     zones(&check, profile)?;
     slips(&check, profile)?;
+    super::link::check(&check, profile)?;
     super::shingled::check(&check, profile)
 }
 
@@ -63,6 +60,14 @@ impl Check<'_> {
             key: key.to_owned(),
             expected: expected.to_owned(),
         })
+    }
+
+    pub(super) fn no_source(&self, key: &str, leaf: &str) -> ProfileError {
+        ProfileError::NoSource {
+            origin: self.origin.to_owned(),
+            key: key.to_owned(),
+            leaf: leaf.to_owned(),
+        }
     }
 
     pub(super) fn within(

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use manylogs_plant::{Bug, is};
+
 use super::{Claim, ClaimedFor};
 use crate::core::Core;
 use crate::error::{Corruption, Error, Result};
@@ -13,6 +15,26 @@ use crate::units::{BlockNo, GroupNo, Ino, Run};
 
 /// Blocks that a search takes at once rather than look for a longer run elsewhere.
 const GOOD_ENOUGH: u32 = 256;
+/// Groups that a search looks at before it is content with less. A look may be a read, and there
+/// are 160,000 groups on 20 TB.
+const LOOKS_MOST: u32 = 16;
+
+/// A search for a run of free blocks.
+struct Search {
+    /// Blocks that are enough.
+    wanted: u32,
+    /// The longest run that was seen.
+    best: Option<Run>,
+    looks: u32,
+}
+
+impl Search {
+    /// Whether what was found is taken.
+    fn is_over(&self) -> bool {
+        let many = self.looks >= LOOKS_MOST && !is(Bug::Ext4SearchEverywhere);
+        self.best.is_some_and(|best| many || best.blocks >= self.wanted)
+    }
+}
 
 impl Core {
     /// Claims at most `most` consecutive blocks, behind `goal` if they are free. The caller has
@@ -45,18 +67,17 @@ impl Core {
         Ok(run.start)
     }
 
-    /// Takes one block that a program asks for: what was promised to data stays.
+    /// Takes one block that a program asks for: what was promised to data stays, and so does what
+    /// is kept from the program.
     ///
     /// # Errors
-    /// As [`Core::claim`], and if all that is free is promised.
+    /// As [`Core::claim`], and if all that is free is promised or kept.
     pub(crate) async fn take_free_block(
         &self,
         handle: &mut Handle<'_>,
         goal: BlockNo,
     ) -> Result<BlockNo> {
-        if self.space.unpromised() == 0 {
-            return Err(Error::NoSpace);
-        }
+        self.space.check_room(1, handle.kept)?;
         self.take_block(handle, goal).await
     }
 
@@ -104,32 +125,52 @@ impl Core {
         }))
     }
 
+    /// Searches the group of `goal`, then those behind it that may have a run that is long enough,
+    /// then any with free blocks. Each look may read a bitmap: after some of them the longest run
+    /// that was seen is good enough.
     async fn pick(&self, goal: BlockNo, most: u32) -> Result<Run> {
         let goal = if goal.0 < self.geometry.blocks { goal } else { BlockNo(0) };
         let (first, offset) = self.geometry.group_of(goal);
         let wanted = most.min(GOOD_ENOUGH);
-        let mut best: Option<Run> = None;
-        for step in 0..=self.geometry.groups {
-            let group = GroupNo((first.0 + step) % self.geometry.groups);
-            if self.group(group, |group| group.free_blocks()) == 0 {
-                continue;
-            }
-            let bits = self.bits(group, BitmapKind::Blocks).await?;
-            let blocks = self.geometry.blocks_in(group);
-            // The part before the goal comes last.
-            let range = match step {
-                0 => offset..blocks,
-                _ if step == self.geometry.groups => 0..offset,
-                _ => 0..blocks,
-            };
-            for run in self.allowed(group, &bits, range) {
-                if run.blocks >= wanted {
-                    return Ok(Run { blocks: run.blocks.min(most), ..run });
+        let mut search = Search { wanted, best: None, looks: 0 };
+        let blocks = self.geometry.blocks_in(first);
+        // The part before the goal comes last.
+        self.look_at(&mut search, first, offset..blocks).await?;
+        for least in [wanted, 1] {
+            let groups = self.geometry.groups;
+            for group in (1..groups).map(|step| GroupNo((first.0 + step) % groups)) {
+                let free = self.group(group, |group| group.free_blocks());
+                if search.is_over() {
+                    break;
                 }
-                best = best.filter(|best| best.blocks >= run.blocks).or(Some(run));
+                // Those with more were looked at before.
+                if free >= least && (least == wanted || free < wanted) {
+                    self.look_at(&mut search, group, 0..self.geometry.blocks_in(group)).await?;
+                }
             }
         }
-        best.map(|run| Run { blocks: run.blocks.min(most), ..run }).ok_or(Error::NoSpace)
+        if !search.is_over() {
+            self.look_at(&mut search, first, 0..offset).await?;
+        }
+        search.best.map(|run| Run { blocks: run.blocks.min(most), ..run }).ok_or(Error::NoSpace)
+    }
+
+    async fn look_at(&self, search: &mut Search, group: GroupNo, range: Range<u32>) -> Result<()> {
+        if range.is_empty() || self.group(group, |group| group.free_blocks()) == 0 {
+            return Ok(());
+        }
+        search.looks += 1;
+        let bits = self.bits(group, BitmapKind::Blocks).await?;
+        for run in self.allowed(group, &bits, range) {
+            let longest = search.best.is_none_or(|best| best.blocks < run.blocks);
+            if longest {
+                search.best = Some(run);
+            }
+            if run.blocks >= search.wanted {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The runs of a group that may be picked, in order.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use manylogs_block::Signal;
+use manylogs_plant::{Bug, is};
 use rangemap::RangeSet;
 
 use crate::error::{Error, Result};
@@ -87,6 +88,11 @@ impl Space {
         self.state.free_inodes.get()
     }
 
+    /// Free blocks that dirty data will need.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.state.reserved.get()
+    }
+
     /// Free blocks that are not promised to anybody.
     pub(crate) fn unpromised(&self) -> u64 {
         let state = &self.state;
@@ -94,16 +100,24 @@ impl Space {
         state.free_blocks.get().saturating_sub(promised)
     }
 
-    /// Promises blocks to dirty data.
+    /// Promises blocks to dirty data, and leaves as many as `kept` for others.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if they are not there, or promised to others.
-    pub(crate) fn reserve(&self, blocks: u64) -> Result<()> {
-        if blocks > self.unpromised() {
-            return Err(Error::NoSpace);
-        }
+    /// [`Error::NoSpace`] if they are not there, promised to others, or kept.
+    pub(crate) fn reserve(&self, blocks: u64, kept: u64) -> Result<()> {
+        self.check_room(blocks, kept)?;
         self.state.reserved.set(self.state.reserved.get() + blocks);
         Ok(())
+    }
+
+    /// Whether so many blocks can be had, and as many as `kept` are left for others.
+    ///
+    /// # Errors
+    /// As [`Space::reserve`].
+    pub(crate) fn check_room(&self, blocks: u64, kept: u64) -> Result<()> {
+        let kept = if is(Bug::Ext4ReservedForAll) { 0 } else { kept };
+        let has = self.unpromised().checked_sub(kept).is_some_and(|most| blocks <= most);
+        if has || blocks == 0 { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Blocks are not needed any more, or are in use.
@@ -190,17 +204,23 @@ mod tests {
     fn promises_are_kept() {
         let space = Space::new(1000, 500, 9);
         assert_eq!(space.unpromised(), 480);
-        space.reserve(400).unwrap();
+        space.reserve(400, 0).unwrap();
         let claim = space.claim(run(10, 60), ClaimedFor::Others);
-        assert_eq!(space.reserve(21), Err(Error::NoSpace));
-        space.reserve(20).unwrap();
+        assert_eq!(space.reserve(21, 0), Err(Error::NoSpace));
+        space.reserve(20, 0).unwrap();
         // What is claimed for promised blocks counts once.
         let promised = space.claim(run(100, 300), ClaimedFor::Promised);
         assert_eq!(space.unpromised(), 0);
         drop(promised);
-        assert_eq!(space.reserve(1), Err(Error::NoSpace));
+        assert_eq!(space.reserve(1, 0), Err(Error::NoSpace));
         space.unreserve(100);
         drop(claim);
         assert_eq!(space.unpromised(), 160);
+        // What is kept for others is not promised, and whoever may have it gets it.
+        assert_eq!(space.reserve(1, 160), Err(Error::NoSpace));
+        assert_eq!(space.reserve(1, 500), Err(Error::NoSpace));
+        space.reserve(0, 500).unwrap();
+        space.reserve(10, 150).unwrap();
+        space.reserve(150, 0).unwrap();
     }
 }

@@ -43,16 +43,23 @@ impl Core {
         let (path, hash) = self.way(dir, raw, name).await?;
         let Some(last) = path.last() else { return Ok(Vec::new()) };
         let mut leaves = vec![last.children[last.at].block];
-        // Names of one hash may go on in the next blocks; those of the next node are rare.
+        // Names of one hash may go on in the next blocks, and then in those of the next nodes.
+        let goes_on = |child: &&Child| child.hash == hash | 1;
         let next = last.children[last.at + 1..].iter();
-        leaves.extend(next.take_while(|child| child.hash == hash | 1).map(|child| child.block));
-        let goes_on = leaves.len() == last.children.len() - last.at;
-        if let ([root, _], true) = (path.as_slice(), goes_on)
-            && let Some(next) = root.children.get(root.at + 1)
-            && next.hash == hash | 1
-        {
+        leaves.extend(next.take_while(goes_on).map(|child| child.block));
+        let mut all_do = leaves.len() == last.children.len() - last.at;
+        let [root, _] = path.as_slice() else { return Ok(leaves) };
+        for next in root.children[root.at + 1..].iter().take_while(goes_on) {
+            if !all_do || is(Bug::Ext4EqualHashesCut) {
+                break;
+            }
             let node = self.index_node(dir, raw, next.block).await?;
-            leaves.extend(node.children.first().map(|child| child.block));
+            let before = leaves.len();
+            // The first child has no hash of its own: its node's is.
+            let first = node.children.iter().take(1);
+            let more = node.children[1..].iter().take_while(goes_on);
+            leaves.extend(first.chain(more).map(|child| child.block));
+            all_do = leaves.len() - before == node.children.len();
         }
         Ok(leaves)
     }
@@ -102,7 +109,7 @@ impl Core {
         if handle.change(&leaf, |block| layout.insert(block, target.0, target.1, name)) {
             return Ok(());
         }
-        self.make_way(handle, dir, raw, &mut path, hash).await?;
+        self.make_way(handle, dir, raw, &mut path).await?;
         let version = root_info(&path[0].buffer.bytes()).map_or(0, |(version, _)| version);
         let hashes = Hash::new(version, &self.geometry)?;
         let moved = upper_half(layout, &leaf.bytes(), hashes);
@@ -127,14 +134,14 @@ impl Core {
         Err(Error::NoSpace)
     }
 
-    /// Makes room for a child in the last node of `path`.
+    /// Makes room for a child in the last node of `path`, which leads to the same leaf after that:
+    /// its hash may be in both halves of a node.
     async fn make_way(
         &self,
         handle: &mut Handle<'_>,
         dir: Ino,
         raw: &mut RawInode,
         path: &mut Vec<Step>,
-        hash: u32,
     ) -> Result<()> {
         let last = path.len() - 1;
         if path[last].children.len() < path[last].layout.capacity() {
@@ -148,13 +155,14 @@ impl Core {
         let buffer = self.append_block(handle, dir, raw).await?;
         // A full root hands all its children down; a full node half of them.
         let keep = if last == 0 { 0 } else { path[1].children.len() / 2 };
+        let leaf = path[last].at;
         let children = path[last].children.split_off(keep);
         handle.change(&buffer, |block| {
             format_node(block);
             layout.encode(block, &children);
         });
         let first = Child { hash: children.first().map_or(0, |child| child.hash), block: number };
-        let new = Step { at: child_for(&children, hash), buffer, layout, children };
+        let new = Step { at: leaf.saturating_sub(keep), buffer, layout, children };
         if last == 0 {
             path[0].children = vec![first];
             path[0].at = 0;
@@ -165,14 +173,13 @@ impl Core {
             path[0].children.insert(at, first);
         }
         handle.change(&path[0].buffer, |block| path[0].layout.encode(block, &path[0].children));
-        let is_right = last == 0 || hash >= first.hash & !1;
         path.truncate(1);
-        if is_right {
+        if leaf >= keep {
             path[0].at += usize::from(last == 1);
             path.push(new);
         } else {
             let left = self.index_node(dir, raw, path[0].children[path[0].at].block).await?;
-            path.push(Step { at: child_for(&left.children, hash), ..left });
+            path.push(Step { at: leaf, ..left });
         }
         Ok(())
     }
@@ -239,7 +246,8 @@ fn upper_half(layout: Layout, block: &[u8], hashes: Hash) -> Option<(Vec<Moved>,
     });
     let upper = names.split_off(half?.max(1).min(names.len() - 1));
     let (last, first) = (names.last()?.hash, upper.first()?.hash);
-    Some((names, upper, first | u32::from(first == last)))
+    let goes_on = first == last && !is(Bug::Ext4HashEndsWithBlock);
+    Some((names, upper, first | u32::from(goes_on)))
 }
 
 /// A block of these names and no others.

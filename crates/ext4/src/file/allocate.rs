@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use manylogs_plant::{Bug, is};
+
 use crate::alloc::ClaimedFor;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -31,7 +33,7 @@ impl Core {
         ino: Ino,
         range: Range<u64>,
         what: Allocate,
-        keep_size: bool,
+        (keep_size, kept): (bool, u64),
     ) -> Result<()> {
         self.check_writable()?;
         if range.is_empty() {
@@ -44,8 +46,12 @@ impl Core {
         self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
         let _writing = node.writing.take_all().await;
+        if !is(Bug::Ext4AllocationTimeless) {
+            node.written_at.set(Some(self.now()));
+            self.note_dirty();
+        }
         if what != Allocate::Blocks {
-            self.punch(&node, range.clone()).await?;
+            self.punch(&node, range.clone(), what).await?;
         }
         if what == Allocate::Hole {
             return Ok(());
@@ -53,12 +59,10 @@ impl Core {
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
         let blocks = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
-        self.take_holes(&node, blocks).await?;
+        self.take_holes(&node, blocks, kept).await?;
         if range.end > size && !keep_size {
-            self.fill_end(&node, range.end).await?;
+            self.fill_end(&node, range.end, &mut self.room_for_edge()).await?;
             node.set_new_size(range.end);
-            node.written_at.set(Some(self.now()));
-            self.note_dirty();
         }
         Ok(())
     }
@@ -77,8 +81,8 @@ impl Core {
         Err(Error::Unsupported("allocating in a file that is mapped by blocks"))
     }
 
-    /// Maps blocks that read as zeroes where there are none.
-    async fn take_holes(&self, node: &Node, blocks: Range<u32>) -> Result<()> {
+    /// Maps blocks that read as zeroes where there are none. As many as `kept` stay free.
+    async fn take_holes(&self, node: &Node, blocks: Range<u32>, kept: u64) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
             let mut handle = self.begin(2 * MAP_CREDITS).await?;
@@ -92,7 +96,7 @@ impl Core {
                 }
                 Mapping::Hole(hole) => hole.min(left).min(UNWRITTEN_MOST),
             };
-            if u64::from(hole) > self.space.unpromised() {
+            if self.space.check_room(hole.into(), kept).is_err() {
                 drop(handle);
                 if self.await_an_end().await {
                     continue;
@@ -115,16 +119,25 @@ impl Core {
             raw.set_sectors(raw.sectors() + u64::from(taken) * BLOCK_SECTORS);
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
-            node.tid.set(Some(handle.finish()));
+            self.note_change_of(node, handle.finish());
+            // Pages that wait to be written have these blocks now.
+            self.keep_promises(node, new);
             at += taken;
         }
         Ok(())
     }
 
-    /// Gives the whole blocks of a range back, and zeroes the rest of it.
-    async fn punch(&self, node: &Rc<Node>, range: Range<u64>) -> Result<()> {
+    /// Gives the whole blocks of a range back, and zeroes the rest of it. A hole that reaches over
+    /// the end takes the last block whole, and leaves what was allocated behind.
+    async fn punch(&self, node: &Rc<Node>, range: Range<u64>, what: Allocate) -> Result<()> {
         let _alone = node.content.write().await;
         let size = self.file(node).await?;
+        let to_end = what == Allocate::Hole && range.end > size;
+        let end = if to_end { size.next_multiple_of(BLOCK) } else { range.end };
+        let range = range.start..end;
+        if what == Allocate::Hole && range.start >= size {
+            return Ok(());
+        }
         let (first, end) = (low32(range.start.div_ceil(BLOCK)), low32(range.end / BLOCK));
         let edges = [low32(range.start / BLOCK), low32(range.end / BLOCK)];
         let is_edge = |page: &u32| !(first..end).contains(page) && u64::from(*page) * BLOCK < size;
@@ -147,7 +160,7 @@ impl Core {
             raw.set_time(TimeField::Modify, self.now());
             raw.set_time(TimeField::Change, self.now());
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
-            node.tid.set(Some(handle.finish()));
+            self.note_change_of(node, handle.finish());
             self.drop_pages(node, first..end);
         }
         Ok(())

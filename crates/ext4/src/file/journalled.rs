@@ -52,7 +52,7 @@ impl Core {
         for (block, (_, bytes, _)) in run.range().zip(pages) {
             handle.log_content(BlockNo(block), bytes);
         }
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(node, handle.finish());
         self.keep_promises(node, extent);
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! Content of files: reading, writing into memory, and bringing that to the device.
 
 mod allocate;
+mod failures;
 mod journalled;
+mod pass;
 mod place;
 mod read;
 mod seek;
@@ -11,4 +13,5 @@ mod writeback;
 
 pub use allocate::Allocate;
 pub use seek::Seek;
-pub(crate) use write::SIZE_MOST;
+pub use write::SIZE_MOST;
+pub(crate) use writeback::Times;

@@ -1,33 +1,45 @@
 //! Making files durable.
 
+use std::rc::Rc;
+
 use manylogs_block::Request;
 use manylogs_plant::{Bug, is};
 
 use crate::core::Core;
 use crate::error::Result;
 use crate::file::writeback::Times;
-use crate::inode::Node;
+use crate::inode::{Descriptor, Node};
 use crate::units::Ino;
 
 impl Core {
     /// Makes durable what was done with an inode: its content, its size, its names.
     ///
     /// # Errors
-    /// Those of the device. What was written before may be lost then.
-    pub(crate) async fn sync_file(&self, ino: Ino) -> Result<()> {
-        let node = self.node(ino);
-        self.write_back(&node, Times::Written).await?;
-        self.make_durable(&node).await
+    /// Those of the device. What was written before may be lost then: the pages are tried again
+    /// some times, and then they are gone.
+    ///
+    /// `to` hears of what was lost, and `None` is everybody who is not told apart.
+    pub(crate) async fn sync_file(&self, ino: Ino, to: Option<Descriptor>) -> Result<()> {
+        self.sync_node(&self.node(ino), to, Times::Written).await
     }
 
     /// As [`Core::sync_file`], but for times: what was overwritten needs no transaction.
     ///
     /// # Errors
     /// As [`Core::sync_file`].
-    pub(crate) async fn sync_content(&self, ino: Ino) -> Result<()> {
-        let node = self.node(ino);
-        self.write_back(&node, Times::Kept).await?;
-        self.make_durable(&node).await
+    pub(crate) async fn sync_content(&self, ino: Ino, to: Option<Descriptor>) -> Result<()> {
+        self.sync_node(&self.node(ino), to, Times::Kept).await
+    }
+
+    async fn sync_node(&self, node: &Rc<Node>, to: Option<Descriptor>, times: Times) -> Result<()> {
+        let written = self.write_back(node, times).await;
+        let durable = match written {
+            Ok(()) => self.make_durable(node).await,
+            Err(error) => Err(error),
+        };
+        // Also after another error: that is what is told.
+        let lost = node.losses.tell(to);
+        durable.and(lost)
     }
 
     async fn make_durable(&self, node: &Node) -> Result<()> {
@@ -53,13 +65,13 @@ impl Core {
     /// # Errors
     /// As [`Core::sync_file`].
     pub(crate) async fn sync_all(&self) -> Result<()> {
-        self.write_back_all().await?;
+        let written = self.write_back_all().await;
         let covers = self.journal.covers_data();
         self.journal.commit(self.journal.running()).await?;
         if !covers {
             self.device.submit(Request::Flush).await?;
         }
         self.forget_idle_nodes();
-        Ok(())
+        written
     }
 }

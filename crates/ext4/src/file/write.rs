@@ -1,42 +1,61 @@
 //! Writing into memory: blocks are promised now and chosen when the data goes to the device.
 
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
+use manylogs_plant::{Bug, is};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::extents::Mapping;
 use crate::file::writeback::Times;
-use crate::inode::{Node, Page};
+use crate::inode::{Node, PAGE_COST, Page};
+use crate::memory::{Part, Permit};
 use crate::ondisk::bytes::low32;
 use crate::units::{BLOCK, BLOCK_BYTES, FileBlock, Ino};
 
-/// Files end here at the latest: their last block has a number.
-pub(crate) const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
-/// Dirty pages of all files; whoever writes more waits until there are fewer: 64 MiB.
-const DIRTY_MOST: usize = 16_384;
+/// Bytes that a file has at most: its last block has a number.
+pub const SIZE_MOST: u64 = FileBlock::MAX * BLOCK;
 
 impl Core {
-    /// Writes into memory. What is written is durable after [`Core::sync_file`].
+    /// Writes into memory, and leaves as many blocks as `kept` free. What is written is durable
+    /// after [`Core::sync_file`], or at once if that is promised of the file.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there are no blocks for it; nothing of it is written then.
-    pub(crate) async fn write_file(&self, ino: Ino, offset: u64, data: Bytes) -> Result<()> {
+    pub(crate) async fn write_file(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: Bytes,
+        kept: u64,
+    ) -> Result<()> {
+        let promised = self.write_memory(ino, offset, data, kept).await?;
+        if promised { self.sync_content(ino, None).await } else { Ok(()) }
+    }
+
+    /// See [`Core::write_file`]. Returns whether that it is durable is promised.
+    async fn write_memory(&self, ino: Ino, offset: u64, data: Bytes, kept: u64) -> Result<bool> {
         self.check_writable()?;
         self.journal.check()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MOST);
         let end = end.ok_or(Error::TooLarge)?;
         if data.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let node = self.node(ino);
-        self.wait_for_room(&node).await?;
+        let pages = end.div_ceil(BLOCK) - offset / BLOCK;
+        // One more where the file becomes longer.
+        let mut room = self.wait_for_room(&node, (pages + 1) * PAGE_COST).await?;
         let _alone = node.writers.take().await;
         let _content = node.content.read().await;
         let size = self.file(&node).await?;
-        self.check_place(ino, offset, size).await?;
-        self.fill_end(&node, end).await?;
+        let promised = self.check_content_mutable(ino).await?;
+        self.fill_end(&node, end, &mut room).await?;
         let (first, last) = (low32(offset / BLOCK), low32((end - 1) / BLOCK));
         // The edges are read before anything is promised.
         let edges = [
@@ -50,7 +69,8 @@ impl Core {
                 old.push((page, self.page(&node, size, page).await?));
             }
         }
-        self.promise(&node, first..last + 1).await?;
+        self.promise(&node, first..last + 1, kept, &mut room).await?;
+        drop(room);
         let mut pages = node.pages.borrow_mut();
         for page in first..=last {
             let Some(held) = pages.get_mut(&page) else { continue };
@@ -63,6 +83,7 @@ impl Core {
                 held.bytes = bytes.clone();
             }
             held.version += 1;
+            held.failures = 0;
             if part.len() == BLOCK_BYTES {
                 held.bytes = Bytes::copy_from_slice(part);
                 continue;
@@ -78,34 +99,53 @@ impl Core {
         }
         node.written_at.set(Some(self.now()));
         self.note_dirty();
-        Ok(())
+        Ok(promised)
     }
 
-    /// Waits until memory has room for more. Somebody else writes back meanwhile, so that the
-    /// device never waits for the next page; where that fails, the caller hears why.
-    async fn wait_for_room(&self, node: &Rc<Node>) -> Result<()> {
-        while self.dirty_pages.get() > DIRTY_MOST {
-            if !self.writes_back.get() {
-                self.write_back(node, Times::Written).await?;
-                return self.write_back_all().await;
+    /// Memory for pages, as soon as it is the caller's turn. Somebody else writes back meanwhile,
+    /// so that the device never waits for the next page. Where that fails for some file, each brings
+    /// its own to the device, and hears why if that cannot be: nobody waits for the file of another.
+    async fn wait_for_room(&self, node: &Rc<Node>, bytes: u64) -> Result<Permit> {
+        let mut room = pin!(self.memory.take(Part::Pages, bytes));
+        loop {
+            let mut stuck = pin!(self.stuck.wait());
+            let taken = poll_fn(|cx| match room.as_mut().poll(cx) {
+                Poll::Ready(room) => Poll::Ready(Some(room)),
+                Poll::Pending if !self.writes_back.get() && self.dirty_pages.get() > 0 => {
+                    Poll::Ready(None)
+                }
+                Poll::Pending => {
+                    self.journal.note_work();
+                    stuck.as_mut().poll(cx).map(|()| None)
+                }
+            });
+            if let Some(room) = taken.await {
+                return Ok(room);
             }
-            let cleaned = self.cleaned.wait();
-            self.journal.note_work();
-            cleaned.await;
+            self.write_back(node, Times::Written).await?;
+            // What of other files cannot be written is given up after some attempts.
+            let _ = self.write_back_all().await;
+            self.journal.check()?;
         }
-        Ok(())
     }
 
-    /// An append-only file is written behind its end.
-    async fn check_place(&self, ino: Ino, offset: u64, size: u64) -> Result<()> {
+    /// A file may be written, also an append-only one: who opened it before it became so writes
+    /// anywhere. Returns whether the write is to be durable when it returns.
+    async fn check_content_mutable(&self, ino: Ino) -> Result<bool> {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
-        if offset < size { Self::check_losable(&raw) } else { Self::check_mutable(&raw) }
+        Self::check_mutable(&raw)?;
+        Ok(self.is_sync(&raw))
     }
 
     /// A file that becomes longer reads zeroes behind its old end, whatever its last block holds.
     /// The caller is the only writer and has loaded the size.
-    pub(crate) async fn fill_end(&self, node: &Rc<Node>, end: u64) -> Result<()> {
+    pub(crate) async fn fill_end(
+        &self,
+        node: &Rc<Node>,
+        end: u64,
+        room: &mut Permit,
+    ) -> Result<()> {
         let size = node.size.get().unwrap_or(0);
         let page = low32(size / BLOCK);
         if end <= size || size.is_multiple_of(BLOCK) || node.pages.borrow().contains_key(&page) {
@@ -115,7 +155,8 @@ impl Core {
             return Ok(());
         }
         let bytes = self.page(node, size, page).await?;
-        self.promise(node, page..page + 1).await?;
+        // The last block is there, or promised already.
+        self.promise(node, page..page + 1, 0, room).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page)
             && held.version == 0
         {
@@ -140,27 +181,45 @@ impl Core {
         if !is_dirty && !self.has_content(node, page).await? {
             return Ok(());
         }
-        self.promise(node, page..page + 1).await?;
+        self.promise(node, page..page + 1, 0, &mut self.room_for_edge()).await?;
         if let Some(held) = node.pages.borrow_mut().get_mut(&page) {
             held.bytes = bytes;
             held.version += 1;
+            held.failures = 0;
         }
         self.note_dirty();
         Ok(())
     }
 
-    /// Makes pages dirty that are not, with a block reserved for each that has none. Their
-    /// versions are 0 until they are written to.
-    async fn promise(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+    /// Memory of a page at the edge of what is cut or allocated: one for each request under way.
+    pub(crate) fn room_for_edge(&self) -> Permit {
+        self.memory.hold(Part::Pages, PAGE_COST)
+    }
+
+    /// Makes pages dirty that are not, with a block reserved for each that has none, as many as
+    /// `kept` left, and memory out of `room`. Their versions are 0 until they are written to.
+    async fn promise(
+        &self,
+        node: &Node,
+        range: Range<u32>,
+        kept: u64,
+        room: &mut Permit,
+    ) -> Result<()> {
         loop {
-            match self.promise_now(node, range.clone()).await {
+            match self.promise_now(node, range.clone(), kept, room).await {
                 Err(Error::NoSpace) if self.await_an_end().await => {}
                 done => return done,
             }
         }
     }
 
-    async fn promise_now(&self, node: &Node, range: std::ops::Range<u32>) -> Result<()> {
+    async fn promise_now(
+        &self,
+        node: &Node,
+        range: Range<u32>,
+        kept: u64,
+        room: &mut Permit,
+    ) -> Result<()> {
         let mut missing = Vec::new();
         {
             let _tree = self.journal.tree.read().await;
@@ -182,11 +241,13 @@ impl Core {
         let mut pages = node.pages.borrow_mut();
         missing.retain(|(page, _)| !pages.contains_key(page));
         let holes = missing.iter().filter(|(_, mapped)| !mapped).count();
-        self.space.reserve(holes as u64)?;
+        self.space.reserve(holes as u64, kept)?;
         self.dirty_pages.set(self.dirty_pages.get() + missing.len());
         for (page, mapped) in missing {
             let bytes = Bytes::from_static(&[0; BLOCK_BYTES]);
-            pages.insert(page, Page { bytes, reserved: !mapped, version: 0 });
+            let held = room.split(if is(Bug::MemoryPagesUncounted) { 0 } else { PAGE_COST });
+            let page_of = Page { bytes, reserved: !mapped, version: 0, failures: 0, _held: held };
+            pages.insert(page, page_of);
         }
         Ok(())
     }

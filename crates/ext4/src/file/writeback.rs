@@ -4,7 +4,7 @@
 //! that the data is written, a handle marks the blocks and maps them. So a transaction never
 //! refers to data that is not written, and never waits for data.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -12,24 +12,22 @@ use bytes::Bytes;
 use manylogs_block::{Completion, Hint, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
+use super::failures::versions;
+use super::pass::Pass;
 use super::place::Piece;
 use crate::core::{Core, Mode};
 use crate::error::Result;
 use crate::extents::{MAP_CREDITS, Unmapped};
-use crate::inode::{Node, Page};
+use crate::inode::Node;
 use crate::journal::Handle;
+use crate::memory::Permit;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, TimeField};
-use crate::pages_lock::PagesGuard;
 use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, Ino, Run};
 
-/// Pages that are mapped at once: 4 MiB.
-const BATCH: usize = 1024;
 /// Batches under way: the device has the next one when the last is mapped.
 const UNDER_WAY: usize = 2;
-/// Batches of a pass, after which others have their turn: 256 MiB.
-const BATCHES: usize = 64;
 /// Pages of one request, as others may be served in between: 1 MiB.
 const REQUEST: usize = 256;
 /// Pieces that one handle maps: the smallest journal has room for more than their credits.
@@ -47,54 +45,6 @@ pub(crate) enum Times {
 /// A page: its number, its content, and the version that this is.
 pub(super) type Held = (u32, Bytes, u64);
 
-/// One way through a file's dirty pages, from the first to the last. Whole batches that become
-/// dirty in front are taken too, so that the device need not wait between the parts of a stream.
-struct Pass<'n> {
-    node: &'n Node,
-    /// These pages are nobody else's.
-    alone: &'n PagesGuard,
-    next: u32,
-    /// What is dirty before this page is taken.
-    least: u32,
-    end: u32,
-    /// How many were taken.
-    batches: usize,
-}
-
-impl<'n> Pass<'n> {
-    fn new(node: &'n Node, alone: &'n PagesGuard, pages: Range<u32>) -> Self {
-        let least = dirty_end(&node.pages.borrow()).min(pages.end);
-        Self { node, alone, next: pages.start, least, end: pages.end, batches: 0 }
-    }
-
-    /// The next pages, as they are now.
-    fn next_batch(&mut self) -> Option<Vec<Held>> {
-        if self.node.is_ending.get() {
-            return None;
-        }
-        let pages = self.node.pages.borrow();
-        self.batches += 1;
-        if self.batches > BATCHES || self.alone.is_wanted() {
-            // What others wait for is dirty already.
-            self.end = self.end.min(dirty_end(&pages));
-            self.least = self.end;
-        }
-        let dirty = pages.range(self.next.min(self.end)..self.end).take(BATCH);
-        let held = |(number, page): (&u32, &Page)| (*number, page.bytes.clone(), page.version);
-        let batch: Vec<Held> = dirty.map(held).collect();
-        if self.next >= self.least && batch.len() < BATCH {
-            return None;
-        }
-        self.next = batch.last()?.0 + 1;
-        Some(batch)
-    }
-}
-
-/// The page behind the last dirty one.
-fn dirty_end(pages: &BTreeMap<u32, Page>) -> u32 {
-    pages.last_key_value().map_or(0, |(last, _)| *last + 1)
-}
-
 /// A piece, and what becomes of it.
 struct Planned {
     piece: Piece,
@@ -107,22 +57,24 @@ struct Planned {
 struct Sent {
     planned: Vec<Planned>,
     writes: Vec<Completion>,
+    _held: Permit,
 }
 
 impl Core {
     /// Brings all pages of a file to the device, and its size and times into a transaction.
     ///
     /// # Errors
-    /// Those of the device: the pages stay dirty.
+    /// Those of the device: the pages stay dirty, until they had their attempts.
     pub(crate) async fn write_back(&self, node: &Rc<Node>, times: Times) -> Result<()> {
         let alone = node.writing.take_all().await;
         let _content = node.content.read().await;
         let size = node.size.get().unwrap_or(0);
-        self.write_held(Pass::new(node, &alone, 0..u32::MAX)).await?;
+        self.write_held(Pass::new(node, &alone, 0..u32::MAX, &self.memory)).await?;
         if times == Times::Kept && !node.size_is_new.get() {
             return Ok(());
         }
-        self.put_size(node, size).await
+        let put = self.put_size(node, size).await;
+        put.inspect_err(|error| self.note_size_failure(node, error))
     }
 
     /// Brings a part of a file to the device, where programs have written. Others bring other
@@ -138,7 +90,7 @@ impl Core {
         let pages = low32(range.start / BLOCK)..low32(range.end.div_ceil(BLOCK));
         let alone = node.writing.take(pages.clone()).await;
         let _content = node.content.read().await;
-        self.write_held(Pass::new(&node, &alone, pages)).await
+        self.write_held(Pass::new(&node, &alone, pages, &self.memory)).await
     }
 
     /// Brings all files' pages to the device.
@@ -169,10 +121,14 @@ impl Core {
         if self.mode != Mode::Data {
             return self.write_pages(pass).await;
         }
-        while let Some(batch) = pass.next_batch() {
-            self.journal_pages(pass.node, &batch).await?;
+        let mut done = Ok(());
+        loop {
+            let held = pass.room(&self.memory).await;
+            let Some(batch) = pass.next_batch(&held) else { return done };
+            let journalled = self.journal_pages(pass.node, &batch).await;
+            done = done.and(self.noted(pass.node, &versions(&batch), journalled));
+            self.journal.check()?;
         }
-        Ok(())
     }
 
     /// Brings pages to the device in long runs, and in short ones into transactions, as the mode
@@ -180,34 +136,47 @@ impl Core {
     async fn write_pages(&self, mut pass: Pass<'_>) -> Result<()> {
         let node = pass.node;
         let mut under_way = VecDeque::new();
-        let (mut sent, mut arrived) = (Ok(()), Ok(()));
+        let mut done = Ok(());
         let mut last = None;
         loop {
-            while sent.is_ok() && arrived.is_ok() && under_way.len() < UNDER_WAY {
-                let Some(batch) = pass.next_batch() else { break };
-                match self.send(node, batch, last).await {
+            while under_way.len() < UNDER_WAY && self.journal.is_sound() {
+                // Who has some on the way must not wait for more: others may do the same.
+                let held = match under_way.is_empty() {
+                    true => Some(pass.room(&self.memory).await),
+                    false => pass.room_now(&self.memory),
+                };
+                let Some(held) = held else { break };
+                let Some(batch) = pass.next_batch(&held) else { break };
+                let tried = versions(&batch);
+                match self.send(node, batch, last, held).await {
                     Ok(sent) => {
                         last = sent.planned.last().map(|planned| planned.piece.extent);
-                        under_way.push_back(sent);
+                        under_way.push_back((tried, sent));
                     }
-                    Err(error) => sent = Err(error),
+                    // Others of the file may be written all the same.
+                    Err(error) => done = done.and(self.noted(node, &tried, Err(error))),
                 }
             }
-            let Some(mut first) = under_way.pop_front() else { return arrived.and(sent) };
+            let Some((tried, mut first)) = under_way.pop_front() else { break };
             // Also after a failure: claims end when nothing is on its way to their blocks.
             let written = self.written(node, std::mem::take(&mut first.writes)).await;
-            if arrived.is_ok() {
-                arrived = match written {
-                    Ok(()) => self.map_sent(node, first).await,
-                    Err(_) if is(Bug::Ext4FailedPagesClean) => self.map_sent(node, first).await,
-                    Err(error) => Err(error),
-                };
-            }
+            let arrived = match written {
+                Err(error) if !is(Bug::Ext4FailedPagesClean) => Err(error),
+                _ => self.map_sent(node, first).await,
+            };
+            done = done.and(self.noted(node, &tried, arrived));
         }
+        self.journal.check().and(done)
     }
 
     /// Has the device write a batch, but for what goes into transactions.
-    async fn send(&self, node: &Node, batch: Vec<Held>, last: Option<Extent>) -> Result<Sent> {
+    async fn send(
+        &self,
+        node: &Node,
+        batch: Vec<Held>,
+        last: Option<Extent>,
+        held: Permit,
+    ) -> Result<Sent> {
         let mut planned = Vec::new();
         let pieces = self.plan(node, &batch, last).await?;
         let mut pages = batch.into_iter();
@@ -223,7 +192,7 @@ impl Core {
             }
         }
         let writes = long().flat_map(|planned| self.write_piece(planned)).collect();
-        Ok(Sent { planned, writes })
+        Ok(Sent { planned, writes, _held: held })
     }
 
     /// Maps what the device has written, and puts the rest into transactions.
@@ -308,7 +277,7 @@ impl Core {
                 self.map_piece(&mut handle, node, &mut raw, piece).await?;
             }
             self.put_inode(&mut handle, node.ino, &mut raw).await?;
-            node.tid.set(Some(handle.finish()));
+            self.note_change_of(node, handle.finish());
             extents.into_iter().for_each(|extent| self.keep_promises(node, extent));
         }
         Ok(())
@@ -358,7 +327,6 @@ impl Core {
                 self.dirty_pages.set(self.dirty_pages.get() - 1);
             }
         }
-        self.cleaned.notify();
     }
 
     /// Writes size and times into the inode, if they are newer.
@@ -377,7 +345,7 @@ impl Core {
             raw.set_time(TimeField::Change, raw.time(TimeField::Change).max(at));
         }
         self.put_inode(&mut handle, node.ino, &mut raw).await?;
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(node, handle.finish());
         if node.size.get() == Some(size) {
             node.size_is_new.set(false);
         }

@@ -45,7 +45,7 @@ impl Core {
         raw.set_mode(new.kind.mode_bits() | new.permissions & 0o7777 | inherited);
         raw.set_owner(new.owner.0, group);
         raw.set_generation(generation);
-        raw.set_flag(above.flags() & flags::INHERITED, true);
+        raw.set_flag(flags::inherited(above.flags(), new.kind), true);
         raw.set_links(if directory { 2 } else { 1 });
         for field in [TimeField::Access, TimeField::Change, TimeField::Modify, TimeField::Birth] {
             raw.set_time(field, now);

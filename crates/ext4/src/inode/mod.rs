@@ -2,9 +2,14 @@
 
 mod birth;
 mod end;
+mod known;
+mod losses;
 mod node;
 mod orphans;
 
 pub(crate) use birth::{BIRTH_CREDITS, Newborn};
-pub(crate) use node::{Node, Page};
+pub(crate) use known::Known;
+pub use losses::Descriptor;
+pub(crate) use losses::Losses;
+pub(crate) use node::{Node, PAGE_COST, Page, nodes_most};
 pub(crate) use orphans::ORPHAN_CREDITS;

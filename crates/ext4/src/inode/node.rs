@@ -5,24 +5,28 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::TaskLock;
+use manylogs_block::{TaskLock, to_usize};
 
+use super::losses::Losses;
 use crate::core::Core;
 use crate::lock::SharedLock;
+use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::inode::RawInode;
 use crate::ondisk::jbd2::Tid;
 use crate::pages_lock::PagesLock;
-use crate::units::{Ino, Timestamp};
+use crate::units::{BLOCK_BYTES, Ino, Timestamp};
 
-/// Inodes that stay in memory although nobody uses them.
+/// Inodes that stay in memory although nobody works with them, if memory is for so many.
 const IDLE_MOST: usize = 4096;
+/// Memory of a node, with its locks and its place in the table.
+const NODE_COST: u64 = 768;
+/// Memory of a page, with its place in the file.
+pub(crate) const PAGE_COST: u64 = BLOCK_BYTES as u64 + 256;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
-    /// How often it was opened and not closed.
-    pub(crate) opens: Cell<u32>,
     /// Its size, once somebody needed it: that of the inode, or data waits to be written.
     pub(crate) size: Cell<Option<u64>>,
     /// The inode says another size.
@@ -31,6 +35,8 @@ pub(crate) struct Node {
     pub(crate) writers: TaskLock,
     /// When it was last written, where that is not in the inode yet.
     pub(crate) written_at: Cell<Option<Timestamp>>,
+    /// When it was last read, where that is not in the inode yet.
+    pub(crate) accessed_at: Cell<Option<Timestamp>>,
     /// Pages that are not on the device, by number.
     pub(crate) pages: RefCell<BTreeMap<u32, Page>>,
     /// Shared by whoever reads or writes, alone for whoever takes blocks away.
@@ -45,31 +51,41 @@ pub(crate) struct Node {
     pub(crate) flushed: Cell<u64>,
     /// Nobody will see its content again.
     pub(crate) is_ending: Cell<bool>,
-    /// It was born without a name, and may get one.
+    /// It was born without a name, and may get one, for as long as it has users.
     pub(crate) linkable: Cell<bool>,
     /// It is known to have no capabilities.
     pub(crate) incapable: Cell<bool>,
+    /// It was cut to nothing, and whoever wrote to it since has not closed it.
+    pub(crate) emptied: Cell<bool>,
+    /// How often its size could not be brought to its inode.
+    pub(crate) size_failures: Cell<u8>,
+    pub(crate) losses: Losses,
+    _held: Permit,
 }
 
 /// A page that is not on the device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
     /// A block is reserved for it.
     pub(crate) reserved: bool,
     /// Grows with each change.
     pub(crate) version: u64,
+    /// How often this version could not be written.
+    pub(crate) failures: u8,
+    /// Its memory.
+    pub(crate) _held: Permit,
 }
 
 impl Node {
-    fn new(ino: Ino) -> Self {
+    fn new(ino: Ino, held: Permit) -> Self {
         Self {
             ino,
-            opens: Cell::default(),
             size: Cell::default(),
             size_is_new: Cell::default(),
             writers: TaskLock::default(),
             written_at: Cell::default(),
+            accessed_at: Cell::default(),
             pages: RefCell::default(),
             content: SharedLock::default(),
             writing: PagesLock::default(),
@@ -79,6 +95,10 @@ impl Node {
             is_ending: Cell::default(),
             linkable: Cell::default(),
             incapable: Cell::default(),
+            emptied: Cell::default(),
+            size_failures: Cell::default(),
+            losses: Losses::default(),
+            _held: held,
         }
     }
 
@@ -111,21 +131,40 @@ impl Node {
     }
 }
 
-/// How many nodes there may be before somebody looks for idle ones, if `left` are in use.
-const fn next_look(left: usize) -> usize {
-    left + if left > IDLE_MOST { left } else { IDLE_MOST }
+/// How many nodes there may be before somebody looks for idle ones, if `left` are in use, and
+/// `idle` are no matter.
+const fn next_look(left: usize, idle: usize) -> usize {
+    left + if left > idle { left } else { idle }
+}
+
+/// How many nodes there may be, of those that wait for two transactions to become durable: the half
+/// of the share that [`super::Known`] leaves.
+pub(crate) fn nodes_most(memory: &Memory) -> usize {
+    to_usize(memory.most(Part::Inodes) / 2 / NODE_COST)
 }
 
 impl Core {
     /// What is in memory of an inode, from now on.
     pub(crate) fn node(&self, ino: Ino) -> Rc<Node> {
-        let mut nodes = self.nodes.borrow_mut();
-        Rc::clone(nodes.entry(ino).or_insert_with(|| Rc::new(Node::new(ino))))
+        if let Some(node) = self.nodes.borrow().get(&ino) {
+            return Rc::clone(node);
+        }
+        self.forget_some_nodes();
+        let node = Rc::new(Node::new(ino, self.memory.hold(Part::Inodes, NODE_COST)));
+        self.nodes.borrow_mut().insert(ino, Rc::clone(&node));
+        node
     }
 
     /// An inode was changed by transaction `tid`.
     pub(crate) fn note_change(&self, ino: Ino, tid: Tid) {
-        self.node(ino).tid.set(Some(tid));
+        self.note_change_of(&self.node(ino), tid);
+    }
+
+    /// As [`Core::note_change`].
+    pub(crate) fn note_change_of(&self, node: &Node, tid: Tid) {
+        if node.tid.replace(Some(tid)) != Some(tid) {
+            self.journal.note_inode(tid);
+        }
     }
 
     /// Forgets what nobody needs to know.
@@ -133,12 +172,14 @@ impl Core {
         let is_durable = |tid: Tid| self.journal.is_durable(tid);
         self.nodes.borrow_mut().retain(|_, node| {
             Rc::strong_count(node) > 1
-                || node.opens.get() > 0
+                || (node.linkable.get() && self.known.is_used(node.ino))
                 || node.is_dirty()
                 || node.is_unflushed()
+                || node.losses.are_unknown()
                 || node.tid.get().is_some_and(|tid| !is_durable(tid))
         });
-        self.look_for_idle_at.set(next_look(self.nodes.borrow().len()));
+        let idle = IDLE_MOST.min(nodes_most(&self.memory) / 4);
+        self.look_for_idle_at.set(next_look(self.nodes.borrow().len(), idle));
     }
 
     /// Forgets what nobody needs to know, if there may be much of it. To look costs as much as
@@ -166,22 +207,21 @@ impl Core {
         self.dirty_pages.set(self.dirty_pages.get() - dropped.len());
         let reserved = dropped.values().filter(|page| page.reserved).count();
         self.space.unreserve(reserved as u64);
-        self.cleaned.notify();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::next_look;
+    use super::{IDLE_MOST, next_look};
 
     /// Nodes that come one by one, all in use, are looked at a few times each, however many come.
     #[test]
     fn looks_for_idle_nodes_cost_a_few_each() {
-        let (mut look_at, mut looked_at) = (next_look(0), 0);
+        let (mut look_at, mut looked_at) = (next_look(0, IDLE_MOST), 0);
         for nodes in 1..=1_000_000 {
             if nodes > look_at {
                 looked_at += nodes;
-                look_at = next_look(nodes);
+                look_at = next_look(nodes, IDLE_MOST);
             }
         }
         assert!(looked_at < 2_000_000, "{looked_at}");

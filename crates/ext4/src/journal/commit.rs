@@ -4,16 +4,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use manylogs_block::Nanos;
+use manylogs_plant::{Bug, is};
 
 use super::{Changed, Closed, Journal, Logged, Running};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::memory::Part;
 use crate::ondisk::jbd2::Tid;
 use crate::units::Timestamp;
 
-/// A transaction is committed so long after its first handle at the latest.
-const INTERVAL: Nanos = Nanos::from_secs(5);
 /// Dirty pages from which on the device is kept busy with them: 4 MiB.
 const DIRTY_MUCH: usize = 1024;
 
@@ -35,7 +34,7 @@ impl Journal {
                 }
                 if state.running.tid == tid
                     && state.running.is_empty()
-                    && state.committing.is_none()
+                    && (state.committing.is_none() || is(Bug::Ext4CommittingNotAwaited))
                 {
                     return Ok(());
                 }
@@ -54,7 +53,7 @@ impl Journal {
         if state.running.is_empty() {
             return None;
         }
-        let next = Running::new(state.running.tid.next());
+        let next = Running::new(state.running.tid.next(), &self.memory);
         let running = std::mem::replace(&mut state.running, next);
         let logged = |changed: Changed| Logged {
             bytes: changed.buffer.bytes(),
@@ -69,6 +68,7 @@ impl Journal {
             freed: running.freed,
             data_written: self.data_written.take(),
             closed_at: now,
+            held: running.held,
         });
         state.committing = Some(Rc::clone(&closed));
         Some(closed)
@@ -126,13 +126,17 @@ impl Core {
         self.writes_back.set(true);
         while !self.journal.closing.get() {
             // After a failure the next attempt waits for an interval.
-            let is_much = || self.writes_back.get() && self.dirty_pages.get() > DIRTY_MUCH;
+            let wanted = || self.memory.is_wanted(Part::Pages) && self.dirty_pages.get() > 0;
+            let is_much = || self.dirty_pages.get() > DIRTY_MUCH || wanted();
+            let is_much = || self.writes_back.get() && is_much();
             self.pause(is_much, || !self.may_be_dirty.get() || !self.journal.is_sound()).await;
             self.writes_back.set(self.write_back_all().await.is_ok());
-            self.cleaned.notify();
+            if !self.writes_back.get() {
+                self.stuck.notify();
+            }
         }
         self.writes_back.set(false);
-        self.cleaned.notify();
+        self.stuck.notify();
         self.journal.end_task();
     }
 
@@ -149,7 +153,8 @@ impl Core {
                 change.await;
                 continue;
             }
-            let timer = timer.get_or_insert_with(|| self.runtime.sleep(INTERVAL));
+            let timer =
+                timer.get_or_insert_with(|| self.runtime.sleep(self.journal.interval.get()));
             let mut change = std::pin::pin!(change);
             let expired = std::future::poll_fn(|cx| {
                 if change.as_mut().poll(cx).is_ready() {
@@ -175,7 +180,7 @@ impl Core {
             state.committing = None;
         }
         self.journal.settled.notify();
-        let is_filling = !self.journal.sink.has_room(2 * self.journal.sink.largest());
+        let is_filling = !self.journal.sink.has_room(2 * self.journal.largest);
         if is_filling && !self.journal.making_room.replace(true) {
             self.make_room_meanwhile();
         }

@@ -24,6 +24,8 @@ pub(crate) struct Handle<'c> {
     core: &'c Core,
     _alone: WriteGuard,
     credits: usize,
+    /// Blocks that stay free: those that are reserved, if the caller may not have them.
+    pub(crate) kept: u64,
     undo: BTreeMap<BlockNo, Undo>,
     effects: Effects,
     finished: bool,
@@ -68,6 +70,7 @@ impl Core {
                         core: self,
                         _alone: alone,
                         credits,
+                        kept: 0,
                         undo,
                         effects,
                         finished,
@@ -101,7 +104,8 @@ impl super::Journal {
         let committing = state.committing.as_ref();
         let freed = state.running.freed.len();
         let many_freed = freed > 0 && freed + FREED_LEAST > self.sink.most_freed();
-        if many_freed || running > 0 && running + credits > self.sink.largest() {
+        let many_inodes = state.running.inodes > self.inodes_most && !state.running.is_empty();
+        if many_freed || many_inodes || running > 0 && running + credits > self.largest {
             return Room::AfterCommit(state.running.tid);
         }
         let ahead = committing.map_or(0, |closed| closed.blocks.len());
@@ -231,6 +235,7 @@ impl Handle<'_> {
         }
         running.revoked.extend(revoked);
         running.freed.extend(effects.freed);
+        running.count();
         core.journal.wanted.notify();
         running.tid
     }
@@ -261,3 +266,7 @@ impl std::fmt::Debug for Handle<'_> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

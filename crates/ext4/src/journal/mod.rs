@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{IoError, Signal};
+use manylogs_block::{IoError, Nanos, Signal, to_usize};
+use manylogs_plant::{Bug, is};
 
 pub(crate) use handle::Handle;
 pub(crate) use sink::NoSink;
@@ -23,9 +24,14 @@ pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats
 
 use crate::cache::Buffer;
 use crate::error::{Error, Result};
+use crate::inode::nodes_most;
 use crate::lock::SharedLock;
+use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::Tid;
-use crate::units::{BlockNo, Run};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
+
+/// When a transaction is committed though nobody waits for it, as ext4 does.
+const INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// See the module.
 pub(crate) struct Journal {
@@ -40,12 +46,20 @@ pub(crate) struct Journal {
     /// What is in the log is brought home although nobody waits for room.
     making_room: Cell<bool>,
     closing: Cell<bool>,
+    /// A transaction is committed so long after its first handle at the latest.
+    pub(crate) interval: Cell<Nanos>,
     /// Damage was found after which nothing is changed.
     pub(crate) damaged: Cell<bool>,
     /// Tasks of the file system that have not ended.
     tasks: Cell<u32>,
     /// See [`Closed::data_written`].
     data_written: Cell<bool>,
+    /// Blocks of the largest transaction.
+    largest: usize,
+    /// The most inodes that a transaction changes: what is in memory of them stays until it is
+    /// durable.
+    inodes_most: usize,
+    memory: Memory,
 }
 
 struct State {
@@ -64,6 +78,9 @@ struct Running {
     blocks: BTreeMap<BlockNo, Changed>,
     revoked: Vec<BlockNo>,
     freed: Vec<Run>,
+    /// How many inodes it changes.
+    inodes: usize,
+    held: Permit,
 }
 
 /// A block that the running transaction changes.
@@ -75,9 +92,26 @@ struct Changed {
     content: bool,
 }
 
+/// Memory of a block that a transaction changes, beside the cache's: as it was, as it is if the
+/// cache has a newer one, and a copy on its way to the device.
+const LOGGED_COST: u64 = 3 * BLOCK_BYTES as u64 + 256;
+
+/// Blocks of the largest transaction for which there is memory: one runs and one is committed, and
+/// a half of the share is for what waits to go home.
+fn largest_in(memory: &Memory) -> usize {
+    to_usize(memory.most(Part::Journal) / 2 / (2 * LOGGED_COST)).max(LARGEST_LEAST)
+}
+
 impl Running {
-    fn new(tid: Tid) -> Self {
-        Self { tid, blocks: BTreeMap::new(), revoked: Vec::new(), freed: Vec::new() }
+    fn new(tid: Tid, memory: &Memory) -> Self {
+        let held = memory.hold(Part::Journal, 0);
+        let (blocks, revoked, freed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { tid, blocks, revoked, freed, inodes: 0, held }
+    }
+
+    /// Holds the memory of the blocks that there are now.
+    fn count(&mut self) {
+        self.held.set(self.blocks.len() as u64 * LOGGED_COST);
     }
 
     fn is_empty(&self) -> bool {
@@ -87,15 +121,17 @@ impl Running {
 
 impl Journal {
     /// A journal whose first transaction is `first`.
-    pub(crate) fn new(sink: Rc<dyn CommitSink>, first: Tid) -> Self {
+    pub(crate) fn new(sink: Rc<dyn CommitSink>, first: Tid, memory: &Memory) -> Self {
         let durable = Tid(first.0.wrapping_sub(1));
         let state = State {
-            running: Running::new(first),
+            running: Running::new(first, memory),
             committing: None,
             durable,
             requested: durable,
             failed: None,
         };
+        let largest = sink.largest().min(largest_in(memory));
+        let inodes_most = nodes_most(memory) / 2;
         Self {
             sink,
             tree: SharedLock::default(),
@@ -104,9 +140,13 @@ impl Journal {
             settled: Signal::default(),
             making_room: Cell::new(false),
             closing: Cell::new(false),
+            interval: Cell::new(INTERVAL),
             damaged: Cell::new(false),
             tasks: Cell::new(0),
             data_written: Cell::new(false),
+            largest,
+            inodes_most,
+            memory: memory.clone(),
         }
     }
 
@@ -124,6 +164,12 @@ impl Journal {
     /// Whoever waits for work looks for it.
     pub(crate) fn note_work(&self) {
         self.wanted.notify();
+    }
+
+    /// Transaction `tid` changes an inode more.
+    pub(crate) fn note_inode(&self, tid: Tid) {
+        let mut state = self.state.borrow_mut();
+        state.running.inodes += usize::from(state.running.tid == tid);
     }
 
     /// Data was written past the journal, and the device has answered. The transaction that refers
@@ -145,7 +191,8 @@ impl Journal {
         if state.running.blocks.range(range.clone()).next().is_some() {
             return Some(state.running.tid);
         }
-        let closed = state.committing.as_ref()?;
+        let committing = state.committing.as_ref();
+        let closed = committing.filter(|_| !is(Bug::NearHomeUnderCommit))?;
         closed.blocks.range(range).next().map(|_| closed.tid)
     }
 
@@ -169,7 +216,10 @@ impl Journal {
     /// Whether a replay could bring back an older content of the block.
     pub(crate) fn logged(&self, run: Run) -> Vec<BlockNo> {
         let mut found = self.sink.logged(run);
-        if let Some(closed) = &self.state.borrow().committing {
+        // A sink may not know what it has just been given.
+        if let Some(closed) = &self.state.borrow().committing
+            && !is(Bug::NearUnderWayNotSuperseded)
+        {
             let range = BlockNo(run.range().start)..BlockNo(run.range().end);
             found.extend(closed.blocks.range(range).map(|(block, _)| *block));
         }

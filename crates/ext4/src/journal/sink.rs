@@ -7,6 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use manylogs_block::{IoError, IoResult};
 
+use crate::memory::Permit;
 use crate::ondisk::jbd2::Tid;
 use crate::units::{BlockNo, Run, Timestamp};
 
@@ -30,6 +31,8 @@ pub struct Closed {
     pub data_written: bool,
     /// When it was closed.
     pub closed_at: Timestamp,
+    /// Its memory.
+    pub held: Permit,
 }
 
 /// A block of a transaction.

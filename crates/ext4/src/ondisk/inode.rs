@@ -1,5 +1,7 @@
 //! Inodes.
 
+pub(crate) mod flags;
+
 use crate::checksum::crc;
 use crate::ondisk::bytes::{high16, high32, join32, le16, le32, low16, low32, put_le16, put_le32};
 use crate::ondisk::xattr::{self, Xattr};
@@ -14,23 +16,6 @@ pub(crate) const MAP_BYTES: usize = 60;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
 const EXTRA: usize = 0x80;
-
-/// Flags of an inode.
-pub(crate) mod flags {
-    pub(crate) const IMMUTABLE: u32 = 0x10;
-    pub(crate) const APPEND: u32 = 0x20;
-    pub(crate) const NO_DUMP: u32 = 0x40;
-    /// Reading leaves the time of access as it is.
-    pub(crate) const NO_ACCESS_TIME: u32 = 0x80;
-    pub(crate) const INDEX: u32 = 0x1000;
-    pub(crate) const HUGE_FILE: u32 = 0x40000;
-    pub(crate) const EXTENTS: u32 = 0x80000;
-    /// What a new file takes over from its directory: sync, noatime, nodump and the like.
-    pub(crate) const INHERITED: u32 = 0x8 | 0x40 | 0x80 | 0x400 | 0x2000_0000;
-    /// What this crate cannot keep intact: compressed, encrypted, verity, in another inode,
-    /// inline, casefolded.
-    pub(crate) const FOREIGN: u32 = 0x4 | 0x800 | 0x10_0000 | 0x20_0000 | 0x1000_0000 | 0x4000_0000;
-}
 
 /// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -358,7 +343,8 @@ impl RawInode {
         Timestamp { seconds: seconds + (i64::from(extra & 3) << 32), nanos }
     }
 
-    /// Keeps as much of the time as the inode has room for.
+    /// Keeps as much of the time as the inode has room for. The first and the last second that it
+    /// has room for stand for all before and behind, and have no parts.
     pub(crate) fn set_time(&mut self, field: TimeField, time: Timestamp) {
         let (at, extra_at) = field.at();
         if field == TimeField::Birth && !self.has(at, 4) {
@@ -366,12 +352,14 @@ impl RawInode {
         }
         let has_extra = self.has(extra_at, 4);
         let last = i64::from(i32::MAX) + if has_extra { 3 << 32 } else { 0 };
-        let seconds = time.seconds.clamp(i32::MIN.into(), last);
+        let first = i64::from(i32::MIN);
+        let seconds = time.seconds.clamp(first, last);
+        let nanos = if seconds == first || seconds == last { 0 } else { time.nanos };
         let low = low32(seconds.cast_unsigned());
         put_le32(&mut self.0, at, low);
         if has_extra {
             let epochs = (seconds - i64::from(low.cast_signed())) >> 32;
-            let extra = low32(epochs.cast_unsigned()) & 3 | time.nanos << 2;
+            let extra = low32(epochs.cast_unsigned()) & 3 | nanos << 2;
             put_le32(&mut self.0, extra_at, extra);
         }
     }

@@ -156,6 +156,11 @@ impl Superblock {
         self.wide(0x8, 0x154)
     }
 
+    /// The user, and the group, that may have reserved blocks besides root.
+    pub(crate) fn reserved_for(&self) -> (u32, u32) {
+        (self.u16(0x50).into(), self.u16(0x52).into())
+    }
+
     pub(crate) fn first_data_block(&self) -> u32 {
         self.u32(0x14)
     }
@@ -280,6 +285,12 @@ impl Superblock {
     /// Errors were found: somebody must look at the file system before it is mounted.
     pub(crate) fn set_errors(&mut self) {
         let state = self.u16(STATE) | STATE_ERROR;
+        put_le16(&mut *self.0, STATE, state);
+    }
+
+    /// See [`Superblock::set_errors`].
+    pub(crate) fn clear_errors(&mut self) {
+        let state = self.u16(STATE) & !STATE_ERROR;
         put_le16(&mut *self.0, STATE, state);
     }
 

@@ -33,9 +33,13 @@ pub struct OpenFor {
 }
 
 impl AccessTimes {
-    fn wants(self, raw: &RawInode, now: Timestamp) -> bool {
-        let last = raw.time(TimeField::Access);
-        let changed = raw.time(TimeField::Modify).max(raw.time(TimeField::Change));
+    /// Whether an inode that was last read and changed then is to get a new time.
+    fn wants(
+        self,
+        raw: &RawInode,
+        (last, changed): (Timestamp, Timestamp),
+        now: Timestamp,
+    ) -> bool {
         match self {
             _ if raw.has_flag(flags::NO_ACCESS_TIME | flags::IMMUTABLE) => false,
             Self::Off => false,
@@ -65,33 +69,42 @@ impl Ext4 {
         }
     }
 
-    /// An inode was read: its time of access may change. Nothing happens where nothing can be
-    /// written.
+    /// An inode was read: its time of access may change, and is shown from now on. Nothing happens
+    /// where nothing can be written. Whether [`Ext4::keep_access`] has something to do.
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn note_access(&self, ino: Ino, times: AccessTimes) -> Result<()> {
+    pub async fn note_access(&self, ino: Ino, times: AccessTimes) -> Result<bool> {
         let core = &self.core;
         if times == AccessTimes::Off || core.read_only || !core.journal.is_sound() {
-            return Ok(());
+            return Ok(false);
         }
-        let wants = {
-            let _tree = core.journal.tree.read().await;
-            times.wants(&core.inode(ino).await?, core.now())
-        };
-        if !wants {
-            return Ok(());
+        let _tree = core.journal.tree.read().await;
+        let (raw, now) = (core.inode(ino).await?, core.now());
+        let known = core.times_of(ino, &raw);
+        let wants = times.wants(&raw, (known.accessed, known.modified.max(known.changed)), now);
+        if wants {
+            core.node(ino).accessed_at.set(Some(now));
         }
+        Ok(wants)
+    }
+
+    /// Brings a time of access that was noted into a transaction. That may take a while, and nobody
+    /// waits for it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn keep_access(&self, ino: Ino) -> Result<()> {
+        let core = &self.core;
         let mut handle = match core.begin(1).await {
             Err(Error::Aborted(_)) => return Ok(()),
             handle => handle?,
         };
         let mut raw = core.inode(ino).await?;
-        if raw.links() == 0 {
-            // It may have ended since it was read.
-            return Ok(());
-        }
-        raw.set_time(TimeField::Access, core.now());
+        let noted = core.node(ino).accessed_at.take();
+        // It may have ended since it was read, or got another time.
+        let Some(at) = noted.filter(|_| raw.links() > 0) else { return Ok(()) };
+        raw.set_time(TimeField::Access, at);
         core.put_inode(&mut handle, ino, &mut raw).await?;
         // Nobody who syncs the file waits for it.
         handle.finish();

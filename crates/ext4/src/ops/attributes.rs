@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Ext4, SetIds};
+use super::{Credentials, Ext4, SetIds};
 use crate::core::Core;
 use crate::dir::{Listed, check_name};
 use crate::error::{Corruption, Error, Result};
@@ -50,8 +50,8 @@ pub struct Attributes {
 /// What a time becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTime {
-    /// The time of the change. Everybody who may write a file may ask for it, also of append-only
-    /// files.
+    /// The time of the change. Everybody who may write a file may ask for it for both times, also
+    /// of append-only files.
     Now,
     /// A time that the caller gives.
     At(Timestamp),
@@ -77,12 +77,23 @@ pub struct Change {
     pub kill_set_ids: bool,
 }
 
-/// What of the file system is in use.
+/// The times of an inode that change with its use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) accessed: Timestamp,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+}
+
+/// What of the file system is in use, as the kernel's ext4 counts it. The logs of an adopted one
+/// are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Blocks of 4096 bytes.
+    /// Blocks of 4096 bytes that files may have, in use or not.
     pub blocks: u64,
-    /// Of those, free.
+    /// Other blocks: superblocks, descriptors, bitmaps, tables of inodes, and the journal.
+    pub overhead_blocks: u64,
+    /// Of [`Usage::blocks`], free and not promised to data that waits to be written.
     pub free_blocks: u64,
     /// Of those, what anybody may use.
     pub available_blocks: u64,
@@ -93,11 +104,16 @@ pub struct Usage {
 }
 
 impl Change {
-    /// Whether only times change, to that of the change.
+    /// Whether anything but the size and set-id bits is to change.
+    fn changes_attributes(&self) -> bool {
+        *self != Self { size: self.size, kill_set_ids: self.kill_set_ids, ..Self::default() }
+    }
+
+    /// Whether no more than both times change, to that of the change.
     fn is_touch(&self) -> bool {
-        let now = |time: Option<NewTime>| time.is_none_or(|time| time == NewTime::Now);
-        let times = Self { accessed: self.accessed, modified: self.modified, ..Self::default() };
-        *self == times && now(self.accessed) && now(self.modified)
+        let now = Some(NewTime::Now);
+        let touch = Self { accessed: now, modified: now, ..Self::default() };
+        *self == touch || !self.changes_attributes()
     }
 }
 
@@ -143,15 +159,39 @@ impl Ext4 {
     /// [`Error::TooLarge`], [`Error::NoSpace`], [`Error::Invalid`] if the size of something else
     /// than a file is to change.
     pub async fn change(&self, ino: Ino, change: Change) -> Result<Attributes> {
+        self.change_by(Credentials::ROOT, ino, change).await
+    }
+
+    /// As [`Ext4::change`], and takes bits away as the caller may not keep them. If nothing is to
+    /// change, owner and group become what they are: that takes bits of the caller's file, and is a
+    /// change of the time. It leaves a stranger's file with such bits alone: the kernel asks for
+    /// this before a write, which takes them itself, and nobody else may take them.
+    ///
+    /// # Errors
+    /// As [`Ext4::change`].
+    pub async fn change_by(
+        &self,
+        caller: Credentials<'_>,
+        ino: Ino,
+        change: Change,
+    ) -> Result<Attributes> {
         if let Some(size) = change.size {
-            self.drop_privileges(ino, SetIds::taken_if(change.kill_set_ids)).await?;
+            if size > SIZE_MOST {
+                return Err(Error::TooLarge);
+            }
+            self.core.check_size_mutable(ino).await?;
+            let set_ids = SetIds::taken_if(change.kill_set_ids, caller);
+            self.drop_privileges(ino, set_ids).await?;
             self.core.resize(ino, size).await?;
+            if size == 0 {
+                self.core.node(ino).emptied.set(true);
+            }
         }
-        let moves = change.uid.is_some() || change.gid.is_some();
-        let rest = Change { size: None, kill_set_ids: change.kill_set_ids && moves, ..change };
-        if rest != Change::default() {
-            self.core.change_attributes(ino, rest).await?;
+        let rest = Change { size: None, ..change };
+        if change.size.is_none() || rest.changes_attributes() {
+            self.core.change_attributes(caller, ino, rest).await?;
         }
+        self.core.keep_inode(ino).await?;
         self.attributes(ino).await
     }
 
@@ -194,8 +234,9 @@ impl Ext4 {
     pub fn usage(&self) -> Usage {
         let (core, space) = (&self.core, &self.core.space);
         Usage {
-            blocks: core.geometry.blocks,
-            free_blocks: space.free_blocks(),
+            blocks: core.geometry.blocks - core.geometry.overhead_blocks,
+            overhead_blocks: core.geometry.overhead_blocks,
+            free_blocks: space.free_blocks().saturating_sub(space.reserved()),
             available_blocks: space.unpromised().saturating_sub(core.geometry.reserved_blocks),
             inodes: core.geometry.inodes.into(),
             free_inodes: space.free_inodes(),
@@ -213,7 +254,7 @@ impl Core {
             .map_or(0, |node| node.pages.borrow().values().filter(|page| page.reserved).count());
         let is_device = matches!(raw.kind(), Some(FileKind::CharDevice | FileKind::BlockDevice));
         let (uid, gid) = raw.owner();
-        let written_at = node.and_then(|node| node.written_at.get());
+        let times = self.times_of(ino, &raw);
         Ok(Attributes {
             ino,
             generation: raw.generation(),
@@ -225,18 +266,48 @@ impl Core {
             size: node.map_or(raw.size(), |node| node.size_of(&raw)),
             sectors: raw.sectors() + reserved as u64 * BLOCK_SECTORS,
             device: if is_device { raw.device() } else { (0, 0) },
-            accessed: raw.time(TimeField::Access),
-            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
-            changed: written_at.unwrap_or_default().max(raw.time(TimeField::Change)),
+            accessed: times.accessed,
+            modified: times.modified,
+            changed: times.changed,
             born: raw.time(TimeField::Birth),
         })
     }
 
-    async fn change_attributes(&self, ino: Ino, change: Change) -> Result<()> {
+    /// The times of an inode, with what it does not say yet.
+    pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
+        let nodes = self.nodes.borrow();
+        let node = nodes.get(&ino);
+        let written_at = node.and_then(|node| node.written_at.get());
+        let accessed_at = node.and_then(|node| node.accessed_at.get());
+        let changed = raw.time(TimeField::Change);
+        Times {
+            accessed: accessed_at.unwrap_or_else(|| raw.time(TimeField::Access)),
+            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
+            changed: written_at.map_or(changed, |at| at.max(changed)),
+        }
+    }
+
+    async fn change_attributes(
+        &self,
+        caller: Credentials<'_>,
+        ino: Ino,
+        change: Change,
+    ) -> Result<()> {
         let node = self.node(ino);
         let mut handle = self.begin(4 + 2 * XATTR_CREDITS).await?;
         let mut raw = self.inode(ino).await?;
         if change.is_touch() { Self::check_mutable(&raw) } else { Self::check_losable(&raw) }?;
+        let stays = !change.changes_attributes();
+        let set_ids = SetIds::taken_if(change.kill_set_ids || stays, caller);
+        let (uid, gid) = raw.owner();
+        let is_directory = raw.kind() == Some(FileKind::Directory);
+        let taken = if is_directory { 0 } else { set_ids.of(raw.mode(), gid) };
+        if stays && taken != 0 {
+            Self::check_losable(&raw)?;
+            if !caller.owns(uid) {
+                return Ok(());
+            }
+        }
         let now = self.now();
         let time = |new| match new {
             NewTime::Now => now,
@@ -246,14 +317,13 @@ impl Core {
             raw.set_mode(raw.mode() & !0o7777 | permissions & 0o7777);
             self.follow_mode(&mut handle, ino, &mut raw).await?;
         }
-        let (uid, gid) = raw.owner();
-        raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
-        if change.uid.is_some() || change.gid.is_some() {
-            let set_ids = SetIds::taken_if(change.kill_set_ids);
+        if stays || change.uid.is_some() || change.gid.is_some() {
             self.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
         }
-        if let Some(at) = change.accessed.map(time) {
+        raw.set_owner(change.uid.unwrap_or(uid), change.gid.unwrap_or(gid));
+        if let Some(at) = change.accessed.map(time).or_else(|| node.accessed_at.take()) {
             raw.set_time(TimeField::Access, at);
+            node.accessed_at.set(None);
         }
         if let Some(at) = change.modified.map(time).or_else(|| node.written_at.take()) {
             raw.set_time(TimeField::Modify, at);
@@ -261,15 +331,13 @@ impl Core {
         }
         raw.set_time(TimeField::Change, now);
         self.put_inode(&mut handle, ino, &mut raw).await?;
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(&node, handle.finish());
         Ok(())
     }
 
-    /// Gives a file another size.
+    /// Gives a file another size. One that it has takes away what lies behind it, too, and is a
+    /// change.
     async fn resize(&self, ino: Ino, size: u64) -> Result<()> {
-        if size > SIZE_MOST {
-            return Err(Error::TooLarge);
-        }
         let node = self.node(ino);
         let _alone = node.writers.take().await;
         {
@@ -278,16 +346,20 @@ impl Core {
             if size > old {
                 self.check_writable()?;
                 self.check_resizable(ino, size).await?;
-                self.fill_end(&node, size).await?;
+                self.fill_end(&node, size, &mut self.room_for_edge()).await?;
                 node.set_new_size(size);
                 node.written_at.set(Some(self.now()));
                 self.note_dirty();
-            }
-            if size >= old {
                 return Ok(());
             }
         }
         self.shorten(&node, size).await
+    }
+
+    /// Whether a file may get another size at all.
+    async fn check_size_mutable(&self, ino: Ino) -> Result<()> {
+        let _tree = self.journal.tree.read().await;
+        Self::check_losable(&self.inode(ino).await?)
     }
 
     /// Whether a file can become larger by another size.
@@ -320,7 +392,7 @@ impl Core {
             self.join_orphans(&mut handle, ino, &mut raw)?;
         }
         self.put_inode(&mut handle, ino, &mut raw).await?;
-        node.tid.set(Some(handle.finish()));
+        self.note_change_of(node, handle.finish());
         self.drop_pages(node, low32(size.div_ceil(BLOCK))..u32::MAX);
         node.size.set(Some(size));
         node.size_is_new.set(size > on_device);

@@ -22,7 +22,7 @@ impl Ext4 {
     /// # Errors
     /// [`crate::Error::NoSpace`] if there are no blocks for all of it, [`crate::Error::TooLarge`].
     pub async fn write(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
-        self.core.write_file(ino, offset, data.into()).await
+        self.core.write_file(ino, offset, data.into(), self.kept()).await
     }
 
     /// As [`Ext4::write`], and has what was written on the device, or in the running transaction
@@ -34,7 +34,7 @@ impl Ext4 {
     pub async fn write_through(&self, ino: Ino, offset: u64, data: impl Into<Bytes>) -> Result<()> {
         let data = data.into();
         let end = offset.saturating_add(data.len() as u64);
-        self.core.write_file(ino, offset, data).await?;
+        self.core.write_file(ino, offset, data, self.kept()).await?;
         self.core.write_back_part(ino, offset..end).await
     }
 
@@ -51,7 +51,8 @@ impl Ext4 {
         what: Allocate,
         keep_size: bool,
     ) -> Result<()> {
-        self.core.allocate(ino, range, what, keep_size).await
+        self.core.allocate(ino, range, what, (keep_size, self.kept())).await?;
+        self.core.keep_inode(ino).await
     }
 
     /// The first place of a file from `offset` on that is data, or a hole.
@@ -67,7 +68,7 @@ impl Ext4 {
     /// # Errors
     /// Those of the device: then it may be lost.
     pub async fn sync(&self, ino: Ino) -> Result<()> {
-        self.core.sync_file(ino).await
+        self.core.sync_file(ino, None).await
     }
 
     /// Makes a file's content durable, and what is needed to find it: not its times. What was
@@ -76,7 +77,7 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::sync`].
     pub async fn sync_content(&self, ino: Ino) -> Result<()> {
-        self.core.sync_content(ino).await
+        self.core.sync_content(ino, None).await
     }
 
     /// Makes everything durable.
@@ -84,6 +85,6 @@ impl Ext4 {
     /// # Errors
     /// As [`Ext4::sync`].
     pub async fn sync_all(&self) -> Result<()> {
-        self.core.sync_all().await
+        self.sync_all_opened(None).await
     }
 }

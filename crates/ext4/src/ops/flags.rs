@@ -3,11 +3,19 @@
 use super::Ext4;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::ondisk::inode::{TimeField, flags};
+use crate::ondisk::inode::{FileKind, TimeField, flags};
 use crate::units::Ino;
 
-/// What can be changed, since it is kept: immutable, append-only, no dump, no times of access.
-const CHANGEABLE: u32 = flags::IMMUTABLE | flags::APPEND | flags::NO_DUMP | flags::NO_ACCESS_TIME;
+/// What can be changed, since it is kept: immutable, append-only, no dump, no times of access,
+/// durable changes.
+const CHANGEABLE: u32 = flags::IMMUTABLE
+    | flags::APPEND
+    | flags::NO_DUMP
+    | flags::NO_ACCESS_TIME
+    | flags::SYNC
+    | flags::DIR_SYNC;
+/// What `chattr` can ask for: the rest of what it reads and writes back stays as it is.
+const MODIFIABLE: u32 = 0x604B_C0FF;
 /// What is shown: not how the inode is kept on the disk, but for the index and the extents.
 const SHOWN: u32 = 0x705B_DFFF;
 
@@ -21,24 +29,29 @@ impl Ext4 {
         Ok(self.core.inode(ino).await?.flags() & SHOWN)
     }
 
-    /// Gives an inode these flags. Who may do so, the caller knows.
+    /// Gives an inode these flags. Who may do so, the caller knows. What only directories have is
+    /// left out of others, as the kernel does.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if others change than immutable (`i`), append-only (`a`), no dump
-    /// (`d`) and no times of access (`A`).
+    /// (`d`), no times of access (`A`), durable changes (`S`) and durable changes of
+    /// names (`D`).
     pub async fn set_inode_flags(&self, ino: Ino, wanted: u32) -> Result<()> {
         let core: &Core = &self.core;
         let mut handle = core.begin(1).await?;
         let mut raw = core.inode(ino).await?;
-        let changed = (raw.flags() ^ wanted) & SHOWN;
+        let changed = (raw.flags() ^ wanted) & SHOWN & MODIFIABLE;
         if changed & !CHANGEABLE != 0 {
-            return Err(Error::Unsupported("flags of inodes other than i, a, d and A"));
+            return Err(Error::Unsupported("flags of inodes other than i, a, d, A, S and D"));
         }
         raw.set_flag(CHANGEABLE, false);
-        raw.set_flag(wanted & CHANGEABLE, true);
+        let is_dir = raw.kind() == Some(FileKind::Directory);
+        let left_out = if is_dir { 0 } else { flags::DIR_SYNC };
+        raw.set_flag(wanted & CHANGEABLE & !left_out, true);
         raw.set_time(TimeField::Change, core.now());
         core.put_inode(&mut handle, ino, &mut raw).await?;
-        core.note_change(ino, handle.finish());
-        Ok(())
+        let tid = handle.finish();
+        core.note_change(ino, tid);
+        core.keep(core.is_sync(&raw), tid).await
     }
 }

@@ -17,6 +17,7 @@ use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::memory::Memory;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
 use crate::ondisk::superblock::{OFFSET, Superblock};
@@ -71,6 +72,20 @@ impl Ext4 {
     pub async fn place_for_log(&self, group: GroupNo, wanted: Wanted) -> Result<Option<Run>> {
         let _tree = self.core.journal.tree.read().await;
         self.core.last_free_run(group, wanted.most, wanted.least).await
+    }
+
+    /// Whether a log file can be created, but for its blocks. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], and [`Error::NoSpace`] without a free inode.
+    pub fn check_log_file(&self) -> Result<()> {
+        if !self.core.geometry.has_extents() {
+            return Err(Error::Unsupported("a log file without the feature extent"));
+        }
+        if self.core.space.free_inodes() == 0 {
+            return Err(Error::NoSpace);
+        }
+        Ok(())
     }
 
     /// Creates a log file without blocks.
@@ -163,7 +178,12 @@ impl LogFile {
         let block = crate::cache::read_block(&**device, BlockNo(0)).await?;
         let superblock = crate::marks::without_bit(&Superblock::decode_loosely(&block, OFFSET)?);
         superblock.check_size(device.capabilities().capacity)?;
-        let options = Options { clock: Rc::new(Default::default), read_only: true };
+        let options = Options {
+            clock: Rc::new(Default::default),
+            read_only: true,
+            durability: Default::default(),
+            memory: Memory::default(),
+        };
         let mode = Mode::Ordered;
         let loaded = Ext4::load_as(&superblock, block, mode, device, runtime, &options).await?;
         let core = &loaded.core;

@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, Handle as Executor, Payload, Request, Signal};
+use manylogs_block::{BlockDevice, Handle as Executor, Nanos, Payload, Request, Signal};
 use manylogs_plant::{Bug, is};
 
+use super::durability::{Caller, Durability};
 use crate::alloc::Space;
-use crate::cache::{Buffer, Cache, read_block};
+use crate::cache::{Cache, read_block};
 use crate::core::{Core, Mode};
 use crate::error::{Corruption, Error, Place, Refusal, Result};
 use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
+use crate::inode::{Known, Losses};
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
 use crate::journal::{CommitSink, Journal, NoSink};
 use crate::marks::without_bit;
+use crate::memory::Memory;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::features::incompat;
 use crate::ondisk::group::Group;
@@ -31,6 +34,10 @@ pub struct Options {
     pub clock: Rc<dyn Fn() -> Timestamp>,
     /// Nothing is written, not even a replay: what needs one is refused.
     pub read_only: bool,
+    /// What is durable when a call returns.
+    pub durability: Durability,
+    /// What the mount may use of memory.
+    pub memory: Memory,
 }
 
 /// A mounted file system. Clones are the same one.
@@ -40,6 +47,8 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct Ext4 {
     pub(crate) core: Rc<Core>,
+    /// Who asks.
+    pub(crate) caller: Caller,
 }
 
 impl Ext4 {
@@ -105,26 +114,49 @@ impl Ext4 {
         runtime: Executor,
         options: Options,
     ) -> Result<Self> {
-        let superblock = Self::superblock_of(&device).await?;
+        let superblock = Self::superblock_to_mount_through(&device).await?;
+        let block = read_block(&*device, BlockNo(0)).await?;
+        let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
+        let runs = loaded.core.journal_runs().await?;
+        let journal = jbd2::read_superblock(&device, runs.clone()).await?;
+        if journal.superblock.start().is_some() {
+            return Err(Refusal::NeedsReplay.into());
+        }
+        let mut core = loaded.alone();
+        core.geometry.add_journal(&runs);
+        if core.read_only {
+            return Ok(Self::of(Rc::new(core)));
+        }
+        core.journal = Journal::new(sink, Tid(1), &core.memory);
+        Self::start(core).await
+    }
+
+    /// From now on what nobody syncs is written, and durable, after `span`; 5 s when not given.
+    pub fn commit_every(&self, span: Nanos) {
+        self.core.journal.interval.set(span);
+    }
+
+    /// What the superblock says against [`Ext4::mount_through`]. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what to do, [`Error::Corrupt`], and those of the device.
+    pub async fn check_mount_through(device: &Rc<dyn BlockDevice>) -> Result<()> {
+        Self::superblock_to_mount_through(device).await.map(drop)
+    }
+
+    /// Without the bit.
+    async fn superblock_to_mount_through(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
+        let superblock = Self::superblock_of(device).await?;
         if superblock.is_mlfs() && superblock.has_errors() {
             return Err(Refusal::NeedsRelease.into());
         }
         let superblock = without_bit(&superblock);
         check_state(&superblock)?;
-        let block = read_block(&*device, BlockNo(0)).await?;
-        let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
-        let runs = loaded.core.journal_runs().await?;
-        let journal = jbd2::read_superblock(&device, runs.clone()).await?;
-        if superblock.needs_recovery() || journal.superblock.start().is_some() {
-            return Err(Refusal::NeedsCheck("its own journal must be replayed").into());
+        if superblock.needs_recovery() {
+            return Err(Refusal::NeedsReplay.into());
         }
-        let mut core = loaded.alone();
-        core.geometry.add_journal(&runs);
-        if core.read_only {
-            return Ok(Self { core: Rc::new(core) });
-        }
-        core.journal = Journal::new(sink, Tid(1));
-        Self::start(core).await
+        Geometry::of(&superblock)?;
+        Ok(superblock)
     }
 
     async fn superblock_of(device: &Rc<dyn BlockDevice>) -> Result<Superblock> {
@@ -132,6 +164,10 @@ impl Ext4 {
         let superblock = Superblock::decode(&block)?;
         superblock.check_size(device.capabilities().capacity)?;
         Ok(superblock)
+    }
+
+    const fn of(core: Rc<Core>) -> Self {
+        Self { core, caller: Caller::ROOT }
     }
 
     /// The file system that was loaded; nobody else knows of it yet.
@@ -150,7 +186,7 @@ impl Ext4 {
             core.journal.end().await;
             return Err(error);
         }
-        Ok(Self { core })
+        Ok(Self::of(core))
     }
 
     /// What is mounted before the journal is known: nothing may be written.
@@ -176,12 +212,13 @@ impl Ext4 {
         options: &Options,
     ) -> Result<Self> {
         let mut geometry = Geometry::of(superblock)?;
+        let cache = Cache::new(options.memory.clone());
         let mut tables = Vec::new();
         for block in geometry.descriptor_blocks() {
             if block.0 >= geometry.blocks {
                 return Err(Corruption::of(Place::Superblock, "descriptors beyond the end").into());
             }
-            tables.push(Buffer::new(block, read_block(&**device, block).await?));
+            tables.push(cache.insert(block, read_block(&**device, block).await?));
         }
         let (mut free_blocks, mut free_inodes) = (0, 0);
         for group in (0..geometry.groups).map(GroupNo) {
@@ -192,36 +229,36 @@ impl Ext4 {
             free_blocks += u64::from(descriptor.free_blocks());
             free_inodes += u64::from(descriptor.free_inodes());
         }
-        let cache = Cache::default();
-        for table in &tables {
-            cache.insert(table.block(), table.bytes());
-        }
-        let tables = tables.iter().filter_map(|table| cache.get(table.block())).collect();
         let core = Core {
             device: Rc::clone(device),
             runtime: runtime.clone(),
             clock: Rc::clone(&options.clock),
             space: Space::new(geometry.blocks, free_blocks, free_inodes),
             superblock: cache.insert(BlockNo(0), block),
-            journal: Journal::new(Rc::new(NoSink), Tid::default()),
+            journal: Journal::new(Rc::new(NoSink), Tid::default(), &options.memory),
             geometry,
             cache,
             tables,
             orphans: RefCell::default(),
             nodes: RefCell::new(BTreeMap::new()),
             look_for_idle_at: Cell::default(),
+            known: Known::new(&options.memory),
             dirty_pages: Cell::default(),
             endings: Cell::default(),
             ended: Signal::default(),
-            cleaned: Signal::default(),
+            stuck: Signal::default(),
             writes_back: Cell::default(),
             may_be_dirty: Cell::default(),
             syncs: Cell::default(),
             damage: RefCell::default(),
             read_only: options.read_only,
+            durability: options.durability,
+            descriptors: Cell::default(),
+            losses: Losses::default(),
             mode,
+            memory: options.memory.clone(),
         };
-        Ok(Self { core: Rc::new(core) })
+        Ok(Self::of(Rc::new(core)))
     }
 
     /// From now on it may be written.
@@ -229,15 +266,16 @@ impl Ext4 {
         let mut core = self.alone();
         core.geometry.add_journal(runs);
         if core.read_only {
-            return Ok(Self { core: Rc::new(core) });
+            return Ok(Self::of(Rc::new(core)));
         }
         let features = core.geometry.features;
         let format = (features.incompat & incompat::BITS64 != 0, core.geometry.seed.is_some());
         // First the journal needs no replay, then the file system says that it may need one.
         jbd2::reset(&core.device, &mut journal, next, format).await?;
         let device = Rc::clone(&core.device);
-        let sink = Rc::new(Jbd2Sink::new(device, journal.place, journal.superblock));
-        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next);
+        let sink = Jbd2Sink::new(device, journal.place, journal.superblock, &core.memory);
+        let sink = Rc::new(sink);
+        core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
         core.write_superblock(|superblock| {
             superblock.set_needs_recovery(true);
             // Any write may make a file of 2 GiB; nobody minds the feature where there is none.
@@ -251,7 +289,8 @@ impl Ext4 {
     /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
     ///
     /// # Errors
-    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then.
+    /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then. What
+    /// was lost and nobody was told of is told when all the rest is done.
     pub async fn unmount(self) -> Result<()> {
         let core = self.core;
         if core.read_only {
@@ -259,7 +298,7 @@ impl Ext4 {
         }
         let deleted = core.finish_orphans().await;
         let marked = core.mark_damage().await;
-        let synced = core.sync_all().await;
+        let synced = core.sync_what_can_be().await;
         core.journal.end().await;
         if core.journal.damaged.get() {
             let said = core.journal.sink.give_up().await?;
@@ -276,7 +315,8 @@ impl Ext4 {
             superblock.set_clean();
             superblock.set_free(blocks, low32(inodes));
         })
-        .await
+        .await?;
+        core.losses.tell(None)
     }
 }
 

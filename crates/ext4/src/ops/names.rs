@@ -53,6 +53,7 @@ impl Ext4 {
         check_new_name(name)?;
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 2 * BIRTH_CREDITS + XATTR_CREDITS).await?;
+        handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         Core::check_mutable(&above)?;
         if core.find(dir, &above, name).await?.is_some() {
@@ -74,6 +75,7 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(ino, tid);
+        core.keep(core.is_dir_sync(&above), tid).await?;
         self.attributes(ino).await
     }
 
@@ -86,6 +88,7 @@ impl Ext4 {
         check_new_name(name)?;
         let core = &self.core;
         let mut handle = core.begin(NAME_CREDITS + 4 + ORPHAN_CREDITS).await?;
+        handle.kept = self.kept();
         let mut above = core.directory(dir).await?;
         let mut raw = core.inode(ino).await?;
         Core::check_mutable(&above)?;
@@ -120,6 +123,7 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(ino, tid);
+        core.keep(core.is_dir_sync(&above), tid).await?;
         self.attributes(ino).await
     }
 
@@ -158,6 +162,8 @@ impl Ext4 {
         let now = core.now();
         if directory {
             Core::remove_link(&mut above);
+            // Whoever still has it open finds nothing in it.
+            raw.set_size(0);
         }
         touch(&mut above, now);
         core.put_inode(&mut handle, dir, &mut above).await?;
@@ -165,13 +171,20 @@ impl Ext4 {
         let tid = handle.finish();
         core.note_change(dir, tid);
         core.note_change(entry.ino, tid);
-        core.end_sooner_or_later(entry.ino).await
+        let ended = core.end_sooner_or_later(entry.ino).await;
+        core.keep(core.is_dir_sync(&above), tid).await.and(ended)
     }
 
     /// An inode has one user more until [`Ext4::close`], whether or not it has a name.
     pub fn open(&self, ino: Ino) {
-        let node = self.core.node(ino);
-        node.opens.set(node.opens.get() + 1);
+        self.core.known.add(ino);
+    }
+
+    /// Inodes that whoever opened them might close, as there are more than memory is for: some of
+    /// those that nobody works with, other ones each time.
+    #[must_use]
+    pub fn to_forget(&self) -> Vec<Ino> {
+        self.core.to_forget()
     }
 
     /// An inode has so many users less. Without any, and without a name, it ends.
@@ -179,13 +192,10 @@ impl Ext4 {
     /// # Errors
     /// Those of deleting the inode, if it has no name any more.
     pub async fn close(&self, ino: Ino, users: u32) -> Result<()> {
-        {
-            let node = self.core.node(ino);
-            node.opens.set(node.opens.get().saturating_sub(users));
+        if self.core.known.remove(ino, users) || !self.core.orphans.borrow().contains(&ino) {
+            return Ok(());
         }
-        self.core.end_if_unused(ino).await?;
-        self.core.forget_some_nodes();
-        Ok(())
+        self.core.end_if_unused(ino).await
     }
 }
 
@@ -286,12 +296,12 @@ impl Core {
 
     /// Deletes an inode that has no name and is not open.
     pub(crate) async fn end_if_unused(&self, ino: Ino) -> Result<()> {
-        let is_open = self.node(ino).opens.get() > 0;
+        let is_used = self.known.is_used(ino);
         let links = {
             let _tree = self.journal.tree.read().await;
             self.inode(ino).await?.links()
         };
-        if is_open || links > 0 {
+        if is_used || links > 0 {
             return Ok(());
         }
         self.delete(ino).await

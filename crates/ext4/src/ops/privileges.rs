@@ -1,10 +1,12 @@
 //! Privileges that a program file gives, which end when it changes.
 
+use manylogs_plant::{Bug, is};
+
 use super::Ext4;
 use crate::core::Core;
 use crate::error::Result;
 use crate::journal::Handle;
-use crate::ondisk::inode::{RawInode, TimeField};
+use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::ondisk::xattr::Key;
 use crate::units::Ino;
 use crate::xattr::XATTR_CREDITS;
@@ -18,37 +20,56 @@ const GROUP_EXECUTES: u16 = 0o010;
 /// The attribute with a program's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Which set-id bits of a file's mode go when its content changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetIds {
-    /// None: whoever changes it may keep them.
-    Kept,
-    /// Those that give rights: the group's does if the group may execute the file.
-    Taken,
-    /// Those, and the group's in any case if the file is of another group than this one, which is
-    /// the caller's.
-    TakenBy {
-        /// The caller's group.
-        gid: u32,
-    },
+/// Who asks for a change, as far as what happens depends on that.
+#[derive(Clone, Copy)]
+pub struct Credentials<'c> {
+    /// The user.
+    pub uid: u32,
+    /// Whether the user is in a group, or has the rights of all.
+    pub in_group: &'c dyn Fn(u32) -> bool,
 }
 
-impl SetIds {
-    /// [`SetIds::Taken`] if `taken`, else [`SetIds::Kept`].
+/// Which set-id bits of a file's mode go when its content changes.
+#[derive(Clone, Copy, Debug)]
+pub enum SetIds<'c> {
+    /// None: whoever changes it may keep them.
+    Kept,
+    /// Those that give rights: the user's, and the group's if the group may execute the file or
+    /// the caller is not in it.
+    TakenBy(Credentials<'c>),
+}
+
+impl Credentials<'_> {
+    /// Whoever has all rights.
+    pub const ROOT: Self = Self { uid: 0, in_group: &|_| true };
+
+    /// Whether the caller may change attributes of what `uid` owns.
+    pub(super) const fn owns(self, uid: u32) -> bool {
+        self.uid == 0 || self.uid == uid
+    }
+}
+
+impl std::fmt::Debug for Credentials<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("uid", &self.uid).finish_non_exhaustive()
+    }
+}
+
+impl<'c> SetIds<'c> {
+    /// [`SetIds::TakenBy`] if `taken`, else [`SetIds::Kept`].
     #[must_use]
-    pub const fn taken_if(taken: bool) -> Self {
-        if taken { Self::Taken } else { Self::Kept }
+    pub const fn taken_if(taken: bool, caller: Credentials<'c>) -> Self {
+        if taken { Self::TakenBy(caller) } else { Self::Kept }
     }
 
     /// Of a mode, the bits that go.
-    const fn of(self, mode: u16, group: u32) -> u16 {
-        let is_other = match self {
-            Self::Kept => return 0,
-            Self::Taken => false,
-            Self::TakenBy { gid } => gid != group,
-        };
-        let gives_rights = mode & GROUP_EXECUTES != 0;
-        mode & (SET_USER | if is_other || gives_rights { SET_GROUP } else { 0 })
+    pub(super) fn of(self, mode: u16, group: u32) -> u16 {
+        let Self::TakenBy(caller) = self else { return 0 };
+        // Who asks is only asked where it matters.
+        let gives_rights = mode & SET_GROUP != 0
+            && !is(Bug::Ext4SetGidKept)
+            && (mode & GROUP_EXECUTES != 0 || !(caller.in_group)(group));
+        mode & (SET_USER | if gives_rights { SET_GROUP } else { 0 })
     }
 }
 
@@ -58,12 +79,13 @@ impl Ext4 {
     ///
     /// # Errors
     /// Those of reading the inode, and of changing it if there is something to take.
-    pub async fn drop_privileges(&self, ino: Ino, set_ids: SetIds) -> Result<bool> {
+    pub async fn drop_privileges(&self, ino: Ino, set_ids: SetIds<'_>) -> Result<bool> {
         let core = &self.core;
         let had_some = core.has_privileges(ino, set_ids).await?;
         if had_some {
             let mut handle = core.begin(4 + XATTR_CREDITS).await?;
             let mut raw = core.inode(ino).await?;
+            Core::check_mutable(&raw)?;
             core.take_privileges(&mut handle, ino, &mut raw, set_ids).await?;
             raw.set_time(TimeField::Change, core.now());
             core.put_inode(&mut handle, ino, &mut raw).await?;
@@ -74,9 +96,9 @@ impl Ext4 {
 }
 
 impl Core {
-    async fn has_privileges(&self, ino: Ino, set_ids: SetIds) -> Result<bool> {
+    async fn has_privileges(&self, ino: Ino, set_ids: SetIds<'_>) -> Result<bool> {
         let node = self.node(ino);
-        if node.incapable.get() && set_ids == SetIds::Kept {
+        if node.incapable.get() && matches!(set_ids, SetIds::Kept) {
             return Ok(false);
         }
         let _tree = self.journal.tree.read().await;
@@ -88,15 +110,18 @@ impl Core {
         Ok(!node.incapable.get() || set_ids.of(raw.mode(), raw.owner().1) != 0)
     }
 
-    /// Takes capabilities away, and bits of the mode. The caller writes the inode, and
-    /// has [`XATTR_CREDITS`] for this.
+    /// Takes capabilities away, and bits of the mode: a directory's mean something else, and stay.
+    /// The caller writes the inode, and has [`XATTR_CREDITS`] for this.
     pub(crate) async fn take_privileges(
         &self,
         handle: &mut Handle<'_>,
         ino: Ino,
         raw: &mut RawInode,
-        set_ids: SetIds,
+        set_ids: SetIds<'_>,
     ) -> Result<()> {
+        if raw.kind() == Some(FileKind::Directory) {
+            return Ok(());
+        }
         raw.set_mode(raw.mode() & !set_ids.of(raw.mode(), raw.owner().1));
         let node = self.node(ino);
         if !node.incapable.get() {
@@ -110,16 +135,16 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::SetIds;
+    use super::{Credentials, SetIds};
 
     #[test]
     fn a_set_group_id_bit_without_execution_stays() {
         for (mode, gone) in
             [(0o106_755, 0o6000), (0o104_755, 0o4000), (0o102_755, 0o2000), (0o102_745, 0)]
         {
-            assert_eq!(SetIds::Taken.of(mode, 7), gone, "{mode:o}");
-            assert_eq!(SetIds::TakenBy { gid: 7 }.of(mode, 7), gone, "{mode:o}");
-            assert_eq!(SetIds::TakenBy { gid: 8 }.of(mode, 7), mode & 0o6000, "{mode:o}");
+            let by = |in_group| SetIds::TakenBy(Credentials { uid: 5, in_group });
+            assert_eq!(by(&|gid| gid == 7).of(mode, 7), gone, "{mode:o}");
+            assert_eq!(by(&|gid| gid != 7).of(mode, 7), mode & 0o6000, "{mode:o}");
             assert_eq!(SetIds::Kept.of(mode, 7), 0, "{mode:o}");
         }
     }

@@ -1,13 +1,19 @@
 //! Renaming.
 
+use std::rc::Rc;
+
+use manylogs_plant::{Bug, is};
+
 use super::Ext4;
 use crate::core::Core;
 use crate::dir::{Entry, NAME_CREDITS, check_new_name, touch};
 use crate::error::{Corruption, Error, Result};
-use crate::inode::ORPHAN_CREDITS;
+use crate::file::Times;
+use crate::inode::{BIRTH_CREDITS, Newborn, Node, ORPHAN_CREDITS};
 use crate::journal::Handle;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField};
 use crate::units::{Ino, Timestamp};
+use crate::xattr::XATTR_CREDITS;
 
 /// What becomes of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +34,88 @@ struct Spot<'a> {
 }
 
 impl Ext4 {
-    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither.
+    /// Gives what has the name `from` the name `to`: nobody sees both names, or neither. What takes
+    /// the name of another file has its content durable no later than the name, as far as that was
+    /// written before, unless [`super::Durability::no_auto_alloc`].
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] as `taken` says, [`Error::NotEmpty`],
     /// [`Error::IsADirectory`] and [`Error::NotADirectory`] if one is a directory and the other is
-    /// not, [`Error::Invalid`] if a directory would be in itself.
+    /// not, [`Error::Invalid`] if a directory would be in itself, and those of writing content.
     pub async fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), taken: Taken) -> Result<()> {
+        self.rename_or_leave(from, to, taken, None).await
+    }
+
+    /// As [`Ext4::rename`], and leaves a whiteout of this owner and group under the old name in the
+    /// same moment: a character device 0:0, by which overlays know that a name is gone.
+    ///
+    /// # Errors
+    /// As [`Ext4::rename`]; [`Error::NoSpace`]; [`Error::Invalid`] if the names are exchanged.
+    pub async fn rename_and_leave(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        taken: Taken,
+        owner: (u32, u32),
+    ) -> Result<()> {
+        if taken == Taken::Exchanged {
+            return Err(Error::Invalid("names that are exchanged leave nothing"));
+        }
+        self.rename_or_leave(from, to, taken, Some(owner)).await
+    }
+
+    async fn rename_or_leave(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        taken: Taken,
+        whiteout: Option<(u32, u32)>,
+    ) -> Result<()> {
         check_new_name(from.1)?;
         check_new_name(to.1)?;
         let from = Spot { dir: from.0, name: from.1 };
         let to = Spot { dir: to.0, name: to.1 };
+        let mut settled = Vec::new();
+        while let Some(node) = self.try_rename(from, to, (taken, whiteout), &settled).await? {
+            // What is written from now on is not promised: once is enough.
+            settled.push(node.ino);
+            self.core.write_back(&node, Times::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// Renames, or returns an inode that is not among the `settled` and must have its content on
+    /// the device, or in a transaction, before the transaction of the renaming.
+    async fn try_rename(
+        &self,
+        from: Spot<'_>,
+        to: Spot<'_>,
+        (taken, whiteout): (Taken, Option<(u32, u32)>),
+        settled: &[Ino],
+    ) -> Result<Option<Rc<Node>>> {
         let core = &self.core;
-        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS).await?;
+        let birth = if whiteout.is_some() { BIRTH_CREDITS + XATTR_CREDITS } else { 0 };
+        let mut handle = core.begin(NAME_CREDITS + 12 + ORPHAN_CREDITS + birth).await?;
+        handle.kept = self.kept();
         let (above, moved) = core.spot(from).await?;
+        let promised = core.is_dir_sync(&above);
         let moved = moved.ok_or(Error::NotFound)?;
         Core::check_losable(&above)?;
         Core::check_losable(&core.inode(moved.ino).await?)?;
         let (above, other) = core.spot(to).await?;
         Core::check_mutable(&above)?;
+        let promised = promised || core.is_dir_sync(&above);
         if let Some(other) = &other {
             Core::check_losable(&core.inode(other.ino).await?)?;
+        }
+        let replaced = other.as_ref().map(|other| other.ino).filter(|other| *other != moved.ino);
+        if let Some(node) = core.unsettled(moved.ino, replaced, taken, settled) {
+            return Ok(Some(node));
         }
         let unused = match (other, taken) {
             (Some(_), Taken::Kept) => return Err(Error::Exists),
             (None, Taken::Exchanged) => return Err(Error::NotFound),
-            (Some(other), _) if other.ino == moved.ino => return Ok(()),
+            (Some(other), _) if other.ino == moved.ino => return Ok(None),
             (Some(other), Taken::Exchanged) => {
                 core.check_tree(moved.ino, to.dir).await?;
                 core.check_tree(other.ino, from.dir).await?;
@@ -63,22 +125,45 @@ impl Ext4 {
             (other, _) => {
                 core.check_tree(moved.ino, to.dir).await?;
                 let other = other.map(|other| other.ino);
-                core.move_name(&mut handle, from, moved.ino, to, other).await?;
+                let left = match whiteout {
+                    Some(owner) => Some(core.bear_whiteout(&mut handle, from, owner).await?),
+                    None => None,
+                };
+                core.move_name(&mut handle, (from, left), moved.ino, to, other).await?;
                 other
             }
         };
         let tid = handle.finish();
-        for ino in [from.dir, to.dir, moved.ino].into_iter().chain(unused) {
+        for ino in [from.dir, to.dir, moved.ino].into_iter().chain(replaced) {
             core.note_change(ino, tid);
         }
-        match unused {
+        let ended = match unused {
             Some(ino) => core.end_sooner_or_later(ino).await,
             None => Ok(()),
-        }
+        };
+        core.keep(promised, tid).await.and(ended).map(|()| None)
     }
 }
 
 impl Core {
+    /// What takes the name of another file must not be found empty after a crash: its content is to
+    /// be durable no later than the name. Returns whose content is not, unless it is `settled`.
+    fn unsettled(
+        &self,
+        moved: Ino,
+        replaced: Option<Ino>,
+        taken: Taken,
+        settled: &[Ino],
+    ) -> Option<Rc<Node>> {
+        let replaced = replaced.filter(|_| taken != Taken::Kept && self.allocates_at_once())?;
+        let exchanged = (taken == Taken::Exchanged).then_some(replaced);
+        let nodes = self.nodes.borrow();
+        let gain = [Some(moved), exchanged].into_iter().flatten();
+        let mut gain = gain.filter(|ino| !settled.contains(ino)).filter_map(|ino| nodes.get(&ino));
+        let node = gain.find(|node| node.is_dirty());
+        node.filter(|_| !is(Bug::Ext4RenameLeavesData)).cloned()
+    }
+
     /// A directory, and what has a name in it.
     async fn spot(&self, spot: Spot<'_>) -> Result<(RawInode, Option<Entry>)> {
         let raw = self.directory(spot.dir).await?;
@@ -104,11 +189,28 @@ impl Core {
         Ok(())
     }
 
-    /// Takes `from` away from an inode and gives it `to`, which `other` loses.
+    /// A new whiteout for a name.
+    async fn bear_whiteout(
+        &self,
+        handle: &mut Handle<'_>,
+        spot: Spot<'_>,
+        owner: (u32, u32),
+    ) -> Result<Ino> {
+        let above = self.directory(spot.dir).await?;
+        let born = Newborn { kind: FileKind::CharDevice, permissions: 0, owner };
+        let (ino, mut raw) =
+            self.bear(handle, (spot.dir, spot.name), &above, born, self.now()).await?;
+        self.inherit_acl(handle, (spot.dir, &above), (ino, &mut raw), 0).await?;
+        self.put_inode(handle, ino, &mut raw).await?;
+        Ok(ino)
+    }
+
+    /// Takes `from` away from an inode and gives it `to`, which `other` loses. What is `left` gets
+    /// the old name.
     async fn move_name(
         &self,
         handle: &mut Handle<'_>,
-        from: Spot<'_>,
+        (from, left): (Spot<'_>, Option<Ino>),
         ino: Ino,
         to: Spot<'_>,
         other: Option<Ino>,
@@ -131,7 +233,14 @@ impl Core {
         }
         // The other name may have moved within its directory.
         let (mut above, entry) = self.spot(from).await?;
-        self.remove_name(handle, from.dir, &above, &entry.ok_or(Error::NotFound)?);
+        let entry = entry.ok_or(Error::NotFound)?;
+        match left {
+            Some(left) => {
+                let left = (left, FileKind::CharDevice);
+                self.redirect_name(handle, from.dir, &above, &entry, left);
+            }
+            None => self.remove_name(handle, from.dir, &above, &entry),
+        }
         touch(&mut above, now);
         if is_dir {
             Self::remove_link(&mut above);

@@ -24,6 +24,7 @@ impl Ext4 {
         let core = &self.core;
         let credits = 2 * BIRTH_CREDITS + XATTR_CREDITS + ORPHAN_CREDITS;
         let mut handle = core.begin(credits).await?;
+        handle.kept = self.kept();
         let above = core.directory(dir).await?;
         Core::check_mutable(&above)?;
         let owner = (new.uid, new.gid);
@@ -36,9 +37,11 @@ impl Ext4 {
         }
         core.put_inode(&mut handle, ino, &mut raw).await?;
         let node = core.node(ino);
-        node.opens.set(1);
+        core.known.add(ino);
         node.linkable.set(linkable);
-        core.note_change(ino, handle.finish());
+        let tid = handle.finish();
+        core.note_change(ino, tid);
+        core.keep(core.is_dir_sync(&above), tid).await?;
         self.attributes(ino).await
     }
 }

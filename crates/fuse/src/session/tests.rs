@@ -53,13 +53,13 @@ fn pair() -> (Kernel, OwnedFd) {
 /// Answers some requests, keeps one, and drops another.
 #[derive(Default)]
 struct Server {
-    forgotten: Mutex<Vec<u64>>,
+    forgotten: Mutex<Vec<(u64, u64)>>,
     kept: Mutex<Option<Reply<Found>>>,
 }
 
 impl Filesystem for Server {
-    fn forget(&self, _: crate::NodeId, times: u64) {
-        self.forgotten.lock().unwrap().push(times);
+    fn forget(&self, node: crate::NodeId, times: u64) {
+        self.forgotten.lock().unwrap().push((node.0, times));
     }
 
     fn write(&self, _: Context, write: Write<'_>, reply: Reply<Written>) {
@@ -94,6 +94,10 @@ fn requests_are_answered_each_with_its_number() {
     kernel.ask(opcode::WRITE, 3, &[write.as_bytes(), b"ab"].concat());
     kernel.ask(opcode::READLINK, 4, &[]);
     kernel.ask(opcode::FORGET, 5, &6_u64.to_ne_bytes());
+    let many = wire::BatchForgetIn { count: 2, dummy: 0 };
+    let one = |nodeid: u64, nlookup: u64| wire::ForgetOne { nodeid, nlookup };
+    let ones = [one(3, 7), one(4, 1)];
+    kernel.ask(opcode::BATCH_FORGET, 0, &[many.as_bytes(), ones.as_bytes()].concat());
     kernel.ask(opcode::LSEEK, 6, wire::LseekIn::default().as_bytes());
     kernel.ask(36, 7, &[0; 8]);
     kernel.ask(opcode::UNLINK, 8, b"name\0");
@@ -109,7 +113,7 @@ fn requests_are_answered_each_with_its_number() {
     assert_eq!(kernel.hear(), (2, 0, [3_u32, 0].map(u32::to_ne_bytes).concat()));
     assert_eq!(kernel.hear(), (3, -5, nothing()), "a write that is cut short");
     assert_eq!(kernel.hear(), (4, -5, nothing()), "a reply that was dropped");
-    assert_eq!(*server.forgotten.lock().unwrap(), [6]);
+    assert_eq!(*server.forgotten.lock().unwrap(), [(1, 6), (3, 7), (4, 1)]);
     assert_eq!(kernel.hear(), (7, -38, nothing()), "an operation that nobody knows");
     assert_eq!(kernel.hear(), (8, -38, nothing()), "an operation that is not implemented");
     assert_eq!(kernel.hear(), (9, 0, [7_u32, 0].map(u32::to_ne_bytes).concat()));

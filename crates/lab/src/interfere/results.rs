@@ -31,6 +31,10 @@ pub struct CaseResult {
     pub parameters: String,
     /// Whether the drive's write cache is on.
     pub drive_cache: bool,
+    /// The drive's link to the host: `sata` or `sas`.
+    pub drive_link: &'static str,
+    /// Whether the host is told that the drive takes forced unit access while its cache is on.
+    pub drive_fua: bool,
     /// Age limit of the drive's queue: an older command is served first.
     pub age_limit_ms: f64,
     /// Scheduling policy of the drive's queue.
@@ -100,7 +104,8 @@ pub(super) fn result(
     own: &Measured,
     base: &Measured,
 ) -> CaseResult {
-    let Case { drive, policy, stream, syncs, .. } = case;
+    let Case { policy, stream, syncs, .. } = case;
+    let drive = case.drive.under(policy);
     let options = drive.options(case.seed);
     let mut drive_did = beside.drive;
     let syncs_done = beside.syncs_per_second * case.span.as_secs_f64();
@@ -114,6 +119,8 @@ pub(super) fn result(
         policy: policy.name.clone(),
         parameters: policy.policy.to_string(),
         drive_cache: drive.write_cache,
+        drive_link: options.link.kind.name(),
+        drive_fua: options.link.fua,
         age_limit_ms: options.age_limit.as_secs_f64() * 1e3,
         queue: options.policy.name(),
         priority: options.priority,

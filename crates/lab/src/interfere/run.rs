@@ -115,7 +115,8 @@ fn base(case: &Case) -> Case {
 fn key(case: &Case) -> String {
     let Case { drive, policy, stream, seed, span, .. } = case;
     let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
-    format!("{name} {cache} {queue:?} {} {stream:?} {seed} {}", policy.name, span.0)
+    let link = drive.link;
+    format!("{name} {cache} {link:?} {queue:?} {} {stream:?} {seed} {}", policy.name, span.0)
 }
 
 /// Measures one case on this thread.

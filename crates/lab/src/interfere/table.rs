@@ -33,8 +33,11 @@ fn row(case: &CaseResult) -> [String; TITLES.len()] {
     let ms = |ms: f64| format!("{ms:.1} ms");
     let streams = if case.streams > 1 { format!("{} x ", case.streams) } else { String::new() };
     let priority = if case.priority { "+prio" } else { "" };
+    // Without a cache every link is the same.
+    let fua = if case.drive_fua { "+fua" } else { "" };
+    let link = if case.drive_cache { format!(" {}{fua}", case.drive_link) } else { String::new() };
     [
-        format!("{}{priority}", case.drive),
+        format!("{}{link}{priority}", case.drive),
         case.policy.clone(),
         format!("{streams}{}", case.stream),
         case.stream_depth.to_string(),

@@ -13,7 +13,7 @@ use manylogs_block::{
     BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector, Sectors,
 };
 use manylogs_disk::{ContentTooLarge, EmulatedDrive};
-use manylogs_ext4::{Ext4, FileKind, Ino, New, Options, Timestamp};
+use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
 use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
 use manylogs_mlfs::{MountError, Mounted};
 use manylogs_sim::{NodeId, Order, Sim};
@@ -112,7 +112,12 @@ impl World {
 
     fn mount(&self, case: Option<&MlfsCase>) -> Result<Mounted, MlfsError> {
         let (device, runtime) = (self.device(), self.runtime.clone());
-        let options = Options { clock: clock(&runtime), read_only: false };
+        let options = Options {
+            clock: clock(&runtime),
+            read_only: false,
+            durability: Default::default(),
+            memory: Memory::default(),
+        };
         let mode = case.map(|case| case.mode);
         let probe = PhaseProbe::default();
         Ok(self.run(async move { Mounted::mount(mode, device, runtime, probe, options).await })?)

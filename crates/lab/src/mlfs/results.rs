@@ -30,6 +30,10 @@ pub struct MlfsResult {
     pub drive: String,
     /// Whether the drive's write cache is on.
     pub drive_cache: bool,
+    /// The drive's link to the host: `sata` or `sas`.
+    pub drive_link: &'static str,
+    /// Whether the host is told that the drive takes forced unit access while its cache is on.
+    pub drive_fua: bool,
     /// Mode of the journal.
     pub mode: &'static str,
     /// What the stream does.
@@ -104,9 +108,12 @@ pub(super) fn result(
     own: &Measured,
     base: &Measured,
 ) -> MlfsResult {
+    let link = case.drive.options(case.seed).link;
     MlfsResult {
         drive: case.drive.profile.name.clone(),
         drive_cache: case.drive.write_cache,
+        drive_link: link.kind.name(),
+        drive_fua: link.fua,
         mode: case.mode.name(),
         stream: case.stream.name(),
         writes_asked: case.writes_per_second,

@@ -78,7 +78,8 @@ fn key(case: &MlfsCase) -> String {
 fn disk_key(case: &MlfsCase) -> String {
     let MlfsCase { drive, spacing, .. } = case;
     let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
-    format!("{name} {cache} {queue:?} {spacing:?} {}", case.is_adopted())
+    let link = drive.link;
+    format!("{name} {cache} {link:?} {queue:?} {spacing:?} {}", case.is_adopted())
 }
 
 fn measure(case: &MlfsCase, prepared: &Prepared) -> Result<Measured, MlfsError> {

@@ -58,6 +58,7 @@ pub fn assemble(plan: &Plan, setting: Setting, outcomes: &[Outcome]) -> Replay {
         Loop::Closed { depth } => ("closed", depth),
     };
     let durability = plan.pump.durability;
+    let link = plan.drive.options(plan.seed).link;
     let mut replay = Replay {
         format: FORMAT,
         warnings,
@@ -68,6 +69,8 @@ pub fn assemble(plan: &Plan, setting: Setting, outcomes: &[Outcome]) -> Replay {
         drive_details: DriveDetails {
             model: plan.drive.profile.model.clone(),
             capacity_bytes: plan.drive.capacity().bytes(),
+            link: link.kind.name(),
+            fua: link.fua,
         },
         trace: trace_details(plan, setting.files, setting.transforms),
         loop_mode: LoopDetails { mode, depth },

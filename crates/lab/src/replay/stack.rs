@@ -12,7 +12,7 @@ use manylogs_block::{
     BlockDevice, Handle, Lba, MemoryNvram, Nanos, Nvram, SECTOR_BYTES, Sectors, Time, to_usize,
 };
 use manylogs_disk::device::{Carried, ModelledDrive};
-use manylogs_disk::{CachePlacement, Counters, Options, Profile};
+use manylogs_disk::{CachePlacement, Counters, LinkSettings, Options, Profile};
 use manylogs_sim::{NodeId, Order, Sim};
 
 use super::policies::{NamedPolicy, OURS, SHINGLED};
@@ -38,6 +38,8 @@ pub struct DriveSettings {
     pub profile: Arc<Profile>,
     /// Whether the drive's write cache is on.
     pub write_cache: bool,
+    /// The link to the host, where it is not that of the profile.
+    pub link: LinkSettings,
     /// Settings of the drive's queue that differ from the profile.
     pub queue: QueueSettings,
     /// Which writes of a shingled drive go where.
@@ -60,7 +62,8 @@ impl DriveSettings {
     #[must_use]
     pub fn new(profile: Arc<Profile>, write_cache: bool) -> Self {
         let placement = CachePlacement::default();
-        Self { profile, write_cache, queue: QueueSettings::default(), placement }
+        let (link, queue) = (LinkSettings::default(), QueueSettings::default());
+        Self { profile, write_cache, link, queue, placement }
     }
 
     /// The drive's size.
@@ -91,6 +94,7 @@ impl DriveSettings {
         let profile = Options::of(&self.profile);
         Options {
             write_cache: self.write_cache,
+            link: self.link.over(profile.link),
             seed,
             age_limit: self.queue.age_limit.unwrap_or(profile.age_limit),
             policy: self.queue.policy.unwrap_or(profile.policy),

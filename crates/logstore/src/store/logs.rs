@@ -8,6 +8,9 @@ use manylogs_block::{Extent, Lba, Sectors, narrow};
 use super::log_set::LogSet;
 use manylogs_plant::{self as plant, Bug};
 
+/// A log in which nothing counts begins anew if more than this share of it is filled, as a divisor.
+pub(super) const KEPT_SHARE: u64 = 16;
+
 /// Which of a store's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device(pub u16);
@@ -23,6 +26,8 @@ pub struct Logs {
     open: LogSet,
     /// A log whose content is being moved away takes no records meanwhile.
     aside: Option<LogId>,
+    /// None takes records any more.
+    closed: bool,
     /// No entry needs more than this for a record of its own.
     largest_record: Sectors,
     shape: RecordShape,
@@ -44,6 +49,7 @@ impl Logs {
             devices: Vec::new(),
             open: LogSet::default(),
             aside: None,
+            closed: false,
             largest_record,
             shape,
             room: 0,
@@ -51,7 +57,7 @@ impl Logs {
             retired: 0,
             sectors: regions.iter().map(|region| region.len.0).sum::<u64>().max(1),
         };
-        logs.set_largest_record(largest_record);
+        logs.count_room();
         logs
     }
 
@@ -138,10 +144,21 @@ impl Logs {
         let room_now = self.room_of(&log);
         self.room = self.room - room + room_now;
         self.used = self.used - used + log.used().0;
-        self.retired = self.retired - was_retired + usize::from(log.is_retired());
+        let is_retired = usize::from(log.is_retired());
+        self.retired = self.retired - was_retired + is_retired;
         self.open.set(id, room_now > 0);
         self.logs[id.0 as usize] = Some(log);
+        if was_retired != is_retired {
+            // What is left out depends on how many logs are in use.
+            self.count_room();
+        }
         result
+    }
+
+    /// From now on the logs are only emptied: none takes records.
+    pub fn take_no_more(&mut self) {
+        self.closed = true;
+        self.count_room();
     }
 
     /// Keeps a log from taking records while its content moves; its room does not count meanwhile.
@@ -166,25 +183,70 @@ impl Logs {
     }
 
     fn room_of(&self, log: &Log) -> u64 {
-        if log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
+        if self.closed || log.is_retired() || log.is_sealed() || self.aside == Some(log.id()) {
             return 0;
         }
-        log.free().0.saturating_sub(self.largest_record.0)
+        log.free().0.saturating_sub(self.left_out().0)
     }
 
-    /// Changes how much is left out of each log's account.
-    pub fn set_largest_record(&mut self, largest: Sectors) {
-        self.largest_record = largest;
+    /// What is left out of each log's account: all that is free counts of the only log in use, as
+    /// there an entry finds no end of another log that is too short for it.
+    fn left_out(&self) -> Sectors {
+        let in_use = self.regions.len() - self.retired;
+        let is_alone = in_use == 1 && !plant::is(Bug::LastLogLeavesRecordOut);
+        if is_alone { Sectors(0) } else { self.largest_record }
+    }
+
+    /// More is left out of each log's account from now on, if entries may be longer. Never less: an
+    /// entry that was let in finds a log although short ones come before it.
+    pub fn raise_largest_record(&mut self, largest: Sectors) {
+        self.largest_record = self.largest_record.max(largest);
+        self.count_room();
+    }
+
+    fn count_room(&mut self) {
         // A log that is opened may begin with a record without entries.
         let (_, head) = self.shape.len_of(0, 0, Sectors(0));
+        let left_out = self.left_out();
         (self.room, self.open) = (0, LogSet::none_of(self.regions.len()));
         for (id, region) in self.ids().zip(&self.regions) {
             let log = self.get(id);
-            let unused = region.len.0.saturating_sub(head.0 + largest.0);
+            let unused = region.len.0.saturating_sub(head.0 + left_out.0);
+            let unused = if self.closed { 0 } else { unused };
             let room = log.map_or(unused, |log| self.room_of(log));
             self.room += room;
             self.open.set(id, room > 0);
         }
+    }
+
+    /// Whether there is room for a record of `needed` sectors in the logs in use once they are as
+    /// empty as a checkpoint makes them.
+    #[must_use]
+    pub fn may_ever_take(&self, needed: Sectors) -> bool {
+        let left_out = self.left_out();
+        let in_use = self.ids().filter(|id| self.get(*id).is_none_or(|log| !log.is_retired()));
+        let room = in_use.map(|id| self.when_emptied(id).saturating_sub(left_out.0));
+        !self.closed && room.sum::<u64>() >= needed.0
+    }
+
+    /// What is free of a log that a checkpoint empties: it may keep a sixteenth, and begins with a
+    /// record without entries.
+    fn when_emptied(&self, id: LogId) -> u64 {
+        let (_, head) = self.shape.len_of(0, 0, Sectors(0));
+        let len = self.region(id).len.0;
+        len.saturating_sub(head.0.max(len / KEPT_SHARE))
+    }
+
+    /// The longest record of which logs of these lengths take one after the other for ever,
+    /// whichever and however many of them fail, if a checkpoint empties them in between: see
+    /// [`Logs::room`].
+    ///
+    /// A log by itself needs a record's length beside what it keeps. Where there are more, the
+    /// record is left out of each, and what is left in the two shortest must take one: 2 (15/16
+    /// log - record) is at least a record if that is at most five eighths of a log.
+    #[must_use]
+    pub fn longest_record(shortest: Sectors) -> Sectors {
+        Sectors(shortest.0 / 8 * 5)
     }
 
     /// Changes what does not touch the room of a log that is in use: pins and live sectors.
@@ -195,8 +257,8 @@ impl Logs {
     }
 
     /// Sectors that can be appended, whatever the lengths of the entries. The length of the largest
-    /// record is left out in each log: a log with more than that free takes any entry. So while the
-    /// reserved room does not exceed this, some log takes each entry.
+    /// record is left out in each log, unless there is only one: a log with more than that free
+    /// takes any entry. So while the reserved room does not exceed this, some log takes each entry.
     pub const fn room(&self) -> u64 {
         self.room
     }
@@ -229,7 +291,7 @@ impl Logs {
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
     /// parameters may find room only in logs that do not count as open any more.
     pub fn takes(&self, id: LogId, needed: Sectors) -> bool {
-        self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
+        !self.closed && self.aside != Some(id) && self.get(id).is_none_or(|log| log.accepts(needed))
     }
 }
 
@@ -247,5 +309,18 @@ mod tests {
         assert_eq!(logs.room(), 5 * 89);
         logs.with(LogId(2), Log::retire);
         assert_eq!(logs.room(), 4 * 89);
+    }
+
+    #[test]
+    fn all_of_the_last_log_is_room() {
+        let mut logs = Logs::new(&regions()[..2], Sectors(60), RecordShape::in_log(Sectors(1)));
+        assert_eq!(logs.room(), 2 * 39);
+        logs.with(LogId(1), Log::retire);
+        assert_eq!(logs.room(), 99, "all but the record that begins it");
+        assert!(logs.is_open(LogId(0)) && !logs.is_open(LogId(1)));
+        logs.with(LogId(0), Log::retire);
+        assert_eq!(logs.room(), 0);
+        let one = Logs::new(&regions()[..1], Sectors(60), RecordShape::in_log(Sectors(1)));
+        assert_eq!(one.room(), 99);
     }
 }

@@ -3,6 +3,7 @@
 use crate::{DataSequence, Log, LogId};
 
 use super::Store;
+use super::logs::KEPT_SHARE;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
@@ -48,7 +49,7 @@ impl Store {
         let worth = self
             .logs
             .get(id)
-            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / 16);
+            .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / KEPT_SHARE);
         if worth {
             self.logs.with(id, Log::reset);
             self.noted.remove(&id);

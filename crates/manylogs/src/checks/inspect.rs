@@ -123,6 +123,8 @@ pub struct Identity {
     pub config: VolumeConfig,
     /// Layout of the volume.
     pub layout: Layout,
+    /// The sectors that its records are made of.
+    pub physical: Sectors,
 }
 
 /// Reads superblock and root.
@@ -144,8 +146,8 @@ pub async fn identify_at(
     let Structures { superblock, root, .. } =
         read_structures(device, anchors, &mut RecoveryReport::default()).await?;
     let config = superblock.config();
-    let Superblock { volume, label, layout, .. } = superblock;
-    Ok(Identity { volume, label, left: root.left.into(), config, layout })
+    let Superblock { volume, label, layout, physical, .. } = superblock;
+    Ok(Identity { volume, label, left: root.left.into(), config, layout, physical })
 }
 
 impl From<Left> for LeftAs {

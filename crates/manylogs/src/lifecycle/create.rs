@@ -13,7 +13,7 @@ use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase};
-use crate::records::largest::largest_record;
+use crate::records::largest::{check_room, largest_record};
 use crate::roots::update::write_root;
 use crate::settings::Settings;
 use crate::settings::config::VolumeConfig;
@@ -75,7 +75,8 @@ impl Volume {
         if options.layout.is_some() {
             superblock.config().validate()?;
         }
-        let largest = largest_record(config, &layout, superblock.shape());
+        check_room(&superblock.config(), &layout, superblock.shape())?;
+        let largest = largest_record(&superblock.config(), &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let table = match options.nvram.clone() {
             Some(memory) => {

@@ -1,11 +1,11 @@
-//! Opening, after an orderly close or a crash.
+//! Opening, after an orderly close or a crash: first everything is read, then it is written.
 
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle, Request};
+use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
-use manylogs_logstore::store::{Logs, Store, apart};
-use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, SequenceLimit};
+use manylogs_logstore::store::{Logs, Room, Store, apart};
+use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
@@ -13,11 +13,28 @@ use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
 use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
+use crate::ondisk::layout::Layout;
+use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase};
-use crate::records::largest::largest_record;
+use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
+
+/// A volume of which everything was read that an opening needs, and nothing is written yet.
+#[derive(Debug)]
+pub struct Opening {
+    /// As it will be: it can be read.
+    volume: Volume,
+    superblock: Superblock,
+    older: Option<Superblock>,
+    /// The root that makes it open.
+    root: Root,
+    largest: Room,
+    options: OpenOptions,
+    report: RecoveryReport,
+    started: Time,
+}
 
 impl Volume {
     /// Opens a volume, after an orderly close or any crash.
@@ -30,6 +47,20 @@ impl Volume {
         device: Rc<dyn BlockDevice>,
         options: &OpenOptions,
     ) -> Result<(Self, RecoveryReport), VolumeError> {
+        Opening::read(runtime, device, options).await?.begin().await
+    }
+}
+
+impl Opening {
+    /// Reads what an opening needs, and refuses what it refuses. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub async fn read(
+        runtime: Handle,
+        device: Rc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self, VolumeError> {
         let started = runtime.now();
         let device = Below::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
@@ -46,7 +77,12 @@ impl Volume {
         let Structures { superblock, older, mut root, root_slot } =
             read_structures(&reads, options.anchors, &mut report).await?;
         let mut below = device.capabilities();
-        below.physical_sector = superblock.physical;
+        let has_short_sectors = below.physical_sector > superblock.physical;
+        if has_short_sectors && !options.to_drain {
+            let (device, logs) = (below.physical_sector, superblock.physical);
+            return Err(VolumeError::LogsOfShorterSectors { device, logs });
+        }
+        below.physical_sector = below.physical_sector.max(superblock.physical);
         let on_disk = root.clone();
         let first = set_sequences_aside(&mut root, options.to_drain)?;
         let formatted =
@@ -54,6 +90,7 @@ impl Volume {
         let config = options.config.map_or(formatted, |given| formatted.changed_to(&given));
         config.validate()?;
         let layout = superblock.layout.clone();
+        let config = as_logs_allow(config, &layout, superblock.shape(), options.record_least);
         let largest = largest_record(&config, &layout, superblock.shape());
         let logs = Logs::new(layout.regions(), largest.log, superblock.shape());
         let store = Store::new(superblock.volume, logs, on_disk, root_slot);
@@ -62,27 +99,70 @@ impl Volume {
         }
         let found = recover::rebuild(&reads, &superblock, options, store, &mut report);
         let mut store = found.await?;
-        if let Some(older) = older {
-            finish_change(&device, &superblock, &older).await?;
+        if has_short_sectors {
+            // A record would share a sector of the device with the durable one before it.
+            store.logs.take_no_more();
         }
         root.floor = store.roots.on_disk.floor;
         root.left = Left::Open;
         (store.sequences.next_data, store.sequences.next_record) =
             (DataSequence(first), RecordSequence(first));
-        if superblock.nvram {
-            let memory = options.nvram.clone();
-            root.floor = store.begin_apart(memory, superblock.volume, largest, &root)?;
-        }
         report.mapped_extents = store.map.len() as u64;
-        let named = (superblock.volume, superblock.label);
-        let opened = Self::assemble(runtime, device, below, named, layout, config, store);
-        opened.inner().logs_near.set(options.logs_near);
-        // The root must be durable before anything is appended.
-        opened.inner().update_root(Phase::Open, |on_disk| *on_disk = root).await?;
-        opened.run();
-        report.duration = opened.inner().runtime.now().since(started);
-        Ok((opened, report))
+        let named = (superblock.volume, superblock.label.clone());
+        let volume = Volume::assemble(runtime, device, below, named, layout, config, store);
+        volume.inner().logs_near.set(options.logs_near);
+        volume.inner().record_least.set(options.record_least);
+        let options = options.clone();
+        Ok(Self { volume, superblock, older, root, largest, options, report, started })
     }
+
+    /// What the volume holds. Only reads are served before [`Opening::begin`].
+    #[must_use]
+    pub fn content(&self) -> Rc<dyn BlockDevice> {
+        Rc::new(self.volume.clone())
+    }
+
+    /// Opens the volume.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn begin(self) -> Result<(Volume, RecoveryReport), VolumeError> {
+        let Self { volume, superblock, older, mut root, largest, options, mut report, started } =
+            self;
+        let inner = volume.inner();
+        if let Some(older) = older {
+            finish_change(&inner.device, &superblock, &older).await?;
+        }
+        if superblock.nvram {
+            let mut state = inner.state.borrow_mut();
+            let nvram = options.nvram.clone();
+            let begun = state.store.begin_apart(nvram, superblock.volume, largest, &root);
+            root.floor = begun?;
+        }
+        // The root must be durable before anything is appended.
+        inner.update_root(Phase::Open, |on_disk| *on_disk = root).await?;
+        if !options.to_read {
+            volume.run();
+        }
+        report.duration = inner.runtime.now().since(started);
+        Ok((volume, report))
+    }
+}
+
+/// The parameters of a volume whose owner appends batches, changed where its logs would not take
+/// them or the owner needs longer ones. They may have been kept by programs that did not ask.
+fn as_logs_allow(
+    config: VolumeConfig,
+    layout: &Layout,
+    shape: RecordShape,
+    record_least: Sectors,
+) -> VolumeConfig {
+    if layout.anchors().is_none() {
+        return config;
+    }
+    let longest = longest_batch(&config, layout, shape);
+    let record = config.record.max(record_least).min(longest);
+    VolumeConfig { record, threshold: config.threshold.min(record), ..config }
 }
 
 /// Counts the opening and sets sequences aside for it. Returns the first one.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Extent, Lba, Nanos, Nvram};
+use manylogs_block::{Extent, Lba, Nanos, Nvram, Sectors};
 use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::{Anchors, Layout};
@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub accept_damage: bool,
     /// Open to drain. That is allowed even when too few sequences are left for other work.
     pub to_drain: bool,
+    /// Open to read, over a device whose changes are forgotten: the volume begins no work of its
+    /// own, and takes nothing but reads.
+    pub to_read: bool,
     /// Memory that holds the table, if the volume keeps it in non-volatile RAM.
     pub nvram: Option<Rc<dyn Nvram>>,
     /// Open with an empty table in `nvram`, whatever is there: what was only logged is lost, home
@@ -29,6 +32,8 @@ pub struct OpenOptions {
     pub give_up_nvram: bool,
     /// Where the volume's structures are, if its layout was given ([`Layout::given`]).
     pub anchors: Option<Anchors>,
+    /// The owner's batches have up to so much payload, whatever `record=` says.
+    pub record_least: Sectors,
     /// Records go to the log nearest this address, wherever the head is.
     pub logs_near: Option<Lba>,
     /// Told what each write of the volume is for.

@@ -36,7 +36,8 @@ pub(crate) async fn read_structures(
     let (superblock, older) = read_superblock(device, anchors, report).await?;
     report.superblock_change_unfinished = older.is_some();
     let have = device.capabilities();
-    if have.physical_sector > superblock.physical {
+    // An owner's logs can be emptied and made anew.
+    if have.physical_sector > superblock.physical && anchors.is_none() {
         let (device, volume) = (have.physical_sector, superblock.physical);
         return Err(VolumeError::PhysicalSector { device, volume });
     }

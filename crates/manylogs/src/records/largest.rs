@@ -1,26 +1,60 @@
 //! The room that the largest record needs.
 
 use manylogs_block::{Extent, Sectors};
-use manylogs_logstore::store::Room;
+use manylogs_logstore::store::{Logs, Room};
 use manylogs_logstore::{EntryKind, MAX_ENTRIES, RecordShape};
 
 use crate::ondisk::layout::Layout;
 use crate::settings::config::VolumeConfig;
+use crate::settings::config_error::ConfigError;
 
 /// The room that the largest entry under `config` needs for a record of its own; or the largest
-/// batch, where an owner gave the places of the logs and appends batches of his own.
+/// batch, where an owner gave the places of the logs and appends batches of his own. He may have
+/// made a batch under another setting of `record=`, so the longest that can be set counts.
 pub(crate) fn largest_record(config: &VolumeConfig, layout: &Layout, shape: RecordShape) -> Room {
     if layout.anchors().is_some() {
-        return largest_batch(config, shape);
+        return batch_room(MAX_ENTRIES, longest_batch(config, layout, shape), shape);
     }
     // The edges of an unaligned bypass are logged too, whatever the threshold.
     let longest = Sectors(config.threshold.0.max(shape.physical.0));
     Room::of_one(EntryKind::Data, Extent { len: longest, ..Extent::default() }, shape)
 }
 
-/// The room of a batch of [`MAX_ENTRIES`] entries with as much payload as records may have.
-fn largest_batch(config: &VolumeConfig, shape: RecordShape) -> Room {
-    batch_room(MAX_ENTRIES, config.record, shape)
+/// The longest payload of a batch. Where an owner appends batches the logs take one of
+/// [`MAX_ENTRIES`] entries with as much payload again and again, whichever of them fail.
+pub(crate) fn longest_batch(config: &VolumeConfig, layout: &Layout, shape: RecordShape) -> Sectors {
+    if layout.anchors().is_none() {
+        return config.record;
+    }
+    let (mut payload, most) = (config.longest_record(), Logs::longest_record(config.log));
+    loop {
+        let record = batch_room(MAX_ENTRIES, payload, shape).log;
+        if record <= most || payload == Sectors(0) {
+            return payload;
+        }
+        payload = Sectors(payload.0.saturating_sub((record - most).0));
+    }
+}
+
+/// Whether the logs take the largest record again and again, whichever of them fail.
+///
+/// # Errors
+/// [`ConfigError::LogTooShortForRecords`].
+pub(crate) fn check_room(
+    config: &VolumeConfig,
+    layout: &Layout,
+    shape: RecordShape,
+) -> Result<(), ConfigError> {
+    let log = config.log;
+    let record = match layout.anchors() {
+        Some(_) if config.record <= longest_batch(config, layout, shape) => return Ok(()),
+        Some(_) => batch_room(MAX_ENTRIES, config.record, shape),
+        None => largest_record(config, layout, shape),
+    };
+    if record.log > Logs::longest_record(log) {
+        return Err(ConfigError::LogTooShortForRecords { log, record: record.log });
+    }
+    Ok(())
 }
 
 /// The most room that a record of so many entries with so much payload takes, however the payload

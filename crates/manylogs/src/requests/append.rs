@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Completion, Extent, IoError, Payload, Sectors, completion};
 use manylogs_logstore::store::Batch;
 
-use crate::records::largest::batch_room;
+use crate::records::largest::{batch_room, longest_batch};
 use crate::state::{Inner, State};
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
@@ -31,7 +31,12 @@ impl Volume {
             return Completion::ready(Err(IoError::OutOfRange { extent, capacity }));
         }
         let in_hole = batch.entries.iter().any(|entry| inner.layout.is_hole(entry.extent));
-        let too_long = batch.payload_sectors() > inner.config().record;
+        // Not that of the present settings: a batch may have grown under other ones.
+        let longest = match plant::is(Bug::NearLongerBatchRefused) {
+            true => inner.config().record,
+            false => longest_batch(&inner.config(), &inner.layout, inner.shape),
+        };
+        let too_long = batch.payload_sectors() > longest;
         if in_hole || too_long || !batch.is_possible() {
             return Completion::ready(Err(IoError::Unsupported));
         }

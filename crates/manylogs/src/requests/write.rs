@@ -158,6 +158,10 @@ impl Inner {
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
+        if !self.state.borrow().store.logs.may_ever_take(needed.log) {
+            let reason = "the logs that are in use are too short for such a record";
+            return Err(IoError::ReadOnly { reason });
+        }
         let place = self.state.borrow_mut().starved.add(needed);
         self.device.set_pressed(true);
         let result = loop {

@@ -228,6 +228,11 @@ impl VolumeConfig {
         }
     }
 
+    /// The longest payload that a record may be set to.
+    pub(crate) fn longest_record(&self) -> Sectors {
+        RECORD_PAYLOAD_MAX.min(Sectors(self.log.0 / 2))
+    }
+
     /// Checks that the parameters make sense together.
     ///
     /// # Errors
@@ -257,7 +262,7 @@ impl VolumeConfig {
         if record > RECORD_PAYLOAD_MAX {
             return Err(ConfigError::RecordTooLong { record });
         }
-        if record < threshold || record.0 > log.0 / 2 {
+        if record < threshold || record > self.longest_record() {
             return Err(ConfigError::Record { record, threshold, log });
         }
         Ok(())

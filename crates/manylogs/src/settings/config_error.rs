@@ -41,6 +41,29 @@ pub enum ConfigError {
         /// The largest logged write.
         threshold: Sectors,
     },
+    /// A record takes most of a log, as the device writes large sectors.
+    #[error(
+        "log={} is too small for records of up to {} on this device: a log must be at least 1.6 \
+         times as long, so that there is room for the next one whatever a checkpoint leaves",
+        size(*log), size(*record)
+    )]
+    LogTooShortForRecords {
+        /// Length of a log.
+        log: Sectors,
+        /// Length of the largest record, header and padding included.
+        record: Sectors,
+    },
+    /// The owner of the volume makes longer records.
+    #[error(
+        "record={} is too short for the file system on this disk, which changes up to {} at once",
+        size(*record), size(*least)
+    )]
+    RecordTooShort {
+        /// Longest payload of a record.
+        record: Sectors,
+        /// What the owner needs.
+        least: Sectors,
+    },
     /// No drive has such bands.
     #[error(
         "band={} is not between {} and {}: shingled drives have bands of 15 MiB to 256 MiB",

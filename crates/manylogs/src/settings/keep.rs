@@ -3,17 +3,20 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, IoError, Request, Sectors};
+use manylogs_logstore::RecordShape;
 
 use super::Settings;
+use super::config::VolumeConfig;
 use super::config_error::ConfigError;
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
-use crate::lifecycle::options::RecoveryReport;
+use crate::lifecycle::options::{OpenOptions, RecoveryReport};
 use crate::lifecycle::structures::read_superblock;
 use crate::lifecycle::superblocks::{write_superblock, write_superblock_copy};
-use crate::ondisk::layout::Anchors;
+use crate::ondisk::layout::{Anchors, Layout};
 use crate::ondisk::superblock::Superblock;
 use crate::phase::{Below, Phase, PhaseProbe};
+use crate::records::largest::check_room;
 use crate::volume::Volume;
 use manylogs_plant::{self as plant, Bug};
 
@@ -47,8 +50,8 @@ impl Volume {
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());
         }
-        let (superblock, _) =
-            changed(inner.device.device(), inner.layout.anchors(), settings).await?;
+        let (anchors, least) = (inner.layout.anchors(), inner.record_least.get());
+        let (superblock, _) = changed(inner.device.device(), anchors, settings, least).await?;
         if superblock.volume != inner.volume {
             return Err(VolumeError::NotAVolume);
         }
@@ -60,7 +63,8 @@ impl Volume {
         self.reconfigure(&settings.applied_to(&self.config()))
     }
 
-    /// As [`Volume::set`], of the volume on `device` that nobody has open.
+    /// As [`Volume::set`], of the volume on `device` that nobody has open. What `options` say of
+    /// the settings themselves does not matter.
     ///
     /// A crash leaves all of the old settings or all of the new ones.
     ///
@@ -70,10 +74,12 @@ impl Volume {
     pub async fn set_closed(
         device: Rc<dyn BlockDevice>,
         settings: &Settings,
+        options: &OpenOptions,
     ) -> Result<(), VolumeError> {
         let device = Below::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
-        let (superblock, older) = changed(device.device(), None, settings).await?;
+        let (anchors, least) = (options.anchors, options.record_least);
+        let (superblock, older) = changed(device.device(), anchors, settings, least).await?;
         match older {
             Some(older) => finish_change(&device, &superblock, &older).await,
             None => write_superblock(&device, &superblock).await,
@@ -88,14 +94,33 @@ async fn changed(
     device: &Rc<dyn BlockDevice>,
     anchors: Option<Anchors>,
     settings: &Settings,
+    record_least: Sectors,
 ) -> Result<(Superblock, Option<Superblock>), VolumeError> {
     let (found, older) = read_superblock(device, anchors, &mut RecoveryReport::default()).await?;
     let generation = found.generation + 1;
     let changed = Superblock { generation, settings: *settings, ..found };
-    let config = changed.config();
-    config.validate()?;
-    if config.band > Sectors(0) && changed.layout.anchors().is_some() {
-        return Err(ConfigError::BandOfOthers.into());
-    }
+    check_settings(&changed.config(), &changed.layout, changed.shape(), record_least)?;
     Ok((changed, older))
+}
+
+/// Whether parameters make sense for a volume with this layout, whose owner needs records of
+/// `record_least`.
+///
+/// # Errors
+/// The parameter that makes no sense, and its bounds.
+pub(crate) fn check_settings(
+    config: &VolumeConfig,
+    layout: &Layout,
+    shape: RecordShape,
+    record_least: Sectors,
+) -> Result<(), ConfigError> {
+    config.validate()?;
+    if config.band > Sectors(0) && layout.anchors().is_some() {
+        return Err(ConfigError::BandOfOthers);
+    }
+    if config.record < record_least {
+        let (record, least) = (config.record, record_least);
+        return Err(ConfigError::RecordTooShort { record, least });
+    }
+    check_room(config, layout, shape)
 }

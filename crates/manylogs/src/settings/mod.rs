@@ -3,7 +3,7 @@
 mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod config_error;
-mod keep;
+pub(crate) mod keep;
 pub(crate) mod policy;
 
 use std::fmt;

@@ -83,7 +83,7 @@ fn an_unfinished_change_of_settings_is_finished_by_the_next_opening() {
         let mut settings = volume.settings();
         settings.assign("swap=0.3").unwrap();
         device.stop_after(1);
-        let stopped = Volume::set_closed(device.clone(), &settings).await;
+        let stopped = Volume::set_closed(device.clone(), &settings, &OpenOptions::default()).await;
         assert!(matches!(stopped, Err(VolumeError::Io(IoError::Gone))), "{stopped:?}");
         device.stop_after(u64::MAX);
         let (_, report) = open(&runtime, &device).await.unwrap();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_ext4::{Copies, Error, Marks, Pointer, Refusal, Stage};
 use manylogs_plant::{Bug, is};
 
-use super::open::{complete, find};
+use super::open::{find, locate_by};
 use super::{AdoptError, LogEngine, Site};
 
 /// Gives the file system back to ext4, or goes on with that, or undoes a take-over that was
@@ -45,11 +45,15 @@ async fn drain(site: &Site, engine: &impl LogEngine, copies: Copies) -> Result<(
     {
         return Ok(());
     }
-    let opened = complete(site, engine, copies).await?;
+    let located = locate_by(site, engine, copies).await?;
+    if !located.marks.primary {
+        // Nothing is in the logs, and others may use it as ext4 already.
+        return Ok(());
+    }
     if is(Bug::MlfsBitClearedEarly) {
         clear_marks(site).await?;
     }
-    engine.drain(site, &opened.logs).await
+    engine.drain(site, &located.logs).await
 }
 
 /// Plain ext4 may have a log file, or copies of the superblock with the bit: of a release that was

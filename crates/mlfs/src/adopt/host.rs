@@ -60,8 +60,11 @@ pub fn fstab_lines(fstab: &str, names: &Names) -> Vec<FstabLine> {
 
 /// Those options that MLFS has as well; modes of ext4's own journal are none of an adopted one.
 fn kept(options: &str) -> String {
-    let is_known =
-        |option: &&str| !option.starts_with("data=") && MountOptions::default().add(option).is_ok();
+    let is_known = |option: &&str| {
+        let mut options = MountOptions::default();
+        let is_taken = options.add(option).is_ok() && options.ignored().is_empty();
+        is_taken && !option.starts_with("data=")
+    };
     let kept: Vec<&str> = options.split(',').filter(is_known).collect();
     if kept.is_empty() { "defaults".to_owned() } else { kept.join(",") }
 }

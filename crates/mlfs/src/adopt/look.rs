@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_ext4::{Copies, Marks};
 
-use super::open::find;
+use super::open::{Located, find};
 use super::{AdoptError, LogEngine, Logs, Site};
 
 /// What was found.
@@ -14,6 +14,8 @@ pub struct Looked {
     pub marks: Marks,
     /// The logs.
     pub logs: LogState,
+    /// Why a mount would refuse it although the logs are sound, if it would.
+    pub refused: Option<AdoptError>,
 }
 
 /// What was found of the logs.
@@ -37,7 +39,9 @@ pub async fn look(site: &Site, engine: &impl LogEngine) -> Result<Looked, AdoptE
     let copies = Copies::read(Rc::clone(&site.device)).await?;
     let marks = copies.marks();
     let pointer = marks.pointer.filter(|_| marks.is_adopted());
-    let Some(pointer) = pointer else { return Ok(Looked { marks, logs: LogState::None }) };
+    let Some(pointer) = pointer else {
+        return Ok(Looked { marks, logs: LogState::None, refused: None });
+    };
     let logs = match find(site, &pointer).await {
         Ok(file) => {
             let logs = Logs::of(copies.uuid(), &file);
@@ -53,5 +57,12 @@ pub async fn look(site: &Site, engine: &impl LogEngine) -> Result<Looked, AdoptE
         }
         Err(error) => LogState::Unusable(error),
     };
-    Ok(Looked { marks, logs })
+    let refused = match &logs {
+        LogState::Drained(found) | LogState::InUse(found) => {
+            let (found, marks) = (found.clone(), marks.clone());
+            Located { copies, marks, pointer, logs: found }.check(site, engine).await.err()
+        }
+        LogState::None | LogState::Unusable(_) => None,
+    };
+    Ok(Looked { marks, logs, refused })
 }

@@ -23,25 +23,32 @@ mod layout;
 mod look;
 mod open;
 mod repair;
+mod state;
 mod take_over;
+mod view;
 mod volumes;
 
 use std::future::Future;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Handle};
-use manylogs_ext4::{LogFile, Refusal, Run, Timestamp};
+use manylogs_block::{BlockDevice, Extent, Handle};
+use manylogs_ext4::{Durability, LogFile, Refusal, Run, Timestamp};
 use thiserror::Error;
 
 pub use give_back::release;
 pub use host::{FstabLine, Host, Names, fstab_lines};
 pub use layout::{Layout, Spacing};
 pub use look::{LogState, Looked, look};
-pub use open::{Opened, open};
+pub use open::{Located, Opened, locate, open};
 pub use repair::{Repaired, check_logs, repair};
+pub use state::{Known, State, look_closely};
 pub use take_over::{Adopted, adopt};
+pub use view::{Held, View};
 pub use volumes::Volumes;
 pub(crate) use volumes::is_damage;
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
 
 /// A device that nobody else uses, and what tasks run on.
 #[derive(Clone)]
@@ -67,6 +74,22 @@ pub struct Logs {
 pub trait LogEngine {
     /// Blocks that it needs in all runs together to work at all.
     fn blocks_least(&self) -> u64;
+
+    /// Whether logs can be made on the device. Nothing is written.
+    ///
+    /// # Errors
+    /// The reason.
+    fn check_device(&self, _: &Site) -> Result<(), AdoptError> {
+        Ok(())
+    }
+
+    /// Whether records can be written to the logs. Nothing is written.
+    ///
+    /// # Errors
+    /// The reason.
+    fn check(&self, _: &Site, _: &Logs) -> impl Future<Output = Result<(), AdoptError>> {
+        std::future::ready(Ok(()))
+    }
 
     /// Makes the logs empty and drained, whatever they hold. Durable when it returns.
     ///
@@ -123,17 +146,31 @@ pub enum AdoptError {
     )]
     BitWithoutPointer,
     /// There is no room for logs.
-    #[error(
-        "no room for logs: no free run of {} MiB at any place of a log, {needed} blocks \
-             needed: make room (a full file system gains nothing from logs)",
-        least_mib
-    )]
+    #[error("no room for logs: {}", no_room(*least_blocks, *longest, elsewhere.as_ref()))]
     NoRoom {
-        /// The shortest log, MiB.
-        least_mib: u64,
-        /// Blocks that the engine needs.
-        needed: u64,
+        /// Blocks that a log needs in one free run.
+        least_blocks: u32,
+        /// The longest free run where logs were looked for.
+        longest: Option<Run>,
+        /// A free run that is long enough, in a group without a place for a log.
+        elsewhere: Option<Run>,
     },
+    /// The drive writes larger sectors than blocks.
+    #[error(
+        "this disk writes sectors of {bytes} bytes and the file system blocks of 4096: a block of \
+         a log could not be written without its neighbours. Give --physical-sector 4096 if the \
+         drive says that it writes 4096 bytes atomically, even when the power fails"
+    )]
+    LargeSectors {
+        /// Bytes of a sector.
+        bytes: u64,
+    },
+    /// It was used as ext4 although it was adopted, and its journal must be replayed.
+    #[error(
+        "it was used as ext4 after it was adopted, and was not unmounted cleanly: run e2fsck -fp, \
+         and mount it again; or manylogs fs release, which leaves it to ext4"
+    )]
+    UsedUncleanly,
     /// The log file is not where the pointer says.
     #[error(
         "the log file is not where its pointer says ({0}): a program that ignores the feature \
@@ -165,6 +202,9 @@ pub enum AdoptError {
     /// Records are damaged or cannot be read, or blocks are lost with them.
     #[error("the logs: {0}")]
     Damaged(String),
+    /// The logs were made for a disk that writes shorter sectors.
+    #[error("{0}")]
+    ShortSectors(String),
     /// The engine does not do what is asked for.
     #[error("the logs: {0}")]
     Engine(String),
@@ -174,6 +214,28 @@ pub enum AdoptError {
              damaged"
     )]
     NoEngine,
+}
+
+/// What there is of room, and what is missing.
+fn no_room(least: u32, longest: Option<Run>, elsewhere: Option<&Run>) -> String {
+    let mib = |blocks: u32| format!("{:.1}", f64::from(blocks) / 256.0);
+    let found = match longest {
+        Some(run) => {
+            let (first, last) = (run.range().start, run.range().end - 1);
+            format!("the longest is {} MiB, blocks {first} to {last}", mib(run.blocks))
+        }
+        None => "there is none".to_owned(),
+    };
+    let advice = match elsewhere {
+        Some(run) => format!(
+            "there are {} MiB in one piece at block {}: --log-every 128M looks in every group",
+            mib(run.blocks),
+            run.start.0
+        ),
+        None => "remove or move large files until there is one".to_owned(),
+    };
+    let least = mib(least);
+    format!("a log takes a free run of {least} MiB at the end of a stretch, {found}; {advice}")
 }
 
 impl From<Refusal> for AdoptError {
@@ -195,8 +257,15 @@ impl Site {
         Self { device, runtime, clock: Rc::new(crate::engine::now) }
     }
 
+    /// The same with a layer over its device.
+    fn over(&self, device: Rc<dyn BlockDevice>) -> Self {
+        Self { device, ..self.clone() }
+    }
+
     fn options(&self, read_only: bool) -> manylogs_ext4::Options {
-        manylogs_ext4::Options { clock: Rc::clone(&self.clock), read_only }
+        let (durability, memory) = (Durability::default(), manylogs_ext4::Memory::default());
+        let clock = Rc::clone(&self.clock);
+        manylogs_ext4::Options { clock, read_only, durability, memory }
     }
 
     /// Mounts it as ext4 with its own journal, which is replayed.
@@ -210,6 +279,14 @@ impl Site {
 impl Logs {
     fn of(uuid: [u8; 16], file: &LogFile) -> Self {
         Self { uuid, runs: file.runs.clone() }
+    }
+
+    /// Whether an extent begins in one of them.
+    fn have(&self, extent: Extent) -> bool {
+        self.runs.iter().any(|run| {
+            let range = run.range();
+            (range.start * BLOCK_SECTORS..range.end * BLOCK_SECTORS).contains(&extent.start.0)
+        })
     }
 
     /// Blocks of all logs.

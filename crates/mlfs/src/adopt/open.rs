@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_ext4::{Copies, LogFile, Pointer, Stage};
+use manylogs_ext4::{Copies, LogFile, Marks, Pointer, Refusal, Stage};
 use manylogs_plant::{Bug, is};
 
 use super::take_over::pointer_to;
@@ -15,22 +15,41 @@ pub struct Opened {
     pub logs: Logs,
 }
 
+/// An adopted file system whose logs were found. Nothing was written yet.
+#[derive(Debug)]
+pub struct Located {
+    pub(super) copies: Copies,
+    pub(super) marks: Marks,
+    pub(super) pointer: Pointer,
+    /// Its logs.
+    pub logs: Logs,
+}
+
 /// Finds the logs of an adopted file system and completes the bits that a crash left missing,
 /// durably: after this records may be written.
 ///
 /// # Errors
-/// [`AdoptError::NotAdopted`] and [`AdoptError::Interrupted`] for what is no MLFS,
-/// [`AdoptError::LogsMoved`] and [`AdoptError::BitTakenAway`] if other programs were at it.
+/// Those of [`locate`] and [`Located::check`]: then nothing was written.
 pub async fn open(site: &Site, engine: &impl LogEngine) -> Result<Opened, AdoptError> {
-    let copies = Copies::read(Rc::clone(&site.device)).await?;
-    complete(site, engine, copies).await
+    let located = locate(site, engine).await?;
+    located.check(site, engine).await?;
+    located.complete().await
 }
 
-pub(super) async fn complete(
+/// Finds the logs of an adopted file system. Nothing is written.
+///
+/// # Errors
+/// [`AdoptError::NotAdopted`] and [`AdoptError::Interrupted`] for what is no MLFS,
+/// [`AdoptError::LogsMoved`] and [`AdoptError::BitTakenAway`] if other programs were at it.
+pub async fn locate(site: &Site, engine: &impl LogEngine) -> Result<Located, AdoptError> {
+    locate_by(site, engine, Copies::read(Rc::clone(&site.device)).await?).await
+}
+
+pub(super) async fn locate_by(
     site: &Site,
     engine: &impl LogEngine,
-    mut copies: Copies,
-) -> Result<Opened, AdoptError> {
+    copies: Copies,
+) -> Result<Located, AdoptError> {
     let marks = copies.marks();
     let pointer = match marks.pointer {
         None if marks.primary => return Err(AdoptError::BitWithoutPointer),
@@ -49,16 +68,42 @@ pub(super) async fn complete(
     if !marks.primary && !engine.is_drained(site, &logs).await? {
         return Err(AdoptError::BitTakenAway);
     }
-    if is(Bug::MlfsBitsNotCompleted) {
-        return Ok(Opened { logs });
+    Ok(Located { copies, marks, pointer, logs })
+}
+
+impl Located {
+    /// Whether records may be written once the marks are complete. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Refusal::NeedsReplay`] and [`AdoptError::UsedUncleanly`] if others used it as ext4 and
+    /// left a journal to replay; those of [`LogEngine::check`].
+    pub async fn check(&self, site: &Site, engine: &impl LogEngine) -> Result<(), AdoptError> {
+        if self.copies.needs_recovery() {
+            return Err(match self.marks.primary {
+                true => Refusal::NeedsReplay.into(),
+                false => AdoptError::UsedUncleanly,
+            });
+        }
+        engine.check(site, &self.logs).await
     }
-    if marks.torn || !marks.primary {
-        copies.mark_primary(Some(pointer), true).await?;
+
+    /// Completes the bits that a crash left missing, durably: after this records may be written.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn complete(self) -> Result<Opened, AdoptError> {
+        let Self { mut copies, marks, pointer, logs } = self;
+        if is(Bug::MlfsBitsNotCompleted) {
+            return Ok(Opened { logs });
+        }
+        if marks.torn || !marks.primary {
+            copies.mark_primary(Some(pointer), true).await?;
+        }
+        if !is(Bug::MlfsBackupsLate) {
+            copies.mark_backups(true).await?;
+        }
+        Ok(Opened { logs })
     }
-    if !is(Bug::MlfsBackupsLate) {
-        copies.mark_backups(true).await?;
-    }
-    Ok(Opened { logs })
 }
 
 /// The log file that a pointer leads to.

@@ -10,7 +10,7 @@ use manylogs_ext4::{BlockNo, Copies};
 use manylogs_near::give_up_lost;
 use manylogs_plant::{Bug, is};
 
-use super::{AdoptError, Logs, Site, Volumes, open};
+use super::{AdoptError, Logs, Site, Volumes, locate};
 
 /// Result of a repair of the logs.
 #[derive(Clone, Debug)]
@@ -47,11 +47,13 @@ pub async fn check_logs(site: &Site, logs: &Logs) -> Result<Vec<Finding>, AdoptE
 /// # Errors
 /// Those of [`super::open`], of writing, and of [`Volume::repair`].
 pub async fn repair(site: &Site) -> Result<Repaired, AdoptError> {
-    let opened = open(site, &Volumes).await?;
-    let options = Volumes::open_options(&opened.logs)?;
+    let located = locate(site, &Volumes).await?;
+    located.check(site, &Volumes).await?;
+    let options = Volumes::open_options(&located.logs)?;
     let reads: Rc<dyn BlockDevice> =
         PatientReads::giving_up(Rc::clone(&site.device), site.runtime.clone());
     let (_, findings) = check_with(&reads, &options).await?;
+    located.complete().await?;
     let is_lossy = findings.iter().any(|finding| finding.severity == Severity::Loss);
     if is_lossy && !is(Bug::MlfsRepairNotNoted) {
         let options = OpenOptions { accept_damage: true, ..options.clone() };

@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
-use manylogs_ext4::{Copies, Error, Ext4, GroupNo, LogFile, Marks, Pointer, Refusal, Run, Stage};
+use manylogs_ext4::{
+    Copies, Error, Ext4, GroupNo, LogFile, Marks, Pointer, Refusal, Run, Stage, Wanted,
+};
 use manylogs_plant::{Bug, is};
 
 use super::layout::Layout;
-use super::open::complete;
+use super::open::locate_by;
 use super::{AdoptError, LogEngine, Logs, Site};
 
 /// A file system that was taken over.
@@ -37,7 +39,9 @@ pub async fn adopt(
         if marks.are_complete() && !marks.torn {
             return Err(AdoptError::AlreadyAdopted);
         }
-        let opened = complete(site, engine, copies).await?;
+        let located = locate_by(site, engine, copies).await?;
+        located.check(site, engine).await?;
+        let opened = located.complete().await?;
         return Ok(Adopted { logs: opened.logs, went_on: true });
     }
     copies.check_errors()?;
@@ -55,7 +59,7 @@ pub async fn adopt(
     let file = match built {
         Ok(file) => file,
         Err(error) => {
-            if matches!(error, AdoptError::NoRoom { .. } | AdoptError::NameTaken) {
+            if is_change_free(&error) {
                 copies.mark_primary(None, false).await?;
             }
             return Err(error);
@@ -66,6 +70,12 @@ pub async fn adopt(
     copies.mark_primary(Some(pointer_to(&file)), true).await?;
     copies.mark_backups(true).await?;
     Ok(Adopted { logs, went_on: stage.is_some() })
+}
+
+/// Whether the take-over ended before anything but the stage was changed.
+fn is_change_free(error: &AdoptError) -> bool {
+    let no_file = matches!(error, AdoptError::FileSystem(Error::NoSpace | Error::Unsupported(_)));
+    no_file || matches!(error, AdoptError::NoRoom { .. } | AdoptError::NameTaken)
 }
 
 /// The pointer of a file system that is adopted.
@@ -101,7 +111,9 @@ async fn check_fresh(
     if copies.has_orphans() {
         return Err(Refusal::NeedsCheck("there are orphans").into());
     }
+    engine.check_device(site)?;
     let fs = site.mount(true).await?;
+    fs.check_log_file()?;
     let places = Places::of(layout, copies);
     match fs.log_file().await.map_err(named)? {
         // Of a release that was interrupted before somebody restored the superblock.
@@ -116,7 +128,7 @@ async fn check_fresh(
             return Ok(());
         }
     }
-    Err(places.no_room(engine.blocks_least()))
+    Err(places.no_room(&fs).await?)
 }
 
 /// What has the log file's name and is none is in the way.
@@ -142,9 +154,22 @@ impl Places {
         Self { layout: *layout, groups, blocks_per_group, all_groups }
     }
 
-    fn no_room(&self, needed: u64) -> AdoptError {
-        let least_mib = u64::from(self.layout.wanted.least) / 256;
-        AdoptError::NoRoom { least_mib, needed }
+    /// What there is of room.
+    async fn no_room(&self, fs: &Ext4) -> Result<AdoptError, AdoptError> {
+        let least_blocks = self.layout.wanted.least;
+        let any = Wanted { most: u32::MAX, least: 1 };
+        let mut longest: Option<Run> = None;
+        for group in &self.groups {
+            let found = fs.place_for_log(*group, any).await?;
+            longest = longest.into_iter().chain(found).max_by_key(|run| run.blocks);
+        }
+        let mut elsewhere = None;
+        for group in (0..self.all_groups).map(GroupNo) {
+            if elsewhere.is_none() && !self.groups.contains(&group) {
+                elsewhere = fs.place_for_log(group, self.layout.wanted).await?;
+            }
+        }
+        Ok(AdoptError::NoRoom { least_blocks, longest, elsewhere })
     }
 
     /// Whether a log file that is there can be kept, as far as it goes.
@@ -186,7 +211,7 @@ async fn build(
             if file.is_some() {
                 fs.remove_log_file().await?;
             }
-            Err(places.no_room(needed))
+            Err(places.no_room(&fs).await?)
         }
         Err(error) => Err(error),
     };

@@ -1,18 +1,18 @@
 //! The engine of MLFS: a volume whose logs and structures lie in the log file.
 
-use manylogs::{Anchors, DrainOptions, LeftAs, OpenOptions, Volume, VolumeError, identify_at};
+use manylogs::{
+    Anchors, DrainOptions, Identity, LeftAs, OpenOptions, Volume, VolumeError, identify_at,
+};
 use manylogs_block::Extent;
 use manylogs_ext4::Run;
-use manylogs_near::{NearError, Placed, format, format_config};
+use manylogs_near::{LOG_LEAST, NearError, Placed, RECORD_LEAST, format, format_config};
 
-use super::{AdoptError, LogEngine, Logs, Site};
+use super::{AdoptError, BLOCK_SECTORS, LogEngine, Logs, Site};
 
-/// Sectors of a block.
-const BLOCK_SECTORS: u64 = 8;
 /// Anchors are whole multiples of 1 MiB.
 const ANCHOR_UNIT: u64 = 256;
 /// What is left of a run beside its anchor is a log if it has so many blocks: 2 MiB.
-const LOG_LEAST: u64 = 512;
+const LOG_BLOCKS: u64 = LOG_LEAST.0 / BLOCK_SECTORS;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +42,7 @@ impl Volumes {
             first: sectors(first.range().start..first.range().start + head),
             last: sectors(last.range().end - tail..last.range().end),
         };
-        ranges.retain(|range| range.end.saturating_sub(range.start) >= LOG_LEAST);
+        ranges.retain(|range| range.end.saturating_sub(range.start) >= LOG_BLOCKS);
         if ranges.is_empty() {
             return Err(AdoptError::NoEngine);
         }
@@ -55,7 +55,19 @@ impl Volumes {
     /// As [`Volumes::placed`].
     pub fn open_options(logs: &Logs) -> Result<OpenOptions, AdoptError> {
         let anchors = Some(Self::placed(logs)?.anchors);
-        Ok(OpenOptions { anchors, ..OpenOptions::default() })
+        Ok(OpenOptions { anchors, record_least: RECORD_LEAST, ..OpenOptions::default() })
+    }
+
+    /// What the structures in the logs say.
+    ///
+    /// # Errors
+    /// [`AdoptError::NoEngine`] if there are none, and those of the device.
+    pub async fn identity(site: &Site, logs: &Logs) -> Result<Identity, AdoptError> {
+        let anchors = Some(Self::placed(logs)?.anchors);
+        identify_at(&site.device, anchors).await.map_err(|error| match error {
+            VolumeError::Io(error) => error.into(),
+            _ => AdoptError::NoEngine,
+        })
     }
 
     async fn open_and_drain(site: &Site, logs: &Logs) -> Result<(), AdoptError> {
@@ -72,8 +84,25 @@ fn sectors(blocks: std::ops::Range<u64>) -> Extent {
 }
 
 impl LogEngine for Volumes {
+    fn check_device(&self, site: &Site) -> Result<(), AdoptError> {
+        let sector = site.device.capabilities().physical_sector;
+        if sector.0 > BLOCK_SECTORS {
+            return Err(AdoptError::LargeSectors { bytes: sector.bytes() });
+        }
+        Ok(())
+    }
+
+    async fn check(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
+        let identity = Self::identity(site, logs).await?;
+        let (device, logs) = (site.device.capabilities().physical_sector, identity.physical);
+        if device > logs {
+            return Err(VolumeError::LogsOfShorterSectors { device, logs }.into());
+        }
+        Ok(())
+    }
+
     fn blocks_least(&self) -> u64 {
-        2 * ANCHOR_UNIT + LOG_LEAST
+        2 * ANCHOR_UNIT + LOG_BLOCKS
     }
 
     async fn format(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
@@ -86,12 +115,7 @@ impl LogEngine for Volumes {
     }
 
     async fn is_drained(&self, site: &Site, logs: &Logs) -> Result<bool, AdoptError> {
-        let anchors = Some(Self::placed(logs)?.anchors);
-        match identify_at(&site.device, anchors).await {
-            Ok(identity) => Ok(identity.left == LeftAs::Drained),
-            Err(VolumeError::Io(error)) => Err(error.into()),
-            Err(_) => Err(AdoptError::NoEngine),
-        }
+        Ok(Self::identity(site, logs).await?.left == LeftAs::Drained)
     }
 
     async fn drain(&self, site: &Site, logs: &Logs) -> Result<(), AdoptError> {
@@ -112,6 +136,9 @@ impl From<VolumeError> for AdoptError {
     fn from(error: VolumeError) -> Self {
         match error {
             VolumeError::Io(error) => error.into(),
+            short @ VolumeError::LogsOfShorterSectors { .. } => {
+                Self::ShortSectors(short.to_string())
+            }
             damage if is_damage(&damage) => Self::Damaged(damage.to_string()),
             other => Self::Engine(other.to_string()),
         }

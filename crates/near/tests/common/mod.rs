@@ -8,13 +8,13 @@ use manylogs::OpenOptions;
 use manylogs_block::{BlockDevice, Handle};
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_ext4check::check;
-use manylogs_filters::Trace;
+use manylogs_filters::{Stop, Trace};
 use manylogs_near::{Granularity, Near, NearOptions};
 use manylogs_torture::ext4::{
     ImageSource, Images, SMALL_MIB, Templates, World, has_program, options,
 };
 
-pub(crate) type Disk = Rc<Trace<Rc<dyn BlockDevice>>>;
+pub(crate) type Disk = Rc<Trace<Stop<Rc<dyn BlockDevice>>>>;
 
 pub(crate) fn images() -> Option<Images> {
     if ["mkfs.ext4", "debugfs"].into_iter().all(has_program) {
@@ -36,7 +36,7 @@ where
     let (image, anchors) = images.near(0);
     let world = World::new(2, SMALL_MIB, image.clone());
     let below: Rc<dyn BlockDevice> = Rc::new(world.disk.clone());
-    let disk = Rc::new(Trace::new(below));
+    let disk = Rc::new(Trace::new(Stop::new(below)));
     let runtime = world.runtime();
     let open = OpenOptions { anchors: Some(anchors), ..OpenOptions::default() };
     let near = NearOptions { open, granularity };
@@ -50,7 +50,7 @@ where
     });
     let settled = world.settled();
     let report = check(&ImageSource::new(&settled, SMALL_MIB)).unwrap();
-    assert!(report.is_clean(), "{:?}", report.findings);
+    assert!(report.is_spotless(), "{:?}", report.findings);
     done
 }
 

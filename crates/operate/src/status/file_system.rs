@@ -24,4 +24,33 @@ pub struct FileSystemStatus {
     pub bytes_at_risk: u64,
     /// Written home from the logs or the journal.
     pub checkpoint_bytes: u64,
+    /// What its server uses of memory.
+    #[serde(default)]
+    pub memory: MemoryStatus,
+}
+
+/// Memory that grows with what programs do, against its bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// The most that all parts may use together.
+    pub bound_bytes: u64,
+    /// In use now.
+    pub used_bytes: u64,
+    /// What it is used for.
+    pub parts: Vec<MemoryPart>,
+}
+
+/// Memory that is used for one purpose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPart {
+    /// requests, pages, writing, metadata, journal, inodes or table.
+    pub part: String,
+    /// Its share of the bound.
+    pub share_bytes: u64,
+    /// In use now.
+    pub used_bytes: u64,
+    /// The most that was in use at a time, since the mount.
+    pub peak_bytes: u64,
+    /// How often somebody had to wait for room.
+    pub waits: u64,
 }

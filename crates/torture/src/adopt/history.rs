@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use manylogs::Phase;
 use manylogs_block::{Rng, to_usize};
-use manylogs_ext4::{BLOCK_BYTES, Ext4, Ino, Options, Wanted};
+use manylogs_ext4::{BLOCK_BYTES, Ext4, Ino, Memory, Options, Wanted};
 use manylogs_mlfs::adopt::{
     AdoptError, Layout, LogEngine, Logs, Site, Spacing, Volumes, adopt, open, release,
 };
@@ -330,7 +330,12 @@ impl Work {
     /// Writes blocks of files as programs do, and syncs them.
     async fn write_files(&mut self, logs: &Logs) -> Result<(), AdoptError> {
         let near = NearOptions { open: Volumes::open_options(logs)?, ..NearOptions::default() };
-        let options = Options { clock: Rc::clone(&self.site.clock), read_only: false };
+        let options = Options {
+            clock: Rc::clone(&self.site.clock),
+            read_only: false,
+            durability: Default::default(),
+            memory: Memory::default(),
+        };
         let (device, runtime) = (Rc::clone(&self.site.device), self.site.runtime.clone());
         let (near, _) = Near::mount(runtime, device, &near, options).await?;
         for _ in 0..self.writes {

@@ -8,7 +8,9 @@ mod judge;
 mod model;
 mod raw;
 mod roots;
+mod told;
 
 pub use history::AdoptPlan;
 pub(crate) use history::run_history;
 pub use roots::Roots;
+pub use told::{Told, tell};

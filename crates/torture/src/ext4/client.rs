@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use manylogs_block::{Handle, Nanos, Rng, to_usize};
-use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New, Taken};
+use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, New};
 
 use super::judge::{FILE_MOST, content};
 use super::model::{FileId, History, Model};
@@ -28,6 +28,8 @@ pub(crate) struct Client {
     pub(crate) failed: Option<Rc<Cell<u64>>>,
     /// What is in a file can neither be told nor read.
     pub(crate) ended: Cell<bool>,
+    /// How often the file system had lost something when the client looked last.
+    pub(crate) losses: Cell<u64>,
 }
 
 impl Client {
@@ -55,35 +57,53 @@ impl Client {
         self.fs.sync(Ino::ROOT).await?;
         self.changed().dir = Some(dir);
         for _ in 0..steps {
-            match self.step(dir).await {
+            let done = self.step(dir).await;
+            self.look_after_losses().await?;
+            match done {
                 Ok(()) | Err(Error::NoSpace) => {}
                 Err(error @ Error::Io(_)) if self.is_failure(&error) && !self.ended.get() => {}
                 Err(error) => return Err(error),
             }
             if self.below(10) == 0 {
                 self.runtime.sleep(Nanos::from_millis(1 << self.below(13))).await;
+                self.look_after_losses().await?;
             }
         }
         Ok(())
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    /// What a device that fails for good has lost is known from reading it.
+    async fn look_after_losses(&self) -> Result<(), Error> {
+        if self.losses.replace(self.fs.losses()) == self.fs.losses() {
+            return Ok(());
+        }
+        let files: Vec<_> = self.model.borrow().now().values().copied().collect();
+        for (ino, id) in files {
+            let Some(id) = id else { continue };
+            let found = self.fs.read(ino, 0, FILE_MOST).await;
+            let found = found.inspect_err(|_| self.ended.set(true))?;
+            self.push(id, found.to_vec());
+        }
+        Ok(())
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
         self.rng.borrow_mut().below(bound)
     }
 
     /// The model, which is about to change.
-    fn changed(&self) -> RefMut<'_, Model> {
+    pub(super) fn changed(&self) -> RefMut<'_, Model> {
         let mut model = self.model.borrow_mut();
         model.moment += 1;
         model
     }
 
-    fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.next.set(self.next.get() + 1);
         self.next.get()
     }
 
-    fn any_file(&self) -> Option<(Vec<u8>, Ino, FileId)> {
+    pub(super) fn any_file(&self) -> Option<(Vec<u8>, Ino, FileId)> {
         let model = self.model.borrow();
         let names = model.now().iter();
         let files: Vec<_> = names.filter_map(|(n, (ino, id))| Some((n, *ino, (*id)?))).collect();
@@ -97,6 +117,7 @@ impl Client {
             0..4 => self.create(dir).await,
             4..9 => self.write().await,
             9 => self.cut().await,
+            10 if self.below(3) == 0 => self.replace_content().await,
             10 => self.allocate().await,
             11 => self.unlink(dir).await,
             12 => self.unlink_open(dir).await,
@@ -123,8 +144,7 @@ impl Client {
         let pad = "x".repeat(to_usize(least + self.below(60)));
         let name = format!("file {} {pad}", self.number()).into_bytes();
         let id = FileId(self.next.get());
-        let new = History { contents: vec![Vec::new()] };
-        self.changed().files.insert(id, new);
+        self.changed().files.insert(id, History::of(vec![Vec::new()]));
         self.make(dir, name, FileKind::File, Some(id)).await
     }
 
@@ -140,7 +160,7 @@ impl Client {
         }
         if written.is_ok() && self.below(3) > 0 {
             let name = format!("born {}", id.0).into_bytes();
-            let history = History { contents: vec![Vec::new(), bytes] };
+            let history = History::of(vec![Vec::new(), bytes]);
             self.changed().files.insert(id, history);
             self.changed().rename(&[ino], |names| {
                 names.insert(name.clone(), (ino, Some(id)));
@@ -195,14 +215,14 @@ impl Client {
         if self.below(4) == 0 {
             let read = self.fs.read(ino, 0, FILE_MOST).await?;
             let model = self.model.borrow();
-            if read != model.files[&id].now() {
+            if read != model.files[&id].now() && self.losses.get() == self.fs.losses() {
                 return Err(Error::Invalid("what was written is not read"));
             }
         }
         Ok(())
     }
 
-    fn push(&self, id: FileId, content: Vec<u8>) {
+    pub(super) fn push(&self, id: FileId, content: Vec<u8>) {
         let mut model = self.changed();
         if let Some(history) = model.files.get_mut(&id) {
             history.contents.push(content);
@@ -223,7 +243,7 @@ impl Client {
     /// An operation without enough room, or that the device failed, may have been done in part.
     /// What is there then is something between the file's last two contents, and what is promised
     /// from now on.
-    async fn note_refused(
+    pub(super) async fn note_refused(
         &self,
         ino: Ino,
         id: FileId,
@@ -235,7 +255,7 @@ impl Client {
             let found = found.inspect_err(|_| self.ended.set(true))?.to_vec();
             let checked =
                 self.model.borrow().files.get(&id).map_or(Ok(()), |file| file.check(&found));
-            if checked.is_err() {
+            if checked.is_err() && self.losses.get() == self.fs.losses() {
                 return Err(Error::Invalid("a refused operation left what was never there"));
             }
             self.push(id, found);
@@ -304,27 +324,11 @@ impl Client {
         self.make(dir, name, FileKind::Directory, None).await
     }
 
-    fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
+    pub(super) fn undo_if<T>(&self, done: Result<T, Error>) -> Result<(), Error> {
         if done.is_err() {
             self.changed().undo();
         }
         done.map(drop)
-    }
-
-    /// Gives a file a new name, or the name of another.
-    async fn rename(&self, dir: Ino) -> Result<(), Error> {
-        let Some((old, ino, id)) = self.any_file() else { return Ok(()) };
-        let other = self.any_file().filter(|(_, other, _)| *other != ino && self.below(2) == 0);
-        let (new, inos) = match other {
-            Some((name, other, _)) => (name, vec![ino, other]),
-            None => (format!("renamed {}", self.number()).into_bytes(), vec![ino]),
-        };
-        self.changed().rename(&inos, |names| {
-            names.remove(&old);
-            names.insert(new.clone(), (ino, Some(id)));
-        });
-        let done = self.fs.rename((dir, &old), (dir, &new), Taken::Replaced).await;
-        self.undo_if(done)
     }
 
     async fn link(&self, dir: Ino) -> Result<(), Error> {

@@ -223,6 +223,7 @@ impl Start {
                 open: Cell::new(None),
                 failed: failed.clone(),
                 ended: Cell::new(false),
+                losses: Cell::new(fs.losses()),
             };
             let (watch, steps) = (self.watch.clone(), self.plan.steps);
             watch.running.set(watch.running.get() + 1);

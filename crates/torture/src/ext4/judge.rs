@@ -115,7 +115,7 @@ pub(super) fn by_ourselves(
 /// Our own check finds nothing.
 pub(crate) fn nothing_is_wrong(image: &DiskImage) -> Result<(), String> {
     let report = check(&ImageSource::new(image, SMALL_MIB)).map_err(|error| error.to_string())?;
-    if report.is_clean() && !report.needs_recovery {
+    if report.is_spotless() && !report.needs_recovery {
         return Ok(());
     }
     let findings: Vec<String> = report.findings.iter().take(8).map(ToString::to_string).collect();

@@ -9,6 +9,7 @@ mod model;
 mod mutate;
 mod near;
 mod plan;
+mod replacing;
 mod trouble;
 mod world;
 
@@ -16,7 +17,7 @@ pub(crate) use history::run_history;
 pub use images::{ImageSource, Images, Templates, has_program, load, mkfs, save};
 pub use judge::{Said, content, e2fsck, names};
 pub(crate) use judge::{crash, is_due, nothing_is_wrong, replayed_by_e2fsck};
-pub(crate) use mutate::run_mutant;
+pub(crate) use mutate::{damage_anything, is_unseen, run_mutant};
 pub use plan::{Ext4Plan, Journal, Shape};
 pub(crate) use world::clock;
 pub use world::{SMALL_MIB, SMALL_OPTIONS, World, mount, mount_in, options};

@@ -18,6 +18,19 @@ pub(crate) struct FileId(pub(crate) u64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) contents: Vec<Vec<u8>>,
+    /// How many older contents are forgotten.
+    forgotten: usize,
+}
+
+/// Content is promised together with names: who finds the names of a state, or of a later one,
+/// finds this content of the file, or a newer one.
+#[derive(Clone, Copy, Debug)]
+struct Floor {
+    /// The state, forgotten ones counted.
+    state: usize,
+    file: FileId,
+    /// The content, forgotten ones counted.
+    version: usize,
 }
 
 /// See the module.
@@ -34,11 +47,16 @@ pub(crate) struct Model {
     /// The state in which an inode last got or lost a name, forgotten ones counted.
     pub(crate) named: BTreeMap<Ino, usize>,
     pub(crate) files: BTreeMap<FileId, History>,
+    floors: Vec<Floor>,
     /// Grows whenever a promise changes.
     pub(crate) moment: u64,
 }
 
 impl History {
+    pub(crate) fn of(contents: Vec<Vec<u8>>) -> Self {
+        Self { contents, forgotten: 0 }
+    }
+
     pub(crate) fn now(&self) -> &[u8] {
         self.contents.last().map_or(&[], Vec::as_slice)
     }
@@ -46,8 +64,15 @@ impl History {
     /// Each page is one that the file had, or zeroes behind its end then; the size is one that it
     /// had, or lies between two.
     pub(crate) fn check(&self, found: &[u8]) -> Result<(), String> {
-        let least = self.contents.iter().map(Vec::len).min().unwrap_or(0);
-        let most = self.contents.iter().map(Vec::len).max().unwrap_or(0);
+        self.check_from(0, found)
+    }
+
+    /// As [`History::check`], of contents from `version` on, forgotten ones counted.
+    fn check_from(&self, version: usize, found: &[u8]) -> Result<(), String> {
+        let last = self.contents.len().saturating_sub(1);
+        let contents = &self.contents[version.saturating_sub(self.forgotten).min(last)..];
+        let least = contents.iter().map(Vec::len).min().unwrap_or(0);
+        let most = contents.iter().map(Vec::len).max().unwrap_or(0);
         if !(least..=most).contains(&found.len()) {
             return Err(format!("{} bytes, not {least} to {most}", found.len()));
         }
@@ -57,7 +82,7 @@ impl History {
                 let (same, rest) = page.split_at(known.len().min(page.len()));
                 known.starts_with(same) && rest.iter().all(|byte| *byte == 0)
             };
-            if !self.contents.iter().any(is_version) {
+            if !contents.iter().any(is_version) {
                 return Err(format!("page {number} holds what was never there"));
             }
         }
@@ -74,6 +99,7 @@ impl Model {
             coming: None,
             named: BTreeMap::new(),
             files: BTreeMap::new(),
+            floors: Vec::new(),
             moment: 0,
         }
     }
@@ -101,6 +127,20 @@ impl Model {
         self.states.pop();
     }
 
+    /// The file's content is durable no later than the names of now, or, if `later`, than those
+    /// that come next.
+    pub(crate) fn promise(&mut self, file: FileId, later: bool) {
+        let Some(history) = self.files.get(&file) else { return };
+        let version = history.forgotten + history.contents.len().saturating_sub(1);
+        let state = self.last() + usize::from(later);
+        self.floors.push(Floor { state, file, version });
+    }
+
+    /// What was promised last is not.
+    pub(crate) fn take_back(&mut self) {
+        self.floors.pop();
+    }
+
     /// The names of state `number` are durable.
     pub(crate) fn names_durable(&mut self, number: usize) {
         let old = number.saturating_sub(self.forgotten).min(self.states.len() - 1);
@@ -111,7 +151,9 @@ impl Model {
     /// A file's content at `point` is durable.
     pub(crate) fn content_durable(&mut self, file: FileId, point: usize) {
         if let Some(history) = self.files.get_mut(&file) {
-            history.contents.drain(..point.min(history.contents.len().saturating_sub(1)));
+            let old = point.min(history.contents.len().saturating_sub(1));
+            history.contents.drain(..old);
+            history.forgotten += old;
         }
     }
 
@@ -135,13 +177,13 @@ impl Model {
             self.states[0].len(),
             self.now().len()
         );
-        for state in &self.states {
+        for (number, state) in (self.forgotten..).zip(&self.states) {
             if state.len() != known.len()
                 || !state.iter().all(|(n, (i, _))| known.get(n) == Some(i))
             {
                 continue;
             }
-            match self.check_contents(state, contents) {
+            match self.check_contents((number, state), contents) {
                 Ok(()) => return Ok(state),
                 Err(problem) => wrong = problem,
             }
@@ -166,24 +208,32 @@ impl Model {
             state.insert(coming, (*ino, contents.contains_key(ino).then_some(fresh)));
         }
         let files = state.values().filter_map(|(ino, id)| {
-            let history = History { contents: vec![contents.get(ino)?.clone()] };
+            let history = History::of(vec![contents.get(ino)?.clone()]);
             Some(((*id)?, history))
         });
         self.files = files.collect();
+        self.floors.clear();
         (self.states, self.forgotten, self.named) = (vec![state], 0, BTreeMap::new());
         Ok(())
     }
 
     fn check_contents(
         &self,
-        state: &Names,
+        (number, state): (usize, &Names),
         contents: &BTreeMap<Ino, Vec<u8>>,
     ) -> Result<(), String> {
+        let mut least: BTreeMap<FileId, usize> = BTreeMap::new();
+        for floor in self.floors.iter().filter(|floor| floor.state <= number) {
+            let version = least.entry(floor.file).or_default();
+            *version = floor.version.max(*version);
+        }
         for (name, (ino, id)) in state {
             let Some(content) = contents.get(ino) else { continue };
-            let history = id.and_then(|id| self.files.get(&id)).ok_or("a file of nobody")?;
+            let known = id.and_then(|id| Some((id, self.files.get(&id)?)));
+            let (id, history) = known.ok_or("a file of nobody")?;
             let name = String::from_utf8_lossy(name);
-            history.check(content).map_err(|wrong| format!("{name}, {ino}: {wrong}"))?;
+            let checked = history.check_from(least.get(&id).copied().unwrap_or(0), content);
+            checked.map_err(|wrong| format!("{name}, {ino}: {wrong}"))?;
         }
         Ok(())
     }

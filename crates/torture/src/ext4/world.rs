@@ -6,7 +6,7 @@ use manylogs::{Anchors, DrainOptions, Layout, OpenOptions, Phase, PhaseProbe, Vo
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Handle, Nanos, Request, Rng, Sectors,
 };
-use manylogs_ext4::{Error, Ext4, Mode, Options, Timestamp};
+use manylogs_ext4::{Error, Ext4, Memory, Mode, Options, Timestamp};
 use manylogs_ext4check::{Structure, Survey};
 use manylogs_near::{Near, NearOptions};
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, NodeId, Order, Sim, Survival};
@@ -47,7 +47,9 @@ impl World {
         Self::with_sectors(seed, mib, image, Sectors(1))
     }
 
-    fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
+    /// As [`World::new`], with a disk that writes physical sectors of this length as a whole.
+    #[must_use]
+    pub fn with_sectors(seed: u64, mib: u64, image: DiskImage, physical_sector: Sectors) -> Self {
         let sim = Sim::new(seed, Order::Shuffled);
         let (drive, user) = (sim.node(), sim.node());
         let config = CrashDiskConfig {
@@ -152,7 +154,12 @@ pub async fn mount_in(
 /// Options of a mount whose clock says the virtual time.
 #[must_use]
 pub fn options(runtime: Handle) -> Options {
-    Options { clock: clock(&runtime), read_only: false }
+    Options {
+        clock: clock(&runtime),
+        read_only: false,
+        durability: Default::default(),
+        memory: Memory::default(),
+    }
 }
 
 /// A clock that shows virtual time, from some day of 2023 on.

@@ -13,6 +13,8 @@ use manylogs_mlfs::adopt::{
 };
 use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
 
+use super::contents;
+use super::known::Known;
 use super::status::first_block;
 use crate::args::fs::{FsAdoptArgs, FsReleaseArgs};
 use crate::commands::volume::open_failure;
@@ -43,11 +45,13 @@ pub(super) fn adopt(args: &FsAdoptArgs) -> Result<(), Failure> {
 
 pub(super) fn release(args: &FsReleaseArgs) -> Result<(), Failure> {
     let source = &args.source;
-    let (reactor, site) = open(source, OpenMode::Exclusive)?;
-    reactor
-        .block_on(async move { give_back(&site, &Volumes).await })
-        .map_err(|error| failure(source, &error))?;
-    print(&format!("{} is plain ext4 again\n", source.display()))
+    {
+        let (reactor, site) = open(source, OpenMode::Exclusive)?;
+        let released = reactor.block_on(async move { give_back(&site, &Volumes).await });
+        released.map_err(|error| failure(source, &error))?;
+    }
+    let state = Known::of(source)?.state;
+    print(&format!("{} is plain ext4 again: {state}\n", source.display()))
 }
 
 /// Opens a device for adoption, and what runs its tasks.
@@ -128,6 +132,7 @@ fn ask(args: &FsAdoptArgs) -> Result<(), Failure> {
 pub(super) fn failure(source: &Path, error: &AdoptError) -> Failure {
     let message = format!("{}: {error}", source.display());
     match error {
+        AdoptError::FileSystem(error) if contents::is_other(error) => contents::no_ext4(source),
         AdoptError::FileSystem(Error::Io(_) | Error::Aborted(_)) => Failure::Failed(message),
         AdoptError::FileSystem(Error::Corrupt(_))
         | AdoptError::Damaged(_)

@@ -1,13 +1,16 @@
 //! A server that goes on when the command has returned.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 
 use manylogs_mlfs::JournalMode;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
+use super::mounted;
 use crate::args::fs::FsMountArgs;
 use crate::args::serve::OnOff;
 use crate::failure::Failure;
@@ -19,10 +22,11 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     super::options(args)?;
     let program = std::env::current_exe().map_err(Failure::failed)?;
     let mut server = Command::new(program);
-    server.args(["fs", "mount"]).args([absolute(&args.source)?, absolute(&args.target)?]);
+    server.args(["fs", "mount"]).args([absolute(&args.source)?, mounted::resolved(&args.target)?]);
     server.args(args.options.iter().map(|list| format!("-o{list}")));
     let mode = args.mode.map(|mode| JournalMode::from(mode).name());
     server.args(mode.iter().flat_map(|mode| ["--mode", mode]));
+    server.args(args.memory.iter().flat_map(|size| ["--memory", size]));
     server.args(args.emulate.iter().flat_map(|drive| ["--emulate", drive]));
     server.args(args.no_fit.then_some("--no-fit"));
     match args.write_cache {
@@ -30,24 +34,56 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
         Some(OnOff::Off) => drop(server.args(["--write-cache", "off"])),
         None => {}
     }
+    server.args(args.link.again());
     // Nothing of the caller's is kept: no directory, no terminal, no pipe that somebody reads.
     server.current_dir("/").process_group(0).stdin(Stdio::null());
     let mut server =
         server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Failure::failed)?;
-    let mut said = String::new();
-    if let Some(out) = server.stdout.take() {
-        BufReader::new(out).read_line(&mut said).map_err(Failure::failed)?;
-    }
+    let (Some(out), Some(err)) = (server.stdout.take(), server.stderr.take()) else {
+        unreachable!("both are pipes");
+    };
+    let said = relay(out, err).map_err(Failure::failed)?;
     if !said.is_empty() {
         return print(&said);
     }
-    let mut why = String::new();
-    if let Some(mut err) = server.stderr.take() {
-        err.read_to_string(&mut why).map_err(Failure::failed)?;
+    let code = server.wait().map_err(Failure::failed)?.code();
+    Err(match code.and_then(|code| u8::try_from(code).ok()) {
+        // It has said why.
+        Some(code) if code != 0 => Failure::Told(code),
+        _ => Failure::failed(format!("{}: its server ended", args.target.display())),
+    })
+}
+
+/// Passes on what the server says of its work, until it says that the file system is mounted, which
+/// is returned, or ends.
+fn relay(mut out: ChildStdout, mut err: ChildStderr) -> io::Result<String> {
+    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut is_open = true;
+    loop {
+        let ready = {
+            let mut both = [PollFd::new(&out, PollFlags::IN), PollFd::new(&err, PollFlags::IN)];
+            let polled = if is_open { &mut both[..] } else { &mut both[..1] };
+            match poll(polled, None) {
+                Err(Errno::INTR) => continue,
+                result => result?,
+            };
+            both.map(|one| !one.revents().is_empty())
+        };
+        // What it told before it was mounted comes first.
+        if is_open && ready[1] {
+            let read = err.read(&mut buffer)?;
+            is_open = read > 0;
+            // A terminal that is gone does not matter to a file system.
+            let _ = io::stderr().write_all(&buffer[..read]);
+        } else if ready[0] {
+            let read = out.read(&mut buffer)?;
+            said.extend_from_slice(&buffer[..read]);
+            if read == 0 || said.contains(&b'\n') {
+                break;
+            }
+        }
     }
-    let _ = io::stderr().write_all(why.as_bytes());
-    let code = server.wait().map_err(Failure::failed)?;
-    Err(Failure::failed(format!("{}: not mounted ({code})", args.target.display())))
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -1,62 +1,100 @@
 //! `manylogs fs check`, and the repair of logs.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::path::Path;
 
 use manylogs::{Finding, Severity};
 use manylogs_ext4::Summary;
-use manylogs_ext4check::{FileSource, Report, Unreadable, check};
-use manylogs_mlfs::adopt::{LogState, Logs, Looked, Repaired, check_logs, repair};
-use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor};
+use manylogs_ext4check::{Report, Unreadable, check};
+use manylogs_mlfs::adopt::{LogState, Repaired, Site, check_logs, repair};
+use manylogs_storage::{OpenMode, Reactor};
 use serde_json::json;
 
+use super::known::Known;
+use super::shown::Shown;
 use super::status::first_block;
-use super::{adopt, marks};
+use super::{adopt, contents, marks};
 use crate::args::fs::FsCheckArgs;
 use crate::commands::volume::check::{findings_json, findings_text, repaired_text};
-use crate::commands::volume::open_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// Checks a file system that nobody uses, and changes nothing. Fails with the exit code for damage
-/// if something is wrong.
+/// What a check came to.
+struct Checked {
+    known: Known,
+    /// Of the file system as a mount would show it; `None` if its logs are damaged.
+    report: Option<Report>,
+    in_logs: Vec<Finding>,
+    /// Why a mount would fail.
+    problem: Option<String>,
+}
+
+/// Checks a file system that nobody uses, as a mount would show it, and changes nothing. Fails with
+/// the exit code for damage if something is wrong.
 pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
+    let source = &args.source;
     if args.repair {
-        return repair_logs(&args.source);
+        return repair_logs(source);
     }
-    let path = args.source.display();
-    let named = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     // Held for as long as the check runs: a mount would change what is read.
-    let reactor = Reactor::new().map_err(Failure::failed)?;
-    let options = OpenOptions::new(OpenMode::ReadOnly);
-    let _held =
-        FileDevice::open(&reactor, &args.source, &options).map_err(|error| open_failure(&error))?;
-    let file = File::open(&args.source).map_err(|error| Failure::input(named(&error)))?;
-    let summary = Summary::of(&first_block(&args.source)?);
-    let is_marked = summary.is_ok_and(|summary| marks::is_marked(&summary));
-    let looked = if is_marked { marks::looked(&args.source)? } else { None };
-    let logs = looked.as_ref().map(|looked| &looked.logs);
+    let (reactor, site) = adopt::open(source, OpenMode::ReadOnly)?;
+    let first = match Summary::of(&first_block(source)?) {
+        Ok(first) => first,
+        Err(error) if contents::is_other(&error) => return Err(contents::no_ext4(source)),
+        // The check says what is wrong with the superblock.
+        Err(_) => return judged(source, &Shown::as_it_is(&reactor, source)?).map(drop),
+    };
+    let known = Known::at_rest(source, (&reactor, &site), first)?;
+    let checked = checked(source, (&reactor, &site), known)?;
+    print(&if args.json { as_json(&checked) } else { text(&checked) })?;
+    verdict(source, &checked)
+}
+
+fn checked(
+    source: &Path,
+    (reactor, site): (&Reactor, &Site),
+    known: Known,
+) -> Result<Checked, Failure> {
+    let logs = known.looked.as_ref().map(|looked| &looked.logs);
     let in_logs = match logs {
-        Some(LogState::InUse(logs) | LogState::Drained(logs)) => found_in(&args.source, logs)?,
+        Some(LogState::InUse(logs) | LogState::Drained(logs)) => {
+            let (site, logs) = (site.clone(), logs.clone());
+            let found = reactor.block_on(async move { check_logs(&site, &logs).await });
+            found.map_err(|error| adopt::failure(source, &error))?
+        }
         _ => Vec::new(),
     };
-    let source = FileSource::new(file).map_err(|error| Failure::input(named(&error)))?;
-    let report = check(&source).map_err(|error| match error {
+    let is_lost = in_logs.iter().any(|finding| finding.severity == Severity::Loss);
+    if is_lost || matches!(logs, Some(LogState::Unusable(_))) {
+        return Ok(Checked { known, report: None, in_logs, problem: None });
+    }
+    let has_logs = matches!(logs, Some(LogState::InUse(_) | LogState::Drained(_)));
+    let summary = &known.summary;
+    let (shown, problem) = if has_logs || summary.needs_recovery || summary.has_orphans {
+        Shown::recovered(reactor, source, site)?
+    } else {
+        (Shown::as_it_is(reactor, source)?, None)
+    };
+    let report = Some(judged(source, &shown)?);
+    Ok(Checked { known, report, in_logs, problem: problem.map(|error| error.to_string()) })
+}
+
+fn judged(source: &Path, shown: &Shown<'_>) -> Result<Report, Failure> {
+    let named = |error: &Unreadable| format!("{}: {error}", source.display());
+    check(shown).map_err(|error| match error {
         Unreadable::Io(_) => Failure::failed(named(&error)),
         Unreadable::Superblock(_) => Failure::Damage(named(&error)),
         error => Failure::input(named(&error)),
-    })?;
-    let looked = looked.as_ref();
-    print(&if args.json {
-        as_json(&report, looked, &in_logs)
-    } else {
-        text(&report, looked, &in_logs)
-    })?;
-    if let Some(worst) = in_logs.iter().map(|finding| finding.severity).max()
+    })
+}
+
+/// The exit code, and what to do.
+fn verdict(source: &Path, checked: &Checked) -> Result<(), Failure> {
+    let path = source.display();
+    if let Some(worst) = checked.in_logs.iter().map(|finding| finding.severity).max()
         && worst > Severity::Note
     {
         let message =
@@ -66,31 +104,21 @@ pub(super) fn run(args: &FsCheckArgs) -> Result<(), Failure> {
             _ => Failure::Damage(message + " loss"),
         });
     }
-    if let Some(LogState::Unusable(why)) = logs {
-        return Err(Failure::Damage(named(why)));
-    }
-    match (report.is_clean(), report.needs_recovery) {
-        (true, _) => Ok(()),
-        (false, _) if matches!(logs, Some(LogState::InUse(_))) => Err(Failure::Damage(format!(
-            "{path}: the logs hold changes that are not at home, which may be the reason: release \
-             it, or mount and unmount it, and check again"
+    let state = &checked.known.state;
+    let is_adopted = checked.known.looked.is_some();
+    let is_sound = checked.report.as_ref().is_none_or(Report::is_clean);
+    match (&checked.problem, state.is_damage()) {
+        _ if !is_sound && is_adopted => Err(Failure::Damage(format!(
+            "{path}: damaged: run manylogs fs release, and then e2fsck -f, which repairs file \
+             systems"
         ))),
-        (false, true) => Err(Failure::Damage(format!(
-            "{path}: the journal needs a replay, which may be the reason: mount it once, or run \
-             e2fsck -p, and check again"
-        ))),
-        (false, false) => {
+        _ if !is_sound => {
             Err(Failure::Damage(format!("{path}: damaged: e2fsck -f repairs file systems")))
         }
+        (_, true) => Err(Failure::Damage(format!("{path}: {state}"))),
+        (Some(problem), _) => Err(Failure::Damage(format!("{path}: a mount fails: {problem}"))),
+        (None, false) => Ok(()),
     }
-}
-
-/// What is wrong with the logs of a file system.
-fn found_in(source: &Path, logs: &Logs) -> Result<Vec<Finding>, Failure> {
-    let (reactor, site) = adopt::open(source, OpenMode::ReadOnly)?;
-    let logs = logs.clone();
-    let found = reactor.block_on(async move { check_logs(&site, &logs).await });
-    found.map_err(|error| adopt::failure(source, &error))
 }
 
 /// Repairs the logs, and tells what to do next.
@@ -121,46 +149,67 @@ fn repair_logs(source: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn text(report: &Report, looked: Option<&Looked>, in_logs: &[Finding]) -> String {
+fn text(checked: &Checked) -> String {
+    let Checked { known, report, in_logs, problem } = checked;
     let mut out = String::new();
+    match report {
+        Some(report) => report_text(&mut out, report),
+        None => out += "the file system cannot be judged before its logs are whole\n",
+    }
+    if let Some(looked) = &known.looked {
+        let _ = writeln!(out, "logs: {}; marked: {}", marks::logs(looked), marks::bits(looked));
+    }
+    out += &findings_text(in_logs);
+    let _ = writeln!(out, "state: {}", known.state);
+    let is_clean = report.as_ref().is_some_and(Report::is_clean) && in_logs.iter().all(is_note);
+    if is_clean && problem.is_none() && !known.state.is_damage() {
+        out += "nothing is wrong\n";
+    }
+    out
+}
+
+fn is_note(finding: &Finding) -> bool {
+    finding.severity == Severity::Note
+}
+
+fn report_text(out: &mut String, report: &Report) {
     for finding in &report.findings {
-        let _ = writeln!(out, "{finding}");
+        let _ = match finding.is_note() {
+            true => writeln!(out, "note: {finding}; a mount puts it right"),
+            false => writeln!(out, "{finding}"),
+        };
     }
     if report.more > 0 {
         let _ = writeln!(out, "and {} more", report.more);
     }
     let _ = writeln!(
         out,
-        "{} inodes in use, {} of them directories, {} blocks in use{}",
-        report.inodes,
-        report.directories,
-        report.blocks,
-        if report.needs_recovery { "; the journal needs a replay" } else { "" }
+        "{} inodes in use, {} of them directories, {} blocks in use",
+        report.inodes, report.directories, report.blocks,
     );
-    if let Some(looked) = looked {
-        let _ = writeln!(out, "logs: {}; marked: {}", marks::logs(looked), marks::bits(looked));
-    }
-    out += &findings_text(in_logs);
-    if report.is_clean() && in_logs.is_empty() {
-        out += "nothing is wrong\n";
-    }
-    out
 }
 
-fn as_json(report: &Report, looked: Option<&Looked>, in_logs: &[Finding]) -> String {
+fn as_json(checked: &Checked) -> String {
+    let Checked { known, report, in_logs, problem } = checked;
+    let found = report.as_ref();
+    let is_clean = found.is_some_and(Report::is_clean) && problem.is_none();
+    let findings = found.map(|report| &report.findings).into_iter().flatten();
     let value = json!({
         "format": 1,
-        "clean": report.is_clean(),
-        "needs_recovery": report.needs_recovery,
-        "inodes": report.inodes,
-        "directories": report.directories,
-        "blocks": report.blocks,
-        "findings": report.findings.iter().map(|finding| json!({
+        "clean": is_clean && !known.state.is_damage(),
+        "state": known.state.word(),
+        "state_text": known.state.to_string(),
+        "problem": problem,
+        "inodes": found.map(|report| report.inodes),
+        "directories": found.map(|report| report.directories),
+        "blocks": found.map(|report| report.blocks),
+        "findings": findings.map(|finding| json!({
             "place": finding.place.to_string(),
             "problem": finding.problem.to_string(),
+            "note": finding.is_note(),
         })).collect::<Vec<_>>(),
-        "findings_left_out": report.more,
-        "mlfs": looked.map(marks::as_json),
+        "findings_left_out": found.map(|report| report.more),
+        "mlfs": known.looked.as_ref().map(marks::as_json),
         "log_findings": findings_json(in_logs),
     });
     format!("{value:#}\n")

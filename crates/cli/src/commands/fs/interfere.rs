@@ -10,7 +10,7 @@ use manylogs_mlfs::adopt::{Layout, Spacing};
 
 use crate::args::fs::FsInterfereArgs;
 use crate::args::serve::OnOff;
-use crate::commands::{command_line, drive};
+use crate::commands::{command_line, drive, link};
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
@@ -46,7 +46,9 @@ fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
     let spacing = args.log_every.map_or(usual, |every| Spacing::Bytes(every.bytes()));
     let mut cases = Vec::new();
     for name in &args.drive {
-        let drive = DriveSettings::new(Arc::new(drive(name)?), args.drive_cache == OnOff::On);
+        let usual = DriveSettings::new(Arc::new(drive(name)?), args.drive_cache == OnOff::On);
+        let drive = DriveSettings { link: args.link.settings(), ..usual };
+        link::say([&drive]);
         for &stream in &args.stream {
             for &writes_per_second in &args.rate {
                 cases.extend(args.mode.iter().map(|mode| MlfsCase {

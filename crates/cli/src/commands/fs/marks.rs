@@ -1,25 +1,12 @@
 //! What `manylogs fs status` and `fs check` tell of MLFS and its logs.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use manylogs_ext4::{GroupNo, Stage, Summary};
-use manylogs_mlfs::adopt::{LogState, Looked, Volumes, look};
-use manylogs_storage::OpenMode;
+use manylogs_mlfs::adopt::{LogState, Looked};
 use serde_json::{Value, json};
 
-use super::adopt::{described, failure, open};
-use crate::failure::Failure;
-
-/// What is known of an adopted file system; `None` if somebody uses it, so that nobody may look.
-pub(super) fn looked(source: &Path) -> Result<Option<Looked>, Failure> {
-    let (reactor, site) = match open(source, OpenMode::ReadOnly) {
-        Err(Failure::Busy(_)) => return Ok(None),
-        opened => opened?,
-    };
-    let looked = reactor.block_on(async move { look(&site, &Volumes).await });
-    looked.map(Some).map_err(|error| failure(source, &error))
-}
+use super::adopt::described;
 
 /// Whether it is worth to look: there is a trace of MLFS.
 pub(super) fn is_marked(summary: &Summary) -> bool {
@@ -37,6 +24,12 @@ pub(super) fn stage(stage: Option<Stage>) -> &'static str {
 }
 
 pub(super) fn logs(looked: &Looked) -> String {
+    let refused = looked.refused.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+    state(looked) + &refused
+}
+
+/// As [`logs`], without why a mount would refuse them.
+pub(super) fn state(looked: &Looked) -> String {
     match &looked.logs {
         LogState::None => "none".to_owned(),
         LogState::Drained(logs) => format!("{}, drained", described(logs)),
@@ -72,7 +65,7 @@ pub(super) fn as_json(looked: &Looked) -> Value {
     };
     let why = match &looked.logs {
         LogState::Unusable(why) => Some(why.to_string()),
-        _ => None,
+        _ => looked.refused.as_ref().map(ToString::to_string),
     };
     json!({
         "logs": logs.map(|logs| logs.runs.len()),

@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use manylogs::{Volume, VolumeError};
-use manylogs_mlfs::adopt::{AdoptError, Volumes, open as open_logs};
+use manylogs::{DrainOptions, Settings, Volume, VolumeError};
+use manylogs_mlfs::adopt::{AdoptError, Volumes, locate, open as open_logs};
 use manylogs_operate::control::Order;
 use manylogs_storage::{OpenMode, Reactor};
 
 use super::adopt::{failure, open};
-use super::mounted::source_of;
+use super::known::Known;
+use super::mounted::{is_directory, source_of};
 use crate::args::fs::{FsCheckpointArgs, FsSetArgs, FsTopArgs};
 use crate::commands::serve::control_failure;
 use crate::commands::volume::{maintain, set};
 use crate::commands::{live, top};
 use crate::failure::Failure;
+use crate::output::print;
 
 pub(super) fn top(args: &FsTopArgs) -> Result<(), Failure> {
     top::run(&device(&args.place)?, &args.updates)
@@ -30,13 +32,23 @@ pub(super) fn checkpoint(args: &FsCheckpointArgs) -> Result<(), Failure> {
             let working = volume.clone();
             let done = maintain::with_progress(&reactor, &volume, "checkpoint", async move {
                 let report = working.checkpoint().await?;
-                working.close().await?;
+                leave(&working).await?;
                 Ok(report)
             });
             done.map_err(|error| of_logs(&device, error))?.into()
         }
     };
-    maintain::tell(&device, &done)
+    maintain::tell(&device, &done)?;
+    print(&format!("{}: {}\n", device.display(), Known::of(&device)?.state))
+}
+
+/// Closes the volume of logs that nobody uses any more: as drained, if nothing is in them.
+async fn leave(volume: &Volume) -> Result<(), VolumeError> {
+    if volume.table().is_empty() {
+        volume.drain(&DrainOptions::default()).await.map(drop)
+    } else {
+        volume.close().await
+    }
 }
 
 pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
@@ -48,22 +60,31 @@ pub(super) fn set(args: &FsSetArgs) -> Result<(), Failure> {
         let settings = server.ask(&Order::Set { changes }).map_err(control_failure)?;
         return set::show(&settings, args.json);
     }
-    let (reactor, volume) = logs_of(&device)?;
-    let mut settings = volume.settings();
+    let changes = !args.changes.is_empty();
+    let mode = if changes { OpenMode::Exclusive } else { OpenMode::ReadOnly };
+    let (reactor, site) = open(&device, mode)?;
+    let (found, logs) = reactor
+        .block_on(async move {
+            let logs = locate(&site, &Volumes).await?.logs;
+            let settings = Settings::of(&Volumes::identity(&site, &logs).await?.config);
+            Ok((settings, (site, logs)))
+        })
+        .map_err(|error| failure(&device, &error))?;
+    let mut settings = found;
     args.changes.iter().try_for_each(|pair| settings.assign(pair)).map_err(Failure::input)?;
-    let (changed, list) = (!args.changes.is_empty(), settings.list());
-    let done = reactor.block_on(async move {
-        let done = if changed { volume.set(&settings).await } else { Ok(()) };
-        volume.close().await?;
-        done
-    });
-    done.map_err(|error| of_logs(&device, error))?;
-    set::show(&set::as_json(&list), args.json)
+    if changes {
+        let (site, logs) = logs;
+        let options = Volumes::open_options(&logs).map_err(|error| failure(&device, &error))?;
+        let setting =
+            async move { Volume::set_closed(Rc::clone(&site.device), &settings, &options).await };
+        reactor.block_on(setting).map_err(|error| of_logs(&device, error))?;
+    }
+    set::show(&set::as_json(&settings.list()), args.json)
 }
 
 /// The device of a file system that is mounted on a directory, or the device itself.
 fn device(place: &Path) -> Result<PathBuf, Failure> {
-    if !place.is_dir() {
+    if !is_directory(place) {
         return Ok(place.to_owned());
     }
     let none = || {

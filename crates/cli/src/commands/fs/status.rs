@@ -3,61 +3,34 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use manylogs_ext4::{BLOCK_BYTES, Refusal, Summary};
+use manylogs_ext4::{BLOCK_BYTES, Refusal};
 use serde_json::json;
 
+use super::known::Known;
 use super::marks;
-use super::mounted::source_of;
 use crate::args::fs::FsStatusArgs;
 use crate::commands::live;
-use crate::commands::serve::control_failure;
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
-    let place = args.place.display();
-    let mounted = if args.place.is_dir() {
-        let none =
-            || Failure::input(format!("{place}: no file system of manylogs is mounted there"));
-        Some(source_of(&args.place)?.ok_or_else(none)?)
-    } else {
-        None
-    };
-    let source = mounted.as_ref().unwrap_or(&args.place);
-    let server = live::server(source)?.map(|mut server| server.status().map_err(control_failure));
-    let server = server.transpose()?.filter(|status| status.file_system.is_some());
+    let known = Known::of(&args.place)?;
+    let Known { source, state, summary, looked, server } = &known;
     let file_system = server.as_ref().and_then(|status| status.file_system.as_ref());
-    let mounted_on = match (&mounted, file_system) {
-        (Some(_), _) => Some(args.place.clone()),
-        (None, found) => found.map(|found| PathBuf::from(&found.mounted_on)),
-    };
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", source.display());
-    let mut summary =
-        Summary::of(&first_block(source)?).map_err(|error| Failure::input(named(&error)))?;
-    let is_looked_at = mounted_on.is_none() && marks::is_marked(&summary);
-    let looked = if is_looked_at { marks::looked(source)? } else { None };
     let stage = marks::stage(summary.pointer.map(|pointer| pointer.stage));
-    if let Some(root) = &mounted_on {
-        // What is on the disk is what was free when it was mounted.
-        let now = rustix::fs::statvfs(root).map_err(Failure::failed)?;
-        (summary.free_blocks, summary.free_inodes) = (now.f_bfree, now.f_ffree);
-    }
-    let state = match (mounted_on.is_some(), summary.needs_recovery) {
-        _ if summary.has_errors => "errors",
-        (true, _) => "mounted",
-        (false, true) => "needs replay",
-        (false, false) => "clean",
-    };
     let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
-    let refused = refusal.map(ToString::to_string);
+    let of_logs = looked.as_ref().and_then(|looked| looked.refused.as_ref());
+    let refused = refusal.map(ToString::to_string).or_else(|| of_logs.map(ToString::to_string));
     if args.json {
         let value = json!({
             "format": 1,
             "source": source,
-            "mounted_on": mounted_on,
-            "state": state,
+            "mounted_on": known.mounted_on(),
+            "state": state.word(),
+            "state_text": state.to_string(),
+            "logged_bytes": state.logged_bytes(),
             "uuid": summary.uuid,
             "features": summary.features,
             "refused": refused,
@@ -87,7 +60,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
         let _ = writeln!(text, "{name:<12} {value}");
     };
     row("source", &source.display().to_string());
-    row("state", state);
+    row("state", &state.to_string());
     row("uuid", &summary.uuid);
     row("features", &summary.features.join(" "));
     row("blocks", &format!("{} of {} free", summary.free_blocks, summary.blocks));
@@ -95,11 +68,11 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     row("journal", &summary.journal.to_string());
     row("mountable", refused.as_deref().unwrap_or("yes"));
     row("adopted", stage);
-    if let Some(looked) = &looked {
-        row("logs", &marks::logs(looked));
+    if let Some(looked) = looked {
+        row("logs", &marks::state(looked));
         row("marked", &marks::bits(looked));
     }
-    if let Some(server) = &server {
+    if let Some(server) = server {
         text += "\n";
         text += &live::text(server);
     }

@@ -77,5 +77,12 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
     if let Some(cache) = args.write_cache {
         parameters.push(("write-cache", (cache == OnOff::On).to_string().into()));
     }
+    let settings = args.drive.settings();
+    if let Some(kind) = settings.kind {
+        parameters.push(("drive-link", kind.name().into()));
+    }
+    if let Some(fua) = settings.fua {
+        parameters.push(("drive-fua", fua.to_string().into()));
+    }
     parameters
 }

@@ -13,19 +13,19 @@ use manylogs_storage::OpenMode;
 use super::failure::listen_failure;
 use crate::args::nbd::NbdArgs;
 use crate::args::serve::{OnOff, ServeArgs};
-use crate::commands::drive;
+use crate::commands::{drive, link};
 use crate::failure::Failure;
 
 /// The engine that `args` ask for.
 pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
-    let emulation = match &args.emulate {
-        Some(name) => Some(Emulation {
-            profile: drive(name)?,
-            fit: !args.no_fit,
-            write_cache: args.write_cache.map(|cache| cache == OnOff::On),
-        }),
-        None => None,
-    };
+    let profile = args.emulate.as_deref().map(drive).transpose()?;
+    let write_cache = args.write_cache.map(|cache| cache == OnOff::On);
+    let (link, notes) = link::emulated(args.drive, profile.as_ref(), write_cache)?;
+    for note in notes {
+        line(Level::Warning, Some(&args.volume.device), &note, &[]);
+    }
+    let fit = !args.no_fit;
+    let emulation = profile.map(|profile| Emulation { profile, fit, write_cache, link });
     Ok(EngineOptions {
         stack: StackOptions {
             backend: args.volume.backend.into(),

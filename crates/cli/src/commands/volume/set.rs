@@ -1,6 +1,6 @@
 //! `manylogs set`: the settings of a volume, served or closed.
 
-use manylogs::{Settings, Volume, identify};
+use manylogs::{OpenOptions, Settings, Volume, identify};
 use manylogs_operate::control::Order;
 use manylogs_storage::OpenMode;
 
@@ -57,7 +57,8 @@ fn change(session: &Session, changes: &[String]) -> Result<Settings, Failure> {
     let mut settings = kept(session)?;
     changes.iter().try_for_each(|pair| settings.assign(pair)).map_err(Failure::input)?;
     let device = session.reads();
-    let done = session.run(async move { Volume::set_closed(device, &settings).await });
+    let options = OpenOptions::default();
+    let done = session.run(async move { Volume::set_closed(device, &settings, &options).await });
     done.map_err(|error| session.failure(&error))?;
     Ok(settings)
 }

@@ -1,12 +1,17 @@
 //! Bringing blocks home.
 
+use bytes::Bytes;
 use manylogs_block::{IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::Jbd2Sink;
 use super::place::write_blocks;
+use crate::memory::Part;
 use crate::ondisk::jbd2::Tid;
 use crate::units::BLOCK_BYTES;
+
+/// Blocks that are on their way home at a time, as the device copies them: 2 MiB.
+const AT_ONCE: usize = 512;
 
 impl Jbd2Sink {
     /// Brings home all that is durable in the log, and gives the log's room back.
@@ -14,13 +19,35 @@ impl Jbd2Sink {
     /// What is written is what was committed: a buffer may have changed since.
     pub(super) async fn checkpoint(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
+        self.bring_home().await
+    }
+
+    /// As [`Jbd2Sink::checkpoint`], for the last time: the log needs no replay then. Whoever has
+    /// waited for the room finds nothing to do, and leaves the superblock as it is.
+    pub(super) async fn checkpoint_last(&self) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        self.bring_home().await?;
+        let next = {
+            let mut state = self.state.borrow_mut();
+            state.durable = None;
+            state.next
+        };
+        self.write_superblock(next, None).await
+    }
+
+    /// See [`Jbd2Sink::checkpoint`]. The caller is the only one who does so.
+    async fn bring_home(&self) -> IoResult<()> {
         let (newest, pending) = {
             let state = self.state.borrow();
             let Some(newest) = state.durable else { return Ok(()) };
             (newest, state.pending.clone())
         };
-        let blocks = pending.iter().map(|(block, (_, bytes))| (*block, bytes.clone()));
-        all_done(write_blocks(&self.device, blocks)).await?;
+        let blocks: Vec<_> = pending.iter().map(|(block, (_, bytes))| (*block, bytes)).collect();
+        for some in blocks.chunks(AT_ONCE) {
+            let _copies = self.memory.hold(Part::Journal, (some.len() * BLOCK_BYTES) as u64);
+            let some = some.iter().map(|(block, bytes)| (*block, Bytes::clone(bytes)));
+            all_done(write_blocks(&self.device, some)).await?;
+        }
         let mut stats = self.stats.get();
         stats.home_bytes += (pending.len() * BLOCK_BYTES) as u64;
         self.stats.set(stats);
@@ -36,6 +63,7 @@ impl Jbd2Sink {
         state
             .pending
             .retain(|block, (tid, _)| pending.get(block).is_none_or(|(written, _)| written != tid));
+        state.count();
         Ok(())
     }
 

@@ -103,5 +103,6 @@ impl Jbd2Sink {
         state.durable = Some(tid);
         let blocks = transaction.blocks.iter();
         state.pending.extend(blocks.map(|(block, logged)| (*block, (tid, logged.bytes.clone()))));
+        state.count();
     }
 }

@@ -16,8 +16,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{BlockDevice, IoResult, TaskLock};
+use manylogs_block::{BlockDevice, IoResult, TaskLock, to_usize};
+use manylogs_plant::{Bug, is};
 
+use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
@@ -28,6 +30,23 @@ pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 /// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
+/// Memory of a block that waits to go home.
+const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
+/// Runs of blocks that a transaction frees: some are in memory until it is durable.
+const FREED_MOST: usize = 1 << 16;
+
+/// How many blocks may wait to go home.
+fn pending_in(memory: &Memory) -> usize {
+    to_usize(memory.most(Part::Journal) / 2 / PENDING_COST)
+}
+
+impl State {
+    /// Holds the memory of what is pending now.
+    fn count(&mut self) {
+        self.held.set(self.pending.len() as u64 * PENDING_COST);
+    }
+}
+
 /// See the module.
 pub(crate) struct Jbd2Sink {
     device: Rc<dyn BlockDevice>,
@@ -37,6 +56,9 @@ pub(crate) struct Jbd2Sink {
     /// One checkpoint at a time.
     checkpointing: TaskLock,
     stats: Cell<SinkStats>,
+    /// The most blocks that wait to go home: a half of the journal's share of memory.
+    pending_most: usize,
+    memory: Memory,
 }
 
 struct State {
@@ -53,6 +75,8 @@ struct State {
     pending: BTreeMap<BlockNo, (Tid, Bytes)>,
     /// Blocks that transactions in the log have, each with the newest.
     logged: BTreeMap<BlockNo, Tid>,
+    /// The memory of what is pending.
+    held: Permit,
 }
 
 /// A transaction in the log.
@@ -68,6 +92,7 @@ impl Jbd2Sink {
         device: Rc<dyn BlockDevice>,
         place: LogPlace,
         superblock: JournalSuperblock,
+        memory: &Memory,
     ) -> Self {
         let state = State {
             head: place.first(),
@@ -76,11 +101,14 @@ impl Jbd2Sink {
             durable: None,
             pending: BTreeMap::new(),
             logged: BTreeMap::new(),
+            held: memory.hold(Part::Journal, 0),
             superblock,
         };
         let format = state.superblock.format();
         let (state, checkpointing) = (RefCell::new(state), TaskLock::default());
-        Self { device, place, format, state, checkpointing, stats: Cell::default() }
+        let pending_most = pending_in(memory);
+        let (stats, memory) = (Cell::default(), memory.clone());
+        Self { device, place, format, state, checkpointing, stats, pending_most, memory }
     }
 
     /// Marks the log as in use: from now on a replay looks for transactions in it.
@@ -110,8 +138,14 @@ impl CommitSink for Jbd2Sink {
         self.place.blocks() as usize / 4
     }
 
+    fn most_freed(&self) -> usize {
+        FREED_MOST
+    }
+
     fn has_room(&self, blocks: usize) -> bool {
+        let pending = self.state.borrow().pending.len();
         u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
+            && (pending == 0 || pending + blocks <= self.pending_most)
     }
 
     fn is_empty(&self) -> bool {
@@ -128,7 +162,9 @@ impl CommitSink for Jbd2Sink {
 
     fn quiet(&self) -> Step<'_> {
         Box::pin(async {
-            drop(self.checkpointing.take().await);
+            if !is(Bug::Ext4QuietNotAwaited) {
+                drop(self.checkpointing.take().await);
+            }
             Ok(())
         })
     }
@@ -152,11 +188,7 @@ impl CommitSink for Jbd2Sink {
     }
 
     fn drain(&self) -> Step<'_> {
-        Box::pin(async {
-            self.checkpoint().await?;
-            let next = self.state.borrow().next;
-            self.write_superblock(next, None).await
-        })
+        Box::pin(self.checkpoint_last())
     }
 }
 

@@ -13,6 +13,22 @@ const BACKOFF_MOST: Nanos = Nanos::from_secs(60);
 const PATIENCE_PASSES: u32 = 3;
 const PATIENCE: Nanos = Nanos::from_secs(120);
 
+/// What a pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It made room, or moved something and nobody waits.
+    Useful,
+    /// Whatever was logged when it began is home, but the requests that wait for room do not find
+    /// it yet: the logs hold newer versions, or a read still needs a log. They find it when that is
+    /// over, so they are not refused however often it happens.
+    Home {
+        /// Whether the pass moved anything, so that the next one should follow soon.
+        moved: bool,
+    },
+    /// Something could not be brought home.
+    Kept,
+}
+
 /// Results of recent passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Futility {
@@ -20,7 +36,10 @@ pub(crate) struct Futility {
     passes: u32,
     /// No pass begins by itself before this.
     not_before: Time,
-    /// Time since which writes have waited for room while passes made none.
+    /// Whether writes waited for room when the last pass ended.
+    starved: bool,
+    /// Time since which writes have waited for room while passes could not bring home what is
+    /// logged.
     in_vain_since: Option<Time>,
 }
 
@@ -28,7 +47,7 @@ impl Futility {
     /// Whether another pass may begin. A write that has just begun to wait for room does not
     /// wait for the end of a pause that began before it.
     pub(crate) fn allows(&self, now: Time, starved: bool) -> bool {
-        now >= self.not_before || (starved && self.in_vain_since.is_none())
+        now >= self.not_before || (starved && !self.starved)
     }
 
     /// Earliest time of the next pass.
@@ -43,16 +62,21 @@ impl Futility {
 
     /// Notes the end of a pass. `starved`: writes wait for room that the pass did not make.
     /// Returns whether these have waited long enough.
-    pub(crate) fn note(&mut self, now: Time, useful: bool, starved: bool) -> bool {
-        if useful {
+    pub(crate) fn note(&mut self, now: Time, outcome: Outcome, starved: bool) -> bool {
+        if outcome == Outcome::Useful {
             *self = Self::default();
             return false;
+        }
+        self.starved = starved;
+        if outcome == (Outcome::Home { moved: true }) {
+            self.passes = 0;
         }
         let most = if starved { BACKOFF_STARVED } else { BACKOFF_MOST };
         let doubled = BACKOFF_LEAST.0.saturating_mul(1 << self.passes.min(20));
         self.passes = self.passes.saturating_add(1);
         self.not_before = now + Nanos(doubled.min(most.0));
-        self.in_vain_since = starved.then(|| self.in_vain_since.unwrap_or(now));
+        let in_vain = starved && outcome == Outcome::Kept;
+        self.in_vain_since = in_vain.then(|| self.in_vain_since.unwrap_or(now));
         let waited = self.in_vain_since.map_or(Nanos(0), |since| now.since(since));
         self.passes >= PATIENCE_PASSES && waited >= PATIENCE
     }
@@ -66,7 +90,7 @@ mod tests {
     fn passes_in_vain_wait_longer_and_longer_and_then_end_the_patience() {
         let mut futility = Futility::default();
         let (mut now, mut passes, mut waits) = (Time(0), 0, Vec::new());
-        while !futility.note(now, false, true) {
+        while !futility.note(now, Outcome::Kept, true) {
             passes += 1;
             waits.push(futility.not_before().since(now));
             assert!(!futility.allows(now, true));
@@ -76,7 +100,7 @@ mod tests {
         assert!(waits.is_sorted());
         assert_eq!((waits[0], waits[passes - 1]), (BACKOFF_LEAST, BACKOFF_STARVED));
         assert!(now.0 >= PATIENCE.0 && now.0 <= PATIENCE.0 + BACKOFF_STARVED.0);
-        assert!(!futility.note(now, true, true));
+        assert!(!futility.note(now, Outcome::Useful, true));
         assert!(futility.allows(now, true), "a pass that made room ends the waiting");
     }
 
@@ -85,12 +109,28 @@ mod tests {
         let mut futility = Futility::default();
         let day = Time(Nanos::from_secs(86_400).0);
         for _ in 0..100 {
-            assert!(!futility.note(day, false, false));
+            assert!(!futility.note(day, Outcome::Kept, false));
         }
         assert_eq!(futility.not_before().since(day), BACKOFF_MOST);
         assert!(!futility.allows(day, false));
         assert!(futility.allows(day, true), "for a write that begins to wait");
-        assert!(!futility.note(day, false, true), "the time counts from here");
+        assert!(!futility.note(day, Outcome::Kept, true), "the time counts from here");
         assert!(!futility.allows(day, true));
+    }
+
+    #[test]
+    fn who_waits_behind_newer_versions_is_never_refused() {
+        let mut futility = Futility::default();
+        let mut now = Time(0);
+        for _ in 0..1000 {
+            assert!(!futility.note(now, Outcome::Home { moved: true }, true));
+            assert_eq!(futility.not_before().since(now), BACKOFF_LEAST);
+            now = now + Nanos::from_secs(1);
+        }
+        for _ in 0..1000 {
+            assert!(!futility.note(now, Outcome::Home { moved: false }, true));
+            now = futility.not_before();
+        }
+        assert!(!futility.note(now, Outcome::Kept, true), "the time counts from here");
     }
 }

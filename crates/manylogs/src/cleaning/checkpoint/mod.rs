@@ -20,6 +20,7 @@ use manylogs_logstore::store::Place;
 use manylogs_logstore::{DataSequence, LogId};
 
 use self::copy::{Batch, Part};
+use self::futility::Outcome;
 use crate::error::VolumeError;
 use crate::phase::Phase;
 use crate::state::Inner;
@@ -153,8 +154,12 @@ impl Inner {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
         state.pass_at = Lba(0);
+        let waiting = !state.starved.is_empty();
+        let served = state.starved.any_served_by(&mut state.store);
+        // Only the room that waiting requests need matters, not what later requests may need.
+        let starved = waiting && !served;
         let mut reason = "the logs are full and what they hold cannot be written home";
-        let useful = match result {
+        let outcome = match result {
             Ok(report) => {
                 state.counters.kept_extents += report.kept_extents;
                 state.counters.lost_extents += report.lost_extents;
@@ -163,20 +168,21 @@ impl Inner {
                     reason = "the logs are full and what they hold cannot be read";
                 }
                 let left = report.kept_extents + report.unread_extents;
-                let moved = report.home_write_sectors.0 > 0;
-                left == 0 && (moved || state.store.counters.log_resets > resets)
+                let reset = state.store.counters.log_resets > resets;
+                let moved = reset || report.home_write_sectors.0 > 0;
+                match left {
+                    0 if moved && !starved => Outcome::Useful,
+                    0 => Outcome::Home { moved },
+                    _ => Outcome::Kept,
+                }
             }
             Err(VolumeError::Closed) => return,
             Err(_) => {
                 state.counters.failed_checkpoints += 1;
-                false
+                Outcome::Kept
             }
         };
-        let waiting = !state.starved.is_empty();
-        let served = state.starved.any_served_by(&mut state.store);
-        // Only the room that waiting requests need matters, not what later requests may need.
-        let starved = waiting && !served;
-        let enough = state.futility.note(self.runtime.now(), useful && !starved, starved);
+        let enough = state.futility.note(self.runtime.now(), outcome, starved);
         if enough {
             state.store.fail(reason);
         }

@@ -13,6 +13,7 @@ mod used;
 use manylogs_block::Rng;
 use manylogs_sim::DiskImage;
 
+pub(crate) use compare::is_unseen;
 pub(super) use filled::{Filled, filled};
 pub(super) use old::add_old_things;
 
@@ -43,6 +44,15 @@ pub(crate) fn run_mutant(seed: u64, images: &Images, e2fsck_every: u64) -> Resul
     let mounted = used::use_image(image, picked.is_at_rest, rng.next_u64()).map_err(wrong)?;
     report.tally.mutated_mounted += u64::from(mounted);
     Ok(report)
+}
+
+/// Damages a file system, as its homes describe it, in one place; tells where.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn damage_anything(image: &mut DiskImage, rng: &mut Rng) -> Result<String, String> {
+    let filled = Filled::unchecked("damaged", image.clone())?;
+    Ok(damage::damage(image, &filled, rng) + ": ")
 }
 
 #[cfg(test)]
@@ -90,7 +100,7 @@ mod tests {
                 bytes[range.start + bit / 8] ^= 1 << (bit % 8);
                 target.write(block, &bytes).unwrap();
                 let found = manylogs_ext4check::check(&ImageSource::new(&image, SMALL_MIB));
-                let passes = found.is_ok_and(|report| report.is_clean());
+                let passes = found.is_ok_and(|report| report.is_spotless());
                 assert!(!passes, "bit {bit} of {structure:?}");
                 // With its checksum right again, and the bit as it was, it is sound.
                 bytes[range.start + bit / 8] ^= 1 << (bit % 8);

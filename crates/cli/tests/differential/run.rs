@@ -1,0 +1,217 @@
+//! A sequence of calls in all worlds, and the differences that it finds.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+
+use crate::call::{Call, Of, Slot, Step};
+use crate::known::{self, Case};
+use crate::perform::World;
+use crate::seen::{ACCESS, Change, Differs, Watch, compare};
+use crate::tree;
+use crate::worlds::{NAMES, Worlds};
+
+/// Calls between comparisons of whole trees.
+const TREE_EVERY: u64 = 1000;
+
+/// A time of access before all others; the time of the last change of content stays.
+const OLD: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 900_000_000, tv_nsec: 0 },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+};
+
+/// As [`OLD`], for both times.
+const ALL_OLD: Timestamps =
+    Timestamps { last_access: OLD.last_access, last_modification: OLD.last_access };
+
+/// Something that a world of ours does otherwise than the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) step: Step,
+    pub(crate) world: &'static str,
+    /// The file, or nothing for what the call answered.
+    pub(crate) of: String,
+    pub(crate) differs: Differs,
+    /// What the call answered in the kernel's world.
+    answer: String,
+}
+
+impl Difference {
+    /// The same for differences that have probably one cause.
+    pub(crate) fn signature(&self) -> String {
+        let Differs { what, kernel, ours } = &self.differs;
+        let call = format!("{:?}", self.step.call);
+        let call = call.split([' ', '(']).next().unwrap_or_default();
+        match *what {
+            "answer" if kernel.starts_with("Err") => format!("{call}: {kernel}, {ours}"),
+            "answer" => format!("{call}: answer"),
+            // What a file shows stays so.
+            what if kernel.starts_with(|first: char| !first.is_alphabetic()) => {
+                format!("{what}: {kernel}, {ours}")
+            }
+            what => format!("{call}: {what} {kernel}"),
+        }
+    }
+
+    /// Whether what follows would differ as well.
+    pub(crate) fn is_lasting(&self) -> bool {
+        let Differs { what, kernel, ours } = &self.differs;
+        match *what {
+            "answer" => kernel.starts_with("Ok") != ours.starts_with("Ok"),
+            what => what == "the file",
+        }
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Step { number, user, call, .. } = &self.step;
+        let Differs { what, kernel, ours } = &self.differs;
+        let of = if self.of.is_empty() { String::new() } else { format!(" of {}", self.of) };
+        writeln!(f, "call {number}, {user:?}: {call:?}: {}", self.answer)?;
+        write!(f, "    {what}{of}: ")?;
+        write!(f, "kernel {kernel}, {} {ours}", self.world)
+    }
+}
+
+/// A sequence of calls under way, in a directory of each world.
+pub(crate) struct Run<'w> {
+    worlds: &'w mut Worlds,
+    name: String,
+    dirs: Vec<World>,
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    now.as_secs().try_into().unwrap()
+}
+
+impl<'w> Run<'w> {
+    pub(crate) fn new(worlds: &'w mut Worlds, name: &str) -> Self {
+        let dirs = worlds.begin(name);
+        Self { worlds, name: name.to_owned(), dirs }
+    }
+
+    /// Performs a call in each world; what is different, if it is not meant to be.
+    pub(crate) fn step(&mut self, step: &Step) -> Vec<Difference> {
+        if step.call == Call::Remount {
+            self.remount();
+            return self.compare_trees(step);
+        }
+        let subjects = step.subjects();
+        let watches: Vec<_> =
+            self.dirs.iter().map(|world| Watch::begin(world, step, &subjects)).collect();
+        let answers: Vec<_> =
+            self.dirs.iter_mut().map(|world| world.perform(step.user, &step.call)).collect();
+        let (now, said) = (now(), format!("{:?}", answers[0]));
+        let ended = watches.iter().zip(&self.dirs);
+        let ended: Vec<_> = ended.map(|(watch, world)| watch.end(world, &subjects)).collect();
+        let mut found = Vec::new();
+        for (world, (answer, ended_there)) in (0..).zip(answers.iter().zip(&ended)).skip(1) {
+            let case =
+                Case { step, subject: None, answer: &said, files: &ended[0], world: &self.dirs[0] };
+            if *answer != answers[0] {
+                let (kernel, ours) = (said.clone(), format!("{answer:?}"));
+                let differs = Differs { what: "answer", kernel, ours };
+                self.note(&case, (world, differs), &mut found);
+            }
+            let of_both = ended[0].iter().zip(ended_there);
+            for (subject, (theirs, own)) in subjects.iter().zip(of_both) {
+                for (kernel, ours) in theirs.iter().zip(own) {
+                    for differs in compare(kernel, ours, now) {
+                        let case = Case { subject: Some(subject), ..case };
+                        self.note(&case, (world, differs), &mut found);
+                    }
+                }
+            }
+        }
+        self.mend(step, &ended);
+        if step.number.is_multiple_of(TREE_EVERY) {
+            found.extend(self.compare_trees(step));
+        }
+        found
+    }
+
+    fn note(&self, case: &Case<'_>, found: (usize, Differs), all: &mut Vec<Difference>) {
+        let (world, differs) = found;
+        match known::reason(case, &differs) {
+            Some(reason) => known::count(reason),
+            None => {
+                let of = match case.subject {
+                    None => String::new(),
+                    Some(Of::File(slot)) => format!("slot {slot}"),
+                    Some(Of::Path(at)) => format!("{:?}", at.path),
+                };
+                let step = case.step.clone();
+                let answer = case.answer.to_owned();
+                all.push(Difference { step, world: NAMES[world], of, differs, answer });
+            }
+        }
+    }
+
+    /// Known differences end with the call: places in files, and times of access, are the same
+    /// again.
+    fn mend(&self, step: &Step, ended: &[Vec<[Change; 2]>]) {
+        let moved = ended.iter().map(|ended| ended.first().map(|[_, change]| change.moved(ACCESS)));
+        let moved: Vec<_> = moved.collect();
+        let mode = |ended: &Vec<[Change; 2]>| ended.last()?[1].after.map(|seen| seen.mode & 0o7777);
+        let modes: Vec<_> = ended.iter().map(|ended| mode(ended).unwrap_or(0).into()).collect();
+        let all = |slot: Slot| self.dirs.iter().filter_map(move |dir| dir.slots[slot].as_ref());
+        match step.call {
+            Call::Write { slot, .. } if ended[0].iter().any(|[_, change]| change.is_pipe()) => {
+                for open in all(slot) {
+                    // Not all descriptors may.
+                    let _ = rustix::fs::futimens(&open.fd, &ALL_OLD);
+                }
+            }
+            Call::Seek { slot, .. } => {
+                let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
+                if places.iter().any(|place| *place != places[0]) {
+                    for open in all(slot) {
+                        let _ = rustix::fs::seek(&open.fd, SeekFrom::Start(0));
+                    }
+                }
+            }
+            Call::Write { slot, .. }
+            | Call::Pwrite { slot, .. }
+            | Call::CopyRange { to: slot, .. }
+                if modes.iter().any(|mode| *mode != modes[0]) =>
+            {
+                for open in all(slot) {
+                    let _ = rustix::fs::fchmod(&open.fd, Mode::from_raw_mode(modes[0]));
+                }
+            }
+            Call::Read { slot, .. }
+            | Call::Pread { slot, .. }
+            | Call::CopyRange { from: slot, .. } => {
+                if moved.iter().any(|one| *one != moved[0]) {
+                    for open in all(slot) {
+                        // Of an immutable file it stays as it is.
+                        let _ = rustix::fs::futimens(&open.fd, &OLD);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn compare_trees(&mut self, step: &Step) -> Vec<Difference> {
+        let (kernel, now) = (&self.dirs[0], now());
+        let mut found = Vec::new();
+        for (world, ours) in self.dirs.iter().enumerate().skip(1) {
+            for (path, differs) in tree::differences(kernel, ours, now) {
+                let of = Of::Path(crate::call::At { path, follow: false });
+                let case = Case { step, subject: Some(&of), answer: "", files: &[], world: kernel };
+                self.note(&case, (world, differs), &mut found);
+            }
+        }
+        found
+    }
+
+    fn remount(&mut self) {
+        self.dirs.clear();
+        self.worlds.unmount();
+        self.worlds.mount();
+        self.dirs = self.worlds.again(&self.name);
+    }
+}

@@ -1,0 +1,148 @@
+//! Who uses which inodes: the kernel knows them, or a file without a name is being made.
+//!
+//! There may be millions, so that each takes a few bytes, and nothing else is in memory of an inode
+//! that is only known. Where there are too many, the kernel is asked to forget some.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use manylogs_plant::{Bug, is};
+
+use crate::core::Core;
+use crate::memory::{Memory, Part, Permit};
+use crate::units::Ino;
+
+/// Memory of one: of a node of the tree, which may be half empty, its share.
+const KNOWN_COST: u64 = 24;
+/// So many are forgotten at a time.
+const FORGET_MOST: usize = 8192;
+/// So many changes are between two times: what is in use cannot be forgotten, and is looked at for
+/// nothing.
+const CHANGES_LEAST: u32 = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Known {
+    users: RefCell<BTreeMap<Ino, u32>>,
+    held: RefCell<Permit>,
+    /// How many there may be before some are to be forgotten: half of the share.
+    most: usize,
+    /// The last one that the kernel was asked to forget.
+    last_asked: Cell<Ino>,
+    /// How often one was added or removed since.
+    changes: Cell<u32>,
+}
+
+impl Known {
+    pub(crate) fn new(memory: &Memory) -> Self {
+        let held = RefCell::new(memory.hold(Part::Inodes, 0));
+        let most = memory.most(Part::Inodes) / 2 / KNOWN_COST;
+        let (users, last_asked) = (RefCell::default(), Cell::new(Ino(0)));
+        let (most, changes) = (manylogs_block::to_usize(most), Cell::new(CHANGES_LEAST));
+        Self { users, held, most, last_asked, changes }
+    }
+
+    fn count(&self) {
+        let known = self.users.borrow().len() as u64;
+        self.held.borrow_mut().set(known * KNOWN_COST);
+        self.changes.set(self.changes.get().saturating_add(1));
+    }
+
+    /// The inode has a user more.
+    pub(crate) fn add(&self, ino: Ino) {
+        *self.users.borrow_mut().entry(ino).or_insert(0) += 1;
+        self.count();
+    }
+
+    /// The inode has so many users less; whether it has any left.
+    pub(crate) fn remove(&self, ino: Ino, users: u32) -> bool {
+        let mut known = self.users.borrow_mut();
+        let left = known.get(&ino).map_or(0, |have| have.saturating_sub(users));
+        if left > 0 {
+            known.insert(ino, left);
+            return true;
+        }
+        known.remove(&ino);
+        drop(known);
+        self.count();
+        false
+    }
+
+    /// Whether it has users.
+    pub(crate) fn is_used(&self, ino: Ino) -> bool {
+        self.users.borrow().contains_key(&ino)
+    }
+
+    /// Some of those that nobody works with, if there are too many: others each time.
+    fn too_many(&self, is_idle: impl Fn(Ino) -> bool) -> Vec<Ino> {
+        let users = self.users.borrow();
+        let few = users.len() <= self.most || self.changes.get() < CHANGES_LEAST;
+        if few || is(Bug::MemoryKernelRemembers) {
+            return Vec::new();
+        }
+        self.changes.set(0);
+        let last = self.last_asked.get();
+        let behind = users.range((Excluded(last), Unbounded));
+        let all = behind.chain(users.range(..=last)).map(|(ino, _)| *ino);
+        let found: Vec<Ino> = all.filter(|ino| is_idle(*ino)).take(FORGET_MOST).collect();
+        self.last_asked.set(found.last().copied().unwrap_or(last));
+        found
+    }
+}
+
+impl Core {
+    /// Inodes that the kernel should forget, as there are too many that it knows.
+    pub(crate) fn to_forget(&self) -> Vec<Ino> {
+        let nodes = self.nodes.borrow();
+        self.known.too_many(|ino| ino != Ino::ROOT && !nodes.contains_key(&ino))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_are_named_in_turn_and_cost_a_few_bytes_each() {
+        let memory = Memory::new(Memory::LEAST);
+        let known = Known::new(&memory);
+        let most = u32::try_from(known.most).unwrap();
+        (1..=most).for_each(|number| known.add(Ino(number)));
+        assert!(known.too_many(|_| true).is_empty());
+        assert_eq!(memory.used(Part::Inodes), u64::from(most) * KNOWN_COST);
+        known.add(Ino(most + 1));
+        let first = known.too_many(|ino| ino.0 > 10);
+        assert_eq!((first.len(), first[0]), (FORGET_MOST, Ino(11)));
+        assert!(known.too_many(|_| true).is_empty(), "it was asked a moment ago");
+        known.changes.set(CHANGES_LEAST);
+        assert_eq!(known.too_many(|_| true)[0].0, first[FORGET_MOST - 1].0 + 1);
+        known.changes.set(CHANGES_LEAST);
+        // The last ones, and then the first again.
+        known.last_asked.set(Ino(most));
+        assert_eq!(known.too_many(|_| true)[..2], [Ino(most + 1), Ino(1)]);
+        (1..=most + 1).for_each(|number| assert!(!known.remove(Ino(number), 1)));
+        assert_eq!(memory.used(Part::Inodes), 0);
+    }
+
+    #[test]
+    fn users_are_counted() {
+        let known = Known::new(&Memory::default());
+        known.add(Ino(7));
+        known.add(Ino(7));
+        assert!(known.remove(Ino(7), 1) && known.is_used(Ino(7)));
+        assert!(!known.remove(Ino(7), 5) && !known.is_used(Ino(7)) && !known.remove(Ino(7), 1));
+    }
+
+    #[cfg(feature = "plant")]
+    #[test]
+    fn a_kernel_that_is_not_asked_to_forget_is_noticed() {
+        manylogs_plant::plant(Some(Bug::MemoryKernelRemembers));
+        let known = Known::new(&Memory::new(Memory::LEAST));
+        let more = u32::try_from(known.most).unwrap() + 1;
+        (1..=more).for_each(|number| known.add(Ino(number)));
+        let asked = known.too_many(|_| true);
+        manylogs_plant::plant(None);
+        assert!(asked.is_empty() && !known.too_many(|_| true).is_empty());
+    }
+}

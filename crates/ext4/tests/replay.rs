@@ -1,0 +1,51 @@
+//! What a mount makes of a journal that a crash left.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::process::Command;
+
+use common::{Judged, SMALL, SMALL_MIB, World, has, mkfs};
+use manylogs_block::Rng;
+use manylogs_ext4::{Ext4, FileKind, Ino, New};
+use manylogs_sim::Survival;
+
+/// The number of the next transaction, as the journal's superblock has it.
+fn next_number(world: &World) -> u64 {
+    let (_dir, path) = world.saved();
+    let said = Command::new("dumpe2fs").arg("-h").arg(path).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix("Journal sequence:")).unwrap();
+    u64::from_str_radix(line.trim().trim_start_matches("0x"), 16).unwrap()
+}
+
+/// Of a transaction that is not whole, blocks may lie where the next one of that number goes. Ours
+/// lack their commit block, without which nothing counts; those of a kernel that wrote it first
+/// (`journal_async_commit`) may have it.
+#[test]
+fn the_number_of_a_torn_transaction_is_not_used_again() {
+    const COMMITS: u64 = 3;
+    if !has("dumpe2fs") {
+        eprintln!("skipped: needs dumpe2fs");
+        return;
+    }
+    let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };
+    let world = World::new(1, SMALL_MIB, image);
+    assert_eq!(world.run(async |fs: Ext4| fs.unmount().await), Ok(Ok(())));
+    let first = next_number(&world);
+    let world = World::new(1, SMALL_MIB, world.settled());
+    let synced = world.run(async |fs: Ext4| {
+        for number in 0..COMMITS {
+            let (name, new) = (number.to_string(), New::plain(FileKind::File, 0o600));
+            fs.create(Ino::ROOT, name.as_bytes(), new).await?;
+            fs.sync_all().await?;
+        }
+        Ok::<_, manylogs_ext4::Error>(())
+    });
+    assert_eq!(synced, Ok(Ok(())));
+    let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1));
+    let world = World::new(1, SMALL_MIB, crashed);
+    assert_eq!(world.run(async |fs: Ext4| fs.unmount().await), Ok(Ok(())));
+    assert_eq!(next_number(&world), first + COMMITS + 1);
+}

@@ -1,0 +1,20 @@
+//! Tells the user what an opening waits for.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+type Tell = fn(&Path, &str);
+
+static TELL: OnceLock<Tell> = OnceLock::new();
+
+/// From now on `tell` is called with what is opened, and why it takes so long, when an opening
+/// waits for more than a moment. Only the first call counts.
+pub fn tell_waits(tell: fn(&Path, &str)) {
+    let _ = TELL.set(tell);
+}
+
+pub(crate) fn tell(path: &Path, why: &str) {
+    if let Some(tell) = TELL.get() {
+        tell(path, why);
+    }
+}

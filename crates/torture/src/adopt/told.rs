@@ -1,0 +1,290 @@
+//! Whether a check tells of a file system, however it was left, what e2fsck says of it when it is
+//! plain ext4 again. Both read a disk in memory.
+
+use std::rc::Rc;
+
+use manylogs_block::{BlockDevice, Extent, Lba, Nanos, Request, Rng, to_usize};
+use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, Options, Run, Taken, Wanted};
+use manylogs_ext4check::{Finding, Problem, check};
+use manylogs_mlfs::adopt::{
+    AdoptError, Layout, LogState, Spacing, View, Volumes, adopt, look, open, release,
+};
+use manylogs_near::{Near, NearOptions};
+use manylogs_sim::DiskImage;
+
+use super::history::site;
+use crate::ext4::{
+    self, ImageSource, Images, SMALL_MIB, World, damage_anything, e2fsck, is_unseen, save,
+};
+
+/// What a history came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// It was adopted, and not released.
+    pub adopted: bool,
+    /// It was unmounted; else killed, or its power was cut.
+    pub unmounted: bool,
+    /// Something is wrong, as both judges say.
+    pub damaged: bool,
+    /// Only the check finds something, and that is meant.
+    pub by_check_alone: bool,
+}
+
+/// How it is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Unmounted,
+    /// At an event of the disk of so many.
+    Crashed(u64),
+}
+
+/// Uses one of `images` by chance, adopted or not, leaves it somehow, damages it if that is wanted,
+/// and compares the judges.
+///
+/// # Errors
+/// Where they differ.
+pub fn tell(seed: u64, images: &Images, damaged: bool) -> Result<Told, String> {
+    let mut rng = Rng::new(seed ^ 0x7e11_7e11);
+    let mut image = images.to_adopt(to_usize(rng.below(60))).clone();
+    let mut told = Told { adopted: !rng.one_in(4), ..Told::default() };
+    if told.adopted {
+        image = adopted(&image, rng.next_u64())?;
+    }
+    for _ in 0..1 + rng.below(2) {
+        let end = match rng.below(3) {
+            0 => End::Unmounted,
+            _ => End::Crashed(1 + rng.below(400)),
+        };
+        told.unmounted = end == End::Unmounted;
+        image = used(&image, told.adopted, end, &mut rng)?;
+    }
+    let mut what = String::new();
+    if damaged {
+        what = damage_anything(&mut image, &mut rng)?;
+    }
+    let ours = by_check(&image, rng.next_u64());
+    let theirs = if told.adopted {
+        by_e2fsck_when_released(&image, rng.next_u64())
+    } else {
+        by_e2fsck(&image, &["-fy"])
+    };
+    told.damaged = ours.is_err() && theirs.is_err();
+    told.by_check_alone = match (ours, theirs) {
+        (Err(Wrong { is_unseen: true, .. }), Ok(())) => true,
+        (Err(wrong), Ok(())) => return Err(format!("{what}only the check finds: {}", wrong.text)),
+        (Ok(()), Err(said)) => return Err(format!("{what}only e2fsck finds: {said}")),
+        _ => false,
+    };
+    Ok(told)
+}
+
+fn adopted(image: &DiskImage, seed: u64) -> Result<DiskImage, String> {
+    let world = World::torn(seed, SMALL_MIB, image.clone());
+    let site = site(&world);
+    let layout = Layout { spacing: Spacing::Groups(1), wanted: Wanted { most: 900, least: 780 } };
+    let adopting = async move { adopt(&site, &layout, &Volumes).await };
+    let done = world.sim.block_on(world.user, adopting);
+    done.map_err(|error| format!("adopt: {error}"))?;
+    Ok(world.settled())
+}
+
+/// Mounts it, uses it and leaves it.
+fn used(image: &DiskImage, adopted: bool, end: End, rng: &mut Rng) -> Result<DiskImage, String> {
+    let world = World::torn(rng.next_u64(), SMALL_MIB, image.clone());
+    let site = site(&world);
+    let (mut own, runtime) = (Rng::new(rng.next_u64()), world.runtime());
+    let work = async move {
+        let options = Options {
+            clock: Rc::clone(&site.clock),
+            read_only: false,
+            durability: Default::default(),
+            memory: Default::default(),
+        };
+        let device = Rc::clone(&site.device);
+        if !adopted {
+            let fs = Ext4::mount(device, site.runtime.clone(), options).await?;
+            work(&fs, &mut own).await;
+            return Ok(fs.unmount().await?);
+        }
+        let logs = open(&site, &Volumes).await?.logs;
+        let near = NearOptions { open: Volumes::open_options(&logs)?, ..NearOptions::default() };
+        let (near, _) = Near::mount(site.runtime.clone(), device, &near, options).await?;
+        work(near.fs(), &mut own).await;
+        if own.one_in(3) {
+            // Long enough for what goes home while it is idle.
+            runtime.sleep(Nanos::from_secs(120)).await;
+        }
+        Ok::<_, AdoptError>(near.unmount().await?)
+    };
+    match end {
+        End::Unmounted => {
+            let done = world.sim.block_on(world.user, work);
+            done.map_err(|error| format!("use: {error}"))?;
+            Ok(world.settled())
+        }
+        End::Crashed(event) => {
+            world.sim.handle(world.user).spawn(async move { drop(work.await) });
+            world.sim.run_until(|| world.disk.events() >= event);
+            Ok(ext4::crash(&world, rng))
+        }
+    }
+}
+
+/// Changes of all kinds by chance. Errors are what may be.
+async fn work(fs: &Ext4, rng: &mut Rng) {
+    let mut dirs = vec![Ino::ROOT];
+    for _ in 0..10 + rng.below(60) {
+        let dir = dirs[to_usize(rng.below(dirs.len() as u64))];
+        let name = format!("{} {}", rng.below(12), "n".repeat(to_usize(rng.below(60))));
+        let (name, other) = (name.as_bytes(), format!("{}", rng.below(12)));
+        let new = |kind| New::plain(kind, 0o755);
+        let done: Result<(), Error> = match rng.below(9) {
+            0 => match fs.create(dir, name, new(FileKind::Directory)).await {
+                Ok(made) => {
+                    dirs.push(made.ino);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            1 => fs.unlink(dir, name).await,
+            2 => fs.rename((dir, name), (Ino::ROOT, other.as_bytes()), Taken::Replaced).await,
+            3 => fs.sync_all().await,
+            4 => match fs.create_unnamed(dir, new(FileKind::File), true).await {
+                Ok(made) => fs.write(made.ino, 0, vec![1; to_usize(rng.below(50_000))]).await,
+                Err(error) => Err(error),
+            },
+            5 => match fs.lookup(dir, name).await {
+                Ok(found) => {
+                    let cut = Change { size: Some(rng.below(70_000)), ..Change::default() };
+                    fs.change(found.ino, cut).await.map(drop)
+                }
+                Err(error) => Err(error),
+            },
+            _ => write(fs, (dir, name), rng).await,
+        };
+        drop(done);
+    }
+}
+
+async fn write(fs: &Ext4, (dir, name): (Ino, &[u8]), rng: &mut Rng) -> Result<(), Error> {
+    let ino = match fs.lookup(dir, name).await {
+        Ok(found) => found.ino,
+        Err(_) => fs.create(dir, name, New::plain(FileKind::File, 0o644)).await?.ino,
+    };
+    let content = vec![7; to_usize(1 + rng.below(90_000))];
+    fs.write(ino, rng.below(60_000), content).await?;
+    if rng.one_in(2) { fs.sync(ino).await } else { Ok(()) }
+}
+
+/// What the check finds.
+struct Wrong {
+    text: String,
+    /// All of it is what e2fsck does not see, as is meant.
+    is_unseen: bool,
+}
+
+/// As `manylogs fs check` judges it: what a mount would show.
+fn by_check(image: &DiskImage, seed: u64) -> Result<(), Wrong> {
+    let wrong = |error: &dyn std::fmt::Display| Wrong { text: error.to_string(), is_unseen: false };
+    let (shown, logs) = shown(image, seed)?;
+    let report = check(&ImageSource::new(&shown, SMALL_MIB)).map_err(|error| wrong(&error))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    let listed: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    let text = format!("{}; logs: {logs:?}", listed.join("; "));
+    // A release frees the blocks of logs, whatever their bits say.
+    let is_freed = |finding: &Finding| match finding.problem {
+        Problem::BitClear { what: "block", number } => {
+            logs.iter().any(|run| run.range().contains(&number))
+        }
+        _ => false,
+    };
+    let is_meant = |finding: &Finding| is_unseen(finding) || is_freed(finding);
+    let is_unseen = report.more == 0 && report.findings.iter().all(is_meant);
+    Err(Wrong { text, is_unseen })
+}
+
+/// The disk as a view shows it, and its logs; nothing may be written to the disk itself.
+fn shown(image: &DiskImage, seed: u64) -> Result<(DiskImage, Vec<Run>), Wrong> {
+    let wrong = |text: String| Wrong { text, is_unseen: false };
+    let world = World::torn(seed, SMALL_MIB, image.clone());
+    let site = site(&world);
+    let viewing = async move {
+        let logs = match look(&site, &Volumes).await?.logs {
+            LogState::Unusable(why) => return Err(why),
+            LogState::InUse(logs) | LogState::Drained(logs) => logs.runs,
+            LogState::None => Vec::new(),
+        };
+        let view = View::of(&site).await?;
+        if view.found.has_errors {
+            return Err(AdoptError::HasErrors);
+        }
+        let mut changes = Vec::new();
+        for extent in view.differs() {
+            let read = view.device().submit(Request::Read { extent }).await?;
+            changes.push((extent, read));
+        }
+        Ok((changes, view.problem, logs))
+    };
+    let viewed = world.sim.block_on(world.user, viewing);
+    let (changes, problem, logs) = viewed.map_err(|error| wrong(error.to_string()))?;
+    let untouched = World::torn(seed, SMALL_MIB, image.clone());
+    if world.settled().fingerprint() != untouched.settled().fingerprint() {
+        return Err(wrong("a view has written to the disk".to_owned()));
+    }
+    if let Some(problem) = problem {
+        // A mount of plain ext4 looks at descriptors before it replays the journal, as the kernel's
+        // does; e2fsck replays first.
+        return Err(Wrong { text: problem.to_string(), is_unseen: logs.is_empty() });
+    }
+    let mut shown = image.clone();
+    for (Extent { start, .. }, content) in changes {
+        for (lba, sector) in (start.0..).zip(content.sectors()) {
+            shown.corrupt(Lba(lba), sector.ok_or_else(|| wrong("no content".to_owned()))?);
+        }
+    }
+    Ok((shown, logs))
+}
+
+/// What e2fsck says of a replay, of orphans, of the superblock's counts, which are those of the
+/// last unmount, and of nothing.
+const EXPECTED: [&str; 9] = [
+    "Free blocks count wrong (",
+    "Free inodes count wrong (",
+    "recovering journal",
+    "rphan",
+    "files (",
+    "could be shorter",
+    "Pass ",
+    "e2fsck 1",
+    "FILE SYSTEM WAS MODIFIED",
+];
+
+/// What e2fsck finds, beyond a replay and orphans.
+fn by_e2fsck(image: &DiskImage, options: &[&str]) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = dir.path().join("image");
+    save(image, SMALL_MIB, &path).map_err(|error| error.to_string())?;
+    let said = e2fsck(options, &path);
+    let is_expected =
+        |line: &str| line == "Fix? yes" || EXPECTED.iter().any(|expected| line.contains(expected));
+    // It mends bitmaps without a word where it may not ask.
+    let is_mending = options.contains(&"-fy");
+    let other = said.text.lines().find(|line| !line.trim().is_empty() && !is_expected(line));
+    let is_clean = if is_mending {
+        (0..=1).contains(&said.code) && other.is_none()
+    } else {
+        said.code == 0 && !said.text.contains("Fix? no")
+    };
+    if is_clean { Ok(()) } else { Err(said.to_string()) }
+}
+
+fn by_e2fsck_when_released(image: &DiskImage, seed: u64) -> Result<(), String> {
+    let world = World::torn(seed, SMALL_MIB, image.clone());
+    let site = site(&world);
+    let releasing = async move { release(&site, &Volumes).await };
+    let released = world.sim.block_on(world.user, releasing);
+    released.map_err(|error| format!("release: {error}"))?;
+    by_e2fsck(&world.settled(), &["-fn"])
+}
