@@ -3,18 +3,13 @@
 use std::rc::Rc;
 
 use manylogs::{OpenOptions, PhaseProbe, Volume};
-use manylogs_block::{BlockDevice, Handle, Lba, Request, Sectors};
-use manylogs_ext4::{BlockNo, Copies, Ext4, Mode, Options, Summary};
-use manylogs_filters::Overlay;
+use manylogs_block::{BlockDevice, Handle, Lba};
+use manylogs_ext4::{Copies, Ext4, Mode, Options};
 use manylogs_near::{Near, NearError, NearOptions};
 use manylogs_plant::{Bug, is};
 
-use crate::adopt::{self, Site, Volumes};
+use crate::adopt::{self, Site, View, Volumes};
 use crate::{JournalMode, MountError};
-
-/// Sectors that a recovery in memory changes at most: 1 GiB, the largest journal that mkfs makes.
-/// What is in logs stays there and takes no memory.
-const CHANGED_MOST: Sectors = Sectors(1 << 21);
 
 /// A mounted file system, adopted or not.
 #[derive(Debug)]
@@ -30,6 +25,8 @@ enum Journal {
     Own(Ext4),
     /// The file system is adopted: it is in logs near the head.
     Near(Near),
+    /// Nothing is written: the file system is mounted on a view of the device.
+    None(Ext4, Box<View>),
 }
 
 impl Mounted {
@@ -46,21 +43,28 @@ impl Mounted {
         options: Options,
     ) -> Result<Self, MountError> {
         use JournalMode::{Adaptive, Data, Manylogs, Ordered};
-        let device = if options.read_only { to_read(device, &runtime) } else { device };
-        let is_adopted = Copies::read(Rc::clone(&device)).await?.marks().is_adopted();
+        let copies = Copies::read(Rc::clone(&device)).await?;
+        let is_adopted = copies.marks().is_adopted();
         let mode = wanted.unwrap_or(if is_adopted { Manylogs } else { Ordered });
-        let mounted = match (mode, is_adopted) {
-            (Ordered, false) => Journal::own(Mode::Ordered, device, runtime, options).await,
-            (Data, false) => Journal::own(Mode::Data, device, runtime, options).await,
-            (mode @ (Ordered | Data), true) => Err(MountError::Adopted(mode)),
-            (mode @ (Manylogs | Adaptive), false) => Err(MountError::NotAdopted(mode)),
-            (Manylogs, true) => Journal::near(None, device, runtime, probe, options).await,
-            (Adaptive, true) => {
+        match (mode, is_adopted) {
+            (Ordered | Data, true) => return Err(MountError::Adopted(mode)),
+            (Manylogs | Adaptive, false) => return Err(MountError::NotAdopted(mode)),
+            _ => {}
+        }
+        if options.read_only {
+            copies.check_errors()?;
+        }
+        let journal = match mode {
+            _ if options.read_only => Journal::none(device, runtime, options).await,
+            Ordered => Journal::own(Mode::Ordered, device, runtime, options).await,
+            Data => Journal::own(Mode::Data, device, runtime, options).await,
+            Manylogs => Journal::near(None, device, runtime, probe, options).await,
+            Adaptive => {
                 let middle = Lba(device.capabilities().capacity.0 / 2);
                 Journal::near(Some(middle), device, runtime, probe, options).await
             }
         };
-        Ok(Self { mode, journal: mounted? })
+        Ok(Self { mode, journal: journal? })
     }
 
     /// The mode.
@@ -73,17 +77,18 @@ impl Mounted {
     #[must_use]
     pub const fn fs(&self) -> &Ext4 {
         match &self.journal {
-            Journal::Own(fs) => fs,
+            Journal::Own(fs) | Journal::None(fs, _) => fs,
             Journal::Near(near) => near.fs(),
         }
     }
 
     /// The volume of its logs, which are in use.
     #[must_use]
-    pub const fn volume(&self) -> Option<&Volume> {
+    pub fn volume(&self) -> Option<&Volume> {
         match &self.journal {
             Journal::Own(_) => None,
             Journal::Near(near) => Some(near.volume()),
+            Journal::None(_, view) => view.volume(),
         }
     }
 
@@ -93,7 +98,7 @@ impl Mounted {
     /// Those of the device: the next mount recovers then.
     pub async fn unmount(self) -> Result<(), MountError> {
         match self.journal {
-            Journal::Own(fs) => Ok(fs.unmount().await?),
+            Journal::Own(fs) | Journal::None(fs, _) => Ok(fs.unmount().await?),
             Journal::Near(near) => near.unmount().await.map_err(MountError::of_logs),
         }
     }
@@ -106,12 +111,22 @@ impl Journal {
         runtime: Handle,
         options: Options,
     ) -> Result<Self, MountError> {
-        if options.read_only && needs_recovery(&device).await? {
-            let writing = Options { read_only: false, ..options.clone() };
-            let recovering = Rc::clone(&device);
-            Ext4::mount_in(mode, recovering, runtime.clone(), writing).await?.unmount().await?;
-        }
         Ok(Self::Own(Ext4::mount_in(mode, device, runtime, options).await?))
+    }
+
+    /// The logs are read over the homes, and the journal is replayed in memory.
+    async fn none(
+        device: Rc<dyn BlockDevice>,
+        runtime: Handle,
+        options: Options,
+    ) -> Result<Self, MountError> {
+        let clock = Rc::clone(&options.clock);
+        let mut view = View::of(&Site { device, runtime: runtime.clone(), clock }).await?;
+        if let Some(problem) = view.problem.take() {
+            return Err(problem.into());
+        }
+        let fs = Ext4::mount(view.device(), runtime, options).await?;
+        Ok(Self::None(fs, Box::new(view)))
     }
 
     /// All records go to the logs near `logs_near`, or each to the log nearest the head.
@@ -130,10 +145,7 @@ impl Journal {
         // Everything is read that could refuse the mount before anything is written.
         let located = adopt::locate(&site, &Volumes).await?;
         located.check(&site, &Volumes).await?;
-        let to_read = options.read_only;
-        // Opened to read it takes no sequences for records, as a drain does not.
-        let (from, to_drain) = (Volumes::open_options(&located.logs)?, to_read);
-        let open = OpenOptions { logs_near, probe, to_read, to_drain, ..from };
+        let open = OpenOptions { logs_near, probe, ..Volumes::open_options(&located.logs)? };
         let near = NearOptions { open, ..NearOptions::default() };
         let opening = Near::read(runtime, device, &near).await.map_err(MountError::of_logs)?;
         // Every mark is complete before the first record.
@@ -141,18 +153,6 @@ impl Journal {
         let mounted = opening.begin(options).await;
         Ok(Self::Near(mounted.map_err(MountError::of_logs)?.0))
     }
-}
-
-/// A device that can be recovered without being changed.
-fn to_read(device: Rc<dyn BlockDevice>, runtime: &Handle) -> Rc<dyn BlockDevice> {
-    Rc::new(Overlay::new(runtime.clone(), device, CHANGED_MOST))
-}
-
-/// Whether its journal must be replayed.
-async fn needs_recovery(device: &Rc<dyn BlockDevice>) -> Result<bool, MountError> {
-    let block = device.submit(Request::Read { extent: BlockNo(0).sectors() }).await;
-    let block = block.map_err(manylogs_ext4::Error::from)?.to_bytes().unwrap_or_default();
-    Ok(Summary::of(&block).is_ok_and(|summary| summary.needs_recovery))
 }
 
 impl MountError {

@@ -69,8 +69,6 @@ pub struct NearOptions {
 pub struct Near {
     fs: Ext4,
     volume: Volume,
-    /// See [`OpenOptions::to_read`].
-    to_read: bool,
 }
 
 /// The parameters of a volume with logs at such places.
@@ -112,7 +110,6 @@ pub struct NearOpening {
     runtime: Handle,
     probe: PhaseProbe,
     granularity: Granularity,
-    to_read: bool,
 }
 
 impl NearOpening {
@@ -121,10 +118,10 @@ impl NearOpening {
     /// # Errors
     /// Those of the device and of [`Ext4::mount_through`].
     pub async fn begin(self, options: Options) -> Result<(Near, RecoveryReport), NearError> {
-        let Self { opening, runtime, probe, granularity, to_read } = self;
+        let Self { opening, runtime, probe, granularity } = self;
         let (volume, report) = opening.begin().await?;
         let config = volume.config();
-        if !to_read && largest_transaction(config.record) < LARGEST_LEAST {
+        if largest_transaction(config.record) < LARGEST_LEAST {
             let log = config.log;
             volume.close().await?;
             return Err(NearError::LogsTooShort { log });
@@ -133,11 +130,9 @@ impl NearOpening {
         let through: Rc<dyn BlockDevice> = Rc::new(volume.clone());
         let journal = Rc::new(sink);
         match Ext4::mount_through(journal, Mode::Runs, through, runtime, options).await {
-            Ok(fs) => Ok((Near { fs, volume, to_read }, report)),
+            Ok(fs) => Ok((Near { fs, volume }, report)),
             Err(error) => {
-                if !to_read {
-                    volume.close().await?;
-                }
+                volume.close().await?;
                 Err(error.into())
             }
         }
@@ -145,8 +140,7 @@ impl NearOpening {
 }
 
 impl Near {
-    /// Opens the volume, which recovers it, and mounts the file system through it. With
-    /// [`OpenOptions::to_read`] both are read only, and are dropped rather than closed.
+    /// Opens the volume, which recovers it, and mounts the file system through it.
     ///
     /// # Errors
     /// Those of [`Volume::open`] and of [`Ext4::mount_through`].
@@ -171,8 +165,8 @@ impl Near {
         let open = OpenOptions { record_least: RECORD_LEAST, ..near.open.clone() };
         let opening = Opening::read(runtime.clone(), device, &open).await?;
         Ext4::check_mount_through(&opening.content()).await?;
-        let (probe, granularity, to_read) = (open.probe, near.granularity, open.to_read);
-        Ok(NearOpening { opening, runtime, probe, granularity, to_read })
+        let (probe, granularity) = (open.probe, near.granularity);
+        Ok(NearOpening { opening, runtime, probe, granularity })
     }
 
     /// The file system.
@@ -193,7 +187,7 @@ impl Near {
     /// Those of [`Ext4::unmount`] and [`Volume::close`]: the next mount recovers then.
     pub async fn unmount(self) -> Result<(), NearError> {
         let unmounted = self.fs.unmount().await;
-        let closed = if self.to_read { Ok(()) } else { self.volume.close().await };
+        let closed = self.volume.close().await;
         unmounted?;
         Ok(closed?)
     }

@@ -81,6 +81,12 @@ impl View {
         summary_of(&self.device()).await
     }
 
+    /// The volume of its logs, which is only read.
+    #[must_use]
+    pub fn volume(&self) -> Option<&Volume> {
+        self.opened.as_ref().map(|opened| &opened.volume)
+    }
+
     /// The device as it would be.
     #[must_use]
     pub fn device(&self) -> Rc<dyn BlockDevice> {
