@@ -67,6 +67,7 @@ fn a_disk_is_said_to_be_what_it_is_after_use_and_after_a_crash() {
 
     let (word, logged) = state(&place, "disk.img");
     assert!(word == "logged" && logged > Some(40 * 5000), "{word} {logged:?}");
+    assert_eq!(json(&place, "status", "disk.img")["adopted"], "yes");
     let (word, logged) = state(&place, "crashed.img");
     assert!(word == "killed" && logged > Some(40 * 5000), "{word} {logged:?}");
     for image in ["disk.img", "crashed.img"] {

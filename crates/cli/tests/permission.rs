@@ -50,7 +50,8 @@ impl Place {
         let formatted = || Image::formatted(&["--size", "256M", "--sparse"]);
         let (own, foreign) = (formatted(), formatted());
         let program = own.beside("manylogs");
-        fs::copy(MANYLOGS, &program).unwrap();
+        // A copy of this process could not be run while another test's child has it open.
+        assert!(Command::new("cp").arg(MANYLOGS).arg(&program).status().unwrap().success());
         set_mode(own.dir(), 0o755);
         set_mode(foreign.dir(), 0o755);
         chown(own.path(), Some(NOBODY), Some(NOBODY)).unwrap();

@@ -197,7 +197,7 @@ fn settings_are_kept_and_mistakes_change_nothing() {
     run(&["check", path], CLOSED, "nothing is wrong");
     let file = image.file();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    run(&["set", path, "appends=3"], BUSY, "locked by another process");
+    run(&["set", path, "appends=3"], BUSY, "is locked by process");
 }
 
 #[test]
@@ -275,8 +275,8 @@ fn a_volume_in_use_is_refused() {
     let image = formatted();
     let file = image.file();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    run(&["checkpoint", image.path()], BUSY, "locked by another process");
-    run(&["status", image.path()], BUSY, "locked by another process");
+    run(&["checkpoint", image.path()], BUSY, "is locked by process");
+    run(&["status", image.path()], BUSY, "is locked by process");
     drop(file);
     let copy = image.beside("disk.copy");
     std::fs::copy(image.path(), &copy).unwrap();

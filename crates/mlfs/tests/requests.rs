@@ -169,7 +169,7 @@ fn privileges_end_with_an_allocation_by_others_too() {
         chmod 6777 g; dd if=/dev/zero of=g bs=1 count=1 conv=notrunc status=none; stat -c %a g
         chown 5 g; stat -c %a g"
     );
-    assert_eq!(sh(&mount, &script), "777\n2767\n6777\n777\n");
+    assert_eq!(sh(&mount, &script), "777\n767\n6777\n777\n");
     mount.stop();
 }
 

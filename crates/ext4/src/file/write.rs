@@ -103,8 +103,9 @@ impl Core {
     }
 
     /// Memory for pages, as soon as it is the caller's turn. Somebody else writes back meanwhile,
-    /// so that the device never waits for the next page. Where that fails for some file, each brings
-    /// its own to the device, and hears why if that cannot be: nobody waits for the file of another.
+    /// so that the device never waits for the next page. Where that fails for some file, each
+    /// brings its own to the device, and hears why if that cannot be: nobody waits for the file of
+    /// another.
     async fn wait_for_room(&self, node: &Rc<Node>, bytes: u64) -> Result<Permit> {
         let mut room = pin!(self.memory.take(Part::Pages, bytes));
         loop {

@@ -14,10 +14,11 @@ mod names;
 mod privileges;
 mod rename;
 mod unnamed;
+mod usage;
 mod xattr;
 
 pub use access::{AccessTimes, OpenFor};
-pub use attributes::{Attributes, Change, NewTime, Usage};
+pub use attributes::{Attributes, Change, NewTime};
 pub(crate) use damage::Found;
 pub use durability::{Caller, Durability};
 pub use log_file::{LOG_FILE_NAME, LogFile, Wanted};
@@ -25,4 +26,5 @@ pub use mount::{Ext4, Options};
 pub use names::New;
 pub use privileges::{Credentials, SetIds};
 pub use rename::Taken;
+pub use usage::Usage;
 pub use xattr::SetXattr;

@@ -129,7 +129,10 @@ pub async fn look_closely(site: &Site, first: Summary) -> Result<Known, AdoptErr
         LogState::InUse(_) => match View::of(site).await {
             Ok(view) => {
                 let held = view.held.unwrap_or(Held { was_closed: true, bytes: 0 });
-                (State::of_view(&view, held), view.summary().await?)
+                // The view is plain ext4, and the disk is not.
+                let Summary { pointer, features, refusal, .. } = first;
+                let seen = view.summary().await?;
+                (State::of_view(&view, held), Summary { pointer, features, refusal, ..seen })
             }
             Err(error @ AdoptError::FileSystem(Error::Io(_))) => return Err(error),
             Err(why) => (State::NeedsRepair(why.to_string()), first),

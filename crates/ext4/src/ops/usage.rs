@@ -1,0 +1,37 @@
+//! What of the file system is in use.
+
+use super::Ext4;
+
+/// What of the file system is in use, as the kernel's ext4 counts it. The logs of an adopted one
+/// are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks of 4096 bytes that files may have, in use or not.
+    pub blocks: u64,
+    /// Other blocks: superblocks, descriptors, bitmaps, tables of inodes, and the journal.
+    pub overhead_blocks: u64,
+    /// Of [`Usage::blocks`], free and not promised to data that waits to be written.
+    pub free_blocks: u64,
+    /// Of those, what anybody may use.
+    pub available_blocks: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Of those, free.
+    pub free_inodes: u64,
+}
+
+impl Ext4 {
+    /// What is in use.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (core, space) = (&self.core, &self.core.space);
+        Usage {
+            blocks: core.geometry.blocks - core.geometry.overhead_blocks,
+            overhead_blocks: core.geometry.overhead_blocks,
+            free_blocks: space.free_blocks().saturating_sub(space.reserved()),
+            available_blocks: space.unpromised().saturating_sub(core.geometry.reserved_blocks),
+            inodes: core.geometry.inodes.into(),
+            free_inodes: space.free_inodes(),
+        }
+    }
+}
