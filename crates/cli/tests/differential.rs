@@ -94,11 +94,11 @@ fn judge(seed: u64, calls: u64) -> Option<usize> {
     let calls = usize::try_from(calls).unwrap();
     let steps: Vec<_> = Maker::new(seed).take(calls).filter(is_wanted).collect();
     let found = differences(&mut worlds, "run", &steps);
-    println!("seed {seed}, {kind:?}: {} differences, meant: {:?}", found.len(), known::counts());
+    eprintln!("seed {seed}, {kind:?}: {} differences, meant: {:?}", found.len(), known::counts());
     for difference in &found {
         let most = difference.step.number;
-        println!("  {difference}");
-        println!("    again: make differential SEED={seed} SEEDS=1 CALLS={most}");
+        eprintln!("  {difference}");
+        eprintln!("    again: make differential SEED={seed} SEEDS=1 CALLS={most}");
     }
     if asked("DIFFERENTIAL_SHRINK") == Some(1) {
         for difference in &found {
@@ -106,13 +106,13 @@ fn judge(seed: u64, calls: u64) -> Option<usize> {
             let until: Vec<_> = steps.iter().filter(|s| s.number <= last).cloned().collect();
             let mut worlds = Worlds::new(kind, None)?;
             let fewer = shrink(&mut worlds, until, &difference.signature());
-            println!("  {}", difference.signature());
+            eprintln!("  {}", difference.signature());
             let numbers: Vec<_> = fewer.iter().map(|step| step.number.to_string()).collect();
             for step in &fewer {
-                println!("    {:?}: {:?}", step.user, step.call);
+                eprintln!("    {:?}: {:?}", step.user, step.call);
             }
             let numbers = numbers.join(",");
-            println!("    again: make differential SEED={seed} SEEDS=1 ONLY={numbers}");
+            eprintln!("    again: make differential SEED={seed} SEEDS=1 ONLY={numbers}");
         }
     }
     if found.is_empty() {
