@@ -147,7 +147,11 @@ impl fmt::Display for State {
         match self {
             Self::Mounted { on, logged } => {
                 write!(f, "mounted on {}", on.display())?;
-                logged.map_or(Ok(()), |bytes| write!(f, ", with {}", alone(bytes)))
+                match logged {
+                    None => Ok(()),
+                    Some(0) => f.write_str(": everything is at home"),
+                    Some(bytes) => write!(f, ", with {}", alone(*bytes)),
+                }
             }
             Self::InUse => f.write_str("in use by another program"),
             Self::Clean => f.write_str("clean"),

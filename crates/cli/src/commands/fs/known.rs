@@ -7,7 +7,7 @@ use manylogs_mlfs::adopt::{Known as AtRest, Looked, Site, State, look_closely};
 use manylogs_operate::status::Status;
 use manylogs_storage::{OpenMode, Reactor};
 
-use super::mounted::{is_directory, source_of};
+use super::mounted::{is_directory, resolved, source_of};
 use super::status::first_block;
 use super::{adopt, contents, marks};
 use crate::commands::live;
@@ -35,9 +35,11 @@ impl Known {
         let server = live::server(source)?.map(|mut it| it.status().map_err(control_failure));
         let server = server.transpose()?.filter(|status| status.file_system.is_some());
         let served = server.as_ref().and_then(|status| status.file_system.as_ref());
-        let on = match (&mounted, served) {
-            (Some(_), _) => Some(place.to_owned()),
-            (None, served) => served.map(|served| PathBuf::from(&served.mounted_on)),
+        // Who has it read-only takes no orders.
+        let on = match (served, &mounted) {
+            (Some(served), _) => Some(PathBuf::from(&served.mounted_on)),
+            (None, Some(_)) => Some(resolved(place)?),
+            (None, None) => None,
         };
         let Some(on) = on else { return Self::without_server(source) };
         let has_logs = server.as_ref().is_some_and(|status| status.volume.is_some());
