@@ -243,3 +243,22 @@ fn the_first_second_that_inodes_know_has_no_parts() {
         }
     });
 }
+
+#[test]
+fn what_is_refused_is_known_before_privileges_go() {
+    const MOST: u64 = ((1 << 32) - 1) * 4096;
+    on_image(&[], async |fs| {
+        let ino = file(&fs, "file", 0o4755).await;
+        assert_eq!(fs.check_write(MOST - 4096, 4096), Ok(()));
+        assert_eq!(fs.check_write(MOST - 4096, 4097), Err(Error::TooLarge));
+        assert_eq!(fs.check_write(u64::MAX, 1), Err(Error::TooLarge));
+        let check = async |range, what| fs.check_allocation(ino, &range, what).await;
+        assert_eq!(check(0..MOST, Allocate::Blocks).await, Ok(()));
+        assert_eq!(check(0..MOST + 1, Allocate::Hole).await, Err(Error::TooLarge));
+        assert!(matches!(check(5..5, Allocate::Hole).await, Err(Error::Invalid(_))));
+        fs.set_inode_flags(ino, 0x8_0020).await.unwrap();
+        assert_eq!(check(0..5, Allocate::Blocks).await, Ok(()));
+        assert_eq!(check(0..5, Allocate::Hole).await, Err(Error::NotPermitted));
+        fs.set_inode_flags(ino, 0x8_0000).await.unwrap();
+    });
+}

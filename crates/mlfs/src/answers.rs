@@ -82,6 +82,7 @@ pub(crate) async fn write(
     let data = write.data.slice(..write.data.len().min(room));
     let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
     let written = async {
+        fs.check_write(write.offset, len.into())?;
         // After a write past its page cache the kernel still has the mode from before.
         let in_group = |gid| write.asker.is_in(gid);
         let set_ids = SetIds::taken_if(write.kill_set_ids, write.asker.credentials(&in_group));

@@ -321,6 +321,7 @@ impl Filesystem for Front {
         let asker = Asker::of(context);
         self.jobs.run(async move |fs, refuse| {
             let allocated = async {
+                fs.check_allocation(ino, &range, what).await?;
                 let in_group = |gid| asker.is_in(gid);
                 let set_ids = SetIds::taken_if(context.uid != 0, asker.credentials(&in_group));
                 if fs.drop_privileges(ino, set_ids).await? {

@@ -35,15 +35,8 @@ impl Core {
         what: Allocate,
         (keep_size, kept): (bool, u64),
     ) -> Result<()> {
-        self.check_writable()?;
-        if range.is_empty() {
-            return Err(Error::Invalid("an empty range"));
-        }
-        if range.end > SIZE_MOST {
-            return Err(Error::TooLarge);
-        }
+        self.check_allocation(ino, &range, what).await?;
         let node = self.node(ino);
-        self.check_allocation(ino, what).await?;
         let _writer = node.writers.take().await;
         let _writing = node.writing.take_all().await;
         if !is(Bug::Ext4AllocationTimeless) {
@@ -68,7 +61,19 @@ impl Core {
     }
 
     /// Whether such an allocation is possible at all.
-    async fn check_allocation(&self, ino: Ino, what: Allocate) -> Result<()> {
+    pub(crate) async fn check_allocation(
+        &self,
+        ino: Ino,
+        range: &Range<u64>,
+        what: Allocate,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if range.is_empty() {
+            return Err(Error::Invalid("an empty range"));
+        }
+        if range.end > SIZE_MOST {
+            return Err(Error::TooLarge);
+        }
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
         match what {

@@ -38,12 +38,17 @@ impl Core {
         if promised { self.sync_content(ino, None).await } else { Ok(()) }
     }
 
-    /// See [`Core::write_file`]. Returns whether that it is durable is promised.
-    async fn write_memory(&self, ino: Ino, offset: u64, data: Bytes, kept: u64) -> Result<bool> {
+    /// Whether a file may have so many bytes at `offset`; where they end.
+    pub(crate) fn check_write(&self, offset: u64, bytes: u64) -> Result<u64> {
         self.check_writable()?;
         self.journal.check()?;
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= SIZE_MOST);
-        let end = end.ok_or(Error::TooLarge)?;
+        let end = offset.checked_add(bytes).filter(|end| *end <= SIZE_MOST);
+        end.ok_or(Error::TooLarge)
+    }
+
+    /// See [`Core::write_file`]. Returns whether that it is durable is promised.
+    async fn write_memory(&self, ino: Ino, offset: u64, data: Bytes, kept: u64) -> Result<bool> {
+        let end = self.check_write(offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(false);
         }

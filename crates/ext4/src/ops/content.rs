@@ -17,6 +17,15 @@ impl Ext4 {
         self.core.read_file(ino, offset, len).await
     }
 
+    /// Whether a write of so many bytes at `offset` is refused whatever the file holds. A file
+    /// keeps its privileges then ([`Ext4::drop_privileges`]).
+    ///
+    /// # Errors
+    /// [`crate::Error::TooLarge`], [`crate::Error::ReadOnly`], and that of a journal that failed.
+    pub fn check_write(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.core.check_write(offset, bytes).map(drop)
+    }
+
     /// Writes into a file. What was written is read at once and durable after [`Ext4::sync`].
     ///
     /// # Errors
@@ -36,6 +45,19 @@ impl Ext4 {
         let end = offset.saturating_add(data.len() as u64);
         self.core.write_file(ino, offset, data, self.kept()).await?;
         self.core.write_back_part(ino, offset..end).await
+    }
+
+    /// As [`Ext4::check_write`], for [`Ext4::allocate`].
+    ///
+    /// # Errors
+    /// Those of [`Ext4::allocate`] but for [`crate::Error::NoSpace`].
+    pub async fn check_allocation(
+        &self,
+        ino: Ino,
+        range: &std::ops::Range<u64>,
+        what: Allocate,
+    ) -> Result<()> {
+        self.core.check_allocation(ino, range, what).await
     }
 
     /// Takes blocks for a range of a file, or gives them back. The file becomes as long as the
