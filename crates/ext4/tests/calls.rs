@@ -245,6 +245,49 @@ fn the_first_second_that_inodes_know_has_no_parts() {
 }
 
 #[test]
+fn an_attribute_that_it_has_already_is_no_change() {
+    on_image(&[], async |fs| {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let dir = fs.create(Ino::ROOT, b"dir", new).await.unwrap().ino;
+        let set = async |name: &str, value: &[u8]| {
+            let (name, value) = (name.as_bytes(), value.to_vec());
+            let set = around(&fs, dir, async || {
+                fs.set_xattr(dir, name, value, SetXattr::default()).await.unwrap();
+            });
+            moved(set.await).1
+        };
+        // Owner, a user, group, mask and others; owner, group and others as the mode has them.
+        let named = acl(&[(1, 7, !0), (2, 5, 9), (4, 5, !0), (16, 5, !0), (32, 5, !0)]);
+        let plain = acl(&[(1, 7, !0), (4, 5, !0), (32, 5, !0)]);
+        for (name, value, moves) in [
+            ("security.capability", &[1_u8; 20][..], true),
+            ("security.capability", &[1; 20], false),
+            ("security.capability", &[2; 20], true),
+            ("user.a", &[], true),
+            ("user.a", &[], false),
+            ("system.posix_acl_default", &named, true),
+            ("system.posix_acl_default", &named, false),
+            ("system.posix_acl_access", &plain, false),
+            ("system.posix_acl_access", &named, true),
+            ("system.posix_acl_access", &named, false),
+            ("system.posix_acl_access", &plain, true),
+        ] {
+            assert_eq!(set(name, value).await, moves, "{name}: {value:?}");
+        }
+    });
+}
+
+/// A list of access as programs give it to Linux: tags, rights and numbers.
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        bytes.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
 fn what_is_refused_is_known_before_privileges_go() {
     const MOST: u64 = ((1 << 32) - 1) * 4096;
     on_image(&[], async |fs| {

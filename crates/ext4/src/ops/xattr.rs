@@ -98,13 +98,16 @@ impl Core {
         let mut raw = self.inode(ino).await?;
         Self::check_losable(&raw)?;
         let is_acl = key.index == ACL_ACCESS || key.index == ACL_DEFAULT;
-        match self.xattr(ino, &raw, &key).await? {
+        let had = self.xattr(ino, &raw, &key).await?;
+        match &had {
             Some(_) if how.create => return Err(Error::Exists),
             // Every file has a list of access, if only that of its mode.
             None if how.replace && !is_acl => {
                 let wrong = manylogs_plant::is(manylogs_plant::Bug::Ext4XattrWrongError);
                 return Err(if wrong { Error::NotFound } else { Error::NoXattr });
             }
+            // The value that it has is no change: the time of change stays.
+            had if !is_acl && *had == value => return Ok(()),
             None if value.is_none() => return Ok(()),
             _ => {}
         }
@@ -112,7 +115,9 @@ impl Core {
             let list = value.as_deref().filter(|list| list.len() > 4);
             let wrong = Error::Invalid("a list of access without sense");
             let acl = list.map(|list| Acl::of_xattr(list).ok_or(wrong)).transpose()?;
-            self.change_acl(&mut handle, ino, &mut raw, key.index, acl, how).await?;
+            if !self.change_acl(&mut handle, ino, &mut raw, key.index, acl, how).await? {
+                return Ok(());
+            }
         } else {
             self.node(ino).incapable.set(false);
             self.put_xattr(&mut handle, ino, &mut raw, key, value).await?;
@@ -123,6 +128,7 @@ impl Core {
         Ok(())
     }
 
+    /// Whether the inode is another one then: list and mode may be those that it has.
     async fn change_acl(
         &self,
         handle: &mut Handle<'_>,
@@ -131,7 +137,7 @@ impl Core {
         index: u8,
         acl: Option<Acl>,
         how: SetXattr,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         match raw.kind() {
             Some(FileKind::Symlink) => {
                 return Err(Error::Unsupported("lists of access of symbolic links"));
@@ -140,15 +146,19 @@ impl Core {
             _ if index == ACL_DEFAULT && acl.is_some() => return Err(Error::AccessDenied),
             _ => {}
         }
-        if index == ACL_DEFAULT {
-            return self.put_acl(handle, ino, raw, index, acl.as_ref()).await;
+        let (mode, mut kept) = (raw.mode(), acl);
+        if index == ACL_ACCESS {
+            let leaves = manylogs_plant::is(manylogs_plant::Bug::Ext4AclLeavesMode);
+            if let (Some(acl), false) = (&kept, leaves) {
+                let dropped = if how.drop_set_gid { SET_GROUP } else { 0 };
+                raw.set_mode(mode & !0o777 & !dropped | acl.mode());
+            }
+            kept = kept.filter(|acl| !acl.is_mode_alone());
         }
-        let leaves = manylogs_plant::is(manylogs_plant::Bug::Ext4AclLeavesMode);
-        if let (Some(acl), false) = (&acl, leaves) {
-            let dropped = if how.drop_set_gid { SET_GROUP } else { 0 };
-            raw.set_mode(raw.mode() & !0o777 & !dropped | acl.mode());
+        if raw.mode() == mode && self.acl(ino, raw, index).await? == kept {
+            return Ok(false);
         }
-        let kept = acl.filter(|acl| !acl.is_mode_alone());
-        self.put_acl(handle, ino, raw, index, kept.as_ref()).await
+        self.put_acl(handle, ino, raw, index, kept.as_ref()).await?;
+        Ok(true)
     }
 }
