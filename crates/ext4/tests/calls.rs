@@ -305,3 +305,41 @@ fn what_is_refused_is_known_before_privileges_go() {
         fs.set_inode_flags(ino, 0x8_0000).await.unwrap();
     });
 }
+
+#[test]
+fn a_capability_without_a_value_stays() {
+    on_image(&[], async |fs| {
+        let ino = file(&fs, "file", 0o755).await;
+        for (value, left) in [(vec![1; 20], Err(Error::NoXattr)), (vec![], Ok(vec![]))] {
+            for give_away in [true, false] {
+                fs.set_xattr(ino, CAPABILITY, value.clone(), SetXattr::default()).await.unwrap();
+                if give_away {
+                    let change = Change { uid: Some(9), ..Change::default() };
+                    fs.change(ino, change).await.unwrap();
+                } else {
+                    let dropped = fs.drop_privileges(ino, SetIds::Kept).await.unwrap();
+                    assert_eq!(dropped, !value.is_empty());
+                }
+                let found = fs.xattr(ino, CAPABILITY).await.map(|found| found.to_vec());
+                assert_eq!(found, left, "{give_away}");
+            }
+        }
+    });
+}
+
+#[test]
+fn reading_an_immutable_file_changes_its_time_of_access() {
+    on_image(&[], async |fs| {
+        let ino = file(&fs, "file", 0o644).await;
+        for (flags, noted) in [(0x8_0010, true), (0x8_0080, false)] {
+            fs.set_inode_flags(ino, flags).await.unwrap();
+            let read = around(&fs, ino, async || {
+                assert_eq!(fs.note_access(ino, AccessTimes::Strict).await, Ok(noted));
+                fs.keep_access(ino).await.unwrap();
+            });
+            let [before, after] = read.await;
+            assert_eq!(before.accessed < after.accessed, noted, "{flags:x}");
+        }
+        fs.set_inode_flags(ino, 0x8_0000).await.unwrap();
+    });
+}

@@ -21,6 +21,14 @@ pub enum AccessTimes {
     Strict,
 }
 
+/// The times of an inode that change with its use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) accessed: Timestamp,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+}
+
 /// What a file is opened for, besides reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFor {
@@ -41,7 +49,7 @@ impl AccessTimes {
         now: Timestamp,
     ) -> bool {
         match self {
-            _ if raw.has_flag(flags::NO_ACCESS_TIME | flags::IMMUTABLE) => false,
+            _ if raw.has_flag(flags::NO_ACCESS_TIME) => false,
             Self::Off => false,
             Self::Relative => last <= changed || now.seconds - last.seconds >= DAY,
             Self::Strict => last < now,
@@ -109,5 +117,21 @@ impl Ext4 {
         // Nobody who syncs the file waits for it.
         handle.finish();
         Ok(())
+    }
+}
+
+impl Core {
+    /// The times of an inode, with what it does not say yet.
+    pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
+        let nodes = self.nodes.borrow();
+        let node = nodes.get(&ino);
+        let written_at = node.and_then(|node| node.written_at.get());
+        let accessed_at = node.and_then(|node| node.accessed_at.get());
+        let changed = raw.time(TimeField::Change);
+        Times {
+            accessed: accessed_at.unwrap_or_else(|| raw.time(TimeField::Access)),
+            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
+            changed: written_at.map_or(changed, |at| at.max(changed)),
+        }
     }
 }

@@ -77,14 +77,6 @@ pub struct Change {
     pub kill_set_ids: bool,
 }
 
-/// The times of an inode that change with its use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    pub(super) accessed: Timestamp,
-    pub(super) modified: Timestamp,
-    pub(super) changed: Timestamp,
-}
-
 impl Change {
     /// Whether anything but the size and set-id bits is to change.
     fn changes_attributes(&self) -> bool {
@@ -239,20 +231,6 @@ impl Core {
             changed: times.changed,
             born: raw.time(TimeField::Birth),
         })
-    }
-
-    /// The times of an inode, with what it does not say yet.
-    pub(super) fn times_of(&self, ino: Ino, raw: &RawInode) -> Times {
-        let nodes = self.nodes.borrow();
-        let node = nodes.get(&ino);
-        let written_at = node.and_then(|node| node.written_at.get());
-        let accessed_at = node.and_then(|node| node.accessed_at.get());
-        let changed = raw.time(TimeField::Change);
-        Times {
-            accessed: accessed_at.unwrap_or_else(|| raw.time(TimeField::Access)),
-            modified: written_at.unwrap_or_else(|| raw.time(TimeField::Modify)),
-            changed: written_at.map_or(changed, |at| at.max(changed)),
-        }
     }
 
     async fn change_attributes(

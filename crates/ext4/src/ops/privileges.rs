@@ -104,8 +104,7 @@ impl Core {
         let _tree = self.journal.tree.read().await;
         let raw = self.inode(ino).await?;
         if !node.incapable.get() {
-            let capability = self.xattr(ino, &raw, &Key::of(CAPABILITY)?).await?;
-            node.incapable.set(capability.is_none());
+            node.incapable.set(!self.gives_capabilities(ino, &raw).await?);
         }
         Ok(!node.incapable.get() || set_ids.of(raw.mode(), raw.owner().1) != 0)
     }
@@ -125,11 +124,18 @@ impl Core {
         raw.set_mode(raw.mode() & !set_ids.of(raw.mode(), raw.owner().1));
         let node = self.node(ino);
         if !node.incapable.get() {
-            let key = Key::of(CAPABILITY)?;
-            self.put_xattr(handle, ino, raw, key, None).await?;
+            if self.gives_capabilities(ino, raw).await? {
+                self.put_xattr(handle, ino, raw, Key::of(CAPABILITY)?, None).await?;
+            }
             node.incapable.set(true);
         }
         Ok(())
+    }
+
+    /// Whether a program has capabilities. An attribute without a value gives none, and stays.
+    async fn gives_capabilities(&self, ino: Ino, raw: &RawInode) -> Result<bool> {
+        let capability = self.xattr(ino, raw, &Key::of(CAPABILITY)?).await?;
+        Ok(capability.is_some_and(|value| !value.is_empty()))
     }
 }
 
