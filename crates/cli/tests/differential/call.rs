@@ -225,7 +225,8 @@ impl Step {
             let above = below.rsplit_once('/').map_or(".", |(above, _)| above);
             let at = |path: &str, follow| Of::Path(At { path: path.to_owned(), follow });
             subjects.push(at(above, true));
-            subjects.push(at(path, false));
+            // A name has what it names also where a `/` behind it asks for a directory.
+            subjects.push(at(below, false));
             if follow {
                 subjects.push(at(path, true));
             }

@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, RenameFlags};
 use crate::call::{Call, Of, Step, Whence};
 use crate::make::SIZE_MOST;
 use crate::perform::World;
-use crate::seen::{Change, Differs, Seen};
+use crate::seen::{Change, Differs, Seen, seen};
 
 const SECTORS_OF_BLOCK: u64 = 8;
 
@@ -38,7 +38,7 @@ struct Known {
     applies: fn(&Case<'_>, &Differs) -> bool,
 }
 
-const KNOWN: [Known; 13] = [
+const KNOWN: [Known; 16] = [
     // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
     // them.
     Known {
@@ -91,6 +91,23 @@ const KNOWN: [Known; 13] = [
             differs.what == "sectors" && many && apart == SECTORS_OF_BLOCK
         },
     },
+    // Where a full block of names is cut in two is each driver's choice, if names have several
+    // lengths. Further names fill one half or the other then.
+    Known {
+        name: "the blocks of a large directory",
+        applies: |case, differs| {
+            let [kernel, ours] =
+                [&differs.kernel, &differs.ours].map(|text| text.parse().unwrap_or(0_u64));
+            let now = case.subject.and_then(|of| seen(case.world, of));
+            let is_it = |seen: Seen| {
+                let shown = if differs.what == "size" { seen.size } else { seen.sectors };
+                seen.is_directory() && shown == kernel
+            };
+            case.files().chain(now).any(is_it)
+                && ["size", "sectors"].contains(&differs.what)
+                && kernel.abs_diff(ours) * 4 <= kernel
+        },
+    },
     // FUSE knows some modes, and refuses others before it looks at the range.
     Known {
         name: "another error of a mode of fallocate",
@@ -136,6 +153,25 @@ const KNOWN: [Known; 13] = [
             sets && differs.what == "answer" && differs.kernel.contains("Inappropriate ioctl")
         },
     },
+    // FUSE does not know flags, and answers itself that what is no directory has no default list to
+    // remove, and that nothing is written where that is all there is to write.
+    Known {
+        name: "what changes nothing of an immutable or append-only file",
+        applies: |case, differs| {
+            let changes_nothing = match &case.step.call {
+                Call::RemoveXattr { name, .. } => {
+                    let is_other = case.files().any(|file| file.locked && !file.is_directory());
+                    name == "system.posix_acl_default" && is_other
+                }
+                Call::Write { .. } | Call::Pwrite { .. } | Call::CopyRange { .. } => {
+                    differs.ours == "Ok(0)"
+                }
+                _ => false,
+            };
+            let refused = differs.what == "answer" && differs.kernel.contains("code: 1,");
+            changes_nothing && refused && case.files().any(|file| file.locked)
+        },
+    },
     // Places in directories mean something to the file system alone.
     Known {
         name: "a place in a directory",
@@ -153,8 +189,8 @@ const KNOWN: [Known; 13] = [
             stays && differs.what == "answer" && differs.kernel.contains("PermissionDenied")
         },
     },
-    // FUSE does not know how large a file may be, and asks for the bits before it asks for the
-    // write.
+    // FUSE does not know how large a file may be, and asks for the bits of the owner's file before
+    // it asks for the write.
     Known {
         name: "set-id bits after a write behind the largest size by the owner",
         applies: |case, differs| {
@@ -166,6 +202,18 @@ const KNOWN: [Known; 13] = [
                 _ => return false,
             };
             at >= SIZE_MOST && ["mode", "ctime"].contains(&differs.what)
+        },
+    },
+    // When a write past the page cache fails that would make a file longer, FUSE cuts what it may
+    // have left: it gives the file the size that it has, which is a change as of any program.
+    Known {
+        name: "times after a write past the page cache that fails",
+        applies: |case, differs| {
+            let (Call::Write { slot, .. } | Call::Pwrite { slot, .. }) = case.step.call else {
+                return false;
+            };
+            let failed = case.world.is_direct(slot) && case.answer.starts_with("Err");
+            failed && ["mtime", "ctime"].contains(&differs.what) && differs.kernel == "stayed"
         },
     },
     // The kernel's FUSE does not know the flags of inodes, so that it checks rights and kinds

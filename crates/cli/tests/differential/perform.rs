@@ -11,6 +11,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use rustix::{fs::Gid, fs::Uid};
 
 use crate::call::{At, Call, Of, SLOTS, SetTime, Slot, User, Whence};
+use crate::make::SIZE_MOST;
 
 /// Bytes that past the page cache go by whole blocks.
 const BLOCK: u64 = 4096;
@@ -262,6 +263,11 @@ impl World {
             return Ok(Answer::Nothing);
         }
         let (fd, (at, len)) = (self.fd(slot)?, self.part(slot, at, len));
+        let crosses = at < SIZE_MOST && at.saturating_add(len as u64) > SIZE_MOST;
+        if self.is_direct(slot) && crosses {
+            // FUSE calls it an error that only a part is written past the page cache.
+            return Ok(Answer::Nothing);
+        }
         write(len, fill, |bytes| rustix::io::pwrite(fd, bytes, at))
     }
 

@@ -2,12 +2,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    IFlags, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, ioctl_getflags,
+    ioctl_setflags,
+};
 
 use crate::call::{Call, Of, Slot, Step};
 use crate::known::{self, Case};
 use crate::perform::World;
-use crate::seen::{ACCESS, Change, Differs, Watch, compare};
+use crate::seen::{ACCESS, CONTENT, Change, Differs, Watch, compare};
 use crate::tree;
 use crate::worlds::{NAMES, Worlds};
 
@@ -81,9 +85,22 @@ pub(crate) struct Run<'w> {
     dirs: Vec<World>,
 }
 
-fn now() -> i64 {
+/// Sets the time of access, also of a file that is immutable or append-only.
+fn set_old(file: &OwnedFd) {
+    if futimens(file, &OLD).is_ok() {
+        return;
+    }
+    let Ok(flags) = ioctl_getflags(file) else { return };
+    let set = |flags| ioctl_setflags(file, flags).unwrap();
+    set(flags - IFlags::IMMUTABLE - IFlags::APPEND);
+    futimens(file, &OLD).unwrap();
+    set(flags);
+}
+
+/// Nanoseconds.
+fn now() -> i128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    now.as_secs().try_into().unwrap()
+    now.as_nanos().try_into().unwrap()
 }
 
 impl<'w> Run<'w> {
@@ -101,9 +118,14 @@ impl<'w> Run<'w> {
         let subjects = step.subjects();
         let watches: Vec<_> =
             self.dirs.iter().map(|world| Watch::begin(world, step, &subjects)).collect();
-        let answers: Vec<_> =
-            self.dirs.iter_mut().map(|world| world.perform(step.user, &step.call)).collect();
-        let (now, said) = (now(), format!("{:?}", answers[0]));
+        let mut performed = self.dirs.iter_mut().map(|world| {
+            let answer = world.perform(step.user, &step.call);
+            (answer, now())
+        });
+        let (kernels, now) = performed.next().unwrap();
+        let said = format!("{kernels:?}");
+        let others = performed.map(|(answer, _)| answer);
+        let answers: Vec<_> = std::iter::once(kernels).chain(others).collect();
         let ended = watches.iter().zip(&self.dirs);
         let ended: Vec<_> = ended.map(|(watch, world)| watch.end(world, &subjects)).collect();
         let mut found = Vec::new();
@@ -149,49 +171,65 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// Known differences end with the call: places in files, and times of access, are the same
+    /// Known differences end with the call: places in files, times, and set-id bits are the same
     /// again.
     fn mend(&self, step: &Step, ended: &[Vec<[Change; 2]>]) {
-        let moved = ended.iter().map(|ended| ended.first().map(|[_, change]| change.moved(ACCESS)));
-        let moved: Vec<_> = moved.collect();
-        let mode = |ended: &Vec<[Change; 2]>| ended.last()?[1].after.map(|seen| seen.mode & 0o7777);
-        let modes: Vec<_> = ended.iter().map(|ended| mode(ended).unwrap_or(0).into()).collect();
-        let all = |slot: Slot| self.dirs.iter().filter_map(move |dir| dir.slots[slot].as_ref());
         match step.call {
-            Call::Write { slot, .. } if ended[0].iter().any(|[_, change]| change.is_pipe()) => {
-                for open in all(slot) {
-                    // Not all descriptors may.
-                    let _ = rustix::fs::futimens(&open.fd, &ALL_OLD);
-                }
+            Call::Seek { slot, .. } => self.mend_place(slot),
+            Call::Write { slot, .. } | Call::Pwrite { slot, .. } | Call::Allocate { slot, .. } => {
+                self.mend_written(slot, ended);
             }
-            Call::Seek { slot, .. } => {
-                let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
-                if places.iter().any(|place| *place != places[0]) {
-                    for open in all(slot) {
-                        let _ = rustix::fs::seek(&open.fd, SeekFrom::Start(0));
-                    }
-                }
-            }
-            Call::Write { slot, .. }
-            | Call::Pwrite { slot, .. }
-            | Call::CopyRange { to: slot, .. }
-                if modes.iter().any(|mode| *mode != modes[0]) =>
-            {
-                for open in all(slot) {
-                    let _ = rustix::fs::fchmod(&open.fd, Mode::from_raw_mode(modes[0]));
-                }
-            }
-            Call::Read { slot, .. }
-            | Call::Pread { slot, .. }
-            | Call::CopyRange { from: slot, .. } => {
-                if moved.iter().any(|one| *one != moved[0]) {
-                    for open in all(slot) {
-                        // Of an immutable file it stays as it is.
-                        let _ = rustix::fs::futimens(&open.fd, &OLD);
-                    }
-                }
+            Call::Read { slot, .. } | Call::Pread { slot, .. } => self.mend_read(slot, ended),
+            Call::CopyRange { from, to, .. } => {
+                self.mend_read(from, ended);
+                self.mend_written(to, ended);
             }
             _ => {}
+        }
+    }
+
+    /// What the slot has open, in each world.
+    fn all(&self, slot: Slot) -> impl Iterator<Item = &OwnedFd> {
+        self.dirs.iter().filter_map(move |dir| Some(&dir.slots[slot].as_ref()?.fd))
+    }
+
+    fn mend_place(&self, slot: Slot) {
+        let places: Vec<_> = self.dirs.iter().map(|world| world.place(slot)).collect();
+        if places.iter().any(|place| *place != places[0]) {
+            for file in self.all(slot) {
+                let _ = rustix::fs::seek(file, SeekFrom::Start(0));
+            }
+        }
+    }
+
+    /// The file that was written is the last.
+    fn mend_written(&self, slot: Slot, ended: &[Vec<[Change; 2]>]) {
+        let last = ended.iter().map(|ended| ended.last().map(|[_, change]| *change));
+        let last: Vec<Option<Change>> = last.collect();
+        let Some(Change { after: Some(kernels), .. }) = last[0] else { return };
+        let moved = |change: &Option<Change>| change.and_then(|change| change.moved(CONTENT));
+        let mode = |change: &Option<Change>| Some(change.as_ref()?.after?.mode);
+        let is_pipe = last.iter().flatten().any(Change::is_pipe);
+        if is_pipe || last.iter().any(|change| moved(change) != moved(&last[0])) {
+            for file in self.all(slot) {
+                // Not all descriptors may.
+                let _ = futimens(file, &ALL_OLD);
+            }
+        }
+        if last.iter().any(|change| mode(change) != mode(&last[0])) {
+            let mode = Mode::from_raw_mode(u32::from(kernels.mode) & 0o7777);
+            for file in self.all(slot) {
+                let _ = fchmod(file, mode);
+            }
+        }
+    }
+
+    /// The file that was read is the first.
+    fn mend_read(&self, slot: Slot, ended: &[Vec<[Change; 2]>]) {
+        let moved = ended.iter().map(|ended| ended.first()?[1].moved(ACCESS));
+        let moved: Vec<_> = moved.collect();
+        if moved.iter().any(|one| *one != moved[0]) {
+            self.all(slot).for_each(set_old);
         }
     }
 

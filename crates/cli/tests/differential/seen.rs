@@ -32,6 +32,9 @@ pub(crate) const TIMES: [&str; 4] = ["atime", "mtime", "ctime", "btime"];
 /// The place of the time of access among [`TIMES`].
 pub(crate) const ACCESS: usize = 0;
 
+/// The place of the time of the last change of content.
+pub(crate) const CONTENT: usize = 1;
+
 /// The place of the time of birth.
 const BIRTH: usize = 3;
 
@@ -94,7 +97,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<Seen>,
 }
 
-fn seen(world: &World, of: &Of) -> Option<Seen> {
+pub(crate) fn seen(world: &World, of: &Of) -> Option<Seen> {
     match of {
         Of::File(slot) => Seen::of(&world.slots[*slot].as_ref()?.fd, "", AtFlags::EMPTY_PATH),
         Of::Path(at) => {
@@ -153,6 +156,15 @@ impl Change {
         Some(self.before?.times[time] != self.after?.times[time])
     }
 
+    /// Whether the kernel may have set the time of access to what it was, in the same tick of its
+    /// clock.
+    fn is_same_tick(&self, now: i128) -> bool {
+        let Some(seen) = self.after else { return false };
+        let (seconds, nanos) = seen.times[ACCESS];
+        let at = i128::from(seconds) * SECOND + i128::from(nanos);
+        self.moved(ACCESS) == Some(false) && now.abs_diff(at) < TICK_NANOS
+    }
+
     /// Whether inodes keep whole seconds, and the one before may go on.
     fn is_within(&self, time: usize, now: i64) -> bool {
         let all = [self.before, self.after];
@@ -160,6 +172,12 @@ impl Change {
         all.all(|(seconds, nanos)| nanos == 0 && seconds.abs_diff(now) < 3)
     }
 }
+
+/// Nanoseconds.
+const SECOND: i128 = 1_000_000_000;
+
+/// The longest tick of the kernel's clock for times of access, and a call within it.
+const TICK_NANOS: u128 = 15_000_000;
 
 /// How far from now a time is that a program has set.
 const SET: u64 = 10 * 24 * 60 * 60;
@@ -172,8 +190,10 @@ pub(crate) struct Differs {
     pub(crate) ours: String,
 }
 
-/// How a file in `ours` differs from that of the kernel's, after the same call.
-pub(crate) fn compare(kernel: &Change, ours: &Change, now: i64) -> Vec<Differs> {
+/// How a file in `ours` differs from that of the kernel's, after the same call, which ended in the
+/// kernel's world when it was `now`, in nanoseconds.
+pub(crate) fn compare(kernel: &Change, ours: &Change, now: i128) -> Vec<Differs> {
+    let second = i64::try_from(now / SECOND).unwrap();
     let mut found = Vec::new();
     let mut differs = |what, kernel: String, ours: String| {
         if kernel != ours {
@@ -197,11 +217,11 @@ pub(crate) fn compare(kernel: &Change, ours: &Change, now: i64) -> Vec<Differs> 
             Some(false) => "stayed",
             None => "is new",
         };
-        if kernel.is_within(time, now) {
+        if kernel.is_within(time, second) || time == ACCESS && kernel.is_same_tick(now) {
             continue;
         }
         differs(what, how(kernel).to_owned(), how(ours).to_owned());
-        let is_set = |seen: &Seen| seen.times[time].0.abs_diff(now) > SET;
+        let is_set = |seen: &Seen| seen.times[time].0.abs_diff(second) > SET;
         if is_set(&theirs) || is_set(&own) {
             differs(what, format!("{:?}", theirs.times[time]), format!("{:?}", own.times[time]));
         }

@@ -103,7 +103,7 @@ fn tree(world: &World) -> BTreeMap<String, Held> {
 }
 
 /// How the tree of `ours` differs from that of the kernel's, by path.
-pub(crate) fn differences(kernel: &World, ours: &World, now: i64) -> Vec<(String, Differs)> {
+pub(crate) fn differences(kernel: &World, ours: &World, now: i128) -> Vec<(String, Differs)> {
     let (theirs, own) = (tree(kernel), tree(ours));
     let mut found = Vec::new();
     for path in theirs.keys().chain(own.keys().filter(|path| !theirs.contains_key(*path))) {
