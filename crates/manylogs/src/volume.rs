@@ -172,7 +172,7 @@ impl Volume {
         self.0.swap_one().await
     }
 
-    /// Memory of the mapping table now, as [`VolumeStats::mapping_table_bytes`] says it.
+    /// Memory of the mapping table now, as `mapping_table_bytes` of its counters says it.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         self.0.state.borrow().store.table_bytes()
