@@ -22,6 +22,7 @@ mod tree;
 mod worlds;
 
 use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use call::{Call, Step, User};
 use common::image::can_mount;
@@ -31,6 +32,14 @@ use worlds::{KINDS, Worlds};
 
 /// How often fewer calls are tried.
 const ATTEMPTS_MOST: u32 = 400;
+
+/// Calls change the umask, which belongs to the process: one test at a time makes calls.
+static CALLS: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    // A test that failed leaves nothing behind: each sequence begins with its own umask.
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A number from the environment.
 fn asked(name: &str) -> Option<u64> {
@@ -126,6 +135,7 @@ fn system_calls_do_what_they_do_on_the_kernels_ext4() {
     if !can_mount() {
         return;
     }
+    let _alone = alone();
     let first = asked("DIFFERENTIAL_SEED").unwrap_or(1);
     let seeds = asked("DIFFERENTIAL_SEEDS").unwrap_or(2);
     let calls = asked("DIFFERENTIAL_CALLS").unwrap_or(1000);
@@ -146,6 +156,7 @@ fn slips_that_are_planted_are_noticed() {
     if !can_mount() {
         return;
     }
+    let _alone = alone();
     let steps: Vec<_> = Maker::new(7).take(4000).collect();
     for (bug, noticed) in [
         ("Ext4AllocationTimeless", "Allocate: mtime moved"),
