@@ -18,7 +18,7 @@ fn image(place: &Place) -> bool {
     let made = mkfs.args(["-q", "-b", "4096"]).arg(place.path("disk.img")).status();
     let is_made = made.is_ok_and(|status| status.success());
     if !is_made {
-        eprintln!("skipped: needs mkfs.ext4");
+        manylogs_testkit::skip("needs mkfs.ext4");
     }
     fs::create_dir(place.path("mnt")).unwrap();
     is_made
@@ -80,7 +80,7 @@ fn a_mount_goes_on_in_the_background_and_its_end_is_waited_for() {
     let root =
         fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     if !root || !Path::new("/dev/fuse").exists() {
-        eprintln!("skipped: needs root and /dev/fuse");
+        manylogs_testkit::skip("needs root and /dev/fuse");
         return;
     }
     if !image(&place) {

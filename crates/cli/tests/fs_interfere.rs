@@ -13,7 +13,7 @@ fn measured(place: &Place, args: &[&str]) -> Option<Value> {
     let usual = ["fs", "interfere", "--rate", "320", "--seconds", "3", "--json", "figures.json"];
     let said = place.run(&[&usual, args].concat());
     if said.code == Some(2) && said.stderr.contains("mkfs.ext4") {
-        eprintln!("skipped: needs mkfs.ext4, and room in /dev/shm");
+        manylogs_testkit::skip("needs mkfs.ext4, and room in /dev/shm");
         return None;
     }
     said.succeeds();

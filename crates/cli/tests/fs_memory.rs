@@ -45,7 +45,7 @@ fn image() -> Option<Place> {
     mkfs.args(["-q", "-b", "4096", "-N", "260000"]).arg(place.path("disk.img"));
     let made = mkfs.status().is_ok_and(|status| status.success());
     if !root || !made || !Path::new("/dev/fuse").exists() {
-        eprintln!("skipped: needs root, /dev/fuse and mkfs.ext4");
+        manylogs_testkit::skip("needs root, /dev/fuse and mkfs.ext4");
         return None;
     }
     fs::create_dir(place.path("mnt")).unwrap();

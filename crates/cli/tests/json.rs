@@ -116,7 +116,7 @@ fn the_status_of_a_file_system_is_what_is_documented() {
         let made =
             std::process::Command::new("mkfs.ext4").arg("-q").args(options).arg(&image).status();
         if !made.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: needs mkfs.ext4");
+            manylogs_testkit::skip("needs mkfs.ext4");
             return None;
         }
         let said = place.run(&["fs", "status", "disk.img", "--json"]);
@@ -137,7 +137,7 @@ fn the_check_of_a_file_system_is_what_is_documented() {
     let mut mkfs = std::process::Command::new("mkfs.ext4");
     let made = mkfs.args(["-q", "-b", "4096"]).arg(&image).status();
     if !made.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs mkfs.ext4");
+        manylogs_testkit::skip("needs mkfs.ext4");
         return;
     }
     let check = || {

@@ -33,7 +33,7 @@ fn judged(place: &Place, disk: &Path, mode: &str, bug: Option<&str>) -> Output {
 fn a_sync_that_does_not_wait_is_noticed_after_kills() {
     let python = Command::new("python3").arg("--version").output().is_ok();
     if !python {
-        return eprintln!("skipped: needs python3");
+        return manylogs_testkit::skip("needs python3");
     }
     if !can_mount() {
         return;

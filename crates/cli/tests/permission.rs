@@ -44,7 +44,7 @@ impl Place {
     /// `None`, having said so, if the tests do not run as root or nobody has a directory in /run.
     fn new() -> Option<Self> {
         if !root() || Path::new("/run/user/65534").exists() {
-            eprintln!("skipped: needs root, to become nobody, and nobody without a session");
+            manylogs_testkit::skip("needs root, to become nobody, and nobody without a session");
             return None;
         }
         let formatted = || Image::formatted(&["--size", "256M", "--sparse"]);
@@ -103,7 +103,7 @@ fn recording_without_root_is_a_lack_of_permission() {
     let disks = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let mut disks = disks.map(|disk| Path::new("/dev").join(disk.file_name()));
     let Some(disk) = disks.find(|disk| disk.exists()) else {
-        return eprintln!("skipped: no disk here");
+        return manylogs_testkit::skip("no disk here");
     };
     let trace = place.own.beside("runtime/t.trace");
     let args = ["record", disk.to_str().unwrap(), "--seconds", "1", "-o", trace.to_str().unwrap()];
@@ -112,7 +112,7 @@ fn recording_without_root_is_a_lack_of_permission() {
         place.says(&Runtime::Own, &args, PERMISSION, "recording needs root: run it with sudo");
         assert!(!trace.exists());
     } else {
-        eprintln!("skipped: no tracefs here that is closed to others");
+        manylogs_testkit::skip("no tracefs here that is closed to others");
     }
 }
 

@@ -18,7 +18,7 @@ const SECTOR: u64 = 512;
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("-V").output().is_ok();
     if !found {
-        eprintln!("skipped: {program} is not installed");
+        manylogs_testkit::skip(format_args!("{program} is not installed"));
     }
     found
 }

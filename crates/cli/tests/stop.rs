@@ -113,7 +113,7 @@ fn have(programs: &[&str]) -> bool {
     let there = |program: &&str| Command::new(program).arg("-V").output().is_ok();
     let can = root() && programs.iter().all(there) && Path::new("/dev/loop-control").exists();
     if !can {
-        eprintln!("skipped: needs root, loop devices, and {programs:?}");
+        manylogs_testkit::skip(format_args!("needs root, loop devices, and {programs:?}"));
     }
     can
 }

@@ -90,6 +90,17 @@ fn nothing_is_left_for_later() {
     }));
 }
 
+/// A test that cannot run says so through `manylogs_testkit::skip`, so that it is counted.
+#[test]
+fn skipped_tests_are_counted() {
+    none(&complaints(|path, line| {
+        let elsewhere =
+            ["tests/tidy.rs", "testkit/src/lib.rs"].iter().all(|name| !path.ends_with(name));
+        let uncounted = elsewhere && line.contains("println!(\"skipped: ");
+        uncounted.then(|| "call manylogs_testkit::skip".to_owned())
+    }));
+}
+
 #[test]
 fn files_are_short() {
     let mut found = Vec::new();

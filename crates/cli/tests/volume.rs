@@ -14,6 +14,7 @@ use common::served::{Image, MANYLOGS, Server, can_serve, root, run, text};
 use manylogs::{Health, Volume};
 use manylogs_block::{BlockDevice, Extent, Hint, Payload, Request};
 use manylogs_storage::{FileDevice, OpenMode, Reactor, VolumeLock};
+use manylogs_testkit::skip;
 use tempfile::TempDir;
 
 const CLOSED: i32 = 0;
@@ -50,10 +51,6 @@ fn logged(image: &Image, writes: u64) -> u64 {
         let log = used.iter().find(|log| log.used.0 > 0).unwrap();
         log.region.start.0
     })
-}
-
-fn skip(what: &str) {
-    eprintln!("skipped: {what}");
 }
 
 #[test]

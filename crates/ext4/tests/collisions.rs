@@ -26,7 +26,7 @@ fn alike(number: u32) -> Vec<u8> {
 /// An image whose directories hash names with TEA.
 fn image() -> Option<DiskImage> {
     if !has("tune2fs") {
-        eprintln!("skipped: needs tune2fs");
+        manylogs_testkit::skip("needs tune2fs");
         return None;
     }
     let image = mkfs(SMALL_MIB, SMALL)?;

@@ -27,7 +27,7 @@ fn next_number(world: &World) -> u64 {
 fn the_number_of_a_torn_transaction_is_not_used_again() {
     const COMMITS: u64 = 3;
     if !has("dumpe2fs") {
-        eprintln!("skipped: needs dumpe2fs");
+        manylogs_testkit::skip("needs dumpe2fs");
         return;
     }
     let Some(image) = mkfs(SMALL_MIB, SMALL) else { return };

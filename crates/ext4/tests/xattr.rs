@@ -218,7 +218,7 @@ fn told(root: &std::path::Path) -> String {
 #[test]
 fn the_kernel_and_we_read_one_anothers_attributes() {
     if !common::can_mount() || !has("getfattr") || !has("setfacl") {
-        eprintln!("skipped: needs root, loop devices, getfattr and setfacl");
+        manylogs_testkit::skip("needs root, loop devices, getfattr and setfacl");
         return;
     }
     for options in [&[][..], &["-I", "128", "-O", "^metadata_csum,^64bit"]] {

@@ -73,7 +73,7 @@ fn options() -> MountOptions {
 fn place() -> Option<(TempDir, PathBuf)> {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root || !Path::new("/dev/fuse").exists() {
-        eprintln!("skipped: needs root and /dev/fuse");
+        manylogs_testkit::skip("needs root and /dev/fuse");
         return None;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -200,7 +200,7 @@ fn reserved_blocks_are_for_whom_the_kernel_gives_them() {
     let mut kernel = Command::new("mount");
     kernel.args(["-t", "ext4", "-o", "loop"]).args([&copy, &at]);
     if !kernel.status().unwrap().success() {
-        eprintln!("skipped: the kernel does not mount images here");
+        manylogs_testkit::skip("the kernel does not mount images here");
         return;
     }
     let kernel = (available(&at), fill(&at), available(&at));

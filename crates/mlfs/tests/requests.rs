@@ -91,7 +91,7 @@ impl Loop {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
         let made = made.ok().filter(|made| made.status.success());
         if made.is_none() {
-            eprintln!("skipped: needs loop devices");
+            manylogs_testkit::skip("needs loop devices");
         }
         Some(Self(String::from_utf8(made?.stdout).unwrap().trim().into()))
     }

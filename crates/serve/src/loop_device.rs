@@ -164,7 +164,7 @@ mod tests {
         match LoopDevice::attach(file, false) {
             Ok(device) => Some(device),
             Err(error) => {
-                eprintln!("skipped: {error}");
+                manylogs_testkit::skip(error);
                 None
             }
         }

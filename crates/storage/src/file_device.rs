@@ -345,7 +345,7 @@ mod tests {
     fn a_disk_is_not_in_memory_although_its_node_is() {
         let Some(file) = tempfile::tempfile_in("/dev/shm").ok().filter(|f| lies_in(f, TMPFS))
         else {
-            return println!("skipped: /dev/shm is not in memory");
+            return manylogs_testkit::skip("/dev/shm is not in memory");
         };
         let dir = tempfile::tempdir().unwrap();
         let mut opened = open::Opened { file, disk: None, size: 0, below: Vec::new() };

@@ -340,7 +340,7 @@ mod tests {
     fn the_kernel_takes_writes_with_priority_from_those_who_may_ask() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let Ok(mut ring) = Ring::new(Arc::new(Event::new().unwrap())) else {
-            println!("skipped: the kernel has no io_uring for us");
+            manylogs_testkit::skip("the kernel has no io_uring for us");
             return;
         };
         let registered = ring.buffer(512);

@@ -74,7 +74,7 @@ impl Witness {
         match session {
             Ok(session) => Some(Self { shared, session: Some(session), path, _dir: dir }),
             Err(error) => {
-                println!("skipped: no FUSE file ({error})");
+                manylogs_testkit::skip(format_args!("no FUSE file ({error})"));
                 None
             }
         }

@@ -99,7 +99,7 @@ fn a_changed_time_zone_counts_at_once() {
     unshare.args(["--mount", "--propagation", "private"]);
     let may = Command::new("unshare").args(["--mount", "true"]).status();
     if !root || !Path::new(LOCALTIME).exists() || !may.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs root, unshare, and {LOCALTIME}");
+        manylogs_testkit::skip(format_args!("needs root, unshare, and {LOCALTIME}"));
         return;
     }
     let name = "a_changed_time_zone_counts_at_once";

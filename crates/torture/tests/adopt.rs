@@ -11,7 +11,7 @@ const STATES: u64 = 1500;
 #[test]
 fn no_file_is_lost_on_the_way_to_mlfs_and_back() {
     if !has_program("mkfs.ext4") || !has_program("e2fsck") {
-        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
         return;
     }
     let campaign = Campaign {

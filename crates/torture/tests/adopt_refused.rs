@@ -22,7 +22,7 @@ const LAYOUT: Layout =
 /// A new file system; `None` if there is no mkfs.ext4, which is said.
 fn image() -> Option<DiskImage> {
     if !has_program("mkfs.ext4") {
-        eprintln!("skipped: needs mkfs.ext4");
+        manylogs_testkit::skip("needs mkfs.ext4");
         return None;
     }
     Some(mkfs(SMALL_MIB, &[SMALL_OPTIONS, &["-G", "4"]].concat()).unwrap())

@@ -12,16 +12,16 @@ use manylogs_torture::{Campaign, Ext4Campaign, Progress, Summary, System};
 /// The size of new images.
 const MIB: u64 = 96;
 /// Crash states that a test run must see at least.
-const STATES: u64 = 10_000;
+const STATES: u64 = 3_000;
 /// Damaged images that a test run tries.
-const MUTANTS: u64 = 6_000;
+const MUTANTS: u64 = 2_000;
 
 /// `None`, and a word, if there is no mkfs.ext4 or no e2fsck.
 fn templates() -> Option<Templates> {
     if has_program("mkfs.ext4") && has_program("e2fsck") {
         return Some(Templates::make().unwrap());
     }
-    eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+    manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
     None
 }
 

@@ -34,7 +34,7 @@ const LONG: Nanos = Nanos::from_secs(400);
 /// An adopted file system that nobody has used.
 fn adopted() -> Option<DiskImage> {
     if !["mkfs.ext4", "e2fsck"].into_iter().all(has_program) {
-        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
         return None;
     }
     let image = mkfs(SMALL_MIB, &[SMALL_OPTIONS, &["-G", "4"]].concat()).unwrap();

@@ -11,7 +11,7 @@ const HISTORIES: u64 = 200;
 #[test]
 fn a_check_tells_what_e2fsck_says_however_a_file_system_was_left() {
     if !has_program("mkfs.ext4") || !has_program("e2fsck") {
-        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
         return;
     }
     let templates = Templates::make().unwrap();

@@ -84,7 +84,7 @@ fn recorded(device: &Path, event: BlockEvent, load: &str) -> Option<Vec<TraceReq
     });
     match summary {
         Err(error @ (RecordError::NotRoot { .. } | RecordError::NoTracefs { .. })) => {
-            println!("skipped: {error}");
+            manylogs_testkit::skip(error);
             return None;
         }
         other => {
@@ -105,7 +105,7 @@ fn recorded(device: &Path, event: BlockEvent, load: &str) -> Option<Vec<TraceReq
 #[test]
 fn every_direct_request_is_recorded_once() {
     let Some(device) = Loop::attach(64 << 20) else {
-        println!("skipped: no loop device (needs root and losetup)");
+        manylogs_testkit::skip("no loop device (needs root and losetup)");
         return;
     };
     let path = device.device.display();
@@ -152,7 +152,7 @@ fn every_direct_request_is_recorded_once() {
 #[test]
 fn a_partition_is_recorded_by_its_own_addresses() {
     let Some(device) = Loop::attach(64 << 20) else {
-        println!("skipped: no loop device (needs root and losetup)");
+        manylogs_testkit::skip("no loop device (needs root and losetup)");
         return;
     };
     let disk = device.device.display().to_string();
@@ -161,7 +161,7 @@ fn a_partition_is_recorded_by_its_own_addresses() {
     let partition = PathBuf::from(format!("{disk}p1"));
     std::thread::sleep(Duration::from_millis(200));
     if !added.is_ok_and(|status| status.success()) || !partition.exists() {
-        println!("skipped: no partition on {disk}");
+        manylogs_testkit::skip(format_args!("no partition on {disk}"));
         return;
     }
     let path = partition.display();
@@ -184,7 +184,7 @@ fn a_partition_is_recorded_by_its_own_addresses() {
 fn lost_events_are_counted() {
     const WRITES: u64 = 20_000;
     let Some(device) = Loop::attach(128 << 20) else {
-        println!("skipped: no loop device (needs root and losetup)");
+        manylogs_testkit::skip("no loop device (needs root and losetup)");
         return;
     };
     let out = tempfile::NamedTempFile::new().unwrap();
@@ -204,7 +204,7 @@ fn lost_events_are_counted() {
     });
     let summary = match summary {
         Err(error @ (RecordError::NotRoot { .. } | RecordError::NoTracefs { .. })) => {
-            println!("skipped: {error}");
+            manylogs_testkit::skip(error);
             return;
         }
         other => other.unwrap(),

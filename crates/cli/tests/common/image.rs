@@ -16,7 +16,7 @@ pub(crate) fn image(place: &Place, mib: u64, options: &[&str]) -> Option<PathBuf
     match made {
         Ok(made) => assert!(made.status.success(), "{made:?}"),
         Err(_) => {
-            eprintln!("skipped: needs mkfs.ext4");
+            manylogs_testkit::skip("needs mkfs.ext4");
             return None;
         }
     }
@@ -35,7 +35,7 @@ pub(crate) fn can_mount() -> bool {
     let devices = ["/dev/loop-control", "/dev/fuse"];
     let can = root && devices.iter().all(|device| Path::new(device).exists());
     if !can {
-        eprintln!("skipped: needs root, loop devices and /dev/fuse");
+        manylogs_testkit::skip("needs root, loop devices and /dev/fuse");
     }
     can
 }

@@ -10,7 +10,7 @@ fn recording() -> Option<Vec<Record>> {
         .map_or_else(|| workspace.join("../shared"), PathBuf::from);
     let path = shared.join("data/disks/cheetah-15k5/measured-first-half.trace");
     if !path.exists() {
-        println!("skipped: no measured requests at {}", path.display());
+        manylogs_testkit::skip(format_args!("no measured requests at {}", path.display()));
         return None;
     }
     Some(read_trace(&path).unwrap())

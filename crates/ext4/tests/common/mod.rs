@@ -16,7 +16,7 @@ pub(crate) use manylogs_torture::ext4::{
 /// An image that mkfs.ext4 made; `None` if there is no mkfs.ext4, which is said.
 pub(crate) fn mkfs(mib: u64, options: &[&str]) -> Option<DiskImage> {
     if !has("mkfs.ext4") || !has("e2fsck") {
-        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
         return None;
     }
     Some(ext4::mkfs(mib, options).unwrap())
@@ -79,7 +79,7 @@ impl Mounted {
         if mount.output().is_ok_and(|said| said.status.success()) {
             return Some(Self { dir });
         }
-        eprintln!("skipped: the kernel does not mount images here");
+        manylogs_testkit::skip("the kernel does not mount images here");
         None
     }
 
@@ -100,7 +100,7 @@ pub(crate) fn can_mount() -> bool {
     let ok = has("mount") && has("losetup") && std::fs::metadata("/dev/loop-control").is_ok();
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !ok || !root {
-        eprintln!("skipped: needs root and loop devices");
+        manylogs_testkit::skip("needs root and loop devices");
     }
     ok && root
 }
@@ -109,7 +109,7 @@ pub(crate) fn can_mount() -> bool {
 #[cfg(feature = "plant")]
 pub(crate) fn assert_noticed(bug: manylogs_plant::Bug, test: fn()) {
     if !has("mkfs.ext4") || !has("e2fsck") {
-        eprintln!("skipped: needs mkfs.ext4 and e2fsck");
+        manylogs_testkit::skip("needs mkfs.ext4 and e2fsck");
         return;
     }
     manylogs_plant::plant(Some(bug));

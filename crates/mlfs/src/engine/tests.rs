@@ -13,7 +13,7 @@ const FILES: u32 = 100;
 #[test]
 fn an_unmount_waits_for_jobs_under_way() {
     if !has_program("mkfs.ext4") {
-        eprintln!("skipped: needs mkfs.ext4");
+        manylogs_testkit::skip("needs mkfs.ext4");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

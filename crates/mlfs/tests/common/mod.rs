@@ -35,7 +35,7 @@ impl Mount {
     pub(crate) fn new(options: &[&str]) -> Option<Self> {
         let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         if !root || !Path::new("/dev/fuse").exists() || Command::new("e2fsck").output().is_err() {
-            eprintln!("skipped: needs root, /dev/fuse, mkfs.ext4 and e2fsck");
+            manylogs_testkit::skip("needs root, /dev/fuse, mkfs.ext4 and e2fsck");
             return None;
         }
         let mount = Self { dir: tempfile::tempdir().unwrap(), disk: None, server: None };
@@ -114,7 +114,7 @@ pub(crate) fn have(programs: &[&str]) -> bool {
     let missing =
         programs.iter().find(|program| Command::new(program).arg("--help").output().is_err());
     if let Some(missing) = missing {
-        eprintln!("skipped: needs {missing}");
+        manylogs_testkit::skip(format_args!("needs {missing}"));
     }
     missing.is_none()
 }

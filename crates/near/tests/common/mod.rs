@@ -20,7 +20,7 @@ pub(crate) fn images() -> Option<Images> {
     if ["mkfs.ext4", "debugfs"].into_iter().all(has_program) {
         return Some(Templates::make().unwrap().images().unwrap());
     }
-    eprintln!("skipped: needs mkfs.ext4 and debugfs");
+    manylogs_testkit::skip("needs mkfs.ext4 and debugfs");
     None
 }
 

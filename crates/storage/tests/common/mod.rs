@@ -28,7 +28,7 @@ pub(crate) fn open(reactor: &Reactor, path: &Path, backend: Backend) -> Option<F
         match FileDevice::open(reactor, path, &options(backend)) {
             Ok(device) => return Some(device),
             Err(error @ OpenError::NoUring { .. }) => {
-                println!("skipped: {error}");
+                manylogs_testkit::skip(error);
                 return None;
             }
             Err(OpenError::Locked { .. }) if tries < LOCK_TRIES => {
@@ -84,7 +84,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
 pub(crate) fn try_run(program: &str, arguments: &[&str]) -> Option<String> {
     let result = run(program, arguments);
     if result.is_none() {
-        println!("skipped: {program} {arguments:?} does not work here");
+        manylogs_testkit::skip(format_args!("{program} {arguments:?} does not work here"));
     }
     result
 }

@@ -15,7 +15,7 @@ const PATIENCE: u64 = 1000;
 /// Plants each bug, and runs the histories that `plan_for` makes of it until one does not hold.
 pub(crate) fn every_bug_is_noticed(bugs: &[Bug], plan_for: fn(Bug, u64) -> Ext4Plan) {
     if !["mkfs.ext4", "debugfs"].into_iter().all(has_program) {
-        eprintln!("skipped: needs mkfs.ext4 and debugfs");
+        manylogs_testkit::skip("needs mkfs.ext4 and debugfs");
         return;
     }
     let problem = |bug: Bug, seed: u64, images: &Images| {

@@ -65,7 +65,10 @@ pub fn shared_trace(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let path = shared.unwrap_or(beside).join("data/traces").join(name);
     if !path.exists() {
-        println!("skipped: {} is not here (set MANYLOGS_SHARED)", path.display());
+        manylogs_testkit::skip(format_args!(
+            "{} is not here (set MANYLOGS_SHARED)",
+            path.display()
+        ));
         return None;
     }
     Some(path)

@@ -10,7 +10,7 @@ use crate::units::Timestamp;
 #[test]
 fn an_update_that_is_given_up_holds_no_block_back() {
     if !has_program("mkfs.ext4") {
-        eprintln!("skipped: needs mkfs.ext4");
+        manylogs_testkit::skip("needs mkfs.ext4");
         return;
     }
     let world = World::new(1, SMALL_MIB, mkfs(SMALL_MIB, SMALL_OPTIONS).unwrap());

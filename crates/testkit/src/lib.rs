@@ -1,0 +1,57 @@
+//! What the tests of several crates share.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The environment variable that names the file in which skipped tests are noted.
+pub const SKIPPED: &str = "MANYLOGS_SKIPPED";
+
+/// Says that the calling test cannot run here, and why: `needs mkfs.ext4`.
+///
+/// The test returns after that, and counts as passed for cargo. So that nobody takes it for a test
+/// that ran, a line is added to the file that [`SKIPPED`] names: the program, the test and the
+/// reason, with tabs between. `make test` counts these lines.
+///
+/// # Panics
+///
+/// If the file cannot be written: a skipped test that nobody counts would pass for one that ran.
+pub fn skip(reason: impl Display) {
+    eprintln!("skipped: {reason}");
+    let Some(file) = std::env::var_os(SKIPPED).filter(|file| !file.is_empty()) else { return };
+    if let Err(error) = note(Path::new(&file), &reason.to_string()) {
+        panic!("{} ({SKIPPED}) cannot be written: {error}", file.display());
+    }
+}
+
+fn note(file: &Path, reason: &str) -> io::Result<()> {
+    let program = std::env::current_exe()?;
+    let program = program.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    // Cargo puts a hash behind the name.
+    let program = program.rsplit_once('-').map_or(program, |(name, _)| name);
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    let line = format!("{program}\t{test}\t{reason}\n");
+    // One write: lines of programs that run at the same time do not mix.
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_skipped_is_noted_with_its_reason() {
+        let file = std::env::temp_dir().join(format!("manylogs-skipped-{}", std::process::id()));
+        note(&file, "needs a moon").unwrap();
+        note(&file, "needs a sun").unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let test = "tests::what_is_skipped_is_noted_with_its_reason";
+        let lines = ["needs a moon", "needs a sun"]
+            .map(|reason| format!("manylogs_testkit\t{test}\t{reason}\n"));
+        assert_eq!(text, lines.concat());
+    }
+}
