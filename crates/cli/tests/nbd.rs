@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, FLUSH, FUA, READ, TRIM, WRITE, ZERO};
-use common::served::{MANYLOGS, build_plugin, ok, says, text};
+use common::served::{MANYLOGS, ok, plugin, says, text};
 use manylogs_operate::control::{Order, connect};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -42,7 +42,6 @@ fn servers(tools: &[&str]) -> Vec<By> {
     if !have(&["nbdkit"]) {
         return vec![By::Us];
     }
-    build_plugin();
     vec![By::Us, By::Nbdkit]
 }
 
@@ -54,7 +53,7 @@ fn have(tools: &[&str]) -> bool {
             tool => works(Command::new(tool).arg("--version")),
         };
         if !found {
-            eprintln!("skipped: no {tool} here");
+            manylogs_testkit::skip(format_args!("no {tool} here"));
             return false;
         }
     }
@@ -99,8 +98,7 @@ impl Place {
 
     fn with_server(&self, mut command: Command) -> Command {
         if self.by == By::Nbdkit {
-            let plugin = Path::new(MANYLOGS).with_file_name("libmanylogs_nbdkit.so");
-            command.arg("--nbdkit-plugin").arg(plugin);
+            command.arg("--nbdkit-plugin").arg(plugin());
         }
         command
     }

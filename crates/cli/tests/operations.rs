@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::served::{Image, MANYLOGS, Server, build_plugin, can_serve, manylogs, root, run, says};
+use common::served::{Image, MANYLOGS, Server, can_serve, manylogs, plugin, root, run, says};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
@@ -210,15 +210,16 @@ fn the_service_manager_hears_of_it_and_the_link_is_there_as_long_as_the_device()
 #[test]
 fn metrics_and_readiness_of_an_nbd_server() {
     if !root() || Command::new("nbdkit").arg("--version").output().is_err() {
-        eprintln!("skipped: needs root and nbdkit");
+        manylogs_testkit::skip("needs root and nbdkit");
         return;
     }
-    build_plugin();
     let image = formatted();
     let socket = UnixDatagram::bind(image.beside("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let nbd = format!("unix:{}", image.beside("nbd").display());
-    let options = ["--nbd", &nbd, "--metrics", "0", "--log-format", "json"];
+    let plugin = plugin();
+    let mut options = vec!["--nbd", &nbd, "--metrics", "0", "--log-format", "json"];
+    options.extend(["--nbdkit-plugin", plugin.to_str().unwrap()]);
     let mut server =
         Server::start(image.serve(&options).env("NOTIFY_SOCKET", image.beside("notify")));
     let mut text = [0; 100];
@@ -258,7 +259,7 @@ fn probe_finds_volumes_and_nothing_else() {
 #[test]
 fn probe_without_permission_says_so() {
     if !root() {
-        eprintln!("skipped: needs root, to become nobody");
+        manylogs_testkit::skip("needs root, to become nobody");
         return;
     }
     let image = formatted();

@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, FUA, READ, WRITE};
-use common::served::{Image, MANYLOGS, Server, build_plugin_with, can_serve, run};
+use common::served::{Image, MANYLOGS, Server, can_serve, plugin, run};
 use manylogs_operate::control::{Order, connect};
 use manylogs_plant::Bug;
 use rustix::fs::FallocateFlags;
@@ -135,13 +135,11 @@ fn of_an_nbd_export() {
 #[test]
 fn of_nbdkit() {
     if Command::new("nbdkit").arg("--version").output().is_err() {
-        eprintln!("skipped: no nbdkit here");
+        manylogs_testkit::skip("no nbdkit here");
         return;
     }
-    build_plugin_with(&["--features", "manylogs-nbdkit/plant"]);
-    let plugin = Path::new(MANYLOGS).with_file_name("libmanylogs_nbdkit.so");
-    let plugin = plugin.to_str().unwrap().to_owned();
-    let (status, said) = of_nbd(&image(), &["--nbdkit-plugin", &plugin]);
+    let plugin = plugin();
+    let (status, said) = of_nbd(&image(), &["--nbdkit-plugin", plugin.to_str().unwrap()]);
     // nbdkit is the one that aborts; its parent reports a failure, at which a supervisor restarts.
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("panicked") && said.contains("SIGABRT"), "{said}");

@@ -21,28 +21,31 @@ pub(crate) fn can_serve(loop_device: bool) -> bool {
     let looped = losetup && Path::new("/dev/loop-control").exists();
     let can = root() && Path::new("/dev/fuse").exists() && (looped || !loop_device);
     if !can {
-        eprintln!("skipped: needs root, /dev/fuse, loop devices and losetup");
+        manylogs_testkit::skip("needs root, /dev/fuse, loop devices and losetup");
     }
     can
 }
 
-/// Puts the plugin beside the program: cargo does not build it for the tests of another package.
-pub(crate) fn build_plugin() {
-    build_plugin_with(&[]);
-}
-
-/// As [`build_plugin`], with further options of cargo.
-pub(crate) fn build_plugin_with(options: &[&str]) {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
+/// The plugin of nbdkit, in which bugs can be planted.
+///
+/// `make test` builds it with the tests, as an example of its package, and says where it is. Else
+/// cargo builds it here, and all that it stands on once more, as the features are others.
+pub(crate) fn plugin() -> PathBuf {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        if let Some(built) = std::env::var_os("MANYLOGS_NBDKIT_PLUGIN") {
+            return built.into();
+        }
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "--package", "manylogs-nbdkit"]);
-        cargo.args(options);
+        cargo.args(["--example", "plugin", "--features", "plant"]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
         ok(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
-    });
+        Path::new(MANYLOGS).with_file_name("examples/libplugin.so")
+    };
+    PLUGIN.get_or_init(build).clone()
 }
 
 /// All that a program said.

@@ -1,0 +1,3 @@
+//! The plugin once more, for tests: see the package's manifest.
+
+pub use manylogs_nbdkit::plugin_init;
