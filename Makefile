@@ -2,6 +2,9 @@
 #
 #   make run    replay the sample trace on a modelled drive and compare the policies
 #   make test   every test
+#   make check  formatter, unit tests and house rules: for the time between two changes
+#   make test-campaigns   crash states of every system, as many as fit some minutes (two with each
+#               change)
 #   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make lint   formatter, clippy and documentation, warnings as errors
@@ -43,7 +46,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: mlfs-bench interfere figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -62,8 +65,32 @@ comma := ,
 empty :=
 PLANTS := $(subst $(empty) $(empty),$(comma),$(strip $(PLANTED:%=%/plant)))
 TESTED := --workspace --locked --no-fail-fast --features $(PLANTS)
+# What cannot run on this machine is noted, and told at the end: see tools/skipped.sh.
+SKIPPED := $(abspath $(TARGET))/skipped.txt
+PLUGIN := $(abspath $(TARGET))/debug/examples/libplugin.so
+TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) \
+	CARGO="$(CARGO)" tools/test.sh $(TESTED)
 test: tools nbd-tools
-	$(CARGO) test $(TESTED)
+	@rm -f $(SKIPPED)
+	$(TEST); status=$$?; tools/skipped.sh $(SKIPPED) || exit; exit $$status
+
+check: tools
+	$(CARGO) fmt --all --check
+	@rm -f $(SKIPPED)
+	$(TEST) --lib --test tidy; status=$$?; tools/skipped.sh $(SKIPPED) || exit; exit $$status
+
+# About 40 s of processor time for each system. The targets of single campaigns run many more.
+TORTURE = $(TARGET)/release/manylogs torture
+test-campaigns: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TORTURE) --faults --states 60000
+	$(TORTURE) --trouble --states 10000
+	$(TORTURE) --system everest --states 60000
+	$(TORTURE) --system ext4 --states 10000
+	$(TORTURE) --system ext4 --mutate 10000 --e2fsck-every 200
+	$(TORTURE) --system mlfs --states 8000
+	$(TORTURE) --system mlfs --trouble --states 4000
+	$(TORTURE) --system adopt --states 4000
 
 # What install takes, where to, and under what root for packages.
 BUILT ?= $(TARGET)/release
