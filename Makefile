@@ -47,7 +47,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: mlfs-bench interfere figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -70,7 +70,7 @@ SKIPPED := $(abspath $(TARGET))/skipped.txt
 PLUGIN := $(abspath $(TARGET))/debug/examples/libplugin.so
 TEST := MANYLOGS_SKIPPED=$(SKIPPED) MANYLOGS_NBDKIT_PLUGIN=$(PLUGIN) \
 	CARGO="$(CARGO)" tools/test.sh $(TESTED)
-test: tools nbd-tools
+test: tools nbd-tools test-tools
 	@rm -f $(SKIPPED)
 	$(TEST); status=$$?; tools/skipped.sh $(SKIPPED) || exit; exit $$status
 
@@ -273,6 +273,11 @@ cost: tools
 NBD_TOOLS := nbdkit libnbd-bin python3-libnbd qemu-utils
 nbd-tools:
 	@dpkg -s $(NBD_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(NBD_TOOLS)
+
+# Programs without which a few tests are skipped.
+TEST_TOOLS := e2fsprogs python3 attr acl
+test-tools:
+	@dpkg -s $(TEST_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(TEST_TOOLS) || true
 
 # The bindings of ublk's library are made with libclang, of any version.
 ublk-tools:
