@@ -10,6 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use manylogs_block::Rng;
+
 use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
 use crate::ext4::{self, Ext4Plan, Images, Journal, Templates};
@@ -96,6 +98,33 @@ pub struct Summary {
     pub failure: Option<Failure>,
     /// Whether it was stopped from outside.
     pub interrupted: bool,
+    /// What each history did, in the order of the seeds.
+    pub digests: Vec<Digest>,
+}
+
+/// What a history did, in short: two programs that give the same digest for a seed crashed at the
+/// same moments, found the same on the disks, and counted the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Seed of the history.
+    pub seed: u64,
+    /// Its distinct crash states.
+    pub states: u64,
+    /// A hash of these, in their order, and of all its counts.
+    pub hash: u64,
+}
+
+impl Digest {
+    fn of(seed: u64, report: &Report) -> Self {
+        let mix = |hash: u64, value: u64| Rng::new(hash ^ value).next_u64();
+        let states = report.states.iter().fold(0, |hash, (state, _)| mix(hash, *state));
+        let counts = report.tally.counts().filter(|(_, count)| *count > 0);
+        // Names too, so that a count that is new and stays zero changes no digest.
+        let hash = counts.fold(states, |hash, (name, count)| {
+            mix(name.bytes().fold(hash, |hash, byte| mix(hash, byte.into())), count)
+        });
+        Self { seed, states: report.states.len() as u64, hash }
+    }
 }
 
 struct Ledger {
@@ -259,7 +288,10 @@ impl Ledger {
             && let Some(result) = self.waiting.remove(&self.next)
         {
             match result {
-                Ok(report) => self.add(&report),
+                Ok(report) => {
+                    self.summary.digests.push(Digest::of(self.next, &report));
+                    self.add(&report);
+                }
                 Err(problem) => {
                     self.summary.failure = Some(Failure { seed: self.next, problem: problem.0 });
                     self.closed = true;

@@ -55,6 +55,10 @@ pub(crate) struct TortureArgs {
     /// Write all counts to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a line for each history to this file: its seed, its crash states, and a hash of these
+    /// and of its counts. A program that writes the same lines did the same.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) digests: Option<PathBuf>,
 }
 
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
