@@ -56,7 +56,7 @@ run: tools
 
 # One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
 # can be planted in every layer, and none is unless a test asks for it.
-PLANTED := manylogs-schedule manylogs-logstore manylogs-everest manylogs manylogs-torture manylogs-storage \
+PLANTED := manylogs-schedule manylogs-logstore manylogs-engine manylogs-everest manylogs manylogs-torture manylogs-storage \
 	manylogs-ext4 manylogs-near manylogs-serve manylogs-ublk manylogs-cli
 comma := ,
 empty :=
@@ -223,7 +223,7 @@ guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
 
 # Crates that the programs do not name have no features there.
-INNER := manylogs-schedule manylogs-everest manylogs-near
+INNER := manylogs-schedule manylogs-engine manylogs-everest manylogs-near
 OF_PROGRAMS := $(patsubst %,%/plant,$(filter-out $(INNER),$(PLANTED)))
 OF_PROGRAMS := $(subst $(empty) $(empty),$(comma),$(strip $(OF_PROGRAMS)))
 lint: tools ublk-tools

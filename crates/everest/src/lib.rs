@@ -11,15 +11,14 @@
 
 mod ages;
 mod cleaning;
-mod commit;
 mod error;
 mod offload;
 mod ondisk;
 mod open;
-mod read;
 mod reclaim;
 mod ring;
 mod store;
+mod system;
 mod versions;
 
 pub use error::StoreError;

@@ -1,11 +1,12 @@
 //! State that all parts of a volume share: the store and the state of the policies over it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    Capabilities, Completer, Extent, Handle, IoError, Lba, Sectors, Signal, Time,
+    Capabilities, Completer, Extent, IoError, Lba, Sectors, Signal, TaskLock, Time,
 };
+use manylogs_engine::{Engine, Member, Shared};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
@@ -13,20 +14,18 @@ use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
 use crate::ondisk::layout::Layout;
-use crate::phase::Below;
-use crate::records::commit::RecordUnderWay;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
-use manylogs_block::{TaskLock, Watchers};
 
 /// The parts of a volume share this.
 pub(crate) struct Inner {
-    pub(crate) runtime: Handle,
-    pub(crate) device: Below,
+    pub(crate) engine: Engine<Self>,
+    /// The only member: homes and logs are on it.
+    pub(crate) device: Member,
     pub(crate) below: Capabilities,
     /// Which parts of a record are in the log.
     pub(crate) shape: RecordShape,
@@ -34,18 +33,7 @@ pub(crate) struct Inner {
     pub(crate) label: String,
     pub(crate) layout: Layout,
     pub(crate) config: Cell<VolumeConfig>,
-    pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
-    /// Wait for the device's answers to records.
-    pub(crate) record_watchers: Watchers<RecordUnderWay>,
-    /// Something may be ready to be written into a record.
-    pub(crate) commit: Signal,
-    /// A ticket is done, room was freed, or the volume failed.
-    pub(crate) progress: Signal,
-    /// Somebody waits for room.
-    pub(crate) wanted: Signal,
-    /// Placement asks for a log that is not opened.
-    pub(crate) log_wanted: Signal,
     /// One of checkpoint, swap and snapshot at a time.
     pub(crate) cleaning: TaskLock,
     /// One flush of the whole volume at a time.
@@ -68,8 +56,6 @@ pub(crate) struct State {
     pub(crate) pacing: Pacing,
     /// What may be logged before the threshold falls.
     pub(crate) allowance: Allowance,
-    /// The end of the last I/O that was not logged (section III-D).
-    pub(crate) head: Lba,
     pub(crate) last_activity: Time,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
@@ -87,8 +73,6 @@ pub(crate) struct State {
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
     pub(crate) closing: bool,
-    /// The volume's own tasks are to end.
-    pub(crate) closed: bool,
     pub(crate) counters: Counters,
 }
 
@@ -99,7 +83,6 @@ impl State {
             store,
             pacing: Pacing::default(),
             allowance: Allowance::new(now),
-            head: Lba(0),
             last_activity: now,
             flushes: Vec::new(),
             futility: Futility::default(),
@@ -109,7 +92,6 @@ impl State {
             home_pace: PACE,
             starved: Starved::default(),
             closing: false,
-            closed: false,
             counters: Counters::default(),
         }
     }
@@ -137,23 +119,19 @@ impl Inner {
 
     /// Whether nothing has arrived for a while and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let state = self.state.borrow();
+        let state = self.engine.state.borrow();
         Rc::strong_count(&self.activity) == 1
             && state.store.entries.pending.is_empty()
-            && self.runtime.now().since(state.last_activity) >= self.config().idle
+            && self.engine.runtime.now().since(state.last_activity) >= self.config().idle
+    }
+}
+
+impl Shared for State {
+    fn store(&self) -> &Store {
+        &self.store
     }
 
-    /// Wakes the tasks that wait for durability or room.
-    pub(crate) fn notify_progress(&self) {
-        self.progress.notify();
-        self.commit.notify();
-    }
-
-    /// Wakes requests that wait for room. To be called wherever room becomes free: no other event
-    /// may follow that would wake them.
-    pub(crate) fn offer_room(&self) {
-        if !self.state.borrow().starved.is_empty() {
-            self.notify_progress();
-        }
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
     }
 }

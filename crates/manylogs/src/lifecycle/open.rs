@@ -10,15 +10,15 @@ use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
-use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase};
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
+use manylogs_engine::PatientReads;
+use manylogs_engine::{Member, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
 
 /// A volume of which everything was read that an opening needs, and nothing is written yet.
@@ -62,7 +62,7 @@ impl Opening {
         options: &OpenOptions,
     ) -> Result<Self, VolumeError> {
         let started = runtime.now();
-        let device = Below::new(device, options.probe.clone());
+        let device = Member::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
         // Data that a killed process left in the drive's cache must be durable before it is
         // believed.
@@ -134,17 +134,17 @@ impl Opening {
             finish_change(&inner.device, &superblock, &older).await?;
         }
         if superblock.nvram {
-            let mut state = inner.state.borrow_mut();
+            let mut state = inner.engine.state.borrow_mut();
             let nvram = options.nvram.clone();
             let begun = state.store.begin_apart(nvram, superblock.volume, largest, &root);
             root.floor = begun?;
         }
         // The root must be durable before anything is appended.
-        inner.update_root(Phase::Open, |on_disk| *on_disk = root).await?;
+        update_root(inner, Phase::Open, |on_disk| *on_disk = root).await?;
         if !options.to_read {
             volume.run();
         }
-        report.duration = inner.runtime.now().since(started);
+        report.duration = inner.engine.runtime.now().since(started);
         Ok((volume, report))
     }
 }

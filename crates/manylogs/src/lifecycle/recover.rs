@@ -1,13 +1,13 @@
 //! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
 //! opened since. It only reads.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Nvram, Sectors};
+use manylogs_engine::{Scanner, retire_failed};
 use manylogs_logstore::ondisk::root::Left;
 use manylogs_logstore::store::{Store, Versions, apart};
-use manylogs_logstore::{BLANK, LogId, NvramError, Scanned, VolumeId, scan};
+use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
@@ -16,9 +16,6 @@ use crate::ondisk::superblock::Superblock;
 use crate::roots::snapshot;
 
 use manylogs_plant::{self as plant, Bug};
-
-/// Starts of logs that are read together.
-const LOOKS: usize = 32;
 
 /// Fills `store` from the snapshot and the logs.
 ///
@@ -33,12 +30,7 @@ pub(crate) async fn rebuild(
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
     report.was_closed = store.roots.on_disk.left != Left::Open;
-    for id in store.roots.on_disk.retired.clone() {
-        if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
-        {
-            store.logs.with(id, manylogs_logstore::Log::retire);
-        }
-    }
+    retire_failed(&mut store);
     match (superblock.nvram, &options.nvram) {
         (true, Some(_)) if options.give_up_nvram => return Ok(store),
         (true, Some(memory)) => {
@@ -48,7 +40,7 @@ pub(crate) async fn rebuild(
         (false, Some(_)) => return Err(NvramError::Unused.into()),
         (false, None) => {}
     }
-    let layout = &superblock.layout;
+    let (layout, devices) = (&superblock.layout, std::slice::from_ref(device));
     let snapshot = match store.roots.on_disk.snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await;
@@ -79,10 +71,10 @@ pub(crate) async fn rebuild(
         // count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
-    let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
-    while let Some((log, start)) = used.next().await? {
-        let scanned = scan(device, superblock.scan_of(log, store.roots.on_disk.floor), start).await;
-        let scanned = scanned.map_err(VolumeError::of_opening)?;
+    let of = (superblock.volume, superblock.physical, layout.capacity());
+    let floor = store.roots.on_disk.floor;
+    let mut scanner = Scanner::new(devices, &versions.logs, wanted, of, floor);
+    while let Some((log, scanned)) = scanner.next().await.map_err(VolumeError::of_opening)? {
         note(report, layout, log, &scanned);
         for record in &scanned.records {
             if store.roots.on_disk.is_older_than(record) {
@@ -114,41 +106,6 @@ fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scan
         match report.unreadable.last_mut() {
             Some(last) if last.end() == start => last.len += Sectors(1),
             _ => report.unreadable.push(Extent { start, len: Sectors(1) }),
-        }
-    }
-}
-
-/// Finds the logs that are not blank. Most logs of a large volume are blank, so many are read at
-/// once.
-struct Used<'a> {
-    device: &'a Rc<dyn BlockDevice>,
-    layout: &'a Layout,
-    wanted: std::vec::IntoIter<LogId>,
-    asked: VecDeque<(LogId, Completion)>,
-}
-
-impl Used<'_> {
-    /// The next one, and what was read of its start.
-    async fn next(&mut self) -> Result<Option<(LogId, Payload)>, VolumeError> {
-        loop {
-            while self.asked.len() < LOOKS
-                && let Some(log) = self.wanted.next()
-            {
-                let region = self.layout.regions()[log.0 as usize];
-                let extent = Extent { len: BLANK.min(region.len), ..region };
-                self.asked.push_back((log, self.device.submit(Request::Read { extent })));
-            }
-            let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
-            match start.await {
-                Ok(start) if start.is_zero() => {}
-                Ok(start) => return Ok(Some((log, start))),
-                // The scan finds out what can be read.
-                Err(IoError::Medium { .. }) => return Ok(Some((log, Payload::default()))),
-                Err(error) if plant::is(Bug::AnyErrorIsTheMedium) && error.is_local() => {
-                    return Ok(Some((log, Payload::default())));
-                }
-                Err(error) => return Err(VolumeError::of_opening(error)),
-            }
         }
     }
 }

@@ -41,7 +41,7 @@ impl Volume {
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         let inner = self.shared();
-        let state = inner.state.borrow();
+        let state = inner.engine.state.borrow();
         Backlog {
             requests: Rc::strong_count(&inner.activity) - 1,
             pending: state.store.entries.pending.len(),

@@ -54,7 +54,7 @@ impl Volume {
     /// About how long a drain would take on a disk with 8 ms a seek. Walks through the table.
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let mapped = state.store.map.iter();
         let mapped = mapped.map(|(extent, mapped)| (extent, is_zeroes(&mapped.value)));
         drain_estimate(mapped, &self.inner().below)
@@ -63,7 +63,7 @@ impl Volume {
     /// Home bytes that the table says are zeroes. Walks through the table.
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let zeroed = state.store.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
         zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
@@ -74,14 +74,14 @@ impl Inner {
     /// Costs O(parts).
     pub(crate) fn extents(self: &Rc<Self>, within: Extent) -> Completion<Extents> {
         let parts = {
-            let state = self.state.borrow();
+            let state = self.engine.state.borrow();
             let kind = |mapped: Mapped<Place>| kind_of(&state.store, &mapped.value);
             let parts = state.store.map.lookup(within).take(PARTS_MAX);
             parts.map(|(part, mapped)| (part, mapped.map(kind))).collect::<Vec<_>>()
         };
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
-        self.runtime.spawn(async move { completer.complete(inner.with_homes(parts).await) });
+        self.engine.runtime.spawn(async move { completer.complete(inner.with_homes(parts).await) });
         completion
     }
 

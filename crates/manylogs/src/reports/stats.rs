@@ -108,7 +108,7 @@ impl Volume {
     /// Counters and sizes now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let threshold = self.inner().threshold_now(&state);
         let (store, counters) = (&state.store, &state.counters);
         let table = store.table_bytes();
@@ -150,7 +150,7 @@ impl Volume {
     #[must_use]
     pub fn health(&self) -> Health {
         let stats = self.stats();
-        let read_only = self.inner().state.borrow().store.read_only;
+        let read_only = self.inner().engine.state.borrow().store.read_only;
         let extents = stats.kept_extents + stats.lost_extents + stats.unread_extents;
         let troubles = stats.retired_logs + extents;
         match read_only {
@@ -163,7 +163,7 @@ impl Volume {
     /// Occupancy of each used log, by address.
     #[must_use]
     pub fn log_occupancy(&self) -> Vec<LogOccupancy> {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let occupancy = |log: &manylogs_logstore::Log| LogOccupancy {
             region: log.region(),
             used: log.used(),

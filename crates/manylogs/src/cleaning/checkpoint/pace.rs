@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_engine::System;
 use manylogs_plant::{self as plant, Bug};
 
 use super::ration::Ration;
@@ -24,7 +25,7 @@ impl State {
 impl Inner {
     /// The pace of the pass now. Requests may have begun to wait for it since it started.
     fn pace_now(&self, pass: Pass) -> Pace {
-        let pressed = self.state.borrow().is_pressed(self.config().watermark);
+        let pressed = self.engine.state.borrow().is_pressed(self.config().watermark);
         if pressed || self.cleaning.is_wanted() { Pace::Urgent } else { pass.pace }
     }
 
@@ -32,8 +33,8 @@ impl Inner {
     /// begins.
     pub(super) fn give_out_room(&self, pass: Pass, found: u64, batch: u64) {
         let pressed = self.pace_now(pass) == Pace::Urgent;
-        let now = self.runtime.now();
-        let mut guard = self.state.borrow_mut();
+        let now = self.engine.runtime.now();
+        let mut guard = self.engine.state.borrow_mut();
         let state = &mut *guard;
         if state.ration.is_none() && pressed {
             let room = Sectors(state.store.logs.room());
@@ -49,7 +50,7 @@ impl Inner {
 
     /// Reads, or writes, of a batch that may be in the device together.
     pub(super) fn at_once(&self) -> usize {
-        if self.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
+        if self.engine.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
     }
 
     /// Whether the pass may go on.
@@ -57,7 +58,7 @@ impl Inner {
     /// # Errors
     /// If the volume takes no more writes, or is being closed.
     pub(super) fn may_go_on(&self, pass: Pass) -> Result<(), VolumeError> {
-        let state = self.state.borrow();
+        let state = self.engine.state.borrow();
         state.store.writable()?;
         if state.closing && !pass.materialise {
             return Err(VolumeError::Closed);
@@ -75,7 +76,7 @@ impl Inner {
             if self.pace_now(pass) != Pace::Gentle || self.is_idle() {
                 return Ok(());
             }
-            let wanted = self.wanted.wait();
+            let wanted = self.engine.wanted.wait();
             self.nap(wanted, Nanos(self.config().idle.0.clamp(1, LOOK.0))).await;
         }
     }
@@ -100,11 +101,11 @@ impl Inner {
                 return Ok(());
             }
             let due = started + Nanos::from_secs_f64(moved.bytes() as f64 / rate as f64);
-            let now = self.runtime.now();
+            let now = self.engine.runtime.now();
             if now >= due {
                 return Ok(());
             }
-            let wanted = self.wanted.wait();
+            let wanted = self.engine.wanted.wait();
             self.nap(wanted, Nanos(due.since(now).0.min(LOOK.0))).await;
         }
     }

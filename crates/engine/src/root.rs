@@ -5,9 +5,30 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Extent, IoError, Payload, Request};
 use manylogs_plant::{self as plant, Bug};
 
-use super::StoreIo;
-use crate::VolumeId;
-use crate::ondisk::root::Root;
+use manylogs_logstore::VolumeId;
+use manylogs_logstore::ondisk::root::Root;
+use manylogs_logstore::store::Device;
+
+use crate::member::Member;
+use crate::phase::Phase;
+use crate::system::System;
+
+/// A place for one of the two copies of the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootSlot {
+    /// The member that it is on.
+    pub device: Device,
+    /// Where it is there.
+    pub place: Extent,
+}
+
+impl RootSlot {
+    /// Both slots on the first member.
+    #[must_use]
+    pub fn on_first(places: [Extent; 2]) -> [Self; 2] {
+        places.map(|place| Self { device: Device::default(), place })
+    }
+}
 
 /// Changes the root, durably in both slots: first in the slot that does not hold the newest root.
 /// Changes follow one another.
@@ -15,14 +36,15 @@ use crate::ondisk::root::Root;
 /// # Errors
 /// If one of the slots cannot be written. A crash may then find the old root or the new one, so
 /// the store takes no more entries.
-pub async fn update_root<S: StoreIo>(
+pub async fn update_root<S: System>(
     system: &S,
-    purpose: S::Purpose,
+    phase: Phase,
     change: impl FnOnce(&mut Root),
 ) -> Result<(), IoError> {
-    let lock = system.with_store(|store| store.roots.changing.clone());
+    let engine = system.engine();
+    let lock = engine.with_store(|store| store.roots.changing.clone());
     let _turn = lock.take().await;
-    let (root, volume, first) = system.with_store(|store| {
+    let (root, volume, first) = engine.with_store(|store| {
         let mut root = store.roots.on_disk.clone();
         change(&mut root);
         store.roots.generation += 1;
@@ -30,17 +52,18 @@ pub async fn update_root<S: StoreIo>(
         (root, store.volume, 1 - store.roots.slot)
     });
     for slot in [first, 1 - first] {
-        let write = root.write_to(system.root_slots()[slot], volume);
-        if let Err(error) = write_twice(system, purpose, write).await {
+        let RootSlot { device, place } = system.root_slots()[slot];
+        let write = root.write_to(place, volume);
+        if let Err(error) = write_twice(engine.members.of(device), phase, write).await {
             if !plant::is(Bug::RootHalfWritten) {
-                system.with_store(|store| store.fail_for(&error, "the root cannot be written"));
-                system.notify_progress();
+                engine.with_store(|store| store.fail_for(&error, "the root cannot be written"));
+                engine.notify_progress();
             }
             return Err(error);
         }
-        system.with_store(|store| store.roots.slot = slot);
+        engine.with_store(|store| store.roots.slot = slot);
     }
-    system.with_store(|store| {
+    engine.with_store(|store| {
         // A table in non-volatile RAM may have raised the floor meanwhile.
         let floor = root.floor.max(store.roots.on_disk.floor);
         store.roots.on_disk = Root { floor, ..root };
@@ -50,13 +73,9 @@ pub async fn update_root<S: StoreIo>(
 
 /// Writes a second time where the first write fails: drives replace a bad sector when it is
 /// written again.
-async fn write_twice<S: StoreIo>(
-    system: &S,
-    purpose: S::Purpose,
-    write: Request,
-) -> Result<(), IoError> {
-    match system.submit_root(purpose, write.clone()).await {
-        Err(error) if error.is_local() => system.submit_root(purpose, write).await.map(drop),
+async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<(), IoError> {
+    match member.submit(phase, write.clone()).await {
+        Err(error) if error.is_local() => member.submit(phase, write).await.map(drop),
         result => result.map(drop),
     }
 }
@@ -70,18 +89,33 @@ pub struct FoundRoot {
     pub damaged: u32,
 }
 
+/// Writes a root to one of its slots, durably.
+///
+/// # Errors
+/// Those of the device.
+pub async fn write_root(
+    member: &Member,
+    phase: Phase,
+    root: &Root,
+    volume: VolumeId,
+    place: Extent,
+) -> Result<(), IoError> {
+    member.submit(phase, root.write_to(place, volume)).await.map(drop)
+}
+
 /// Reads both slots of the root of `volume`, which has `logs` logs.
 ///
 /// # Errors
 /// If a slot cannot be read, and the medium is not at fault: see [`read_copy`].
 pub async fn find_root(
-    device: &Rc<dyn BlockDevice>,
-    slots: [Extent; 2],
+    devices: &[Rc<dyn BlockDevice>],
+    slots: [RootSlot; 2],
     volume: VolumeId,
     logs: usize,
 ) -> Result<FoundRoot, IoError> {
     let mut found = FoundRoot { newest: None, damaged: 0 };
-    for (slot, place) in slots.into_iter().enumerate() {
+    for (slot, RootSlot { device, place }) in slots.into_iter().enumerate() {
+        let device = &devices[usize::from(device.0)];
         let bytes = read_copy(device, place).await?.ok().and_then(|content| content.to_bytes());
         let root = bytes.and_then(|bytes| Root::decode(&bytes, volume));
         match root.filter(|root| root.used.covers(logs)) {
