@@ -33,14 +33,14 @@ pub async fn raise_floor<S: System>(
 /// If the root cannot be written, or the store stopped taking entries.
 pub async fn raise_floor_to_oldest<S: System>(system: &S) -> Result<(), IoError> {
     let engine = system.engine();
-    let (floor, last) =
-        engine.with_store(|store| (store.oldest_needed(), store.entries.tickets.last()));
-    // Until an entry under way is durable, a crash falls back to the version that it has displaced.
+    // Logs need what was displaced until the entries that displaced it are durable.
+    let last = engine.with_store(|store| store.entries.tickets.last());
     if let Some(last) = last
         && !plant::is(Bug::FloorWithoutBarrier)
     {
         wait_durable(system, last).await?;
     }
+    let floor = engine.with_store(|store| store.oldest_needed());
     if floor > engine.with_store(|store| store.roots.on_disk.floor) {
         raise_floor(system, Phase::Checkpoint, floor).await?;
         engine.with_store(|store| store.floor_raised(floor));

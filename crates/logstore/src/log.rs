@@ -33,6 +33,8 @@ pub struct Log {
     last_checksum: u32,
     /// Sectors whose newest durable version may be here. They keep the log from a reset.
     live: u64,
+    /// No version in this epoch has a smaller data sequence.
+    oldest: DataSequence,
     /// Reads that still point into the log.
     pins: u32,
     units: UnitTable,
@@ -65,6 +67,7 @@ impl Log {
             tail: Sectors(0),
             last_checksum: 0,
             live: 0,
+            oldest: DataSequence(u64::MAX),
             pins: 0,
             units: UnitTable::default(),
             supersedes: Vec::new(),
@@ -274,6 +277,9 @@ impl Log {
         let mut checksums = record.unit_checksums.iter();
         let mut offsets = Offsets::new();
         for entry in &record.entries {
+            if entry.kind != EntryKind::Supersede {
+                self.oldest = self.oldest.min(entry.data_sequence);
+            }
             match entry.kind {
                 EntryKind::Data => {
                     offsets.push(offset_of(at));
@@ -320,6 +326,19 @@ impl Log {
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
     }
 
+    /// Adds sectors whose newest version, found by a recovery, is here: the version of this number.
+    pub fn add_found(&mut self, sectors: u64, sequence: DataSequence) {
+        self.live += sectors;
+        self.oldest = self.oldest.min(sequence);
+    }
+
+    /// A bound of what recovery may need of the log: no smaller data sequence. `None` if it needs
+    /// no version at all.
+    #[must_use]
+    pub fn oldest_needed(&self) -> Option<DataSequence> {
+        (self.live > 0).then_some(self.oldest)
+    }
+
     /// Adds sectors whose newest version is here.
     pub const fn add_live(&mut self, sectors: u64) {
         self.live += sectors;
@@ -361,6 +380,7 @@ impl Log {
         self.sealed = false;
         self.was_reset = true;
         self.last_checksum = 0;
+        self.oldest = DataSequence(u64::MAX);
         // Dropped, not cleared: a volume has more logs than are in use at a time.
         self.units = UnitTable::default();
     }

@@ -13,13 +13,24 @@ impl Store {
         self.reset_candidates.push(log);
     }
 
-    /// The smallest data sequence of a version that is live or on its way into a log. The floor can
-    /// rise to it without loss. This looks at the whole table.
+    /// No version that a crash would need, and none on its way into a log, has a smaller data
+    /// sequence: the floor can rise to it without loss. A version that was displaced is needed
+    /// until the one that displaced it is durable. Looks at each log and each entry under way.
+    ///
+    /// # Panics
+    /// If headers are kept apart from the logs: zeroes then keep no log, so that no log knows of
+    /// them.
     #[must_use]
     pub fn oldest_needed(&self) -> DataSequence {
-        let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
+        assert!(self.apart.is_none(), "logs know their oldest version if their records do");
+        if plant::is(Bug::FloorWithoutBarrier) {
+            // What the table says was displaced is not looked for after a crash.
+            let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
+            return mapped.min().unwrap_or(self.sequences.next_data);
+        }
+        let in_logs = self.logs.iter().filter_map(Log::oldest_needed);
         let under_way = self.entries.slots.iter().map(|slot| slot.entry.data_sequence);
-        mapped.chain(under_way).min().unwrap_or(self.sequences.next_data)
+        in_logs.chain(under_way).min().unwrap_or(self.sequences.next_data)
     }
 
     /// To be called when `floor` is durable. Logs drop the supersedes below it, and those that hold
