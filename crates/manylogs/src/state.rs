@@ -13,11 +13,13 @@ use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
+use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
+use crate::requests::home_writes::HomeWrites;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
 
@@ -54,6 +56,10 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
+    /// Writes that went past the logs.
+    pub(crate) home: HomeWrites,
+    /// Logs that clients have filled: swapped in idle time.
+    pub(crate) full: FullLogs,
     /// What may be logged before the threshold falls.
     pub(crate) allowance: Allowance,
     pub(crate) last_activity: Time,
@@ -82,6 +88,8 @@ impl State {
         Self {
             store,
             pacing: Pacing::default(),
+            home: HomeWrites::default(),
+            full: FullLogs::default(),
             allowance: Allowance::new(now),
             last_activity: now,
             flushes: Vec::new(),

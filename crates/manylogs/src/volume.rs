@@ -270,7 +270,7 @@ impl std::fmt::Debug for Volume {
             .field("health", &self.health())
             .field("pending", &state.store.entries.pending.len())
             .field("records_in_flight", &state.store.entries.records.len())
-            .field("deferred", &state.store.home.deferred.len())
+            .field("deferred", &state.home.deferred.len())
             .field("reserved", &state.store.reserved)
             .field("room", &state.store.logs.room())
             .field("starved", &state.starved)

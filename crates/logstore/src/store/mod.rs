@@ -8,7 +8,6 @@ mod cleaner;
 mod entries;
 mod failure;
 mod fits;
-mod home;
 mod log_set;
 mod logs;
 pub mod place;
@@ -27,7 +26,6 @@ mod versions;
 pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
 pub use cleaner::{Cleaner, Job};
 pub use entries::Entries;
-pub use home::HomeWrites;
 pub use logs::{Device, Logs};
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
@@ -39,8 +37,6 @@ pub use sequences::Sequences;
 pub use sequences::{LAST, LOW};
 pub use slots::{InFlightRecord, InFlightRecords, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
-
-use std::collections::BTreeSet;
 
 use crate::{ExtentMap, LogId, VolumeId};
 
@@ -81,18 +77,12 @@ pub struct Store {
     pub sequences: Sequences,
     /// The root on the device, and changes of it that are being prepared.
     pub roots: Roots,
-    /// Writes that went past the logs.
-    pub home: HomeWrites,
     /// Why the store takes no more entries, if it does not.
     pub read_only: Option<&'static str>,
-    /// Log that placement would like to use but may not before it is opened in the root.
-    pub unopened: Option<LogId>,
     /// Entries that displaced versions in the log whose content moves now, and how many sectors.
-    pub overtakers: Vec<(SlotId, Ticket, u64)>,
+    overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
-    pub reset_candidates: Vec<LogId>,
-    /// Logs that the policy has taken note of, until they begin anew.
-    pub noted: BTreeSet<LogId>,
+    reset_candidates: Vec<LogId>,
     /// Counters for reports.
     pub counters: StoreCounters,
 }
@@ -109,12 +99,9 @@ impl Store {
             reserved: Room::default(),
             sequences: Sequences::default(),
             roots: Roots::new(root, root_slot),
-            home: HomeWrites::default(),
             read_only: None,
-            unopened: None,
             overtakers: Vec::new(),
             reset_candidates: Vec::new(),
-            noted: BTreeSet::new(),
             counters: StoreCounters::default(),
         }
     }

@@ -45,6 +45,18 @@ impl Store {
         self.reset_what_can_be();
     }
 
+    /// Resets `log`, and others that may wait for it, if recovery does not need them any more.
+    pub fn reset_if_free(&mut self, log: LogId) {
+        self.reset_candidates.push(log);
+        self.reset_what_can_be();
+    }
+
+    /// Number of logs that may be free and have not been looked at.
+    #[must_use]
+    pub fn reset_candidates(&self) -> usize {
+        self.reset_candidates.len()
+    }
+
     /// Resets the logs that recovery does not need any more.
     pub fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
@@ -63,7 +75,6 @@ impl Store {
             .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / KEPT_SHARE);
         if worth {
             self.logs.with(id, Log::reset);
-            self.noted.remove(&id);
             self.counters.log_resets += 1;
         }
     }

@@ -39,7 +39,7 @@ impl Inner {
                 // A pass that finds nothing to do takes no time. Writes that waited for room take
                 // it before this task looks again: it would else never let them run.
                 yield_now().await;
-            } else if self.is_idle() && !self.engine.state.borrow().store.noted.is_empty() {
+            } else if self.is_idle() && self.engine.state.borrow().has_full_logs() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {
                     continue;
@@ -75,7 +75,7 @@ impl Inner {
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
         let starved = !state.starved.is_empty();
         let paused = !state.futility.allows(now, starved);
-        let waits_for_idle = (!state.store.noted.is_empty() && agenda.swap_again)
+        let waits_for_idle = (state.has_full_logs() && agenda.swap_again)
             || (!paused && starved)
             || (!paused
                 && self.config().checkpoint == CheckpointPolicy::Idle
@@ -90,7 +90,7 @@ impl Inner {
             CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
         };
-        let swap = (!state.store.noted.is_empty()).then_some(SWAP_RETRY);
+        let swap = (state.has_full_logs()).then_some(SWAP_RETRY);
         let retry = paused.then(|| until(state.futility.not_before()));
         snapshot.into_iter().chain(checkpoint).chain(swap).chain(retry).min()
     }

@@ -1,14 +1,45 @@
 //! Log swapping (seed 000 section III-G): in idle time the content of a full hot log moves to an
 //! empty cold one, so that small writes near the head go on finding room.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use manylogs_engine::{Moved, move_log};
-use manylogs_logstore::store::{Cleaner, Job, Store};
-use manylogs_logstore::{Log, LogId};
+use manylogs_logstore::store::{Cleaner, Job, Logs, Store};
+use manylogs_logstore::{Epoch, Log, LogId};
 
 use crate::records::placement::farthest_empty;
-use crate::state::Inner;
+use crate::state::{Inner, State};
+
+/// Logs above the swap threshold, each with the epoch in which a client filled it: a log that has
+/// begun anew is full no more.
+#[derive(Debug, Default)]
+pub(crate) struct FullLogs(BTreeMap<LogId, Epoch>);
+
+impl FullLogs {
+    /// Notes that `log` is full; false if it was known.
+    pub(crate) fn insert(&mut self, log: &Log) -> bool {
+        self.0.insert(log.id(), log.epoch()) != Some(log.epoch())
+    }
+
+    fn remove(&mut self, log: LogId) {
+        self.0.remove(&log);
+    }
+
+    /// Those that are still full.
+    fn iter<'a>(&'a self, logs: &'a Logs) -> impl Iterator<Item = &'a Log> {
+        let full = self.0.iter().filter_map(|(id, epoch)| Some((logs.get(*id)?, *epoch)));
+        let full = full.filter(|(log, epoch)| log.epoch() == *epoch && log.used().0 > 0);
+        full.map(|(log, _)| log)
+    }
+}
+
+impl State {
+    /// Whether there are logs to swap.
+    pub(crate) fn has_full_logs(&self) -> bool {
+        self.full.iter(&self.store.logs).next().is_some()
+    }
+}
 
 impl Inner {
     /// Moves the fullest log above the threshold, if there is one and a place for it; true if a
@@ -16,20 +47,18 @@ impl Inner {
     pub(crate) async fn swap_one(self: &Rc<Self>) -> bool {
         let _turn = self.cleaning.take().await;
         let Some((from, to)) = self.choose_swap() else { return false };
-        self.engine.state.borrow_mut().store.logs.set_aside(from);
+        self.engine.state.borrow_mut().store.set_aside(from);
         let moved = move_log(self, from, to).await;
         let mut state = self.engine.state.borrow_mut();
-        state.store.logs.put_back();
-        state.store.overtakers.clear();
+        state.store.put_back();
         if !matches!(moved, Ok(Moved::InPart)) {
             // The log is free, or waits for newer versions to become durable, or is damaged, which
             // a checkpoint will find. Trying again would not help.
-            state.store.noted.remove(&from);
+            state.full.remove(from);
         }
         if let Ok(Moved::All) = moved {
             state.counters.log_swaps += 1;
-            state.store.reset_candidates.push(from);
-            state.store.reset_what_can_be();
+            state.store.reset_if_free(from);
         }
         drop(state);
         self.engine.notify_progress();
@@ -41,7 +70,7 @@ impl Inner {
         if state.store.read_only.is_some() {
             return None;
         }
-        let Some(Job::Move { from, to }) = SwapFullest.next(&state.store) else { return None };
+        let Some(Job::Move { from, to }) = SwapFullest(&state.full).next(&state.store) else { return None };
         let used = state.store.logs.get(from).map_or(0, |log| log.used().0);
         if !state.store.is_ready(to) {
             // The target must be opened first. The next idle moment finds it again.
@@ -55,12 +84,12 @@ impl Inner {
 }
 
 /// The fullest log that clients filled moves to an empty one as far away as there is.
-struct SwapFullest;
+struct SwapFullest<'a>(&'a FullLogs);
 
-impl Cleaner for SwapFullest {
+impl Cleaner for SwapFullest<'_> {
     fn next(&mut self, store: &Store) -> Option<Job> {
         let can_move = |log: &&Log| !log.is_busy() && !log.is_retired();
-        let hot = store.noted.iter().filter_map(|id| store.logs.get(*id));
+        let hot = self.0.iter(&store.logs);
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
         let to = farthest_empty(&store.logs, from.region().start, from.id())?;
         Some(Job::Move { from: from.id(), to })

@@ -82,7 +82,7 @@ impl Inner {
         let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64
             && self.config().band == Sectors(0);
         let crowded = state.store.apart.as_ref().is_some_and(NvTable::is_crowded);
-        let full = full && state.store.noted.insert(id);
+        let full = full && state.full.insert(log);
         if full || crowded || state.store.logs.occupancy() >= self.config().watermark {
             self.engine.wanted.notify();
         }

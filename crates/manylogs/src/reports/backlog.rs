@@ -48,14 +48,14 @@ impl Volume {
             entries: state.store.entries.slots.len(),
             tickets: state.store.entries.tickets.len(),
             records: state.store.entries.records.len(),
-            supersedes: state.store.home.deferred.len() + state.store.home.unsettled.len(),
+            supersedes: state.home.supersedes(&state.store),
             flushes: state.flushes.len(),
             starved: state.starved.len(),
             reserved_sectors: state.store.reserved.log.0,
             reserved_nvram_bytes: state.store.reserved.apart_bytes,
             volatile_sectors: state.store.entries.volatile_sectors,
             locked_homes: inner.locks.len(),
-            reset_candidates: state.store.reset_candidates.len(),
+            reset_candidates: state.store.reset_candidates(),
         }
     }
 }

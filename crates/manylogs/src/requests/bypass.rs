@@ -97,7 +97,7 @@ impl Inner {
                 let mut state = self.engine.state.borrow_mut();
                 let logged = state.store.map.overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
-                let unsettled = fua && !trusting && state.store.has_unsettled_supersede(extent);
+                let unsettled = fua && !trusting && state.home.is_unsettled(&state.store, extent);
                 if !logged && !unsettled {
                     return Ok((guard, Room::default()));
                 }
@@ -149,7 +149,7 @@ impl Inner {
         let state = &mut *state;
         state.store.reserved -= reserved;
         let dirty = !fua && self.below.volatile_cache;
-        state.store.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
+        state.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
         let mut displaced = Displaced::of(self.shape);
         state.store.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
         // A durable write needs its entry even if a newer version has displaced the older ones in
@@ -170,7 +170,8 @@ impl Inner {
         let entry = Entry::new(extent, sequence, EntryKind::Supersede);
         let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
         state.store.book_displaced(id, displaced);
-        state.store.home.unsettled.push((id, extent));
+        let ticket = state.store.entries.slots.get(id).ticket;
+        state.home.add(&state.store, ticket, extent);
         self.make_due(state, id, fua);
         answer
     }
@@ -180,7 +181,7 @@ impl Inner {
             state.store.make_pending(id);
             self.engine.commit.notify();
         } else {
-            state.store.home.deferred.push(id);
+            state.home.deferred.push(id);
         }
     }
 }

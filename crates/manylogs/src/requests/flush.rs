@@ -49,8 +49,8 @@ impl Inner {
             let last =
                 state.store.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
             state.store.entries.force = state.store.entries.force.max(last);
-            let dirty = std::mem::take(&mut state.store.home.is_dirty);
-            (last, std::mem::take(&mut state.store.home.deferred), dirty)
+            let dirty = std::mem::take(&mut state.home.is_dirty);
+            (last, std::mem::take(&mut state.home.deferred), dirty)
         };
         if plant::is(Bug::DeferredBeforeFlush) {
             deferred.iter().for_each(|id| self.engine.state.borrow_mut().store.make_pending(*id));
@@ -60,8 +60,8 @@ impl Inner {
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
             let mut state = self.engine.state.borrow_mut();
-            state.store.home.deferred.extend(deferred);
-            state.store.home.is_dirty = true;
+            state.home.deferred.extend(deferred);
+            state.home.is_dirty = true;
             if !plant::is(Bug::FailedFlushTakesWrites) {
                 state.store.fail("the device failed to flush");
             }

@@ -224,7 +224,7 @@ impl Inner {
         self.engine.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass reached them were not copied. The versions
         // that replaced them must be durable before the floor rises, and so must the copies.
-        self.engine.state.borrow_mut().store.home.is_dirty |= self.below.volatile_cache;
+        self.engine.state.borrow_mut().home.is_dirty |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
