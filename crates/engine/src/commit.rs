@@ -82,7 +82,7 @@ pub async fn begin_epoch<S: System>(system: &S, log: LogId) {
     let begun = engine.with_store(|store| store.begin_epoch(log));
     let Some((sequence, slot)) = begun else { return };
     let write = Request::write_fua(slot.target, slot.payload);
-    let device = engine.with_store(|store| store.logs.device(log));
+    let device = engine.with_store(|store| store.logs().device(log));
     match engine.members.of(device).submit(Phase::Reset, write).await {
         Ok(_) => engine.with_store(|store| store.record_written(log, sequence)),
         Err(error) => record_failed(system, log, sequence, &error),
@@ -107,7 +107,7 @@ pub fn submit_record<S: System>(
     let phase = phase_of(&**system, usually, &slot);
     let write =
         Request::Write { extent: slot.target, payload: slot.payload, fua: true, hint: Hint::None };
-    let device = engine.with_store(|store| store.logs.device(log));
+    let device = engine.with_store(|store| store.logs().device(log));
     let written = engine.members.of(device).submit(phase, write);
     let record = RecordUnderWay { system: Rc::clone(system), log, sequence };
     engine.records.watch(written, record);
@@ -130,7 +130,7 @@ fn phase_of<S: System>(system: &S, usually: Phase, slot: &AppendSlot) -> Phase {
     let begins = header.offset.0 == 0;
     let was_reset = || {
         let log = header.log;
-        system.engine().with_store(|store| store.logs.get(log).is_some_and(Log::was_reset))
+        system.engine().with_store(|store| store.logs().get(log).is_some_and(Log::was_reset))
     };
     if begins && was_reset() {
         return Phase::Reset;
@@ -155,7 +155,7 @@ fn record_failed<S: System>(system: &S, log: LogId, sequence: RecordSequence, er
         error if error.is_local() => engine.log_wanted.notify(),
         error => store.fail_for(error, "records cannot be written"),
     }
-    if let Some(reason) = store.read_only {
+    if let Some(reason) = store.read_only() {
         // The entries of this record have no log to go to.
         store.fail(reason);
     }

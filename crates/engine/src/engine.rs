@@ -88,7 +88,7 @@ impl<S: System> Engine<S> {
     /// [`Engine::is_closed`].
     pub fn close(&self) {
         self.closed.set(true);
-        self.with_store(|store| store.sequences.low.notify());
+        self.with_store(|store| store.sequences_low().notify());
         self.commit.notify();
         self.wanted.notify();
         self.log_wanted.notify();

@@ -19,7 +19,7 @@ pub async fn raise_floor<S: System>(
     floor: DataSequence,
 ) -> Result<(), IoError> {
     let apart =
-        system.engine().with_store(|store| store.apart.is_some().then(|| store.keep_floor(floor)));
+        system.engine().with_store(|store| store.is_apart().then(|| store.keep_floor(floor)));
     match apart {
         Some(kept) => kept,
         None => update_root(system, phase, |root| root.floor = floor).await,
@@ -34,14 +34,14 @@ pub async fn raise_floor<S: System>(
 pub async fn raise_floor_to_oldest<S: System>(system: &S) -> Result<(), IoError> {
     let engine = system.engine();
     // Logs need what was displaced until the entries that displaced it are durable.
-    let last = engine.with_store(|store| store.entries.tickets.last());
+    let last = engine.with_store(|store| store.entries().tickets.last());
     if let Some(last) = last
         && !plant::is(Bug::FloorWithoutBarrier)
     {
         wait_durable(system, last).await?;
     }
     let floor = engine.with_store(|store| store.oldest_needed());
-    if floor > engine.with_store(|store| store.roots.on_disk.floor) {
+    if floor > engine.with_store(|store| store.floor()) {
         raise_floor(system, Phase::Checkpoint, floor).await?;
         engine.with_store(|store| store.floor_raised(floor));
     }

@@ -31,13 +31,13 @@ async fn open_wanted_log<S: System>(system: &S) {
     let engine = system.engine();
     let Some(log) = engine.unopened.take() else { return };
     let (opened, publishing) =
-        engine.with_store(|store| (store.is_opened(log), store.roots.next_opened.is_some()));
+        engine.with_store(|store| (store.is_opened(log), store.is_publishing()));
     if !opened && !plant::is(Bug::OpenedSetLate) {
         // While a snapshot is published its set of opened logs is fixed; placement asks again.
         if publishing {
             return;
         }
-        let logs = engine.with_store(|store| store.logs.count());
+        let logs = engine.with_store(|store| store.logs().count());
         let opening = update_root(system, Phase::OpenedSet, |root| root.open_around(log, logs));
         // Without it the system takes no writes any more.
         let _ = opening.await;

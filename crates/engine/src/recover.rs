@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Completion, Extent, IoError, Payload, Request, Sectors};
 use manylogs_logstore::store::{Device, Logs, Store};
-use manylogs_logstore::{BLANK, DataSequence, Log, LogId, ScanOf, Scanned, VolumeId, scan};
+use manylogs_logstore::{BLANK, DataSequence, LogId, ScanOf, Scanned, VolumeId, scan};
 use manylogs_plant::{self as plant, Bug};
 
 /// Starts of logs that are read together.
@@ -13,9 +13,9 @@ const LOOKS: usize = 32;
 
 /// Takes out of use what the root says has failed.
 pub fn retire_failed(store: &mut Store) {
-    for id in store.roots.on_disk.retired.clone() {
-        if (id.0 as usize) < store.logs.count() && !plant::is(Bug::RetiredForgotten) {
-            store.logs.with(id, Log::retire);
+    for id in store.root().retired.clone() {
+        if (id.0 as usize) < store.logs().count() && !plant::is(Bug::RetiredForgotten) {
+            store.retire(id);
         }
     }
 }

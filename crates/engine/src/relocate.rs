@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::{Extent, IoError, Payload};
 use manylogs_logstore::store::{Live, Relocated, chunk_len, span_of};
-use manylogs_logstore::{Headers, Log, LogId, ScanOf, Space, scan};
+use manylogs_logstore::{Headers, LogId, ScanOf, Space, scan};
 use manylogs_plant::{self as plant, Bug};
 
 use crate::commit::submit_record;
@@ -32,19 +32,19 @@ pub enum Moved {
 pub async fn live_in<S: System>(system: &S, log: LogId) -> Result<Vec<Live>, IoError> {
     let engine = system.engine();
     let found = engine.with_store(|store| {
-        let shape = store.logs.shape();
+        let shape = store.logs().shape();
         if shape.headers == Headers::Apart {
             return Err(store.live_by_table(log));
         }
         let of = ScanOf {
-            volume: store.volume,
+            volume: store.volume(),
             log,
-            region: store.logs.region(log),
+            region: store.logs().region(log),
             physical: shape.physical,
-            floor: store.roots.on_disk.floor,
+            floor: store.floor(),
             capacity: system.capacity(),
         };
-        Ok((of, store.logs.device(log)))
+        Ok((of, store.logs().device(log)))
     });
     let (of, device) = match found {
         Ok(found) => found,
@@ -111,7 +111,7 @@ async fn move_supersedes<S: System>(
 ) -> Result<bool, IoError> {
     let engine = system.engine();
     let count =
-        engine.with_store(|store| store.logs.get(from).map_or(0, |log| log.supersedes().len()));
+        engine.with_store(|store| store.logs().get(from).map_or(0, |log| log.supersedes().len()));
     let mut moved = 0;
     while moved < count && !plant::is(Bug::SwapDropsSupersedes) {
         let relocated = engine.with_store(|store| store.relocate_supersedes(from, to, moved));
@@ -119,7 +119,7 @@ async fn move_supersedes<S: System>(
         moved += relocated.count;
         write_moved(system, to, relocated).await?;
     }
-    engine.with_store(|store| store.logs.adjust(from, Log::clear_supersedes));
+    engine.with_store(|store| store.clear_supersedes(from));
     Ok(true)
 }
 
@@ -169,8 +169,8 @@ async fn renew_when_there_is_room<S: System>(
         // Entries that share a record need less room than was set aside for them, so room may
         // become free.
         let progress = engine.progress.wait();
-        let ends =
-            engine.with_store(|store| store.entries.slots.len() == 0 || store.read_only.is_some());
+        let ends = engine
+            .with_store(|store| store.entries().slots.len() == 0 || store.read_only().is_some());
         if ends {
             return false;
         }

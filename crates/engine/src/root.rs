@@ -42,16 +42,13 @@ pub async fn update_root<S: System>(
     change: impl FnOnce(&mut Root),
 ) -> Result<(), IoError> {
     let engine = system.engine();
-    let lock = engine.with_store(|store| store.roots.changing.clone());
+    let lock = engine.with_store(|store| store.root_lock());
     let _turn = lock.take().await;
-    let (root, volume, first) = engine.with_store(|store| {
-        let mut root = store.roots.on_disk.clone();
-        change(&mut root);
-        store.roots.generation += 1;
-        root.generation = store.roots.generation;
-        (root, store.volume, 1 - store.roots.slot)
+    let (root, slots, volume) = engine.with_store(|store| {
+        let (root, slots) = store.next_root(change);
+        (root, slots, store.volume())
     });
-    for slot in [first, 1 - first] {
+    for slot in slots {
         let RootSlot { device, place } = system.root_slots()[slot];
         let write = root.write_to(place, volume);
         if let Err(error) = write_twice(engine.members.of(device), phase, write).await {
@@ -61,13 +58,9 @@ pub async fn update_root<S: System>(
             }
             return Err(error);
         }
-        engine.with_store(|store| store.roots.slot = slot);
+        engine.with_store(|store| store.root_written(slot));
     }
-    engine.with_store(|store| {
-        // A table in non-volatile RAM may have raised the floor meanwhile.
-        let floor = root.floor.max(store.roots.on_disk.floor);
-        store.roots.on_disk = Root { floor, ..root };
-    });
+    engine.with_store(|store| store.root_changed(root));
     Ok(())
 }
 

@@ -12,14 +12,14 @@ use crate::system::System;
 /// handling.
 pub async fn reserve_sequences<S: System>(system: Rc<S>) {
     let engine = system.engine();
-    let low = engine.with_store(|store| store.sequences.low.clone());
+    let low = engine.with_store(|store| store.sequences_low());
     loop {
         let asked = low.wait();
         if engine.is_closed() {
             return;
         }
         if engine.with_store(|store| store.are_sequences_low()) {
-            let limit = engine.with_store(|store| store.roots.on_disk.sequence_limit);
+            let limit = engine.with_store(|store| store.root().sequence_limit);
             let Some(limit) = limit.extended() else { return };
             let _ = update_root(&*system, Phase::Open, |root| root.sequence_limit = limit).await;
         }

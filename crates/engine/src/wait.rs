@@ -11,7 +11,7 @@ use crate::system::System;
 /// # Errors
 /// [`IoError::ReadOnly`] if the store stopped taking entries before.
 pub async fn wait_durable<S: System>(system: &S, ticket: Ticket) -> Result<(), IoError> {
-    wait_until(system, |store| store.entries.tickets.all_done(ticket)).await
+    wait_until(system, |store| store.entries().tickets.all_done(ticket)).await
 }
 
 /// Resolves when the entry with this ticket is durable, whatever becomes of older ones.
@@ -19,7 +19,7 @@ pub async fn wait_durable<S: System>(system: &S, ticket: Ticket) -> Result<(), I
 /// # Errors
 /// [`IoError::ReadOnly`] if the store stopped taking entries before.
 pub async fn wait_done<S: System>(system: &S, ticket: Ticket) -> Result<(), IoError> {
-    wait_until(system, |store| store.entries.tickets.is_done(ticket)).await
+    wait_until(system, |store| store.entries().tickets.is_done(ticket)).await
 }
 
 /// Resolves when `done` holds for the store. It is asked again at each progress.

@@ -26,7 +26,7 @@ impl Inner {
     async fn clean_one(&self) -> Result<bool, IoError> {
         let job = {
             let state = self.engine.state.borrow();
-            if state.store.read_only.is_some() {
+            if state.store.read_only().is_some() {
                 return Ok(false);
             }
             let [for_cleaning, for_deletions] = self.spared;
@@ -35,7 +35,7 @@ impl Inner {
             FromTail { head: state.head, wanted }.next(&state.store)
         };
         let Some(Job::Renew(log)) = job else { return Ok(false) };
-        let resets = || self.engine.state.borrow().store.counters.log_resets;
+        let resets = || self.engine.state.borrow().store.counters().log_resets;
         let before = resets();
         if !renew_log(self, log).await? {
             return Ok(false);

@@ -10,8 +10,8 @@ use manylogs_engine::{
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordSequence,
-    RecordShape, Space, UnitTable, new_volume_id,
+    Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space, UnitTable,
+    new_volume_id,
 };
 use manylogs_plant::{self as plant, Bug};
 use manylogs_schedule::Targets;
@@ -93,9 +93,8 @@ impl CircularStore {
         retire_failed(&mut store);
         let entries = found.recover(&mut store).await?;
         let reused = plant::is(Bug::StoreReusesSequences);
-        let first = if reused { 1 + store.map.len() as u64 } else { first.0 };
-        store.sequences.next_data = DataSequence(first);
-        store.sequences.next_record = RecordSequence(first);
+        let first = if reused { 1 + store.map().len() as u64 } else { first.0 };
+        store.number_from(first);
         let (versions, ages) = versions_of(&store, &entries);
         let head = seal_all_but_the_newest(&mut store);
         let opened = found.assemble(runtime, State { store, versions, ages, head });
@@ -117,7 +116,7 @@ impl Inner {
 
     /// Counts the opening and sets sequences aside for it, durably before anything is appended.
     async fn begin_incarnation(&self) -> Result<(), StoreError> {
-        let limit = self.engine.state.borrow().store.roots.on_disk.sequence_limit.extended();
+        let limit = self.engine.state.borrow().store.root().sequence_limit.extended();
         let limit = limit.ok_or(StoreError::Worn)?;
         let update = update_root(self, Phase::Open, |root| {
             root.sequence_limit = limit;
@@ -219,18 +218,18 @@ impl Found {
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
     async fn recover(&self, store: &mut Store) -> Result<Vec<Entry>, StoreError> {
-        let (floor, mut entries) = (store.roots.on_disk.floor, Vec::new());
-        let mut versions = Recovered::new(store.logs.take());
-        let of = (store.volume, self.superblocks[0].physical, Space::END);
-        let logs = store.logs.ids().collect();
-        let mut scanner = Scanner::new(&self.reads, &store.logs, logs, of, floor);
+        let (floor, mut entries) = (store.floor(), Vec::new());
+        let mut versions = Recovered::new(store.take_logs());
+        let of = (store.volume(), self.superblocks[0].physical, Space::END);
+        let logs = store.logs().ids().collect();
+        let mut scanner = Scanner::new(&self.reads, store.logs(), logs, of, floor);
         while let Some((log, scanned)) = scanner.next().await? {
             if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {
                 let (offset, sectors) = (damage.offset, damage.sectors);
                 return Err(StoreError::Damaged { log, offset, sectors });
             }
             for record in &scanned.records {
-                if store.roots.on_disk.is_older_than(record) {
+                if store.root().is_older_than(record) {
                     return Err(StoreError::StaleRoot);
                 }
                 versions.take_record(log, record, floor, scanned.is_whole(record));
@@ -283,7 +282,7 @@ async fn superblock_of(
 fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
     let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
-        for (part, mapped) in store.map.lookup(entry.extent) {
+        for (part, mapped) in store.map().lookup(entry.extent) {
             if mapped.is_some_and(|mapped| mapped.sequence == entry.data_sequence) {
                 versions.insert(part, Version(entry.version));
                 ages.add(entry.data_sequence, entry.extent);
@@ -296,13 +295,13 @@ fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
 /// The log that was appended to last stays the head. The rest of every other log stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
-        store.logs.iter().filter(|log| log.used().0 > 0).map(Log::id).collect()
+        store.logs().iter().filter(|log| log.used().0 > 0).map(Log::id).collect()
     };
-    let newest = |id: &LogId| store.logs.get(*id).map(Log::epoch);
+    let newest = |id: &LogId| store.logs().get(*id).map(Log::epoch);
     let head = used(store).into_iter().max_by_key(newest).unwrap_or_default();
     for id in used(store) {
         if id != head {
-            store.logs.with(id, Log::seal);
+            store.seal(id);
         }
     }
     head

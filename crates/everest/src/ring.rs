@@ -40,8 +40,8 @@ pub(crate) struct FromTail {
 
 impl Cleaner for FromTail {
     fn next(&mut self, store: &Store) -> Option<Job> {
-        let logs = &store.logs;
-        if logs.room() >= self.wanted.0 + store.reserved.log.0 {
+        let logs = store.logs();
+        if logs.room() >= self.wanted.0 + store.reserved().log.0 {
             return None;
         }
         let others = logs.iter().filter(|log| log.id() != self.head);

@@ -44,13 +44,13 @@ pub(crate) struct State {
 impl State {
     /// As [`Store::put`], for versions that clients can ask for by age.
     pub(crate) fn put(&mut self, batch: Batch, room: Room, waiter: Option<Completer>) {
-        let mut sequence = self.store.sequences.next_data;
+        let mut sequence = self.store.next_data();
         for entry in &batch.entries {
             self.ages.add(sequence, entry.extent);
             sequence = sequence.next();
         }
         self.store.put(batch, room, waiter);
-        self.ages.tidy(&self.store.map);
+        self.ages.tidy(self.store.map());
     }
 }
 
@@ -74,11 +74,11 @@ impl std::fmt::Debug for CircularStore {
         let state = self.0.engine.state.borrow();
         f.debug_struct("CircularStore")
             .field("head", &state.head)
-            .field("extents", &state.store.map.len())
-            .field("room", &state.store.logs.room())
-            .field("reserved", &state.store.reserved)
-            .field("pending", &state.store.entries.pending.len())
-            .field("read_only", &state.store.read_only)
+            .field("extents", &state.store.map().len())
+            .field("room", &state.store.logs().room())
+            .field("reserved", &state.store.reserved())
+            .field("pending", &state.store.entries().pending.len())
+            .field("read_only", &state.store.read_only())
             .finish_non_exhaustive()
     }
 }
@@ -184,7 +184,7 @@ impl CircularStore {
             state.store.put(batch, room, None);
         }
         self.0.engine.commit.notify();
-        state.store.entries.tickets.last()
+        state.store.entries().tickets.last()
     }
 
     /// The newest content of `extent`, part by part, as it is when this is called.
@@ -198,7 +198,7 @@ impl CircularStore {
     ) -> impl Future<Output = Result<Vec<Found>, IoError>> + use<> {
         let address = base.address(extent);
         let mut state = self.0.engine.state.borrow_mut();
-        let lookup: Vec<_> = state.store.map.lookup(address).collect();
+        let lookup: Vec<_> = state.store.map().lookup(address).collect();
         let begun = |(part, mapped): (Extent, Option<Mapped<Place>>)| {
             let source = mapped.map(|at| begin_read(&*self.0, &mut state, part, at.value));
             (part, source)
@@ -238,7 +238,7 @@ impl CircularStore {
     pub fn oldest(&self, base: Space, most: usize) -> Vec<Range> {
         let mut state = self.0.engine.state.borrow_mut();
         let State { store, versions, ages, .. } = &mut *state;
-        ages.oldest(base, most, &store.map, versions)
+        ages.oldest(base, most, store.map(), versions)
     }
 
     /// The largest version of a base volume that the store holds.
@@ -250,7 +250,7 @@ impl CircularStore {
     /// Whether more than half of the logs are in use: time to reclaim.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
-        self.0.engine.state.borrow().store.logs.occupancy() > 0.5
+        self.0.engine.state.borrow().store.logs().occupancy() > 0.5
     }
 
     /// Resolves when something became durable or a log became free.
@@ -263,7 +263,7 @@ impl CircularStore {
     /// # Errors
     /// If a device fails.
     pub async fn close(&self) -> Result<(), IoError> {
-        let last = self.0.engine.state.borrow().store.entries.tickets.last();
+        let last = self.0.engine.state.borrow().store.entries().tickets.last();
         let done = match last {
             Some(last) => wait_durable(&*self.0, last).await,
             None => Ok(()),
@@ -275,7 +275,7 @@ impl CircularStore {
 
 impl Inner {
     pub(crate) fn shape(&self) -> manylogs_logstore::RecordShape {
-        self.engine.state.borrow().store.logs.shape()
+        self.engine.state.borrow().store.logs().shape()
     }
 
     fn takes_changes(&self, state: &State) -> Result<(), IoError> {

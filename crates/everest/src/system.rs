@@ -6,7 +6,7 @@ use std::rc::Rc;
 use manylogs_block::Sectors;
 use manylogs_engine::{Engine, RootSlot, Shared, System};
 use manylogs_logstore::store::{Batch, Choice, Room, Store};
-use manylogs_logstore::{Log, LogId, Space};
+use manylogs_logstore::{LogId, Space};
 
 use crate::ring::Ring;
 use crate::store::{Inner, State};
@@ -48,8 +48,8 @@ impl System for Inner {
     }
 
     fn is_due(self: &Rc<Self>, state: &mut State) -> bool {
-        let entries = &state.store.entries;
-        state.store.read_only.is_none()
+        let entries = state.store.entries();
+        state.store.read_only().is_none()
             && !entries.pending.is_empty()
             && entries.records.len() < IN_FLIGHT
     }
@@ -76,9 +76,9 @@ impl State {
     /// Moves the head to `log`. The rest of the log before it stays unused.
     fn advance(&mut self, log: LogId) {
         if log != self.head {
-            let blank = crate::ring::is_blank(&self.store.logs, self.head);
+            let blank = crate::ring::is_blank(self.store.logs(), self.head);
             if !blank {
-                self.store.logs.with(self.head, Log::seal);
+                self.store.seal(self.head);
             }
             self.head = log;
         }

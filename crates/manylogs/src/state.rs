@@ -129,7 +129,7 @@ impl Inner {
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.engine.state.borrow();
         Rc::strong_count(&self.activity) == 1
-            && state.store.entries.pending.is_empty()
+            && state.store.entries().pending.is_empty()
             && self.engine.runtime.now().since(state.last_activity) >= self.config().idle
     }
 }

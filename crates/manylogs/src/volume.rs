@@ -52,7 +52,7 @@ impl Volume {
         let state = State::new(store, runtime.now());
         let VolumeConfig { latency, contended_after, .. } = config;
         let device = device.scheduled(&runtime, Targets { latency, contended_after });
-        let shape = state.store.logs.shape();
+        let shape = state.store.logs().shape();
         Self(Rc::new(Inner {
             engine: Engine::new(runtime, Members::one(device.clone()), state),
             device,
@@ -138,7 +138,7 @@ impl Volume {
         // Requests of the old length may wait for room, or for their record: the room that is left
         // out for one never shrinks while the volume is open.
         let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
-        self.0.engine.state.borrow_mut().store.logs.raise_largest_record(largest);
+        self.0.engine.state.borrow_mut().store.raise_largest_record(largest);
         self.0.engine.notify_progress();
         self.0.engine.wanted.notify();
         Ok(())
@@ -180,13 +180,13 @@ impl Volume {
 
 pub(crate) fn table_of(store: &Store) -> Vec<MappedExtent> {
     let mut table: Vec<MappedExtent> = Vec::new();
-    for (extent, mapped) in store.map.iter() {
+    for (extent, mapped) in store.map().iter() {
         let (zeroes, lost) = match mapped.value {
             Place::Log { .. } => (false, false),
             Place::Zeroes { .. } => (true, false),
             Place::Lost { .. } => (false, true),
             Place::Buffered { slot, .. } => {
-                let kind = store.entries.slots.get(slot).entry.kind;
+                let kind = store.entries().slots.get(slot).entry.kind;
                 (kind == EntryKind::Zeroes, kind == EntryKind::Lost)
             }
         };
@@ -239,7 +239,7 @@ impl BlockDevice for Volume {
             Request::Discard { extent, .. } if plant::is(Bug::DiscardNotLogged) => {
                 let mut state = self.0.engine.state.borrow_mut();
                 let sequence = state.store.take_data_sequence();
-                state.store.map.remove_older(extent, sequence, |_, _| ());
+                state.store.displace_older(extent, sequence);
                 Completion::ready(Ok(manylogs_block::Payload::default()))
             }
             Request::Discard { extent, fua } => {
@@ -268,11 +268,11 @@ impl std::fmt::Debug for Volume {
         let state = self.0.engine.state.borrow();
         f.debug_struct("Volume")
             .field("health", &self.health())
-            .field("pending", &state.store.entries.pending.len())
-            .field("records_in_flight", &state.store.entries.records.len())
+            .field("pending", &state.store.entries().pending.len())
+            .field("records_in_flight", &state.store.entries().records.len())
             .field("deferred", &state.home.deferred.len())
-            .field("reserved", &state.store.reserved)
-            .field("room", &state.store.logs.room())
+            .field("reserved", &state.store.reserved())
+            .field("room", &state.store.logs().room())
             .field("starved", &state.starved)
             .field("stats", &self.stats())
             .finish_non_exhaustive()

@@ -62,29 +62,29 @@ pub struct StoreCounters {
 #[derive(Debug)]
 pub struct Store {
     /// Id of the volume whose records these are.
-    pub volume: VolumeId,
+    volume: VolumeId,
     /// Place of the newest version of each logged block.
-    pub map: ExtentMap<Place>,
+    map: ExtentMap<Place>,
     /// The logs and their room.
-    pub logs: Logs,
+    logs: Logs,
     /// Headers of records that lie apart from the logs, if they do.
-    pub apart: Option<NvTable>,
+    apart: Option<NvTable>,
     /// Entries on their way into a log.
-    pub entries: Entries,
+    entries: Entries,
     /// Room promised to entries and to bypassing writes.
-    pub reserved: Room,
+    reserved: Room,
     /// Sequences that are handed out.
-    pub sequences: Sequences,
+    sequences: Sequences,
     /// The root on the device, and changes of it that are being prepared.
-    pub roots: Roots,
+    roots: Roots,
     /// Why the store takes no more entries, if it does not.
-    pub read_only: Option<&'static str>,
+    read_only: Option<&'static str>,
     /// Entries that displaced versions in the log whose content moves now, and how many sectors.
     overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
     reset_candidates: Vec<LogId>,
     /// Counters for reports.
-    pub counters: StoreCounters,
+    counters: StoreCounters,
 }
 
 impl Store {
@@ -104,6 +104,48 @@ impl Store {
             reset_candidates: Vec::new(),
             counters: StoreCounters::default(),
         }
+    }
+
+    /// Id of the volume whose records these are.
+    #[must_use]
+    pub const fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    /// Place of the newest version of each logged block.
+    #[must_use]
+    pub const fn map(&self) -> &ExtentMap<Place> {
+        &self.map
+    }
+
+    /// The logs and their room.
+    #[must_use]
+    pub const fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// Entries on their way into a log.
+    #[must_use]
+    pub const fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// Room promised to entries and to bypassing writes.
+    #[must_use]
+    pub const fn reserved(&self) -> Room {
+        self.reserved
+    }
+
+    /// Why the store takes no more entries, if it does not.
+    #[must_use]
+    pub const fn read_only(&self) -> Option<&'static str> {
+        self.read_only
+    }
+
+    /// Counters for reports.
+    #[must_use]
+    pub const fn counters(&self) -> &StoreCounters {
+        &self.counters
     }
 
     /// Memory of the table: the map itself, and the checksums of what logs hold.

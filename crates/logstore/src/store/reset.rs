@@ -33,6 +33,41 @@ impl Store {
         in_logs.chain(under_way).min().unwrap_or(self.sequences.next_data)
     }
 
+    /// Everything below `floor`, which is durable, is home: the map forgets it, and logs that held
+    /// nothing else are free.
+    pub fn forget_below(&mut self, floor: DataSequence) {
+        self.note_table_size();
+        let shape = self.logs.shape();
+        let mut gone: Vec<(LogId, u64)> = Vec::new();
+        self.map.retain(|extent, mapped| {
+            if mapped.sequence >= floor {
+                return true;
+            }
+            if let Some(log) = mapped.value.kept_by(shape) {
+                match gone.last_mut() {
+                    Some((last, sectors)) if *last == log => *sectors += extent.len.0,
+                    _ => gone.push((log, extent.len.0)),
+                }
+            }
+            false
+        });
+        for (log, sectors) in gone {
+            self.sub_live(log, sectors);
+        }
+        self.floor_raised(floor);
+        self.rewrite_after_checkpoint();
+    }
+
+    /// Everything in the logs is dead: `floor`, which is durable, is above all of it.
+    pub fn forget_all(&mut self, floor: DataSequence) {
+        for id in self.logs.ids() {
+            self.logs.adjust(id, |log| log.raise_floor(floor));
+            if self.logs.get(id).is_some_and(Log::may_reset) {
+                self.logs.with(id, Log::reset);
+            }
+        }
+    }
+
     /// To be called when `floor` is durable. Logs drop the supersedes below it, and those that hold
     /// nothing else are reset.
     pub fn floor_raised(&mut self, floor: DataSequence) {
@@ -58,7 +93,7 @@ impl Store {
     }
 
     /// Resets the logs that recovery does not need any more.
-    pub fn reset_what_can_be(&mut self) {
+    pub(super) fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
             self.try_reset(log);
         }

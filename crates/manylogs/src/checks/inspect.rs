@@ -190,7 +190,7 @@ pub async fn inspect_with(
     let options = OpenOptions { accept_damage: true, ..options.clone() };
     let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
     let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
-    report.mapped_extents = store.map.len() as u64;
+    report.mapped_extents = store.map().len() as u64;
     Ok(Inspection {
         volume: superblock.volume,
         label: superblock.label.clone(),
@@ -201,13 +201,13 @@ pub async fn inspect_with(
         left: root.left.into(),
         root_generation: root.generation,
         incarnation: root.incarnation.0,
-        floor: store.roots.on_disk.floor.0,
+        floor: store.floor().0,
         snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
-        opened_logs: store.logs.ids().filter(|id| root.opened.contains(*id)).count() as u64,
+        opened_logs: store.logs().ids().filter(|id| root.opened.contains(*id)).count() as u64,
         retired: root.retired.clone(),
         table: table_of(&store),
         logs: store
-            .logs
+            .logs()
             .iter()
             .filter(|log| log.used().0 > 0 || log.is_retired())
             .map(|log| LogSummary {

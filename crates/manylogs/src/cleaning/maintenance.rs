@@ -68,7 +68,7 @@ impl Inner {
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
         let now = self.engine.runtime.now();
         let state = self.engine.state.borrow();
-        if state.store.read_only.is_some() {
+        if state.store.read_only().is_some() {
             // Nothing is to be done but to end, and that wakes this task.
             return None;
         }
@@ -79,11 +79,11 @@ impl Inner {
             || (!paused && starved)
             || (!paused
                 && self.config().checkpoint == CheckpointPolicy::Idle
-                && !state.store.map.is_empty());
+                && !state.store.map().is_empty());
         if waits_for_idle {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
-        let snapshot = (self.config().snapshot.0 > 0 && state.store.apart.is_none())
+        let snapshot = (self.config().snapshot.0 > 0 && !state.store.is_apart())
             .then(|| until(agenda.last_snapshot + self.config().snapshot));
         let checkpoint = match self.config().checkpoint {
             CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
@@ -98,7 +98,8 @@ impl Inner {
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
         let now = self.engine.runtime.now();
         let state = self.engine.state.borrow();
-        if state.store.read_only.is_some() || !state.futility.allows(now, !state.starved.is_empty())
+        if state.store.read_only().is_some()
+            || !state.futility.allows(now, !state.starved.is_empty())
         {
             return None;
         }
@@ -110,7 +111,7 @@ impl Inner {
             return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);
-        let due = !state.store.map.is_empty()
+        let due = !state.store.map().is_empty()
             && match self.config().checkpoint {
                 CheckpointPolicy::OnFull => false,
                 CheckpointPolicy::Every(span) => since >= span,
@@ -123,7 +124,7 @@ impl Inner {
             };
         drop(state);
         let idle = self.config().checkpoint == CheckpointPolicy::Idle
-            && !self.engine.state.borrow().store.map.is_empty()
+            && !self.engine.state.borrow().store.map().is_empty()
             && self.is_idle();
         (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
     }
@@ -131,9 +132,9 @@ impl Inner {
     async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
         let now = self.engine.runtime.now();
         let due = self.config().snapshot.0 > 0
-            && self.engine.state.borrow().store.apart.is_none()
+            && !self.engine.state.borrow().store.is_apart()
             && now.since(agenda.last_snapshot) >= self.config().snapshot
-            && self.engine.state.borrow().store.read_only.is_none();
+            && self.engine.state.borrow().store.read_only().is_none();
         if due {
             agenda.last_snapshot = now;
             let _ = self.snapshot().await;

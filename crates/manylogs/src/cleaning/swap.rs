@@ -37,7 +37,7 @@ impl FullLogs {
 impl State {
     /// Whether there are logs to swap.
     pub(crate) fn has_full_logs(&self) -> bool {
-        self.full.iter(&self.store.logs).next().is_some()
+        self.full.iter(self.store.logs()).next().is_some()
     }
 }
 
@@ -67,18 +67,20 @@ impl Inner {
 
     fn choose_swap(&self) -> Option<(LogId, LogId)> {
         let state = self.engine.state.borrow();
-        if state.store.read_only.is_some() {
+        if state.store.read_only().is_some() {
             return None;
         }
-        let Some(Job::Move { from, to }) = SwapFullest(&state.full).next(&state.store) else { return None };
-        let used = state.store.logs.get(from).map_or(0, |log| log.used().0);
+        let Some(Job::Move { from, to }) = SwapFullest(&state.full).next(&state.store) else {
+            return None;
+        };
+        let used = state.store.logs().get(from).map_or(0, |log| log.used().0);
         if !state.store.is_ready(to) {
             // The target must be opened first. The next idle moment finds it again.
             self.engine.open_log(to);
             return None;
         }
         // While the log moves, its content takes room twice.
-        let enough = state.store.reserved.log.0 + 2 * used <= state.store.logs.room();
+        let enough = state.store.reserved().log.0 + 2 * used <= state.store.logs().room();
         enough.then_some((from, to))
     }
 }
@@ -89,9 +91,9 @@ struct SwapFullest<'a>(&'a FullLogs);
 impl Cleaner for SwapFullest<'_> {
     fn next(&mut self, store: &Store) -> Option<Job> {
         let can_move = |log: &&Log| !log.is_busy() && !log.is_retired();
-        let hot = self.0.iter(&store.logs);
+        let hot = self.0.iter(store.logs());
         let from = hot.filter(can_move).max_by_key(|log| log.used())?;
-        let to = farthest_empty(&store.logs, from.region().start, from.id())?;
+        let to = farthest_empty(store.logs(), from.region().start, from.id())?;
         Some(Job::Move { from: from.id(), to })
     }
 }

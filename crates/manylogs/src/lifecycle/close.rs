@@ -98,7 +98,7 @@ impl Inner {
         let mut report = DrainReport::default();
         let mut kept = 0;
         for _ in 0..PASSES {
-            let extents = self.engine.state.borrow().store.map.len() as u64;
+            let extents = self.engine.state.borrow().store.map().len() as u64;
             if extents == 0 {
                 break;
             }
@@ -108,7 +108,7 @@ impl Inner {
             report.home_bytes += done.home_write_sectors.bytes();
             kept = done.kept_extents;
         }
-        let left = self.engine.state.borrow().store.map.len() as u64;
+        let left = self.engine.state.borrow().store.map().len() as u64;
         if kept > 0 {
             return Err(VolumeError::NotHome { extents: kept });
         }
@@ -128,15 +128,9 @@ impl Inner {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;
         }
-        let floor = self.engine.state.borrow().store.sequences.next_data;
+        let floor = self.engine.state.borrow().store.next_data();
         raise_floor(&**self, Phase::Drain, floor).await?;
-        let mut state = self.engine.state.borrow_mut();
-        for id in state.store.logs.ids() {
-            state.store.logs.adjust(id, |log| log.raise_floor(floor));
-            if state.store.logs.get(id).is_some_and(manylogs_logstore::Log::may_reset) {
-                state.store.logs.with(id, manylogs_logstore::Log::reset);
-            }
-        }
+        self.engine.state.borrow_mut().store.forget_all(floor);
         Ok(())
     }
 

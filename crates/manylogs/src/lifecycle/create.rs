@@ -95,7 +95,9 @@ impl Volume {
         write_root(&device, Phase::Open, &root, volume, layout.roots()[1]).await?;
         write_superblock(&device, &superblock).await?;
         let mut store = Store::new(volume, logs, root, 1);
-        store.apart = table;
+        if let Some(table) = table {
+            store.keep_apart(table);
+        }
         let table = table_place(options.nvram.as_ref());
         let config = VolumeConfig { table, ..*config };
         let named = (volume, superblock.label);

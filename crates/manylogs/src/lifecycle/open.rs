@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Logs, Room, Store, apart};
-use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, SequenceLimit};
+use manylogs_logstore::{Incarnation, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
@@ -101,13 +101,12 @@ impl Opening {
         let mut store = found.await?;
         if has_short_sectors {
             // A record would share a sector of the device with the durable one before it.
-            store.logs.take_no_more();
+            store.take_no_more();
         }
-        root.floor = store.roots.on_disk.floor;
+        root.floor = store.floor();
         root.left = Left::Open;
-        (store.sequences.next_data, store.sequences.next_record) =
-            (DataSequence(first), RecordSequence(first));
-        report.mapped_extents = store.map.len() as u64;
+        store.number_from(first);
+        report.mapped_extents = store.map().len() as u64;
         let named = (superblock.volume, superblock.label.clone());
         let volume = Volume::assemble(runtime, device, below, named, layout, config, store);
         volume.inner().logs_near.set(options.logs_near);

@@ -29,7 +29,7 @@ pub(crate) async fn rebuild(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    report.was_closed = store.roots.on_disk.left != Left::Open;
+    report.was_closed = store.root().left != Left::Open;
     retire_failed(&mut store);
     match (superblock.nvram, &options.nvram) {
         (true, Some(_)) if options.give_up_nvram => return Ok(store),
@@ -41,11 +41,11 @@ pub(crate) async fn rebuild(
         (false, None) => {}
     }
     let (layout, devices) = (&superblock.layout, std::slice::from_ref(device));
-    let snapshot = match store.roots.on_disk.snapshot {
+    let snapshot = match store.root().snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await;
             let loaded = loaded.map_err(VolumeError::of_opening)?;
-            let limit = store.roots.on_disk.sequence_limit;
+            let limit = store.root().sequence_limit;
             let loaded = loaded.filter(|snapshot| {
                 let (regions, capacity) = (layout.regions(), layout.capacity());
                 snapshot.fits(regions, capacity, superblock.physical, limit)
@@ -57,31 +57,31 @@ pub(crate) async fn rebuild(
         _ => None,
     };
     report.from_snapshot = snapshot.is_some();
-    let drained = store.roots.on_disk.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
+    let drained = store.root().left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
         // Everything in the logs is dead, so damage to it does not count.
         _ if drained => false,
         Some(_) => opened_since(&store, *id),
-        None => store.roots.on_disk.used.contains(*id),
+        None => store.root().used.contains(*id),
     };
-    let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
-    let mut versions = Versions::new(store.logs.take());
+    let wanted: Vec<LogId> = store.logs().ids().filter(unknown).collect();
+    let mut versions = Versions::new(store.take_logs());
     if let Some(snapshot) = snapshot {
         // For logs that were opened since the snapshot, only the records that are found there now
         // count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
     let of = (superblock.volume, superblock.physical, layout.capacity());
-    let floor = store.roots.on_disk.floor;
+    let floor = store.floor();
     let mut scanner = Scanner::new(devices, &versions.logs, wanted, of, floor);
     while let Some((log, scanned)) = scanner.next().await.map_err(VolumeError::of_opening)? {
         note(report, layout, log, &scanned);
         for record in &scanned.records {
-            if store.roots.on_disk.is_older_than(record) {
+            if store.root().is_older_than(record) {
                 return Err(VolumeError::StaleRoot);
             }
             let whole = scanned.is_whole(record);
-            versions.take_record(log, record, store.roots.on_disk.floor, whole);
+            versions.take_record(log, record, store.floor(), whole);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
@@ -117,18 +117,16 @@ fn look_up(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    let incarnation = store.roots.on_disk.incarnation.0;
-    let (table, found) = apart::look(memory, volume, store.logs.take(), incarnation)?;
+    let incarnation = store.root().incarnation.0;
+    let (table, found) = apart::look(memory, volume, store.take_logs(), incarnation)?;
     report.from_nvram = true;
     report.records = found.records;
     report.read_bytes = table.used();
-    store.apart = Some(table);
-    store.roots.on_disk.floor = store.roots.on_disk.floor.max(found.floor);
-    store.fill(found.versions);
+    store.fill_from(table, found);
     Ok(store)
 }
 
 /// Whether a log may have changed since the snapshot.
 fn opened_since(store: &Store, log: LogId) -> bool {
-    store.roots.on_disk.opened.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+    store.root().opened.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }

@@ -9,7 +9,6 @@ use manylogs_logstore::LogId;
 use crate::records::placement::{Filling, NearHead, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
-use manylogs_logstore::store::apart::NvTable;
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
 const STAGGER: Nanos = Nanos::from_millis(10);
@@ -34,28 +33,28 @@ impl Inner {
     }
 
     fn commit_is_due(&self, state: &State) -> bool {
-        let Some(&first) = state.store.entries.pending.front() else { return false };
+        let Some(&first) = state.store.entries().pending.front() else { return false };
         let forced = state
             .store
-            .entries
+            .entries()
             .force
-            .is_some_and(|force| state.store.entries.slots.get(first).ticket <= force);
+            .is_some_and(|force| state.store.entries().slots.get(first).ticket <= force);
         let aged = state
             .store
-            .entries
+            .entries()
             .volatile_until
             .is_some_and(|until| self.engine.runtime.now() >= until);
-        let large = state.store.entries.volatile_sectors >= self.config().buffer.0 / 2;
-        state.store.read_only.is_none()
+        let large = state.store.entries().volatile_sectors >= self.config().buffer.0 / 2;
+        state.store.read_only().is_none()
             && self.may_append(state)
-            && (state.store.entries.waiters > 0 || forced || aged || large)
+            && (state.store.entries().waiters > 0 || forced || aged || large)
     }
 
     /// Whether the record that is due waits for others to share it. Nobody is to come any more
     /// once the volume closes, and a full buffer cannot wait.
     fn holds(self: &Rc<Self>, state: &mut State) -> bool {
         let VolumeConfig { hold, buffer, .. } = self.config();
-        let entries = &state.store.entries;
+        let entries = state.store.entries();
         let pressed = !state.starved.is_empty() || entries.volatile_sectors >= buffer.0 / 2;
         if state.closing || pressed {
             return false;
@@ -78,12 +77,12 @@ impl Inner {
     /// A log above the swap threshold, or logs above the watermark, are work for idle time. Where
     /// logs are filled one after the other, wherever the head is, nothing is gained by a swap.
     fn note_full(&self, state: &mut State, id: LogId) {
-        let Some(log) = state.store.logs.get(id) else { return };
+        let Some(log) = state.store.logs().get(id) else { return };
         let full = log.used().0 as f64 > self.config().swap * log.region().len.0 as f64
             && self.config().band == Sectors(0);
-        let crowded = state.store.apart.as_ref().is_some_and(NvTable::is_crowded);
+        let crowded = state.store.is_table_crowded();
         let full = full && state.full.insert(log);
-        if full || crowded || state.store.logs.occupancy() >= self.config().watermark {
+        if full || crowded || state.store.logs().occupancy() >= self.config().watermark {
             self.engine.wanted.notify();
         }
     }
@@ -95,7 +94,7 @@ impl Inner {
         if state.pacing.held_by_band {
             return false;
         }
-        let in_flight = state.store.entries.records.len();
+        let in_flight = state.store.entries().records.len();
         in_flight < self.config().appends
             || (in_flight < IN_FLIGHT_MAX
                 && self.engine.runtime.now().since(state.pacing.last_append) >= STAGGER)
@@ -117,8 +116,8 @@ impl Inner {
     /// Whether entries wait for a record only because records are in flight.
     fn is_held_back(&self, state: &State) -> bool {
         !state.pacing.held_by_band
-            && !state.store.entries.pending.is_empty()
-            && state.store.entries.records.len() < IN_FLIGHT_MAX
+            && !state.store.entries().pending.is_empty()
+            && state.store.entries().records.len() < IN_FLIGHT_MAX
             && !self.may_append(state)
     }
 

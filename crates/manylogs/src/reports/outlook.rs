@@ -55,7 +55,7 @@ impl Volume {
     #[must_use]
     pub fn drain_estimate(&self) -> Nanos {
         let state = self.inner().engine.state.borrow();
-        let mapped = state.store.map.iter();
+        let mapped = state.store.map().iter();
         let mapped = mapped.map(|(extent, mapped)| (extent, is_zeroes(&mapped.value)));
         drain_estimate(mapped, &self.inner().below)
     }
@@ -64,7 +64,7 @@ impl Volume {
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
         let state = self.inner().engine.state.borrow();
-        let zeroed = state.store.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
+        let zeroed = state.store.map().iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
         zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
 }
@@ -76,7 +76,7 @@ impl Inner {
         let parts = {
             let state = self.engine.state.borrow();
             let kind = |mapped: Mapped<Place>| kind_of(&state.store, &mapped.value);
-            let parts = state.store.map.lookup(within).take(PARTS_MAX);
+            let parts = state.store.map().lookup(within).take(PARTS_MAX);
             parts.map(|(part, mapped)| (part, mapped.map(kind))).collect::<Vec<_>>()
         };
         let (completer, completion) = completion();
@@ -119,7 +119,7 @@ fn kind_of(store: &Store, place: &Place) -> ExtentKind {
         Place::Zeroes { .. } => ExtentKind::Hole,
         Place::Log { .. } => ExtentKind::Logged,
         Place::Lost { .. } => ExtentKind::Data,
-        Place::Buffered { slot, .. } => match store.entries.slots.get(*slot).entry.kind {
+        Place::Buffered { slot, .. } => match store.entries().slots.get(*slot).entry.kind {
             EntryKind::Zeroes => ExtentKind::Hole,
             EntryKind::Lost => ExtentKind::Data,
             _ => ExtentKind::Logged,

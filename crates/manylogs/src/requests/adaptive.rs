@@ -100,7 +100,7 @@ impl Inner {
             return None;
         }
         let room =
-            LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs.occupancy() };
+            LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs().occupancy() };
         let mut allowance = state.allowance;
         let threshold = allowance.threshold(self.engine.runtime.now(), config.threshold, room);
         Some((allowance, threshold))

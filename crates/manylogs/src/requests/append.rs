@@ -67,7 +67,7 @@ impl Volume {
     #[must_use]
     pub fn logged(&self, extent: Extent) -> Vec<Extent> {
         let state = self.shared().engine.state.borrow();
-        let parts = state.store.map.lookup(extent);
+        let parts = state.store.map().lookup(extent);
         parts.filter(|(_, mapped)| mapped.is_some()).map(|(part, _)| part).collect()
     }
 }
@@ -111,7 +111,7 @@ impl Inner {
         state.counters.logged_sectors += logged;
         state.counters.logged_since_checkpoint += 1;
         state.counters.logged_sectors_since_checkpoint += logged;
-        if state.store.map.is_empty() {
+        if state.store.map().is_empty() {
             // Idle time has something to do again.
             self.engine.wanted.notify();
         }

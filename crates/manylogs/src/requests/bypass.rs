@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Payload, Request, Sectors, all_done, completion,
 };
-use manylogs_logstore::store::{Displaced, Origin, Room, SlotId};
+use manylogs_logstore::store::{Origin, Room, SlotId};
 use manylogs_logstore::{DataSequence, Entry, EntryKind};
 
 use crate::requests::home_lock::{HomeGuard, Writer};
@@ -57,7 +57,7 @@ impl Inner {
         let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
         if let Err(error) = all_done(written).await {
             if !plant::is(Bug::FailedWriteKeepsRoom) {
-                self.engine.state.borrow_mut().store.reserved -= reserved;
+                self.engine.state.borrow_mut().store.release(reserved);
             }
             self.engine.notify_progress();
             return Err(error);
@@ -95,14 +95,14 @@ impl Inner {
             };
             {
                 let mut state = self.engine.state.borrow_mut();
-                let logged = state.store.map.overlaps(extent);
+                let logged = state.store.map().overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
                 let unsettled = fua && !trusting && state.home.is_unsettled(&state.store, extent);
                 if !logged && !unsettled {
                     return Ok((guard, Room::default()));
                 }
                 if state.store.fits(needed) {
-                    state.store.reserved += needed;
+                    state.store.reserve(needed);
                     return Ok((guard, needed));
                 }
             }
@@ -147,11 +147,10 @@ impl Inner {
     ) -> Option<Completion> {
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
-        state.store.reserved -= reserved;
+        state.store.release(reserved);
         let dirty = !fua && self.below.volatile_cache;
         state.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
-        let mut displaced = Displaced::of(self.shape);
-        state.store.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        let displaced = state.store.displace_older(extent, sequence);
         // A durable write needs its entry even if a newer version has displaced the older ones in
         // the map meanwhile: that one may not be durable yet.
         if displaced.is_empty() && !(fua && reserved != Room::default()) {
@@ -170,7 +169,7 @@ impl Inner {
         let entry = Entry::new(extent, sequence, EntryKind::Supersede);
         let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
         state.store.book_displaced(id, displaced);
-        let ticket = state.store.entries.slots.get(id).ticket;
+        let ticket = state.store.entries().slots.get(id).ticket;
         state.home.add(&state.store, ticket, extent);
         self.make_due(state, id, fua);
         answer

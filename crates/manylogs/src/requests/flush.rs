@@ -46,9 +46,7 @@ impl Inner {
         let _turn = self.flush_lock.take().await;
         let (last, deferred, dirty) = {
             let mut state = self.engine.state.borrow_mut();
-            let last =
-                state.store.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
-            state.store.entries.force = state.store.entries.force.max(last);
+            let last = state.store.force_all();
             let dirty = std::mem::take(&mut state.home.is_dirty);
             (last, std::mem::take(&mut state.home.deferred), dirty)
         };

@@ -18,7 +18,7 @@ pub(crate) struct HomeWrites {
 impl HomeWrites {
     /// A supersede entry of `extent` was queued.
     pub(crate) fn add(&mut self, store: &Store, entry: Ticket, extent: Extent) {
-        self.unsettled.retain(|(entry, _)| !store.entries.tickets.is_done(*entry));
+        self.unsettled.retain(|(entry, _)| !store.entries().tickets.is_done(*entry));
         self.unsettled.push((entry, extent));
     }
 
@@ -34,7 +34,7 @@ impl HomeWrites {
     }
 
     fn unsettled_in(&self, store: &Store) -> impl Iterator<Item = Extent> {
-        let open = |entry: &Ticket| !store.entries.tickets.is_done(*entry);
+        let open = |entry: &Ticket| !store.entries().tickets.is_done(*entry);
         self.unsettled.iter().filter(move |(entry, _)| open(entry)).map(|(_, extent)| *extent)
     }
 }

@@ -29,7 +29,7 @@ impl Inner {
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
         let mut state = self.engine.state.borrow_mut();
         state.last_activity = self.engine.runtime.now();
-        if !state.store.map.overlaps(extent) {
+        if !state.store.map().overlaps(extent) {
             let mut homes = self.layout.home(extent);
             if let (Some(home), None) = (homes.next(), homes.next()) {
                 drop(state);
@@ -59,7 +59,7 @@ impl Inner {
     /// Starts every device read and pins the logs they point into.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
         let mut state = self.engine.state.borrow_mut();
-        let lookup: Vec<_> = state.store.map.lookup(extent).collect();
+        let lookup: Vec<_> = state.store.map().lookup(extent).collect();
         let mut parts = Vec::with_capacity(lookup.len());
         let mut spans: Vec<Extent> = Vec::new();
         for (part, mapped) in lookup {

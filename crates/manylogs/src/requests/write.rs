@@ -107,7 +107,7 @@ impl Inner {
             return self.buffer(&mut state, kind, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
-        let mapped = state.store.map.overlaps(extent);
+        let mapped = state.store.map().overlaps(extent);
         drop(state);
         self.engine.wanted.notify();
         match payload {
@@ -158,7 +158,7 @@ impl Inner {
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
-        if !self.engine.state.borrow().store.logs.may_ever_take(needed.log) {
+        if !self.engine.state.borrow().store.logs().may_ever_take(needed.log) {
             let reason = "the logs that are in use are too short for such a record";
             return Err(IoError::ReadOnly { reason });
         }
@@ -168,7 +168,7 @@ impl Inner {
             let progress = self.engine.progress.wait();
             let rationed = {
                 let mut state = self.engine.state.borrow_mut();
-                if let Some(reason) = state.store.read_only {
+                if let Some(reason) = state.store.read_only() {
                     break Err(IoError::ReadOnly { reason });
                 }
                 // Of a ration the one who waited longest is served first: short requests would
@@ -177,7 +177,7 @@ impl Inner {
                 if turn && state.fits(needed, self.engine.runtime.now()) {
                     break Ok(());
                 }
-                if state.store.logs.all_retired() {
+                if state.store.logs().all_retired() {
                     // No checkpoint makes room in those.
                     break Err(IoError::ReadOnly { reason: "every log has failed" });
                 }
@@ -206,7 +206,7 @@ impl Inner {
         fua: bool,
         reserved: Room,
     ) -> Completion {
-        let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
+        let full = state.store.entries().volatile_sectors + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
@@ -223,7 +223,7 @@ impl Inner {
         if waiter.is_none() {
             self.arm_buffer_age(state);
         }
-        if state.store.map.is_empty() {
+        if state.store.map().is_empty() {
             // Idle time has something to do again.
             self.engine.wanted.notify();
         }
@@ -233,9 +233,9 @@ impl Inner {
     }
 
     fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
-        if state.store.entries.volatile_until.is_none() {
+        if state.store.entries().volatile_until.is_none() {
             let until = self.engine.runtime.now() + self.config().buffer_age;
-            state.store.entries.volatile_until = Some(until);
+            state.store.keep_volatile_until(until);
             let inner = Rc::clone(self);
             let sleep = self.engine.runtime.sleep_until(until);
             self.engine.runtime.spawn(async move {

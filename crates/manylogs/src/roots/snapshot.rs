@@ -32,7 +32,7 @@ impl Inner {
     /// set of opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.cleaning.take().await;
-        if self.engine.state.borrow().store.apart.is_some() {
+        if self.engine.state.borrow().store.is_apart() {
             let written = self.engine.state.borrow_mut().store.rewrite_apart();
             if left != Left::Open {
                 update_root(&**self, Phase::Snapshot, |root| root.left = left).await?;
@@ -42,8 +42,7 @@ impl Inner {
         let bytes = self.capture();
         let result = self.publish(&bytes, left).await;
         let mut state = self.engine.state.borrow_mut();
-        state.store.roots.capturing = None;
-        state.store.roots.next_opened = None;
+        state.store.end_capture();
         drop(state);
         self.engine.notify_progress();
         result
@@ -53,20 +52,15 @@ impl Inner {
     /// is still in memory now will be found there.
     fn capture(&self) -> Vec<u8> {
         let mut state = self.engine.state.borrow_mut();
-        let mut opened = LogBitmap::none(state.store.logs.count());
-        for log in state.store.logs.iter().filter(|log| log.is_busy()) {
-            opened.add(log.id());
-        }
-        state.store.roots.capturing = Some(opened);
+        state.store.begin_capture();
         state.store.note_table_size();
         // From what is in memory: a length on the disk may be damaged.
-        let expected_bytes = state.store.map.len() * BYTES_PER_EXTENT;
-        encode(expected_bytes, state.store.logs.iter(), state.store.map.iter())
+        let expected_bytes = state.store.map().len() * BYTES_PER_EXTENT;
+        encode(expected_bytes, state.store.logs().iter(), state.store.map().iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
-        let used =
-            self.engine.state.borrow().store.roots.on_disk.snapshot.map(|snapshot| snapshot.slot);
+        let used = self.engine.state.borrow().store.root().snapshot.map(|snapshot| snapshot.slot);
         let slot = used.map_or(0, |slot| 1 - slot);
         let place = self.layout.snapshots()[to_usize(slot.into())];
         if bytes.len() as u64 > place.len.bytes() {
@@ -99,20 +93,14 @@ impl Inner {
 
     /// From here on only logs of the new set, and of the old one, take records.
     fn close_capture(&self, left: Left) -> LogBitmap {
-        let mut state = self.engine.state.borrow_mut();
-        let mut opened = state
-            .store
-            .roots
-            .capturing
-            .take()
-            .unwrap_or_else(|| LogBitmap::none(state.store.logs.count()));
-        if left == Left::Open
-            && let Some(near) = nearest(&state.store.logs, self.device.asked(), |_| true)
-        {
-            opened.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
-        }
-        state.store.roots.next_opened = Some(opened.clone());
-        opened
+        let head = self.device.asked();
+        self.engine.state.borrow_mut().store.close_capture(|store, opened| {
+            if left == Left::Open
+                && let Some(near) = nearest(store.logs(), head, |_| true)
+            {
+                opened.add_around(near, store.logs().count(), OPENED_TOGETHER);
+            }
+        })
     }
 }
 

@@ -46,7 +46,7 @@ impl Volume {
         // A volume that closes waits for what is active.
         let _activity = Rc::clone(&inner.activity);
         let _turn = inner.superblock_lock.take().await;
-        let read_only = inner.engine.state.borrow().store.read_only;
+        let read_only = inner.engine.state.borrow().store.read_only();
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());
         }

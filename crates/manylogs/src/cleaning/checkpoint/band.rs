@@ -58,7 +58,7 @@ impl Inner {
         band: Sectors,
     ) -> Option<(Part, u64)> {
         let state = self.engine.state.borrow();
-        let map = &state.store.map;
+        let map = state.store.map();
         let here = map.lookup(Extent { start: *cursor, len: Sectors(1) });
         let here = here.filter_map(|(part, mapped)| mapped.map(|mapped| (part, mapped)));
         let (found, _) =

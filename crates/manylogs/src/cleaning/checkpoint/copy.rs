@@ -227,7 +227,7 @@ impl Inner {
         floor: DataSequence,
     ) -> Vec<(Extent, Mapped<Place>)> {
         let state = self.engine.state.borrow();
-        let all = extents.iter().flat_map(|extent| state.store.map.lookup(*extent));
+        let all = extents.iter().flat_map(|extent| state.store.map().lookup(*extent));
         let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
         mapped.filter(|(_, mapped)| mapped.sequence < floor).collect()
     }
@@ -275,7 +275,7 @@ impl Inner {
     ) -> Sectors {
         let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
-        let lookup = state.store.map.lookup(extent);
+        let lookup = state.store.map().lookup(extent);
         let parts: Vec<Extent> =
             lookup.filter(|(_, mapped)| which.takes(*mapped)).map(|(part, _)| part).collect();
         let mut left = Sectors(parts.iter().map(|part| part.len.0).sum());

@@ -122,7 +122,7 @@ impl Inner {
         loop {
             let progress = self.engine.progress.wait();
             let now = self.engine.runtime.now();
-            let waits = self.engine.state.borrow().store.entries.waiters > 0;
+            let waits = self.engine.state.borrow().store.entries().waiters > 0;
             if !waits || now >= until {
                 return;
             }

@@ -16,8 +16,8 @@ pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_logstore::DataSequence;
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, LogId};
 
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
@@ -116,7 +116,7 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
-        let resets = self.engine.state.borrow().store.counters.log_resets;
+        let resets = self.engine.state.borrow().store.counters().log_resets;
         let result = self.run_pass(pass).await;
         self.note_pass(&result, resets);
         result
@@ -168,7 +168,7 @@ impl Inner {
                     reason = "the logs are full and what they hold cannot be read";
                 }
                 let left = report.kept_extents + report.unread_extents;
-                let reset = state.store.counters.log_resets > resets;
+                let reset = state.store.counters().log_resets > resets;
                 let moved = reset || report.home_write_sectors.0 > 0;
                 match left {
                     0 if moved && !starved => Outcome::Useful,
@@ -234,7 +234,7 @@ impl Inner {
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        if floor > self.engine.state.borrow().store.roots.on_disk.floor {
+        if floor > self.engine.state.borrow().store.floor() {
             raise_floor(&**self, Phase::Checkpoint, floor).await?;
             self.forget_below(floor);
         }
@@ -253,7 +253,7 @@ impl Inner {
             logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
             ..CheckpointReport::default()
         };
-        let floor = state.store.sequences.next_data;
+        let floor = state.store.next_data();
         Progress { pass, floor, held_back: None, zeroed: Vec::new(), versions: 0, report }
     }
 
@@ -266,7 +266,7 @@ impl Inner {
         let state = self.engine.state.borrow();
         let mut extents: Vec<Extent> = Vec::new();
         let mut sectors = 0;
-        for (extent, mapped) in state.store.map.iter_from(*cursor) {
+        for (extent, mapped) in state.store.map().iter_from(*cursor) {
             if sectors >= BATCH_SECTORS || extents.len() >= BATCH_RUNS {
                 break;
             }
@@ -292,25 +292,7 @@ impl Inner {
         {
             let mut state = self.engine.state.borrow_mut();
             let state = &mut *state;
-            state.store.note_table_size();
-            let mut gone: Vec<(LogId, u64)> = Vec::new();
-            state.store.map.retain(|extent, mapped| {
-                if mapped.sequence >= floor {
-                    return true;
-                }
-                if let Some(log) = mapped.value.kept_by(self.shape) {
-                    match gone.last_mut() {
-                        Some((last, sectors)) if *last == log => *sectors += extent.len.0,
-                        _ => gone.push((log, extent.len.0)),
-                    }
-                }
-                false
-            });
-            for (log, sectors) in gone {
-                state.store.sub_live(log, sectors);
-            }
-            state.store.floor_raised(floor);
-            state.store.rewrite_after_checkpoint();
+            state.store.forget_below(floor);
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;

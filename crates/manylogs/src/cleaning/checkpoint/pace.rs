@@ -10,15 +10,14 @@ use super::ration::Ration;
 use super::{AT_ONCE_PRESSED, Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
-use manylogs_logstore::store::apart::NvTable;
 
 /// A pass that waits looks at least this often whether it should hurry or end.
 const LOOK: Nanos = Nanos::from_millis(500);
 impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
-        let crowded = self.store.apart.as_ref().is_some_and(NvTable::is_crowded);
-        !self.starved.is_empty() || crowded || self.store.logs.occupancy() >= watermark
+        let crowded = self.store.is_table_crowded();
+        !self.starved.is_empty() || crowded || self.store.logs().occupancy() >= watermark
     }
 }
 
@@ -37,8 +36,8 @@ impl Inner {
         let mut guard = self.engine.state.borrow_mut();
         let state = &mut *guard;
         if state.ration.is_none() && pressed {
-            let room = Sectors(state.store.logs.room());
-            let versions = (state.store.map.len() as u64).saturating_sub(found);
+            let room = Sectors(state.store.logs().room());
+            let versions = (state.store.map().len() as u64).saturating_sub(found);
             state.ration = Some(Ration::new(room, versions, state.home_pace, now));
         }
         let Some(ration) = &mut state.ration else { return };

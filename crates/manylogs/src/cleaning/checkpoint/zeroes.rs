@@ -53,7 +53,7 @@ impl Inner {
         // Clients may have written there since.
         let zeroed: Vec<Extent> = {
             let state = self.engine.state.borrow();
-            let still = state.store.map.lookup(piece).filter(|(_, mapped)| {
+            let still = state.store.map().lookup(piece).filter(|(_, mapped)| {
                 mapped.is_some_and(|mapped| {
                     mapped.sequence < progress.floor && matches!(mapped.value, Place::Zeroes { .. })
                 })
