@@ -45,7 +45,9 @@ impl Cleaner for FromTail {
             return None;
         }
         let others = logs.iter().filter(|log| log.id() != self.head);
-        let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && !log.is_retired();
+        // What a log that is out of use still holds keeps the floor down.
+        let counts = |log: &&Log| !log.is_retired() || log.live() > 0;
+        let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && counts(log);
         let mut used: Vec<&Log> = others.filter(is_used).collect();
         used.sort_unstable_by_key(|log| log.epoch());
         // Logs that hold only old supersede entries become free when the floor passes these

@@ -95,6 +95,7 @@ impl CircularStore {
     ///
     /// # Errors
     /// [`IoError::NoSpace`] at once if the store is full: deletions make room.
+    /// [`IoError::ReadOnly`] if it takes no writes any more, as so many of its logs have failed.
     /// [`IoError::OutOfRange`] if the content is too long or of another length. [`IoError::Gone`]
     /// if the store is closed.
     pub fn write(
@@ -120,7 +121,12 @@ impl CircularStore {
         }
         let [for_cleaning, for_deletions] = self.0.spared;
         let room = state.store.room_of(&batch);
-        if !state.store.fits(room + for_cleaning + for_deletions) {
+        let needed = room + for_cleaning + for_deletions;
+        if !state.store.fits(needed) {
+            if !state.store.logs().may_ever_take(needed.log) {
+                let reason = "too few logs of the store are in use";
+                return Completion::ready(Err(IoError::ReadOnly { reason }));
+            }
             self.0.engine.wanted.notify();
             return Completion::ready(Err(IoError::NoSpace { extent }));
         }

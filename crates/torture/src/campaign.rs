@@ -61,8 +61,8 @@ pub struct Campaign {
     pub jobs: usize,
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
-    /// In every history of [`System::Volume`] and [`System::Mlfs`] the device fails requests. For
-    /// the first few crashes are forked then: such a campaign tests the answers of requests and the
+    /// In every history of [`System::Volume`], [`System::Mlfs`] and [`System::Everest`] devices
+    /// fail requests. For the first few crashes are forked then: such a campaign tests the answers of requests and the
     /// history's own recoveries.
     pub trouble: bool,
     /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
@@ -164,6 +164,11 @@ impl Campaign {
         if self.trouble { Plan::troubled(seed).sparse() } else { Plan::of_seed(seed) }
     }
 
+    fn everest_plan_of(&self, seed: u64) -> EverestPlan {
+        let plan = EverestPlan::of_seed(seed);
+        if self.trouble { plan.in_trouble() } else { plan }
+    }
+
     /// A history of ext4. Disks do not cross threads, so each has images of its own.
     fn run_ext4(&self, seed: u64, images: &mut Option<Images>) -> Result<Report, Violation> {
         let Some(campaign) = &self.ext4 else {
@@ -199,7 +204,7 @@ impl Campaign {
             }
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
-                System::Everest => run_everest(&EverestPlan::of_seed(seed)),
+                System::Everest => run_everest(&self.everest_plan_of(seed)),
                 System::Ext4 | System::Adopt | System::Mlfs => self.run_ext4(seed, &mut images),
             };
             lock(ledger).take_up(seed, result, self.states, progress);

@@ -74,8 +74,9 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
         let message = "--faults is for volumes: leave it out, or --system";
         return Err(Failure::input(message));
     }
-    if !matches!(system, System::Volume | System::Mlfs) && args.trouble {
-        let message = "--trouble is for volumes and for --system mlfs: leave it out, or --system";
+    if !matches!(system, System::Volume | System::Mlfs | System::Everest) && args.trouble {
+        let message =
+            "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
     }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {

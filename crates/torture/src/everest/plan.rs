@@ -22,9 +22,24 @@ pub struct EverestPlan {
     pub(crate) operations: u64,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
+    /// The devices of the store fail requests.
+    pub(crate) trouble: bool,
 }
 
 impl EverestPlan {
+    /// The same on devices that fail requests. One log may go out of use in each incarnation, so
+    /// there are more logs: the store goes on. Few events are forked: such a history tests answers,
+    /// and its own openings.
+    #[must_use]
+    pub fn in_trouble(self) -> Self {
+        let more = |disk: CrashDiskConfig| CrashDiskConfig {
+            capacity: Sectors(disk.capacity.0 + self.incarnations * self.log.0),
+            ..disk
+        };
+        let stores = self.stores.iter().copied().map(more).collect();
+        Self { stores, fork_every: 4 * self.fork_every, trouble: true, ..self }
+    }
+
     /// The plan of a seed; the same one each time.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
@@ -61,6 +76,7 @@ impl EverestPlan {
             clients: 1 + rng.below(4),
             operations: 40 + rng.below(160),
             fork_every: 6 + rng.below(10),
+            trouble: false,
         }
     }
 }

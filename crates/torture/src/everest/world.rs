@@ -29,7 +29,7 @@ impl Images {
 #[derive(Clone)]
 pub(super) struct Disks {
     bases: Vec<CrashDisk>,
-    stores: Vec<CrashDisk>,
+    pub(super) stores: Vec<CrashDisk>,
 }
 
 /// Which of the disks the last event was on.
