@@ -8,6 +8,7 @@ use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
 use crate::engine::RecordUnderWay;
 use crate::phase::Phase;
+use crate::root::lose_member;
 use crate::system::{Shared, System};
 
 /// Tasks that are kept for the next records: most of the time no more are in flight.
@@ -146,13 +147,19 @@ fn phase_of<S: System>(system: &S, usually: Phase, slot: &AppendSlot) -> Phase {
 /// The log is out of use. Entries on their way to it are appended elsewhere.
 fn record_failed<S: System>(system: &S, log: LogId, sequence: RecordSequence, error: &IoError) {
     let engine = system.engine();
+    let device = engine.with_store(|store| {
+        store.record_failed(log, sequence);
+        store.logs().device(log)
+    });
+    let goes_on = *error == IoError::Gone
+        && (engine.members.of(device).is_gone() || lose_member(system, device));
     let mut state = engine.state.borrow_mut();
     let store = state.store_mut();
-    store.record_failed(log, sequence);
     match error {
         // Only this log's sectors are bad, so other logs serve. The root is updated in the
         // background.
         error if error.is_local() => engine.log_wanted.notify(),
+        IoError::Gone if goes_on => {}
         error => store.fail_for(error, "records cannot be written"),
     }
     if let Some(reason) = store.read_only() {

@@ -36,6 +36,7 @@ pub struct Member {
     draining: Rc<Cell<bool>>,
     /// Clients wait for room in the logs, and so for the system's own work.
     pressed: Rc<Cell<bool>>,
+    gone: Rc<Cell<bool>>,
 }
 
 impl Member {
@@ -49,6 +50,7 @@ impl Member {
             head: Rc::default(),
             draining: Rc::default(),
             pressed: Rc::default(),
+            gone: Rc::default(),
         }
     }
 
@@ -140,6 +142,17 @@ impl Member {
     /// Notes that a request that is not logged ends at `end`.
     pub fn set_asked(&self, end: Lba) {
         self.head.set(end);
+    }
+
+    /// Whether the device is gone: nothing more is written to it until the system is opened again.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// Notes that the device is gone.
+    pub fn set_gone(&self) {
+        self.gone.set(true);
     }
 
     /// From now on everything belongs to draining.

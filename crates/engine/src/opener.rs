@@ -50,7 +50,13 @@ async fn open_wanted_log<S: System>(system: &S) {
 
 /// Tells the root of logs that went out of use, so that they stay so.
 async fn note_retired<S: System>(system: &S) {
-    let retired: Vec<LogId> = system.engine().with_store(|store| store.newly_retired());
+    let engine = system.engine();
+    let mut retired: Vec<LogId> = engine.with_store(|store| store.newly_retired());
+    // The logs of a member that is gone are sound when it is back.
+    retired.retain(|log| {
+        let device = engine.with_store(|store| store.logs().device(*log));
+        !engine.members.of(device).is_gone()
+    });
     if !retired.is_empty() {
         let noted = update_root(system, Phase::OpenedSet, |root| root.retired.extend(retired));
         // A log that is tried again fails again.

@@ -44,14 +44,9 @@ pub async fn update_root<S: System>(
     let engine = system.engine();
     let lock = engine.with_store(|store| store.root_lock());
     let _turn = lock.take().await;
-    let (root, slots, volume) = engine.with_store(|store| {
-        let (root, slots) = store.next_root(change);
-        (root, slots, store.volume())
-    });
+    let (root, slots) = engine.with_store(|store| store.next_root(change));
     for slot in slots {
-        let RootSlot { device, place } = system.root_slots()[slot];
-        let write = root.write_to(place, volume);
-        if let Err(error) = write_twice(engine.members.of(device), phase, write).await {
+        if let Err(error) = write_slot(system, phase, &root, slot).await {
             if !plant::is(Bug::RootHalfWritten) {
                 engine.with_store(|store| store.fail_for(&error, "the root cannot be written"));
                 engine.notify_progress();
@@ -64,6 +59,40 @@ pub async fn update_root<S: System>(
     Ok(())
 }
 
+/// Writes the root to a slot, durably. Where the member of the slot is gone and the system goes on,
+/// the slot has another place.
+async fn write_slot<S: System>(
+    system: &S,
+    phase: Phase,
+    root: &Root,
+    slot: usize,
+) -> Result<(), IoError> {
+    let engine = system.engine();
+    let volume = engine.with_store(|store| store.volume());
+    loop {
+        let RootSlot { device, place } = system.root_slots()[slot];
+        let written = write_twice(engine.members.of(device), phase, root.write_to(place, volume));
+        match written.await {
+            Err(IoError::Gone) if lose_member(system, device) => {}
+            result => return result,
+        }
+    }
+}
+
+/// A member is gone: its logs are out of use. False if the system does not go on without it, or
+/// knew.
+pub(crate) fn lose_member<S: System>(system: &S, device: Device) -> bool {
+    let engine = system.engine();
+    let member = engine.members.of(device);
+    if member.is_gone() || !system.goes_on_without(device) {
+        return false;
+    }
+    member.set_gone();
+    engine.with_store(|store| store.retire_all_on(device));
+    engine.notify_progress();
+    true
+}
+
 /// Writes a second time where the first write fails: drives replace a bad sector when it is
 /// written again.
 async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<(), IoError> {
@@ -73,12 +102,12 @@ async fn write_twice(member: &Member, phase: Phase, write: Request) -> Result<()
     }
 }
 
-/// What the two slots of the root hold.
+/// What the places of the root hold.
 #[derive(Clone, Debug)]
 pub struct FoundRoot {
-    /// The newest whole root, and which slot it is in; `None` if neither slot holds a whole one.
+    /// The newest whole root, and which of the places it is in; `None` if none holds a whole one.
     pub newest: Option<(Root, usize)>,
-    /// How many slots hold no whole root.
+    /// How many places hold no whole root.
     pub damaged: u32,
 }
 
@@ -96,18 +125,19 @@ pub async fn write_root(
     member.submit(phase, root.write_to(place, volume)).await.map(drop)
 }
 
-/// Reads both slots of the root of `volume`, which has `logs` logs.
+/// Reads the places where a root of `volume` may be, which has `logs` logs: both slots, and others
+/// that a slot may have had.
 ///
 /// # Errors
 /// If a slot cannot be read, and the medium is not at fault: see [`read_copy`].
 pub async fn find_root(
     devices: &[Rc<dyn BlockDevice>],
-    slots: [RootSlot; 2],
+    places: &[RootSlot],
     volume: VolumeId,
     logs: usize,
 ) -> Result<FoundRoot, IoError> {
     let mut found = FoundRoot { newest: None, damaged: 0 };
-    for (slot, RootSlot { device, place }) in slots.into_iter().enumerate() {
+    for (slot, &RootSlot { device, place }) in places.iter().enumerate() {
         let device = &devices[usize::from(device.0)];
         let bytes = read_copy(device, place).await?.ok().and_then(|content| content.to_bytes());
         let root = bytes.and_then(|bytes| Root::decode(&bytes, volume));

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use manylogs_block::Sectors;
 use manylogs_logstore::LogId;
-use manylogs_logstore::store::{Batch, Choice, Room, Store};
+use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 
 use crate::engine::Engine;
 use crate::root::RootSlot;
@@ -30,6 +30,13 @@ pub trait System: Sized + 'static {
 
     /// Where the two slots of the root are.
     fn root_slots(&self) -> [RootSlot; 2];
+
+    /// Whether the system goes on when `device` is gone for as long as it is open. Its logs are out
+    /// of use then, and [`System::root_slots`] are on others: each of them has two places for a root,
+    /// so that a torn write leaves one.
+    fn goes_on_without(&self, _device: Device) -> bool {
+        false
+    }
 
     /// End of the addresses of the store's map: no entry reaches beyond.
     fn capacity(&self) -> Sectors;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
 use manylogs_engine::{raise_floor_to_oldest, renew_log};
-use manylogs_logstore::store::{Cleaner, Job};
+use manylogs_logstore::store::{Cleaner, Device, Job};
 
 use crate::ring::FromTail;
 use crate::store::Inner;
@@ -32,7 +32,9 @@ impl Inner {
             let [for_cleaning, for_deletions] = self.spared;
             // A few of the longest writes should find room without waiting.
             let wanted = for_cleaning.log + for_deletions.log + Sectors(4 * self.record.0);
-            FromTail { head: state.head, wanted }.next(&state.store)
+            let devices = (0..).map(Device).zip(self.engine.members.iter());
+            let gone = devices.filter(|(_, member)| member.is_gone()).map(|(device, _)| device);
+            FromTail { head: state.head, wanted, gone: gone.collect() }.next(&state.store)
         };
         let Some(Job::Renew(log)) = job else { return Ok(false) };
         let resets = || self.engine.state.borrow().store.counters().log_resets;

@@ -18,7 +18,7 @@ use manylogs_schedule::Targets;
 
 use crate::ages::Ages;
 use crate::error::StoreError;
-use crate::ondisk::{Superblock, root_places};
+use crate::ondisk::{Superblock, root_places, root_slots};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
 use crate::versions::{Version, Versions};
 
@@ -56,8 +56,8 @@ impl CircularStore {
         // Recovery looks at all logs: a store is small, and most of it is used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
         let store = found.superblocks[0].store;
-        for place in root_places() {
-            found.devices[0].submit(root.write_to(place, store)).await?;
+        for RootSlot { device, place } in root_slots(found.roots_on_two(), |_| false) {
+            found.devices[usize::from(device.0)].submit(root.write_to(place, store)).await?;
         }
         // The first copy on the first device last: with that it is a store.
         for (device, superblock) in found.devices.iter().zip(&found.superblocks).rev() {
@@ -157,6 +157,7 @@ impl Found {
                 physical,
                 log,
                 sectors: have,
+                roots_on_two: count > 1,
             });
         }
         Ok(Self { reads: devices.clone(), devices, superblocks })
@@ -174,7 +175,8 @@ impl Found {
             let fits = superblock.store == first.store
                 && usize::from(superblock.device) == index
                 && usize::from(superblock.devices) == devices.len()
-                && (superblock.log, superblock.physical) == (first.log, first.physical);
+                && (superblock.log, superblock.physical) == (first.log, first.physical)
+                && superblock.roots_on_two == first.roots_on_two;
             if !fits {
                 return Err(StoreError::OtherDevice { device: index });
             }
@@ -184,6 +186,10 @@ impl Found {
             return Err(StoreError::Devices(0));
         }
         Ok(Self { devices, reads, superblocks })
+    }
+
+    fn roots_on_two(&self) -> bool {
+        self.superblocks[0].roots_on_two
     }
 
     fn record(&self) -> Sectors {
@@ -211,9 +217,10 @@ impl Found {
 
     async fn root(&self) -> Result<(Root, usize), StoreError> {
         let (store, logs) = (self.superblocks[0].store, self.logs().count());
-        let slots = RootSlot::on_first(root_places());
-        let found = find_root(&self.reads, slots, store, logs).await?;
-        found.newest.ok_or(StoreError::NoRoot)
+        let places = root_places(self.roots_on_two());
+        let found = find_root(&self.reads, &places, store, logs).await?;
+        let (root, place) = found.newest.ok_or(StoreError::NoRoot)?;
+        Ok((root, place % 2))
     }
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
@@ -247,10 +254,11 @@ impl Found {
         let for_deletions = Room { log: Sectors(self.superblocks[0].log.0 / 2), ..largest };
         let member =
             |device| Member::new(device, PhaseProbe::default()).scheduled(&runtime, TARGETS);
+        let roots_on_two = self.roots_on_two();
         let members = Members::of_all(self.devices.into_iter().map(member).collect());
         let inner = Rc::new(Inner {
             engine: Engine::new(runtime.clone(), members, state),
-            roots: RootSlot::on_first(root_places()),
+            roots_on_two,
             record,
             spared: [for_cleaning, for_deletions],
         });

@@ -2,7 +2,7 @@
 //! emptied from the oldest end (seed 002 section 3.1).
 
 use manylogs_block::Sectors;
-use manylogs_logstore::store::{Cleaner, Job, Logs, Placement, Store};
+use manylogs_logstore::store::{Cleaner, Device, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
 
 /// A log with a larger live share than this is not worth cleaning for the room that it gives.
@@ -32,10 +32,12 @@ impl Placement for Ring {
 }
 
 /// Cleans the oldest log that has room to give when less than `wanted` is left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FromTail {
     pub(crate) head: LogId,
     pub(crate) wanted: Sectors,
+    /// Devices that are gone: what their logs hold cannot be read.
+    pub(crate) gone: Vec<Device>,
 }
 
 impl Cleaner for FromTail {
@@ -46,7 +48,8 @@ impl Cleaner for FromTail {
         }
         let others = logs.iter().filter(|log| log.id() != self.head);
         // What a log that is out of use still holds keeps the floor down.
-        let counts = |log: &&Log| !log.is_retired() || log.live() > 0;
+        let can_be_read = |log: &Log| !self.gone.contains(&logs.device(log.id()));
+        let counts = |log: &&Log| !log.is_retired() || (log.live() > 0 && can_be_read(log));
         let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && counts(log);
         let mut used: Vec<&Log> = others.filter(is_used).collect();
         used.sort_unstable_by_key(|log| log.epoch());

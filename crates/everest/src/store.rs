@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{
     Completer, Completion, Extent, IoError, Payload, Sectors, Signal, completion,
 };
-use manylogs_engine::{Engine, RootSlot, begin_read, wait_durable};
+use manylogs_engine::{Engine, begin_read, wait_durable};
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
 use manylogs_logstore::{Class, EntryKind, LogId, MAX_ENTRIES, Mapped, Space};
 use smallvec::SmallVec;
@@ -56,8 +56,8 @@ impl State {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine<Self>,
-    /// Where the two slots of the root are.
-    pub(crate) roots: [RootSlot; 2],
+    /// Whether the two slots of the root are on two devices.
+    pub(crate) roots_on_two: bool,
     /// Longest payload of a record.
     pub(crate) record: Sectors,
     /// Room that only cleaning may use, and room that only cleaning and deletions may use.

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use manylogs_block::Sectors;
 use manylogs_engine::{Engine, RootSlot, Shared, System};
-use manylogs_logstore::store::{Batch, Choice, Room, Store};
+use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 use manylogs_logstore::{LogId, Space};
 
+use crate::ondisk::root_slots;
 use crate::ring::Ring;
 use crate::store::{Inner, State};
 
@@ -32,7 +33,13 @@ impl System for Inner {
     }
 
     fn root_slots(&self) -> [RootSlot; 2] {
-        self.roots
+        root_slots(self.roots_on_two, |device| self.engine.members.of(device).is_gone())
+    }
+
+    fn goes_on_without(&self, device: Device) -> bool {
+        // The roots are on the first two.
+        let others = || (0..2).map(Device).filter(|other| *other != device);
+        self.roots_on_two && others().all(|other| !self.engine.members.of(other).is_gone())
     }
 
     fn capacity(&self) -> Sectors {

@@ -14,6 +14,7 @@ use manylogs_sim::{Order, Sim};
 
 const READS: &[RequestKind] = &[RequestKind::Read];
 const WRITES: &[RequestKind] = &[RequestKind::Write];
+const ALL: &[RequestKind] = &[RequestKind::Read, RequestKind::Write, RequestKind::Flush];
 const LOG: Sectors = Sectors(128);
 const LOGS: u64 = 9;
 /// The first log of the device: see `docs/format.md`.
@@ -25,8 +26,11 @@ type Device = Rc<Faults<MemoryDevice>>;
 fn in_virtual_time<F: Future<Output = ()> + 'static>(test: impl FnOnce(Handle, Device) -> F) {
     let sim = Sim::new(1, Order::Fifo);
     let node = sim.node();
-    let memory = MemoryDevice::new(Sectors(64 + LOGS * LOG.0 + 16));
-    sim.block_on(node, test(sim.handle(node), Rc::new(Faults::new(memory))));
+    sim.block_on(node, test(sim.handle(node), device()));
+}
+
+fn device() -> Device {
+    Rc::new(Faults::new(MemoryDevice::new(Sectors(64 + LOGS * LOG.0 + 16))))
 }
 
 fn devices(device: &Device) -> Vec<Rc<dyn BlockDevice>> {
@@ -124,4 +128,30 @@ fn a_store_whose_logs_have_failed_refuses_writes_and_nobody_waits() {
         device.clear();
         assert_eq!(newest(&store).await, Payload::tags(6000, Sectors(16)), "it is still read");
     });
+}
+
+/// Either device may go: the roots are on both.
+#[test]
+fn a_store_goes_on_without_one_of_its_devices_and_finds_all_when_it_is_back() {
+    for lost in 0..2 {
+        in_virtual_time(move |runtime, first| async move {
+            let both = [first, device()];
+            let devices = || both.iter().flat_map(devices).collect::<Vec<_>>();
+            let options = StoreOptions { log: LOG };
+            let store = CircularStore::create(runtime.clone(), devices(), options).await.unwrap();
+            wrap(&store, 1).await;
+            both[lost].add(Rule::new(ALL, |_| IoError::Gone));
+            // The ring comes by the device that is gone, and passes it.
+            wrap(&store, 100).await;
+            assert!(both[lost].failed() > 0, "somebody asked device {lost}");
+            assert_eq!(newest(&store).await, Payload::tags(15_900, Sectors(16)));
+            store.close().await.unwrap();
+            both[lost].clear();
+            let store = CircularStore::open(runtime.clone(), devices()).await.unwrap();
+            assert_eq!(newest(&store).await, Payload::tags(15_900, Sectors(16)));
+            wrap(&store, 200).await;
+            assert_eq!(newest(&store).await, Payload::tags(25_900, Sectors(16)));
+            store.close().await.unwrap();
+        });
+    }
 }

@@ -4,7 +4,7 @@ use manylogs_block::Sectors;
 
 use crate::{Log, LogId};
 
-use super::{Logs, Store};
+use super::{Device, Logs, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
@@ -21,6 +21,15 @@ impl Store {
     /// Takes a log out of use: nothing is appended any more, what it holds is still read.
     pub fn retire(&mut self, log: LogId) {
         self.logs.with(log, Log::retire);
+    }
+
+    /// Takes all logs of a device out of use.
+    pub fn retire_all_on(&mut self, device: Device) {
+        for log in
+            self.logs.ids().filter(|log| self.logs.device(*log) == device).collect::<Vec<_>>()
+        {
+            self.retire(log);
+        }
     }
 
     /// What is left of the log stays unused until it begins anew.

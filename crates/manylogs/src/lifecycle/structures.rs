@@ -194,7 +194,7 @@ async fn read_root(
 ) -> Result<(Root, usize), VolumeError> {
     let slots = RootSlot::on_first(superblock.layout.roots());
     let (devices, logs) = (std::slice::from_ref(device), superblock.layout.regions().len());
-    let found = engine::find_root(devices, slots, superblock.volume, logs).await;
+    let found = engine::find_root(devices, &slots, superblock.volume, logs).await;
     let found = found.map_err(VolumeError::of_opening)?;
     report.roots_damaged += found.damaged;
     found.newest.ok_or(VolumeError::NoRoot)
