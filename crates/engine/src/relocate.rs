@@ -71,9 +71,9 @@ async fn read_chunk<S: System>(
     Ok((read.within, content))
 }
 
-/// Copies what recovery needs of `from` to `to`, and points the table at the copies. Stops, without
-/// loss, when [`System::may_move`] says so; what was copied by then stays copied. The caller has set
-/// `from` aside.
+/// Copies what recovery needs of `from`, which the caller has set aside, to `to`, and points the
+/// table at the copies. Stops, without loss, when [`System::may_move`] says so; what was copied by
+/// then stays copied.
 ///
 /// # Errors
 /// If the device fails, or the store stops taking entries.

@@ -32,8 +32,8 @@ pub trait System: Sized + 'static {
     fn root_slots(&self) -> [RootSlot; 2];
 
     /// Whether the system goes on when `device` is gone for as long as it is open. Its logs are out
-    /// of use then, and [`System::root_slots`] are on others: each of them has two places for a root,
-    /// so that a torn write leaves one.
+    /// of use then, and [`System::root_slots`] are on others: each of them has two places for a
+    /// root, so that a torn write leaves one.
     fn goes_on_without(&self, _device: Device) -> bool {
         false
     }

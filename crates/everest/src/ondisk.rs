@@ -6,9 +6,9 @@
 //!  | superblock | root 0 | root 1 | 0  | log 0 | log 1 |         | 0    | superblock |
 //!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
 //! ```
-//! Logs are numbered through all devices. A store on one device has both roots there. One on several
-//! has root 0 on the first and root 1 on the second; while one of these is gone, both are on the
-//! other. In the first version the first device had both.
+//! Logs are numbered through all devices. A store on one device has both roots there. One on
+//! several has root 0 on the first and root 1 on the second; while one of these is gone, both are
+//! on the other. In the first version the first device had both.
 
 use bytes_of_superblock::{BYTES, Raw};
 use manylogs_block::{Extent, Lba, Sectors, narrow};
@@ -154,8 +154,8 @@ const ROOTS: [Extent; 2] = [
     Extent { start: Lba(SUPERBLOCK.0 + ROOT_SECTORS.0), len: ROOT_SECTORS },
 ];
 
-/// Where the two slots of the root are, if the devices for which `gone` holds are. With roots on one
-/// device it does not matter.
+/// Where the two slots of the root are, if the devices for which `gone` holds are gone. With roots
+/// on one device it does not matter.
 pub(crate) fn root_slots(on_two: bool, gone: impl Fn(Device) -> bool) -> [RootSlot; 2] {
     let (first, second) = (Device(0), Device(1));
     let devices = match on_two {

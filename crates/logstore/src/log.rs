@@ -13,6 +13,8 @@ use crate::{
     units_of,
 };
 
+mod needed;
+
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
@@ -151,18 +153,6 @@ impl Log {
             return self.bound <= floor;
         }
         !self.only_begun || self.in_flight.is_empty()
-    }
-
-    /// Sectors of home addresses whose newest durable version may be here.
-    #[must_use]
-    pub const fn live(&self) -> u64 {
-        self.live
-    }
-
-    /// Supersede entries that recovery may still need.
-    #[must_use]
-    pub fn supersedes(&self) -> &[Supersede] {
-        &self.supersedes
     }
 
     /// Whether the log is out of use after an I/O error.
@@ -324,40 +314,6 @@ impl Log {
             return Vec::new();
         };
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
-    }
-
-    /// Adds sectors whose newest version, found by a recovery, is here: the version of this number.
-    pub fn add_found(&mut self, sectors: u64, sequence: DataSequence) {
-        self.live += sectors;
-        self.oldest = self.oldest.min(sequence);
-    }
-
-    /// A bound of what recovery may need of the log: no smaller data sequence. `None` if it needs
-    /// no version at all.
-    #[must_use]
-    pub fn oldest_needed(&self) -> Option<DataSequence> {
-        (self.live > 0).then_some(self.oldest)
-    }
-
-    /// Adds sectors whose newest version is here.
-    pub const fn add_live(&mut self, sectors: u64) {
-        self.live += sectors;
-    }
-
-    /// Takes sectors away: a newer version is durable elsewhere, or they are durable at home.
-    pub const fn sub_live(&mut self, sectors: u64) {
-        debug_assert!(self.live >= sectors);
-        self.live = self.live.saturating_sub(sectors);
-    }
-
-    /// Drops the supersedes below `floor`, which nothing needs any more.
-    pub fn raise_floor(&mut self, floor: DataSequence) {
-        self.supersedes.retain(|supersede| supersede.data_sequence >= floor);
-    }
-
-    /// Removes the supersedes, which the caller has made durable elsewhere.
-    pub fn clear_supersedes(&mut self) {
-        self.supersedes.clear();
     }
 
     /// Whether recovery needs nothing of the log, no read points into it and no write is under way,

@@ -62,8 +62,8 @@ pub struct Campaign {
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
     /// In every history of [`System::Volume`], [`System::Mlfs`] and [`System::Everest`] devices
-    /// fail requests. For the first few crashes are forked then: such a campaign tests the answers of requests and the
-    /// history's own recoveries.
+    /// fail requests. Few crashes are forked then, except with MLFS: such a campaign tests the
+    /// answers of requests and the history's own recoveries.
     pub trouble: bool,
     /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,

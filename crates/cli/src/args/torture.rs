@@ -41,8 +41,8 @@ pub(crate) struct TortureArgs {
     pub(crate) faults: bool,
     /// Let the device fail requests in every history, with medium errors and passing ones, while
     /// the volume is opened or in use. Few crashes are tried then, so that many histories run. With
-    /// --system mlfs, while the file system is mounted or in use; nothing may be lost. With --system
-    /// everest, logs of the store go out of use, and the store must go on.
+    /// --system mlfs, while the file system is mounted or in use; nothing may be lost. With
+    /// --system everest, logs of the store go out of use, and the store must go on.
     #[arg(long)]
     pub(crate) trouble: bool,
     /// With --system ext4: nothing crashes, but this number of images, one for each seed from the

@@ -83,8 +83,8 @@ impl Store {
         self.roots.capturing = Some(opened);
     }
 
-    /// The logs that were appended to since the snapshot was taken, and those that `more` adds: from
-    /// here on only logs of this set, and of the old one, take records.
+    /// The logs that were appended to since the snapshot was taken, and those that `more` adds:
+    /// from here on only logs of this set, and of the old one, take records.
     pub fn close_capture(&mut self, more: impl FnOnce(&Self, &mut LogBitmap)) -> LogBitmap {
         let taken = self.roots.capturing.take();
         let mut opened = taken.unwrap_or_else(|| LogBitmap::none(self.logs.count()));
