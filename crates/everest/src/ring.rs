@@ -14,9 +14,10 @@ pub(crate) struct Ring {
     pub(crate) head: LogId,
 }
 
-/// Whether the log holds nothing and may be appended to.
+/// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
+/// record that begins it may be on its way.
 pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
-    let blank = |log: &Log| log.is_empty() && !log.is_busy() && !log.is_retired();
+    let blank = |log: &Log| log.is_empty() && !log.is_retired();
     logs.get(id).is_none_or(blank)
 }
 
