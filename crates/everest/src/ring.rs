@@ -28,7 +28,9 @@ impl Placement for Ring {
             return Some(self.head);
         }
         let around = logs.ids().skip_while(|id| *id <= self.head).chain(logs.ids());
-        around.take(logs.count()).find(|id| is_blank(logs, *id) && takes(id))
+        let blank = |id: &LogId| is_blank(logs, *id) && logs.takes(*id, needed);
+        // The next one or none: a log that is passed over would be cleaned before older ones.
+        around.take(logs.count()).find(blank).filter(|id| ready(*id))
     }
 }
 
