@@ -103,6 +103,11 @@ impl ModelledDrive {
         self.0.host.borrow().drive().shingled()
     }
 
+    /// See [`crate::Drive::fill_persistent_cache`].
+    pub fn fill_persistent_cache(&self, share: f64, seed: u64) {
+        self.0.host.borrow_mut().drive_mut().fill_persistent_cache(share, seed);
+    }
+
     /// Counters of the drive.
     #[must_use]
     pub fn counters(&self) -> Counters {
