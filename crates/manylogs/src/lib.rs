@@ -40,6 +40,8 @@ pub use manylogs_logstore::NvramError;
 pub use ondisk::layout::{Anchors, Layout, LayoutError, LogRun};
 pub use phase::{Phase, PhaseProbe, Written};
 pub use reports::backlog::Backlog;
+pub use reports::home_pace::{HomePace, measure_homes};
+pub use reports::outlook::DrainEstimate;
 pub use reports::stats::{Health, LogOccupancy, VolumeStats};
 pub use settings::config::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 pub use settings::config_error::ConfigError;

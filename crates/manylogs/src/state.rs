@@ -17,6 +17,7 @@ use crate::phase::Below;
 use crate::records::commit::RecordUnderWay;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
+use crate::reports::home_pace::PassesSeen;
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::starved::Starved;
@@ -83,6 +84,8 @@ pub(crate) struct State {
     pub(crate) ration: Option<Ration>,
     /// Versions that came home a second, when a pass last hurried.
     pub(crate) home_pace: f64,
+    /// What passes took, for the estimate of the time to drain.
+    pub(crate) passes_seen: PassesSeen,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
@@ -107,6 +110,7 @@ impl State {
             pass_at: Lba(0),
             ration: None,
             home_pace: PACE,
+            passes_seen: PassesSeen::default(),
             starved: Starved::default(),
             closing: false,
             closed: false,

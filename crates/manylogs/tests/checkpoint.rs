@@ -355,7 +355,7 @@ async fn zeroed_by_a_drain(runtime: Handle, told: fn(Capabilities) -> Capabiliti
     // Goes home, as it is too long to be logged.
     volume.submit(tagged(300_000, 5, 4096)).await.unwrap();
     volume.submit(Request::write_zeroes(Extent::new(0, 700_000), true)).await.unwrap();
-    let estimate = volume.drain_estimate();
+    let estimate = volume.drain_estimate().time;
     volume.drain(&DrainOptions::default()).await.unwrap();
     let layout = volume.layout().clone();
     for home in layout.home(Extent::new(300_000, 4096)) {

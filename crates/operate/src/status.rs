@@ -130,8 +130,11 @@ pub struct VolumeStatus {
     pub zeroed_bytes: Option<u64>,
     /// Acknowledged bytes that only memory holds until the next flush.
     pub volatile_bytes: u64,
-    /// About how long a drain would take, on a disk with 8 ms a seek.
+    /// About how long a drain would take.
     pub drain_estimate_s: f64,
+    /// Whether that is by what checkpoints took since the volume was opened.
+    #[serde(default)]
+    pub drain_seen: bool,
     /// Client writes that were logged, and their length.
     pub logged_writes: u64,
     /// See `logged_writes`.

@@ -150,10 +150,10 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         volume.mapped_extents,
         zeroed.map_or_else(String::new, |bytes| format!(", and {} are zeroes", human(bytes)))
     );
-    let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
+    let estimate = drain_text(volume);
     let _ = writeln!(
         out,
-        "time to drain   about {estimate} on a disk with 8 ms a seek\n\
+        "time to drain   about {estimate}\n\
          in memory       {} until the next flush; the table takes {}\n\
          logged          {:.1} % of writes: {} of {}, in {} records",
         human(volume.volatile_bytes),
@@ -188,6 +188,16 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         if count > 0 {
             let _ = writeln!(out, "trouble         {count} {}", trouble.what);
         }
+    }
+}
+
+/// The time that a drain would take, and what that is known from.
+pub(crate) fn drain_text(volume: &VolumeStatus) -> String {
+    let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
+    match volume.drain_seen {
+        _ if volume.drain_estimate_s == 0.0 => estimate,
+        true => format!("{estimate}, as checkpoints went"),
+        false => format!("{estimate} on a device of this kind: no checkpoint was seen yet"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::{Anchors, Layout};
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
-use crate::reports::outlook::drain_estimate;
+use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::settings::config::VolumeConfig;
 use crate::volume::{MappedExtent, table_of};
 
@@ -101,12 +101,21 @@ impl Inspection {
         zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// Estimate of the time that a drain takes: a seek for each run of neighbouring blocks, and the
-    /// transfer of data, and of zeroes unless the device zeroes fast.
+    /// Estimate of the time that a drain takes at this pace ([`crate::measure_homes`]), or at that
+    /// of devices of the kind: a seek for each run of neighbouring blocks, and the transfer of
+    /// data, and of zeroes unless the device zeroes fast.
     #[must_use]
-    pub fn drain_estimate(&self) -> Nanos {
+    pub fn drain_estimate(&self, pace: Option<HomePace>) -> Nanos {
         let mapped = self.table.iter().map(|mapped| (mapped.extent, mapped.zeroes));
-        drain_estimate(mapped, &self.below)
+        let work = HomeWork::of(mapped, &self.below).of_drain();
+        pace.unwrap_or_else(|| HomePace::assumed(&self.below)).time_of(work)
+    }
+
+    /// Where data that is logged goes home, in order of address.
+    #[must_use]
+    pub fn homes_of_logged(&self) -> Vec<Extent> {
+        let data = self.table.iter().filter(|mapped| !mapped.zeroes && !mapped.lost);
+        data.flat_map(|mapped| self.layout.home(mapped.extent)).collect()
     }
 }
 

@@ -23,6 +23,7 @@ use self::copy::{Batch, Part};
 use self::futility::Outcome;
 use crate::error::VolumeError;
 use crate::phase::Phase;
+use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::state::Inner;
 use manylogs_plant::{self as plant, Bug};
 
@@ -108,6 +109,10 @@ struct Progress {
     zeroed: Vec<Extent>,
     /// Versions that it found so far.
     versions: u64,
+    /// What these took to bring home, by the estimate.
+    work: HomeWork,
+    /// Time in which it waited for others.
+    waited: Nanos,
     report: CheckpointReport,
 }
 
@@ -213,13 +218,19 @@ impl Inner {
         while let Some(batch) = self.next_batch(&mut cursor, progress.floor) {
             self.state.borrow_mut().pass_at = cursor;
             self.give_out_room(pass, progress.versions, batch.versions);
+            let asked = self.runtime.now();
             self.yield_to_clients(pass).await?;
             let (began, before) = (self.runtime.now(), progress.report.home_write_sectors);
+            let extents = batch.parts.iter().map(|part| part.extent);
+            progress.work = progress.work.and(self.home_work(extents));
             self.copy_home(&batch, &mut progress).await?;
             self.write_zeroes_home(&mut progress).await?;
             let moved = progress.report.home_write_sectors - before;
             progress.versions += batch.versions;
+            let done = self.runtime.now();
             self.limit_rate(pass, began, moved).await?;
+            let limited = self.runtime.now().since(done);
+            progress.waited = progress.waited + began.since(asked) + limited;
         }
         self.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass reached them were not copied. The versions
@@ -238,9 +249,11 @@ impl Inner {
             self.raise_floor(Phase::Checkpoint, floor).await?;
             self.forget_below(floor);
         }
-        let report =
-            CheckpointReport { duration: self.runtime.now().since(started), ..progress.report };
-        Ok(report)
+        let duration = self.runtime.now().since(started);
+        let took = Nanos(duration.0.saturating_sub(progress.waited.0));
+        let pace = HomePace::assumed(&self.below);
+        self.state.borrow_mut().passes_seen.note(pace, progress.work, took);
+        Ok(CheckpointReport { duration, ..progress.report })
     }
 
     fn begin_pass(&self, pass: Pass) -> Progress {
@@ -252,7 +265,16 @@ impl Inner {
             ..CheckpointReport::default()
         };
         let floor = state.store.sequences.next_data;
-        Progress { pass, floor, held_back: None, zeroed: Vec::new(), versions: 0, report }
+        Progress {
+            pass,
+            floor,
+            held_back: None,
+            zeroed: Vec::new(),
+            versions: 0,
+            work: HomeWork::default(),
+            waited: Nanos(0),
+            report,
+        }
     }
 
     /// The next extents with versions below the floor, in order of address.
