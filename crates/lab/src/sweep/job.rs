@@ -11,7 +11,7 @@ use manylogs_workload::OpenOptions;
 
 use super::columns::{Column, Columns};
 use super::file::{Rate, Sweep};
-use super::row::{Ask, Row};
+use super::row::{Aim, Ask, Row};
 use crate::prepare::{TraceSpec, prepare};
 use crate::replay::{
     Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, Workload, exported_capacity,
@@ -40,6 +40,8 @@ struct Load {
     workload: Workload,
     durability: Durability,
     rate: f64,
+    /// With a rate that was searched.
+    aim: Option<Aim>,
 }
 
 /// All runs of `sweep`, ordered by trace, drive, policy and seed.
@@ -103,7 +105,7 @@ impl Job {
             return Ok(None);
         }
         let requests = requests(outcome.recorder.requests());
-        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome), requests)))
+        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome, load.aim), requests)))
     }
 
     fn plan(&self, load: &Load, keep_requests: bool) -> Plan {
@@ -151,13 +153,16 @@ impl Job {
         }
         let durability = sweep.durability()?;
         let durability = durability.unwrap_or_else(|| Durability::of(workload.summary()));
-        let mut load = Load { workload, durability, rate: 1.0 };
+        let mut load = Load { workload, durability, rate: 1.0, aim: None };
         load.rate = match sweep.rate {
             Rate::Factor(factor) => factor,
             Rate::Word(_) => {
                 let plan = Plan { seed: 1, ..self.plan(&load, false) };
-                let found = find_rate(&plan, sweep.target()?, &Arc::default());
-                found.map_err(|error| named(&error))?.factor
+                let target = sweep.target()?;
+                let found = find_rate(&plan, target, &Arc::default());
+                let found = found.map_err(|error| named(&error))?;
+                load.aim = Some(Aim { target, found: found.utilisation });
+                found.factor
             }
         };
         Ok(load)
