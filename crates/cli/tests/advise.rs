@@ -33,12 +33,32 @@ fn a_reader_beside_small_writes_is_what_it_is_for() {
     }
     assert!(found["reasons"].as_array().unwrap().len() >= 4);
     assert!(found["warnings"].is_array() && found["settings"].is_object());
-    assert!(said.contains("manylogs format DEVICE") && said.contains("noatime"), "{said}");
+    assert!(said.contains("manylogs format /dev/sdX") && said.contains("noatime"), "{said}");
     // What it names can be replayed.
     let args = ["replay", "synthetic", "--limit", "500", "--policy", policy];
     place.run(&args).succeeds();
     let page = std::fs::read_to_string(place.path("a.html")).unwrap();
     assert!(page.contains("Use it on exos-x20"));
+}
+
+#[test]
+fn a_load_that_does_not_fit_the_drive_is_judged_at_a_rate_that_does() {
+    let place = Place::new();
+    let args = ["--limit", "2000", "--rate", "40"];
+    let (found, said) = advice(&place, "synthetic", &args);
+    let too_much = &found["too_much"];
+    assert_eq!(too_much["asked"], 40.0, "{said}");
+    let judged = too_much["judged"].as_f64().unwrap();
+    assert!(judged > 0.5 && judged < 40.0, "{judged}");
+    assert!(too_much["volume_keeps_up"].is_boolean(), "{too_much}");
+    assert!(said.contains("This load does not fit exos-x20"), "{said}");
+    assert!(!said.contains("latency measures backlog"), "{said}");
+    // And that rate does fit, at which all figures are.
+    let rate = judged.to_string();
+    let args = ["--limit", "2000", "--rate", &rate];
+    let (at_it, _) = advice(&place, "synthetic", &args);
+    assert!(at_it["too_much"].is_null(), "{at_it}");
+    assert_eq!(at_it["gain"], found["gain"]);
 }
 
 #[test]
@@ -73,4 +93,14 @@ fn on_a_shingled_drive_it_judges_the_volume_that_format_makes_there() {
     let reasons = found["reasons"].as_array().unwrap();
     let reason = reasons.iter().filter_map(Value::as_str).find(|text| text.contains("bands"));
     assert!(reason.is_some_and(|text| text.contains("26.8 GB")), "{said}");
+    // A short load leaves the persistent cache empty: a full one makes another drive of it.
+    assert_eq!(found["other_cache"]["used"], 1.0, "{said}");
+    assert!(said.contains("persistent cache full at the start"), "{said}");
+    let full = [&args[..], &["--smr-cache", "full"]].concat();
+    let (full, said) = advice(&place, "synthetic", &full);
+    assert!(full["other_cache"].is_null(), "{said}");
+    assert_eq!(full["decision"], found["other_cache"]["decision"], "{said}");
+    let mean = |advice: &Value| advice["gain"]["durable_mean"]["estimate"].as_f64().unwrap();
+    assert!(mean(&full) > 2.0 * mean(&found), "{said}");
+    place.run(&["advise", "synthetic", "--smr-cache", "0.5"]).fails(2, &["conventional drive"]);
 }

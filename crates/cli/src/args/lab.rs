@@ -26,6 +26,11 @@ pub(crate) struct LoadArgs {
     pub(crate) drive: String,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
+    /// How much of a shingled drive's persistent cache is in use when the load begins: empty, full,
+    /// or a share as 0.5 (by small writes all over the drive). Empty when not given; `advise` tells
+    /// both where they differ.
+    #[arg(long, value_parser = smr_cache, value_name = "empty|full|SHARE")]
+    pub(crate) smr_cache: Option<f64>,
     /// Write the report to this HTML file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -118,6 +123,10 @@ pub(crate) enum OverloadArg {
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+    /// The disk that the commands of the advice name. When not given: the one that was recorded,
+    /// where the trace says so.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) disk: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +143,16 @@ impl SweepArgs {
     /// Threads to work on.
     pub(crate) fn threads(&self) -> usize {
         threads(self.threads)
+    }
+}
+
+fn smr_cache(text: &str) -> Result<f64, String> {
+    match text {
+        "empty" => Ok(0.0),
+        "full" => Ok(1.0),
+        share_of => share(share_of).map_err(|_| {
+            format!("expected empty, full or a share between 0 and 1, as 0.5, found {share_of:?}")
+        }),
     }
 }
 

@@ -29,7 +29,14 @@ impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
         let usual = DriveSettings::new(Arc::new(super::drive(&args.drive)?), false);
-        let mut drive = DriveSettings { link: args.link.settings(), ..usual };
+        let smr_cache = args.smr_cache.unwrap_or(0.0);
+        let mut drive = DriveSettings { link: args.link.settings(), smr_cache, ..usual };
+        if args.smr_cache.is_some() && drive.profile.shingled.is_none() {
+            return Err(Failure::input(format!(
+                "--smr-cache: {} is a conventional drive, without a persistent cache",
+                drive.profile.name
+            )));
+        }
         let mut capacity = Sectors(u64::MAX);
         for named in policies {
             let exported = exported_capacity(&drive, named).map_err(|e| replay_failure(&e))?;
@@ -124,7 +131,9 @@ pub(crate) fn stop_on_ctrl_c(progresses: Vec<Arc<Progress>>) -> Result<(), Failu
 pub(crate) fn replay_failure(error: &ReplayError) -> Failure {
     match error {
         ReplayError::Trace(error) => trace_failure(error),
-        ReplayError::Volume { .. } | ReplayError::Policy { .. } => Failure::input(error),
+        ReplayError::Volume { .. }
+        | ReplayError::Policy { .. }
+        | ReplayError::NotShingled { .. } => Failure::input(error),
         other => Failure::failed(other),
     }
 }
