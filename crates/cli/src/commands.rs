@@ -23,7 +23,7 @@ pub(crate) mod volume;
 
 use std::path::Path;
 
-use manylogs_disk::profile::{self, Profile};
+use manylogs_disk::profile::{self, Profile, ProfileError};
 use manylogs_lab::prepare::WindowChoice;
 use manylogs_workload::transform::Window;
 use manylogs_workload::{BlockEvent, Devices, Format, OpenOptions, TimeUnit, TraceError};
@@ -42,7 +42,10 @@ fn drive(name: &str) -> Result<Profile, Failure> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.exists();
     if is_file {
-        return Profile::load(path).map_err(Failure::input);
+        return Profile::load(path).map_err(|error| match &error {
+            ProfileError::Read { source, .. } => Failure::of_given(source, &error),
+            _ => Failure::input(error),
+        });
     }
     let known = profile::drives();
     let nearest = known
@@ -110,7 +113,10 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A trace that cannot be read is bad input, unless the system failed.
+/// A trace that cannot be read is bad input, unless its reader may not read it.
 fn trace_failure(error: &TraceError) -> Failure {
-    Failure::input(error)
+    match error {
+        TraceError::Io(failed) => Failure::of_given(&failed.source, error),
+        _ => Failure::input(error),
+    }
 }

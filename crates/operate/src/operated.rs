@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use manylogs::{PhaseProbe, Volume};
+use manylogs::{PhaseProbe, Volume, VolumeError};
 use manylogs_block::{Handle, Nanos, Sectors, Time};
 use manylogs_plant::{self as plant, Bug};
 
@@ -181,9 +181,12 @@ impl Operated {
                 changes
                     .iter()
                     .try_for_each(|change| settings.assign(change))
-                    .map_err(OrderError::new)?;
+                    .map_err(OrderError::bad_input)?;
                 if !changes.is_empty() {
-                    volume.set(&settings).await.map_err(OrderError::new)?;
+                    volume.set(&settings).await.map_err(|error| match error {
+                        VolumeError::Config(_) => OrderError::bad_input(error),
+                        _ => OrderError::new(error),
+                    })?;
                 }
                 let list = settings.list();
                 let list = list.iter().map(|(key, value)| (*key, value.as_str()));
@@ -199,7 +202,7 @@ impl Operated {
                 Ok(serde_json::json!({ "written": written }))
             }
             Order::ForgetLateness => {
-                let no_drive = || OrderError::new("no drive is emulated");
+                let no_drive = || OrderError::bad_input("no drive is emulated");
                 let emulated = self.subject.drive.as_ref().ok_or_else(no_drive)?;
                 emulated.drive.forget_lateness();
                 Ok(serde_json::json!({ "drive": emulated.name }))
@@ -211,7 +214,7 @@ impl Operated {
     }
 
     fn volume(&self) -> Result<&Volume, OrderError> {
-        let none = || OrderError::new("the device is served without a volume");
+        let none = || OrderError::bad_input("the device is served without a volume");
         self.subject.volume.as_ref().ok_or_else(none)
     }
 }

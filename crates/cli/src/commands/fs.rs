@@ -53,6 +53,10 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     let target = args.target.clone();
     ctrlc::set_handler(move || interrupted(&target)).map_err(Failure::failed)?;
     let (source, target) = (args.source.display(), args.target.display());
+    // As `status`, `check` and `list` call it. What is wrong with it is told by the mount.
+    if let Ok(found) = known::Known::of(&args.source) {
+        line(Level::Info, None, &format!("{source}: {}", found.state), &[]);
+    }
     let said = || {
         // A terminal that is gone does not matter to a file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));

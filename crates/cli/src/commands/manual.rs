@@ -41,7 +41,8 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     all.build();
     let written = fs::create_dir_all(&args.dir).and_then(|()| pages(&all, &all, &args.dir));
     written.map_err(|error| {
-        Failure::input(format!("cannot write man pages to {}: {error}", args.dir.display()))
+        let message = format!("cannot write man pages to {}: {error}", args.dir.display());
+        Failure::of_given(&error, message)
     })
 }
 

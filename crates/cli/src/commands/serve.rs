@@ -48,7 +48,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Engine::start(options, listener).map_err(|error| in_use(path, serve_failure(error)))?;
     say_what_is_served(path, &engine);
     let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
-        Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
+        let message = format!("{}: cannot make the control socket: {error}", path.display());
+        Failure::of_io(&error, message)
     })?;
     let shown = front_end::show(args, &engine, ending.on_gone())?;
     let name = shown.name();

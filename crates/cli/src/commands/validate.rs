@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use manylogs_disk::RandomTerms;
-use manylogs_disk::validate::{Chosen, Gates, Score, gates, read_trace, score};
+use manylogs_disk::validate::{Chosen, Gates, Score, TraceError, gates, read_trace, score};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -14,8 +14,10 @@ const SEED: u64 = 1;
 
 pub(crate) fn run(drive: &str, trace: &Path, json: bool) -> Result<(), Failure> {
     let profile = super::drive(drive)?;
-    let records = read_trace(trace)
-        .map_err(|error| Failure::input(format!("{}: {error}", trace.display())))?;
+    let records = read_trace(trace).map_err(|error| match &error {
+        TraceError::Read { source, .. } => Failure::of_given(source, &error),
+        _ => Failure::input(format!("{}: {error}", trace.display())),
+    })?;
     let capacity = profile.capacity().0;
     if let Some(beyond) = records.iter().find(|record| record.extent.end().0 > capacity) {
         return Err(Failure::input(format!(

@@ -87,6 +87,5 @@ fn relay(mut out: ChildStdout, mut err: ChildStderr) -> io::Result<String> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    let named = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
-    fs::canonicalize(path).map_err(named)
+    fs::canonicalize(path).map_err(|error| Failure::at(path, &error))
 }

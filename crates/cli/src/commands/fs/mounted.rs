@@ -72,7 +72,7 @@ fn mounted_on(target: &Path) -> Result<Option<Mounted>, Failure> {
 
 /// The path without links. What is mounted there may have no server any more.
 pub(super) fn resolved(path: &Path) -> Result<PathBuf, Failure> {
-    let named = |error| Failure::input(format!("{}: {error}", path.display()));
+    let named = |error: io::Error| Failure::at(path, &error);
     match fs::canonicalize(path) {
         Err(_) if has_no_server(path) => {
             let whole = std::path::absolute(path).map_err(named)?;

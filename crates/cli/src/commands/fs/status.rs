@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -81,7 +82,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
 
 /// The first 4096 bytes of a disk or image.
 pub(super) fn first_block(source: &Path) -> Result<Vec<u8>, Failure> {
-    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", source.display()));
+    let named = |error: io::Error| Failure::at(source, &error);
     let file = File::open(source).map_err(named)?;
     let mut block = vec![0; BLOCK_BYTES];
     file.read_exact_at(&mut block, 0).map_err(named)?;

@@ -43,7 +43,14 @@ fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
         return match create_image(path, size, args.sparse) {
             Ok(()) => Ok(true),
             Err(ImageError::Exists { .. }) if args.force => Ok(false),
-            Err(error @ ImageError::Exists { .. }) => Err(Failure::input(error)),
+            Err(ImageError::Exists { .. }) => Err(Failure::Busy(format!(
+                "{} exists already: choose another name, or give --force if what it holds may be \
+                 lost",
+                path.display()
+            ))),
+            Err(ref error @ ImageError::Io { ref source, .. }) => {
+                Err(Failure::of_io(source, error))
+            }
             Err(error) => Err(Failure::failed(error)),
         };
     }
@@ -59,8 +66,9 @@ fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
 fn format(args: &FormatArgs) -> Result<(), Failure> {
     let session = Session::open_with(&args.volume, OpenMode::Exclusive, args.physical_sector)?;
     let path = session.path().to_owned();
-    let holds = survey(&path)
-        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    let holds = survey(&path).map_err(|error| {
+        Failure::of_io(&error, format!("cannot read {}: {error}", path.display()))
+    })?;
     if holds != Contents::Empty && !args.force {
         return Err(Failure::Busy(format!(
             "{} holds {holds}: it would be lost; give --force if that is meant",
