@@ -120,6 +120,50 @@ fn a_setting_that_is_refused_is_bad_input_served_or_not() {
     server.child.wait().unwrap();
 }
 
+#[test]
+fn a_name_that_is_wrong_is_bad_input_to_every_command() {
+    let place = Place::new();
+    let commands: [&[&str]; 34] = [
+        &["format", "none"],
+        &["status", "none"],
+        &["check", "none"],
+        &["dump", "none"],
+        &["serve", "none", "--file"],
+        &["stop", "none"],
+        &["stop", "none", "--force"],
+        &["top", "none"],
+        &["metrics", "none"],
+        &["set", "none"],
+        &["checkpoint", "none"],
+        &["drain", "none"],
+        &["table", "none"],
+        &["scrub", "none"],
+        &["grow", "none"],
+        &["probe", "none"],
+        &["record", "none", "-o", "x"],
+        &["trace", "stat", "none"],
+        &["trace", "convert", "none", "-o", "x.csv"],
+        &["replay", "none"],
+        &["advise", "none"],
+        &["sweep", "none"],
+        &["drive", "show", "none"],
+        &["drive", "validate", "exos-x20", "--trace", "none"],
+        &["interfere", "--drive", "none"],
+        &["fs", "status", "none"],
+        &["fs", "check", "none"],
+        &["fs", "mount", "none", "."],
+        &["fs", "unmount", "none"],
+        &["fs", "adopt", "none", "--yes"],
+        &["fs", "release", "none"],
+        &["fs", "top", "none"],
+        &["fs", "checkpoint", "none"],
+        &["fs", "set", "none"],
+    ];
+    for command in commands {
+        place.run(command).fails(2, &["none"]);
+    }
+}
+
 /// Words behind `manylogs` in backquotes or in blocks of code, up to the first that is no command.
 fn documented(page: &str) -> Vec<Vec<String>> {
     let starts = page.match_indices("manylogs ").filter(|(at, _)| {

@@ -117,6 +117,12 @@ pub enum ControlError {
         /// The device.
         path: PathBuf,
     },
+    /// There is nothing of that name.
+    #[error("{} does not exist: check the name", path.display())]
+    NoDevice {
+        /// The device.
+        path: PathBuf,
+    },
     /// This user has no directory where sockets of servers could be.
     #[error(
         "no server of this user can have {} open, for its socket has no directory: set \

@@ -82,15 +82,18 @@ fn write(
     Ok(())
 }
 
-/// The disk that commands name: as given, as recorded, or one that stands for it.
+/// The disk that commands name: as given, as recorded, or one that stands for it. A loop device is
+/// none that anybody has tomorrow.
 fn disk(args: &AdviseArgs) -> String {
-    let recorded = || match args.load.traces.as_slice() {
+    if let Some(disk) = &args.disk {
+        return disk.display().to_string();
+    }
+    let recorded = match args.load.traces.as_slice() {
         [trace] => read_info(trace).ok().map(|info| info.device),
         _ => None,
     };
-    let given = args.disk.as_ref().map(|disk| disk.display().to_string());
-    let named = given.or_else(recorded).filter(|disk| disk.starts_with('/'));
-    named.unwrap_or_else(|| UNKNOWN_DISK.to_owned())
+    let is_disk = |name: &String| name.starts_with("/dev/") && !name.starts_with("/dev/loop");
+    recorded.filter(is_disk).unwrap_or_else(|| UNKNOWN_DISK.to_owned())
 }
 
 /// Replays `policies` from fresh seeds.

@@ -12,7 +12,9 @@ use crate::failure::Failure;
 
 pub(crate) fn control_failure(error: ControlError) -> Failure {
     match &error {
-        ControlError::NotServed { .. } | ControlError::NoDirectory { .. } => Failure::input(error),
+        ControlError::NotServed { .. }
+        | ControlError::NoDevice { .. }
+        | ControlError::NoDirectory { .. } => Failure::input(error),
         ControlError::Io { source, .. } => Failure::of_io(source, &error),
         ControlError::Refused(refused) => match refused.kind {
             OrderErrorKind::InUse => Failure::Busy(error.to_string()),
