@@ -53,12 +53,13 @@ fn a_load_that_does_not_fit_the_drive_is_judged_at_a_rate_that_does() {
     assert!(too_much["volume_keeps_up"].is_boolean(), "{too_much}");
     assert!(said.contains("This load does not fit exos-x20"), "{said}");
     assert!(!said.contains("latency measures backlog"), "{said}");
-    // And that rate does fit, at which all figures are.
-    let rate = judged.to_string();
-    let args = ["--limit", "2000", "--rate", &rate];
-    let (at_it, _) = advice(&place, "synthetic", &args);
-    assert!(at_it["too_much"].is_null(), "{at_it}");
-    assert_eq!(at_it["gain"], found["gain"]);
+    // And that rate does fit.
+    let plain =
+        ["replay", "synthetic", "--limit", "2000", "--policy", "nologging", "--json", "r.json"];
+    place.run(&[&plain[..], &["--rate", &judged.to_string()]].concat()).succeeds();
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(place.path("r.json")).unwrap()).unwrap();
+    assert_eq!(json["policies"]["nologging"]["overload"]["overloaded"], false);
 }
 
 #[test]
@@ -87,20 +88,32 @@ fn the_same_command_gives_the_same_advice() {
 #[test]
 fn on_a_shingled_drive_it_judges_the_volume_that_format_makes_there() {
     let place = Place::new();
-    let args = ["--limit", "1000", "--drive", "st8000as0002"];
+    let args = ["--limit", "300", "--drive", "st8000as0002"];
     let (found, said) = advice(&place, "synthetic", &args);
     assert!(found["policy"].as_str().unwrap().starts_with("mlb-shingled"), "{said}");
     let reasons = found["reasons"].as_array().unwrap();
     let reason = reasons.iter().filter_map(Value::as_str).find(|text| text.contains("bands"));
     assert!(reason.is_some_and(|text| text.contains("26.8 GB")), "{said}");
-    // A short load leaves the persistent cache empty: a full one makes another drive of it.
+    // A short load leaves the persistent cache empty: what a full one makes of it is told.
     assert_eq!(found["other_cache"]["used"], 1.0, "{said}");
     assert!(said.contains("persistent cache full at the start"), "{said}");
-    let full = [&args[..], &["--smr-cache", "full"]].concat();
-    let (full, said) = advice(&place, "synthetic", &full);
-    assert!(full["other_cache"].is_null(), "{said}");
-    assert_eq!(full["decision"], found["other_cache"]["decision"], "{said}");
-    let mean = |advice: &Value| advice["gain"]["durable_mean"]["estimate"].as_f64().unwrap();
-    assert!(mean(&full) > 2.0 * mean(&found), "{said}");
-    place.run(&["advise", "synthetic", "--smr-cache", "0.5"]).fails(2, &["conventional drive"]);
+}
+
+#[test]
+fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
+    let place = Place::new();
+    let mean = |cache: &str| {
+        let args = ["replay", "synthetic", "--limit", "300", "--drive", "st8000as0002", "--policy"];
+        let rest = ["nologging", "--json", "r.json", "--seeds", "1", "--smr-cache", cache];
+        place.run(&[&args[..], &rest].concat()).succeeds();
+        let json = std::fs::read(place.path("r.json")).unwrap();
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        json["policies"]["nologging"]["latency_us"]["durable"]["mean"].as_f64().unwrap()
+    };
+    let (empty, half, full) = (mean("empty"), mean("0.5"), mean("full"));
+    assert!(full > 5.0 * empty && half < 5.0 * empty, "{empty}, {half}, {full}");
+    let conventional = ["replay", "synthetic", "--limit", "300", "--smr-cache", "0.5"];
+    place.run(&conventional).fails(2, &["conventional drive"]);
+    let wrong = ["replay", "synthetic", "--drive", "st8000as0002", "--smr-cache", "fully"];
+    place.run(&wrong).fails(2, &["empty, full or a share"]);
 }

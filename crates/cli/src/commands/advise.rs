@@ -52,7 +52,8 @@ pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
         advice.too_much = Some(*found);
     }
     if plan.drive.profile.shingled.is_some() && args.smr_cache.is_none() {
-        let full = Plan { drive: DriveSettings { smr_cache: 1.0, ..plan.drive.clone() }, ..plan };
+        let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };
+        let full = Plan { drive, checkpoint_after: false, ..plan };
         let outcomes = judge(&full, &found.finalists)?;
         let full = assemble(&full, load.setting(args, &full, rate), &outcomes);
         if let Some(other) = PersistentCache::of(&full, 1.0) {
