@@ -94,9 +94,6 @@ fn on_a_shingled_drive_it_judges_the_volume_that_format_makes_there() {
     let reasons = found["reasons"].as_array().unwrap();
     let reason = reasons.iter().filter_map(Value::as_str).find(|text| text.contains("bands"));
     assert!(reason.is_some_and(|text| text.contains("26.8 GB")), "{said}");
-    // A short load leaves the persistent cache empty: what a full one makes of it is told.
-    assert_eq!(found["other_cache"]["used"], 1.0, "{said}");
-    assert!(said.contains("persistent cache full at the start"), "{said}");
 }
 
 #[test]
@@ -111,7 +108,8 @@ fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
         json["policies"]["nologging"]["latency_us"]["durable"]["mean"].as_f64().unwrap()
     };
     let (empty, half, full) = (mean("empty"), mean("0.5"), mean("full"));
-    assert!(full > 5.0 * empty && half < 5.0 * empty, "{empty}, {half}, {full}");
+    // How much that changes is tested with the drive's model: `shingled/tests.rs` of manylogs-disk.
+    assert!(empty < half && empty < full, "{empty}, {half}, {full}");
     let conventional = ["replay", "synthetic", "--limit", "300", "--smr-cache", "0.5"];
     place.run(&conventional).fails(2, &["conventional drive"]);
     let wrong = ["replay", "synthetic", "--drive", "st8000as0002", "--smr-cache", "fully"];
