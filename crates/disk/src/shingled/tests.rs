@@ -136,7 +136,7 @@ fn a_cache_that_is_full_from_the_start_is_as_one_that_was_filled() {
         bench.drive.fill_persistent_cache(share, 1);
         let filled = bench.figures();
         assert_eq!((filled.cached_sectors, filled.refused_entries), (Sectors(0), 0));
-        let tenths = bench.random_writes(8, seagate().capacity().0, Nanos::from_secs(60));
+        let tenths = bench.random_writes(8, seagate().capacity().0, Nanos::from_secs(2));
         (filled.cached_extents, bench.figures().refused_entries > 0, tenths.iter().sum::<u64>())
     };
     let (none, refused, empty) = rate(0.0);
@@ -145,7 +145,7 @@ fn a_cache_that_is_full_from_the_start_is_as_one_that_was_filled() {
     assert!((124_000..126_000).contains(&half) && !refused, "{half} stretches");
     let (all, refused, full) = rate(1.0);
     assert!(all > 249_000 && refused, "{all} stretches");
-    assert!(full > 0 && empty > 50 * full, "{empty} and {full} bytes a minute");
+    assert!(full > 0 && empty > 5 * full, "{empty} and {full} bytes");
 }
 
 #[test]
