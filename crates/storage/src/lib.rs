@@ -4,6 +4,7 @@
 //! ordinary file, and [`MappedNvram`] a mapped one.
 
 mod access;
+mod attached;
 mod buffer;
 mod device;
 mod driver;
@@ -46,6 +47,10 @@ mod watcher;
 mod witness;
 mod zones;
 
+pub use attached::{
+    Attached, CacheError, CacheSwitch, HeldCache, HoldError, NoSwitch, Noted, Released, Transport,
+    noted, settle,
+};
 pub use buffer::{Buffer, Shelf};
 pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
