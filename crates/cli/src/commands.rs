@@ -20,6 +20,7 @@ pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;
 pub(crate) mod volume;
+pub(crate) mod write_cache;
 
 use std::path::Path;
 

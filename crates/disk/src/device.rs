@@ -14,6 +14,7 @@ use manylogs_block::{
 use crate::command::{Command, Completion, Counters, Kind};
 use crate::drive::{Drive, Options};
 use crate::host::Host;
+use crate::link::Link;
 use crate::profile::Profile;
 use crate::shingled::ShingledFigures;
 
@@ -95,6 +96,18 @@ impl ModelledDrive {
     /// Calls `observer` for each command that the mechanism carries out, as it completes.
     pub fn observe(&self, observer: impl FnMut(&Carried) + 'static) {
         *self.0.observer.borrow_mut() = Some(Box::new(observer));
+    }
+
+    /// The link to the host.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.0.host.borrow().drive().link()
+    }
+
+    /// Commands that the drive takes at a time.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.host.borrow().drive().depth()
     }
 
     /// What the translation layer of a shingled drive did; `None` of a conventional one.

@@ -1,6 +1,7 @@
 //! A server as its operator sees it, on the thread that it works on.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::{PhaseProbe, Volume};
@@ -11,7 +12,7 @@ use crate::control::{Answer, Order, OrderError};
 use crate::emulation::{self, Emulated};
 use crate::log::{Level, line};
 use crate::meter::{Asked, Meter};
-use crate::status::{CheckpointStatus, Status, seconds};
+use crate::status::{CheckpointStatus, DiskStatus, Status, seconds};
 use crate::under_way::{Token, UnderWay};
 use crate::volume_status::volume_status;
 
@@ -163,6 +164,7 @@ impl Operated {
             stopping: self.is_stopping().then(|| self.waits_for()),
             nbd: None,
             emulation: drive.map(emulation::status),
+            disk: DiskStatus::of_served(Path::new(&subject.name), drive),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
             file_system: None,
         }

@@ -1,5 +1,6 @@
 //! The status of a server.
 
+mod disk;
 mod file_system;
 mod scheduler;
 
@@ -7,6 +8,7 @@ use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
@@ -333,6 +335,9 @@ pub struct Status {
     pub nbd: Option<NbdStatus>,
     /// The drive that is emulated, if one is.
     pub emulation: Option<EmulationStatus>,
+    /// The disk below, emulated or real; `None` of a file.
+    #[serde(default)]
+    pub disk: Option<DiskStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
     /// The file system that is mounted, if the server is one of a file system. Its volume, if it

@@ -6,12 +6,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use manylogs::{HEAD_BYTES, Probed, probe};
+use manylogs_operate::status::DiskStatus;
 use manylogs_serve::Orphan;
 use manylogs_serve::machine::{orphans, servers};
 use serde_json::json;
 
 use super::fs::listed::{Listed, file_systems};
 use super::volume::{human, id_text};
+use super::write_cache;
 use crate::args::volume::ListArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -45,13 +47,24 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     }
     let orphans = orphans().map_err(|error| Failure::of_io(&error, &error))?;
     let file_systems = file_systems();
+    let disks = disks(found.keys().chain(file_systems.keys()));
     if args.json {
         let mut value = as_json(&found, &orphans);
         value["file_systems"] = systems_json(&file_systems);
+        value["disks"] = json!(disks);
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
-    print(&(text(&found, &orphans) + &systems_text(&file_systems)))
+    let notes: String = disks.iter().map(write_cache::told).collect();
+    print(&(text(&found, &orphans) + &systems_text(&file_systems) + &notes))
+}
+
+/// The disks of these devices, each once.
+fn disks<'a>(devices: impl Iterator<Item = &'a PathBuf>) -> Vec<DiskStatus> {
+    let found = devices.filter_map(|device| DiskStatus::at(device));
+    let by_name: BTreeMap<String, DiskStatus> =
+        found.map(|disk| (disk.disk.clone(), disk)).collect();
+    by_name.into_values().collect()
 }
 
 /// Volumes on the disks and partitions of this machine. Disks that cannot be read are left out.

@@ -12,6 +12,7 @@ use manylogs_operate::status::{
 
 use super::serve::control_failure;
 use super::volume::{human, span};
+use super::write_cache;
 use crate::args::serve::MetricsArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -75,6 +76,10 @@ pub(crate) fn text(status: &Status) -> String {
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut out, emulation);
+    }
+    if let Some(disk) = &status.disk {
+        let records = status.volume.as_ref().map(|volume| volume.records);
+        out += &write_cache::rows(disk, records);
     }
     if let Some(file_system) = &status.file_system {
         file_system_text(&mut out, file_system);

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use manylogs_ext4::{BLOCK_BYTES, Refusal};
+use manylogs_operate::status::DiskStatus;
 use serde_json::json;
 
 use super::known::Known;
@@ -23,6 +24,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
     let of_logs = looked.as_ref().and_then(|looked| looked.refused.as_ref());
     let refused = refusal.map(ToString::to_string).or_else(|| of_logs.map(ToString::to_string));
+    let disk = DiskStatus::at(source);
     if args.json {
         let value = json!({
             "format": 1,
@@ -52,6 +54,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "bytes_at_risk": file_system.map(|found| found.bytes_at_risk),
             "checkpoint_bytes": file_system.map(|found| found.checkpoint_bytes),
             "server": server,
+            "disk": disk,
         });
         return print(&format!("{value:#}\n"));
     }
@@ -71,6 +74,10 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     if let Some(looked) = looked {
         row("logs", &marks::state(looked));
         row("marked", &marks::bits(looked));
+    }
+    if let Some(disk) = disk.filter(|_| server.is_none()) {
+        row("disk", &disk.summary());
+        disk.notes.iter().for_each(|note| row("", note));
     }
     if let Some(server) = server {
         text += "\n";

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use manylogs::{Inspection, LeftAs, Settings, identify, inspect_with};
+use manylogs_operate::status::DiskStatus;
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
 use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
-use crate::commands::live;
+use crate::commands::{live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -35,8 +36,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let (device, options) = (session.reads(), session.options());
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
+    let disk = DiskStatus::at(session.path());
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&found)).unwrap_or_default();
+        let mut value = as_json(&found);
+        value["disk"] = json!(disk);
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
     let used: u64 = found.logs.iter().map(|log| log.used.bytes()).sum();
@@ -82,6 +86,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         let damaged = found.recovery.damage.len();
         let _ = writeln!(out, "damage          {damaged} places in logs: see manylogs check");
     }
+    out += &disk.map(|disk| write_cache::rows(&disk, None)).unwrap_or_default();
     print(&out)
 }
 
