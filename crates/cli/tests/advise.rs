@@ -32,6 +32,15 @@ fn a_reader_beside_small_writes_is_what_it_is_for() {
         assert!(gain[kept]["estimate"].as_f64().unwrap() >= 0.99, "{kept}: {}", gain[kept]);
     }
     assert!(found["reasons"].as_array().unwrap().len() >= 4);
+    let choices = found["caches"]["choices"].as_array().unwrap();
+    let told: Vec<_> = choices.iter().map(|c| (&c["volume"], &c["write_cache"])).collect();
+    let (yes, no) = (&Value::from(true), &Value::from(false));
+    assert_eq!(told, [(no, yes), (no, no), (yes, yes), (yes, no)], "{choices:?}");
+    assert!(choices.iter().all(|choice| choice["durable_mean_us"].as_f64().unwrap() > 0.0));
+    let set = found["caches"]["set_for_volume"].as_bool().unwrap();
+    let sentence =
+        format!("with the volume: set the drive's write cache {}", if set { "on" } else { "off" });
+    assert!(said.contains(&sentence), "{said}");
     assert!(found["warnings"].is_array() && found["settings"].is_object());
     assert!(said.contains("manylogs format DEVICE") && said.contains("noatime"), "{said}");
     // What it names can be replayed.

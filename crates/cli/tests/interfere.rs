@@ -59,3 +59,36 @@ fn what_makes_no_sense_is_named() {
         outcome.fails(2, &[words]);
     }
 }
+
+#[test]
+fn plain_and_volume_with_the_cache_on_and_off_stand_beside_each_other() {
+    let place = Place::new();
+    let load = ["--stream-depth", "8", "--sync-mode", "fua", "--seconds", "4", "--json", "f.json"];
+    let drives = ["--drive-cache", "on,off", "--drive-link", "sata,sas"];
+    let found = place.run(&[&["interfere"][..], &load, &drives].concat());
+    let table = found.succeeds().stdout.clone();
+    let fours = table.split("write cache on and off:").nth(1).expect(&table);
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(place.path("f.json")).unwrap()).unwrap();
+    for (link, name) in [("sata", " sata "), ("sas", " sas+fua ")] {
+        let row = fours.lines().find(|line| line.contains(name)).expect(fours);
+        let mut rest = row;
+        for (policy, cache) in
+            [("nologging", true), ("nologging", false), ("mlb", true), ("mlb", false)]
+        {
+            let case = json["cases"].as_array().unwrap().iter().find(|case| {
+                case["policy"] == policy
+                    && case["drive_cache"] == cache
+                    && case["drive_link"] == link
+            });
+            let case = case.unwrap();
+            let (mean, kept) =
+                (case["sync_ms"]["mean"].as_f64().unwrap(), case["kept"].as_f64().unwrap());
+            let figure = format!("{mean:.1} ms, {:.1} %", kept * 100.0);
+            let at = rest.find(&figure).unwrap_or_else(|| panic!("{figure} in {row}"));
+            rest = &rest[at + figure.len()..];
+        }
+    }
+    let alone = place.run(&[&["interfere", "--drive-cache", "on"][..], &load].concat());
+    assert!(!alone.succeeds().stdout.contains("on and off"), "there is nothing to compare");
+}

@@ -5,12 +5,14 @@
 //! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
 //! tries looks better than it is.
 
+mod caches;
 mod outlook;
 mod search;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use caches::{CacheChoice, Caches};
 pub use outlook::LogsOutlook;
 use outlook::cleaning_sentence;
 pub use search::{Found, Tried, replays_at_most, search};
@@ -61,6 +63,8 @@ pub struct Advice {
     pub commands: Vec<String>,
     /// Policies that the search tried.
     pub tried: Vec<Tried>,
+    /// The plain drive and the volume, each with the drive's write cache on and off.
+    pub caches: Caches,
 }
 
 /// Gain of a policy: see [`Gain`].
@@ -111,6 +115,8 @@ impl Advice {
         let mut reasons = reasons(&gain, decision, &logs);
         let base = replay.base().zip(best);
         reasons.extend(base.and_then(|(plain, (_, with))| cleaning_sentence(plain, with)));
+        let caches = Caches::of(replay, outcomes, best.map(|(_, result)| *result));
+        reasons.extend(caches.sentences());
         Self {
             format: FORMAT,
             warnings,
@@ -133,6 +139,7 @@ impl Advice {
             mount_options: MOUNT,
             commands,
             tried: found.tried,
+            caches,
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod case;
 mod drive_did;
+mod fours;
 mod page;
 mod results;
 mod run;

@@ -118,6 +118,10 @@ pub(crate) enum OverloadArg {
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+    /// The disk that the advice is for, as /dev/sdb. Its link and FUA count, not those of the
+    /// profile, and what contradicts the profile is said.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) disk: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

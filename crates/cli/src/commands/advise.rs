@@ -8,6 +8,7 @@ use manylogs_lab::advise::{Advice, Found, replays_at_most, search};
 use manylogs_lab::replay::{NamedPolicy, Plan, Progress, assemble, run_all};
 use manylogs_lab::{report, table};
 
+use super::link;
 use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
 use crate::args::lab::AdviseArgs;
 use crate::failure::Failure;
@@ -15,7 +16,9 @@ use crate::output::{Output, print};
 use crate::progress::Bars;
 
 pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
-    let args = &args.load;
+    let (mut load, disk) = (args.load.clone(), args.disk.as_deref());
+    let disk = disk.map(|disk| link::of_disk(disk, &load.drive, &mut load.link)).transpose()?;
+    let args = &load;
     let reserve = |path: &Option<_>| path.as_deref().map(Output::reserve).transpose();
     let (json, page) = (reserve(&args.json)?, reserve(&args.report)?);
     let ours = [NamedPolicy::parse("mlb").map_err(Failure::input)?];
@@ -34,7 +37,9 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let mut replay = assemble(&plan, load.setting(args, &plan, rate), &outcomes);
-    let advice = Advice::of(&replay, &outcomes, found);
+    let mut advice = Advice::of(&replay, &outcomes, found);
+    let now = disk.as_ref().map(|disk| link::cache_now(disk, advice.caches.set_for_volume));
+    advice.reasons.extend(now);
     if let Some(output) = &json {
         let text = serde_json::to_string_pretty(&advice).map_err(Failure::failed)?;
         output.write((text + "\n").as_bytes())?;

@@ -1,5 +1,6 @@
 //! The cases as text with aligned columns.
 
+use super::fours;
 use super::results::{CaseResult, Interference};
 use crate::table::aligned;
 
@@ -23,10 +24,16 @@ const TITLES: [&str; 15] = [
 /// Number of leading columns that hold words.
 const WORDS: usize = 3;
 
-/// Formats the cases as a table.
+/// Formats the cases as a table, and a second one where the drive's cache was on and off.
 #[must_use]
 pub fn text(found: &Interference) -> String {
-    aligned(&TITLES, found.cases.iter().map(row), WORDS)
+    aligned(&TITLES, found.cases.iter().map(row), WORDS) + &fours::text(found)
+}
+
+/// The load of a case in a few words: the columns between its policy and its figures.
+pub(super) fn load(case: &CaseResult) -> String {
+    let figures = TITLES.iter().position(|title| *title == "MB/s alone");
+    row(case)[WORDS - 1..figures.unwrap_or(TITLES.len())].join(" ")
 }
 
 fn row(case: &CaseResult) -> [String; TITLES.len()] {
