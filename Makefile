@@ -35,6 +35,7 @@
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
+#   make guest-cache  drives' write caches that servers set and put back, kills included, in a guest
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -44,7 +45,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-cache guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -218,6 +219,9 @@ guest-crash: tools ublk-tools
 
 guest-link: tools
 	tests/guest/link.sh
+
+guest-cache: tools ublk-tools
+	tests/guest/cache.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
