@@ -172,6 +172,19 @@ fn what_nobody_can_see_or_set_is_refused_with_the_reason() {
 }
 
 #[test]
+fn advice_for_a_disk_believes_the_disk_and_says_what_contradicts_the_profile() {
+    let Some(disk) = Disk::new(SATA, "ahci") else { return };
+    let advise = ["advise", "synthetic", "--limit", "120", "--seeds", "1", "--disk", &disk.node];
+    let name = disk.node.strip_prefix("/dev/").unwrap();
+    let said = disk.run(&[&advise[..], &["--drive", "cheetah-15k5"]].concat());
+    let said = says(&said, 0, &format!("cheetah-15k5 says sas, and {name} is on sata"));
+    assert!(said.contains("no SATA drive turns 15017 times a minute"), "{said}");
+    assert!(said.contains(&format!("the write cache of {name} is on now")), "{said}");
+    // The machine itself sees a loop device.
+    run(&advise, 0, "cannot be seen: it is no disk but made of something else");
+}
+
+#[test]
 fn wishes_that_are_none_are_refused() {
     let place = Place::new();
     let image = Image::formatted(&["--size", "64M", "--log", "1M", "--group", "8M"]);

@@ -184,7 +184,7 @@ mod tests {
             text.contains("cheetah-15k5 says sas, and sdb is on sata: the disk counts"),
             "{text}"
         );
-        assert!(text.contains("20.0 TB"), "{text}");
+        assert!(text.contains("sdb has 18.2 TiB"), "{text}");
         let told = Attached { fua: Some(true), ..sata() };
         let text = said("exos-x20", &told, usual);
         assert!(text.contains("FUA is off in the model of exos-x20, and on for sdb"), "{text}");
