@@ -6,6 +6,7 @@
 //! tries looks better than it is.
 
 mod outlook;
+mod ranges;
 mod search;
 
 use serde::Serialize;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 pub use outlook::LogsOutlook;
 use outlook::cleaning_sentence;
+pub use ranges::{DriveRange, drive_range, plain_gain};
 pub use search::{Found, Tried, replays_at_most, search};
 
 use crate::replay::{NamedPolicy, Outcome, SHINGLED};
@@ -41,6 +43,9 @@ pub struct Advice {
     pub settings: Map<String, Value>,
     /// Gain over the plain drive.
     pub gain: AdvisedGain,
+    /// Range of `gain.durable_mean` over what the drive may be, if its profile has ranges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_range: Option<DriveRange>,
     /// The plain drive that is the baseline of all gains.
     pub baseline: Option<String>,
     /// When writes had to be durable.
@@ -124,6 +129,7 @@ impl Advice {
                 reads_mean: gain.reads_mean,
                 stream_mb_s: gain.stream_mb_s,
             },
+            drive_range: None,
             baseline: replay.baseline.clone(),
             durability: replay.durability.mode.clone(),
             drive: replay.drive.clone(),
@@ -160,6 +166,9 @@ impl Advice {
     /// The decision in a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
+        if let Some(open) = self.open_sentence() {
+            return open;
+        }
         let how_much = self.gain.durable_mean.as_ref().map_or_else(
             || "too few durable writes to judge".to_owned(),
             |gain| format!("data becomes durable {}", factor(gain)),

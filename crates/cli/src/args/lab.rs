@@ -21,9 +21,10 @@ pub(crate) struct LoadArgs {
     /// generated one: a sequential reader beside small random writes.
     #[arg(required = true)]
     pub(crate) traces: Vec<PathBuf>,
-    /// The drive: a name (see `manylogs drive list`) or a profile file.
-    #[arg(long, default_value = DEFAULT_DRIVE, value_parser = DRIVES, hide_possible_values = true)]
-    pub(crate) drive: String,
+    /// The drive: a name (see `manylogs drive list`), a profile file, or a disk of this machine. When
+    /// not given: the disk that the trace was recorded on, if it notes that, or exos-x20.
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
+    pub(crate) drive: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     /// Write the report to this HTML file.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use manylogs_lab::advise::{Advice, Found, replays_at_most, search};
+use manylogs_lab::advise::{Advice, Found, drive_range, replays_at_most, search};
 use manylogs_lab::replay::{NamedPolicy, Plan, Progress, assemble, run_all};
 use manylogs_lab::{report, table};
 
@@ -34,7 +34,15 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let mut replay = assemble(&plan, load.setting(args, &plan, rate), &outcomes);
-    let advice = Advice::of(&replay, &outcomes, found);
+    let mut advice = Advice::of(&replay, &outcomes, found.clone());
+    let judged = NamedPolicy::parse(&advice.policy).map_err(Failure::input)?;
+    let range = drive_range(&plan, &found, &judged, &progress, args.threads());
+    if let Some(range) = range.map_err(|e| replay_failure(&e))? {
+        advice.over(range);
+    }
+    if progress.stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
     if let Some(output) = &json {
         let text = serde_json::to_string_pretty(&advice).map_err(Failure::failed)?;
         output.write((text + "\n").as_bytes())?;

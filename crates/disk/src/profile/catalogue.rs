@@ -33,10 +33,8 @@ fn read() -> Result<Vec<Sheet>, ProfileError> {
     let mut entries = Vec::new();
     for (vendor, text) in TEXTS {
         let origin = format!("catalogue of {vendor}");
-        let syntax = |source| ProfileError::Syntax {
-            origin: origin.clone(),
-            source: Box::new(source),
-        };
+        let syntax =
+            |source| ProfileError::Syntax { origin: origin.clone(), source: Box::new(source) };
         let file: File = toml::from_str(text).map_err(syntax)?;
         for table in file.drive {
             entries.push(Sheet::parse(&origin, &table.to_string())?);

@@ -38,12 +38,12 @@ impl Library {
     /// `$XDG_CONFIG_HOME/manylogs/drives`, `~/.config` if that is not set), and that of the machine
     /// behind it.
     #[must_use]
-    pub fn of_user(is_root: bool) -> Self {
+    pub fn of_user() -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(folder) = variable(FOLDER) {
             return Self { folders: vec![folder.into()] };
         }
-        if is_root {
+        if rustix::process::geteuid().is_root() {
             return Self { folders: vec![MACHINE.into()] };
         }
         let home = variable("HOME").map(|home| Path::new(&home).join(".config"));

@@ -217,7 +217,7 @@ fn replay(
 }
 
 /// Mean time until data is durable, or the mean latency of reads if no write had to be durable.
-fn durable(outcome: &Outcome) -> f64 {
+pub(super) fn durable(outcome: &Outcome) -> f64 {
     let durable = outcome.recorder.latencies(&Class::DURABLE);
     if durable.count() > 0 { durable.mean_us() } else { reads(outcome) }
 }

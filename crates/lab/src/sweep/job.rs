@@ -1,12 +1,11 @@
 //! One run of a sweep.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use manylogs_block::Sectors;
 use manylogs_disk::Profile;
-use manylogs_disk::profile;
+use manylogs_disk::profile::{self, Library};
 use manylogs_workload::OpenOptions;
 
 use super::columns::{Column, Columns};
@@ -71,17 +70,14 @@ pub fn jobs(sweep: &Sweep) -> Result<Vec<Job>, String> {
 }
 
 fn drive(name: &str) -> Result<Arc<Profile>, String> {
-    let found = match profile::find(name).map_err(|error| error.to_string())? {
-        Some(found) => found,
-        None if name.ends_with(".toml") => {
-            Profile::load(Path::new(name)).map_err(|error| error.to_string())?
-        }
-        None => {
-            let known = profile::drives().join(", ");
-            return Err(format!("unknown drive `{name}`; there are: {known}"));
-        }
-    };
-    Ok(Arc::new(found))
+    let found = Library::of_user().find_or_load(name).map_err(|error| error.to_string())?;
+    let known = || profile::drives().join(", ");
+    found.map(Arc::new).ok_or_else(|| {
+        format!(
+            "unknown drive `{name}`; there are: {}, and those of `manylogs drive list --all`",
+            known()
+        )
+    })
 }
 
 impl Job {

@@ -100,7 +100,8 @@ impl Sheet {
             Class::Fast | Class::Fastest => (0.63, 0.55, 0.72),
         };
         // A known inner rate says more of the outer one than the class does.
-        let outer = inner.map_or(outer, |inner| (inner / ratio.0, inner / ratio.2, inner / ratio.1));
+        let outer =
+            inner.map_or(outer, |inner| (inner / ratio.0, inner / ratio.2, inner / ratio.1));
         let source = format!("{} of this size", class.words());
         self.guess(Key::Outer, outer, &source);
         let outer = self.figures[&Key::Outer].value;
@@ -123,8 +124,12 @@ impl Sheet {
         self.guess(Key::Seek, seek, class.words());
         self.guess(Key::TrackToTrack, next, class.words());
         let seek = self.figures[&Key::Seek].value;
-        self.guess(Key::FullStroke, scaled(full, seek), "its ratio to the average on drives of \
-            which both are published");
+        self.guess(
+            Key::FullStroke,
+            scaled(full, seek),
+            "its ratio to the average on drives of \
+            which both are published",
+        );
         self.guess(Key::HeadSwitch, switch, class.words());
         self.guess(Key::WriteSettle, settle, class.words());
     }
@@ -164,8 +169,12 @@ impl Sheet {
         };
         let heads = (gigabytes / a_surface).ceil().clamp(1.0, 24.0);
         let fewest = (heads * 0.75).floor().max(1.0);
-        self.guess(Key::Heads, (heads, fewest, (heads * 1.34).ceil()), "the capacity over that of \
-            a surface of such drives");
+        self.guess(
+            Key::Heads,
+            (heads, fewest, (heads * 1.34).ceil()),
+            "the capacity over that of \
+            a surface of such drives",
+        );
         let bands = "as on drives whose layout is known";
         self.guess(Key::BandCylinders, (65.0, 30.0, 200.0), bands);
         let retries = "between none and what was fitted to a recording";

@@ -153,8 +153,7 @@ fn geometry(of: &Of<'_>, capacity: u64) -> GeometryTable {
     let physical = u64::from(of.count(Key::PhysicalSector) / 512).max(1);
     let (mut zones, mut first) = (Vec::new(), 0_u64);
     for zone in 0..number {
-        let end = (first + u64::from(track(zone)) * u64::from(heads) * u64::from(width))
-            / physical
+        let end = (first + u64::from(track(zone)) * u64::from(heads) * u64::from(width)) / physical
             * physical;
         if first < capacity {
             zones.push((zone.saturating_mul(width), track(zone), first));
@@ -231,8 +230,13 @@ fn controller(link: Option<LinkKind>) -> ControllerTable {
         Some(LinkKind::Sas) => (1100.0, "default: SAS of 12 Gbit/s"),
         _ => (550.0, "default: SATA of 6 Gbit/s"),
     };
-    let keys =
-        ["read_start_us", "write_start_us", "read_end_us_per_sector", "write_end_us", "buffer_hit_us"];
+    let keys = [
+        "read_start_us",
+        "write_start_us",
+        "read_end_us_per_sector",
+        "write_end_us",
+        "buffer_hit_us",
+    ];
     let usual = "default: some tens of microseconds, as of other drives";
     let mut source: Sources = keys.map(|key| (key.to_owned(), usual.to_owned())).into();
     source.insert("interface_mb_s".to_owned(), name.to_owned());
@@ -274,8 +278,13 @@ fn link(sheet: &Sheet, kind: LinkKind) -> LinkTable {
     let usual = Link::usual(kind).fua;
     let told = |key: &str, else_: &str| {
         let own = sheet.other_sources.get(key).cloned();
-        (match key { "link" => "kind".to_owned(), _ => key.to_owned() },
-            own.unwrap_or_else(|| else_.to_owned()))
+        (
+            match key {
+                "link" => "kind".to_owned(),
+                _ => key.to_owned(),
+            },
+            own.unwrap_or_else(|| else_.to_owned()),
+        )
     };
     let fua = if sheet.fua.is_some() { "data sheet" } else { "default: as Linux tells the host" };
     LinkTable {

@@ -45,8 +45,7 @@ impl Sheet {
         self.put(Key::Rpm, profile.rpm(), &profile.spindle.source, "revolution_us");
         self.put(Key::Heads, f64::from(g.heads), &g.source, "heads");
         self.put(Key::BandCylinders, f64::from(g.band_cylinders), &g.source, "band_cylinders");
-        let skews =
-            Skews { track: g.track_skew_rev, head: g.head_skew_rev, band: g.band_skew_rev };
+        let skews = Skews { track: g.track_skew_rev, head: g.head_skew_rev, band: g.band_skew_rev };
         let overhead = 1.0 + skews.mean(f64::from(g.heads), f64::from(g.band_cylinders));
         let mb_s = |zone: Option<&(u32, u32, u64)>| {
             let sectors = zone.map_or(0.0, |zone| f64::from(zone.1));

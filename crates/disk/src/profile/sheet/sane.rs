@@ -25,7 +25,9 @@ impl Sheet {
                  `{name}`"
             );
             let check = Check::new(origin);
-            let Some(like) = like else { return check.that(false, "like", &expected).map(|()| self) };
+            let Some(like) = like else {
+                return check.that(false, "like", &expected).map(|()| self);
+            };
             self.take_missing_of(&Self::of(&like));
         }
         self.add_defaults();
@@ -128,8 +130,7 @@ fn together(check: &Check<'_>, sheet: &Sheet) -> Result<(), ProfileError> {
     let (next, full) = (value(Key::TrackToTrack), value(Key::FullStroke));
     let expected = format!("expected at most the average seek of {seek} ms, found {next}");
     check.that(next <= seek, Key::TrackToTrack.name(), &expected)?;
-    let expected = format!(
-        "expected between 1.3 and 3 times the average seek of {seek} ms, found {full}"
-    );
+    let expected =
+        format!("expected between 1.3 and 3 times the average seek of {seek} ms, found {full}");
     check.that((1.3..=3.0).contains(&(full / seek)), Key::FullStroke.name(), &expected)
 }

@@ -66,8 +66,7 @@ fn a_default_is_taken_only_for_what_is_missing() {
     assert!(!with(Bug::DefaultOverSheet, defaults_leave_the_sheet_alone));
     let complete = sheet(SHEET).complete("test.toml").unwrap();
     assert!(Key::ALL.iter().all(|key| {
-        complete.figures.contains_key(key)
-            || matches!(key, Key::Band | Key::PersistentCache)
+        complete.figures.contains_key(key) || matches!(key, Key::Band | Key::PersistentCache)
     }));
     for (key, figure) in &complete.figures {
         let guessed = figure.origin() == Origin::Guess;

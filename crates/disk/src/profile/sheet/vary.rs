@@ -60,7 +60,8 @@ impl Sheet {
                 && figure.may_range()
             {
                 figure.value = figure.value.clamp(low, high);
-                figure.range = figure.range.map(|(a, b)| (a.min(figure.value), b.max(figure.value)));
+                figure.range =
+                    figure.range.map(|(a, b)| (a.min(figure.value), b.max(figure.value)));
             }
         }
     }

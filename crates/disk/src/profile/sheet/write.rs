@@ -103,7 +103,8 @@ fn bytes(value: f64) -> Option<String> {
 fn capacity(sectors: f64) -> Option<String> {
     let gigabytes = (sectors * 512.0 / 1e9).round();
     let named = [gigabytes, (gigabytes / 100.0).round() * 100.0, (gigabytes / 10.0).floor() * 10.0];
-    let size = named.into_iter().find(|size| idema_sectors(*size).map(|s| s as f64) == Some(sectors))?;
+    let size =
+        named.into_iter().find(|size| idema_sectors(*size).map(|s| s as f64) == Some(sectors))?;
     Some(if size % 1000.0 == 0.0 || (size > 1000.0 && size % 100.0 == 0.0) {
         format!("\"{}T\"", size / 1000.0)
     } else {
