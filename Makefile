@@ -25,6 +25,9 @@
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
+#   make drive-gate  what advice says of drives that are known by their data sheets, held against 100
+#               drives that they may be (DRAWN=N of each of ten sheets; half an hour), and reads with
+#               a queue beside what the catalogue's sheets publish
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
@@ -43,7 +46,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: mlfs-bench interfere drive-gate figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -126,6 +129,13 @@ figures: tools
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	benches/interfere.sh $(TARGET)/release/manylogs
+
+DRAWN ?= 10
+drive-gate: tools
+	@command -v python3 >/dev/null || sh tools/install.sh python3
+	$(CARGO) build --release --locked --package manylogs-cli
+	benches/catalogue-queue.py $(TARGET)/release/manylogs
+	benches/drive-gate.py $(TARGET)/release/manylogs --drawn $(DRAWN)
 
 # What make test also runs: only the tests that plant bugs.
 planted: tools

@@ -104,7 +104,10 @@ fn exercise_writes_what_is_documented() {
 fn advise_writes_what_is_documented() {
     let place = Place::new();
     let found = output(&place, &["advise", "synthetic", "--limit", "1500", "--seeds", "1"]);
-    compare(&[found], "`advise --json`");
+    // A drive by its data sheet has ranges.
+    let drive = ["--drive", "barracuda-1t", "--limit", "400", "--seeds", "1"];
+    let ranged = output(&place, &[&["advise", "synthetic"][..], &drive].concat());
+    compare(&[found, ranged], "`advise --json`");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use manylogs_disk::profile::{Library, Profile, Sheet, catalogued_model};
 use manylogs_storage::{DiskBus, DiskIdentity, identify};
 use manylogs_workload::{RecordingInfo, read_info};
 
-use super::profile_failure;
+use super::{assumptions, profile_failure};
 use crate::failure::Failure;
 
 /// A profile and the reason for it.
@@ -149,6 +149,29 @@ pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
         eprintln!("note: {}: {missing}", path.display());
     }
     Ok(chosen.profile)
+}
+
+/// The drive that `format` lays a volume out for: that of --drive, or the one that the disk is
+/// found to be; none where it is not found, as in an image. With what is to be said of it.
+pub(crate) fn for_format(
+    given: Option<&str>,
+    path: &Path,
+) -> Result<Option<(Profile, String)>, Failure> {
+    if let Some(name) = given {
+        let profile = crate::commands::drive(name)?;
+        let said = format!("{}, as --drive says", profile.name);
+        return Ok(Some((profile, said)));
+    }
+    let Ok(found) = disk(path) else { return Ok(None) };
+    let Ok(chosen) = Known::of_disk(&found).choose(&Library::of_user()) else { return Ok(None) };
+    let mut said = format!("{}: {}", found.model, chosen.sentence());
+    if let Some(text) = chosen.profile.sheet.as_deref().and_then(assumptions) {
+        said += &format!("\n           {text}");
+    }
+    for missing in chosen.profile.not_modelled.iter().chain(&not_modelled(&found)) {
+        said += &format!("\n           not modelled: {missing}");
+    }
+    Ok(Some((chosen.profile, said)))
 }
 
 /// The drive that a trace was recorded on, if it notes that and enough is known of it; says which.
