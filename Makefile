@@ -38,6 +38,7 @@
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
+#   make guest-identify  disks of a guest that claim models of the catalogue are recognised
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -47,7 +48,7 @@ ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: mlfs-bench interfere drive-gate figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
+	soak short-programs effect guest guest-crash guest-link guest-identify guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -228,6 +229,9 @@ guest-crash: tools ublk-tools
 
 guest-link: tools
 	tests/guest/link.sh
+
+guest-identify: tools
+	tests/guest/identify.sh
 
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh

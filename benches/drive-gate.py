@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Does the range that `advise` gives for a drive hold the drives that it may be?
 
-From data sheets of ten drives ten drives each are drawn with `drive vary`. For two loads on each the
-gain of the advised policy on the drawn drive, replayed alone, is compared with the range that was
-answered for the sheet. Gates: in 90 of 100 cases the gain lies in the range; the median of high over
-low is 1.4 at most; `use` is the answer in half of the cases where the gain is above 1.25; and the
-advice takes at most five times as long as one on the same drive with no range.
+From data sheets of ten drives ten drives each are drawn with `drive vary`. For two loads on each
+the gain of the advised policy on the drawn drive, replayed alone, is compared with the range that
+was answered for the sheet. Gates: in 90 of 100 cases the gain lies in the range; the median of high
+over low is 1.4 at most; `use` is the answer in half of the cases where the gain is above 1.25; and
+the advice takes at most five times as long as one on the same drive with no range.
 
 usage: drive-gate.py MANYLOGS [--drawn N] [--limit REQUESTS] [--json FILE]
 """
@@ -44,20 +44,22 @@ class Gate:
         }
 
     def run(self, *args):
-        done = subprocess.run([self.program, *args], capture_output=True, text=True, cwd=self.folder)
+        command = [self.program, *args]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
         if done.returncode != 0:
             sys.exit(f"{' '.join(args)}: {done.stderr}")
         return done.stdout
 
     def advise(self, load, drive):
         began = time.monotonic()
-        self.run("advise", *self.loads[load], "--drive", drive, "--json", "a.json", "--threads", "1")
+        self.run("advise", *self.loads[load], "--drive", drive, "--json", "a.json",
+                 "--threads", "1")
         return json.loads((self.folder / "a.json").read_text()), time.monotonic() - began
 
     def gain(self, load, drive, policy):
         """Of the policy over the best plain drive, as one replay of three seeds has it."""
-        plain = "nologging" if load == "synthetic" else "nologging,nologging:cache=off"
-        self.run("replay", *self.loads[load], "--drive", drive, "--policy", f"{plain},{policy}",
+        policies = f"nologging,nologging:cache=off,{policy}"
+        self.run("replay", *self.loads[load], "--drive", drive, "--policy", policies,
                  "--json", "r.json", "--no-checkpoint")
         policies = json.loads((self.folder / "r.json").read_text())["policies"]
         return policies[policy]["gain"]["durable_mean"]["estimate"]

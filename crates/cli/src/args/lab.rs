@@ -21,8 +21,8 @@ pub(crate) struct LoadArgs {
     /// generated one: a sequential reader beside small random writes.
     #[arg(required = true)]
     pub(crate) traces: Vec<PathBuf>,
-    /// The drive: a name (see `manylogs drive list`), a profile file, or a disk of this machine. When
-    /// not given: the disk that the trace was recorded on, if it notes that, or exos-x20.
+    /// The drive: a name (see `manylogs drive list`), a profile file, or a disk of this machine.
+    /// When not given: the disk that the trace was recorded on, if it notes that, or exos-x20.
     #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Option<String>,
     #[command(flatten)]

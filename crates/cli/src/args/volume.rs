@@ -101,8 +101,8 @@ pub(crate) struct FormatArgs {
     /// is measured: it is read and written at 128 places, without a change, for some seconds.
     #[arg(long, conflicts_with = "shingled")]
     pub(crate) conventional: bool,
-    /// The drive that the disk is: a name (`manylogs drive list`) or a profile file. When not given:
-    /// an own profile with its serial number, or the catalogue's of its model.
+    /// The drive that the disk is: a name (`manylogs drive list`) or a profile file. When not
+    /// given: an own profile with its serial number, or the catalogue's of its model.
     #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Option<String>,
     /// Writes up to this size are logged.

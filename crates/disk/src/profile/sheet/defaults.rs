@@ -186,6 +186,7 @@ impl Sheet {
     /// A default with a range. A guess of the sheet's own that has no range gets the same one.
     fn guess(&mut self, key: Key, (value, low, high): Guess, why: &str) {
         let source = format!("guess: {why}");
+        let [value, low, high] = [value, low, high].map(|value| (value * 1e4).round() / 1e4);
         self.default(key, Figure { value, source, range: Some((low, high)) });
         if let Some(own) = self.figures.get_mut(&key)
             && own.origin() == Origin::Guess
