@@ -66,9 +66,9 @@ class Gate:
 
     def without_ranges(self, name):
         """The same drive with every figure stated: what a plain advice takes."""
-        lines = self.run("drive", "show", f"{name}.toml").split("\n[range]")[0]
+        text = self.run("drive", "show", f"{name}.toml").split("\n[range]")[0]
         path = self.folder / f"{name}-stated.toml"
-        path.write_text(lines)
+        path.write_text(text.replace('"guess: ', '"default: '))
         return path.name
 
 

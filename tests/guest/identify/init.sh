@@ -18,11 +18,11 @@ verdict() {
     poweroff -f
 }
 
-for wait in 1 2 3 4 5 6 7 8 9 10; do
+for wait in $(seq 60); do
     [ "$(ls /dev/sd? 2>/dev/null | wc -l)" = 3 ] && break
     sleep 1
 done
-[ "$(ls /dev/sd? | wc -l)" = 3 ] || verdict "failed: disks: $(ls /dev/sd?)"
+[ "$(ls /dev/sd? | wc -l)" = 3 ] || verdict "failed: disks: $(ls /dev/sd? | tr "\n" " ") $(dmesg | grep -i sym | tail -n 12)"
 
 # The names of the disks are in no certain order.
 disk_of() {

@@ -14,7 +14,7 @@ use super::search::durable;
 use super::{Advice, Found};
 use crate::parallel::on_threads;
 use crate::replay::{
-    DriveSettings, Durability, NamedPolicy, Plan, Progress, ReplayError, Workload, run,
+    DriveSettings, Durability, NamedPolicy, Plan, Progress, ReplayError, Workload, pooled, run,
 };
 use crate::stats::round3;
 use crate::synthetic::Synthetic;
@@ -22,6 +22,8 @@ use crate::verdict::Decision;
 
 /// Drives that are drawn. Of so many, their least and greatest gain hold those of 94 in 100 others.
 const DRAWN: usize = 32;
+/// Seeds of the replay on each of them: what is left of chance would widen the range.
+const SEEDS: usize = 2;
 /// The seed of the draws; not one that `drive vary` has by default.
 const DRAWS_SEED: u64 = 0x6164_7669_7365;
 /// A figure decides when the gain changes by this share of what the most decisive one changes ...
@@ -68,9 +70,10 @@ pub fn drive_range(
     for &key in &keys {
         drives.extend([0.0, 1.0].map(|share| sheet.at(&[(key, share)])));
     }
-    let plan = Plan { checkpoint_after: false, seeds: 1, ..plan.clone() };
+    let plan = Plan { checkpoint_after: false, ..plan.clone() };
     let gains = on_threads(drives.len(), threads, |index| {
-        gain_on(&plan, &drives[index], &plain, policy, progress)
+        let seeds = if index < DRAWN { SEEDS } else { 1 };
+        gain_on(&plan, seeds, &drives[index], &plain, policy, progress)
     });
     let gains = gains.into_iter().collect::<Result<Vec<Option<f64>>, _>>()?;
     if progress.stop.load(Ordering::Relaxed) {
@@ -100,6 +103,7 @@ fn draws(keys: &[Key]) -> Vec<Vec<(Key, f64)>> {
 /// The gain of `policy` on one drive; none if no such drive can be, or nothing was durable.
 fn gain_on(
     plan: &Plan,
+    seeds: usize,
     sheet: &Sheet,
     plain: &[NamedPolicy],
     policy: &NamedPolicy,
@@ -108,22 +112,28 @@ fn gain_on(
     let Ok(profile) = sheet.clone().profile(&sheet.name) else { return Ok(None) };
     let drive = DriveSettings { profile: Arc::new(profile), ..plan.drive.clone() };
     let plan = Plan { drive, ..plan.clone() };
-    gain(&plan, plain, policy, progress)
+    gain(&plan, seeds, plain, policy, progress)
 }
 
 /// How many times sooner data is durable under `policy` than on the best of the plain drives, from
-/// the first seed of `plan`.
+/// the first `seeds` of `plan`.
 fn gain(
     plan: &Plan,
+    seeds: usize,
     plain: &[NamedPolicy],
     policy: &NamedPolicy,
     progress: &Arc<Progress>,
 ) -> Result<Option<f64>, ReplayError> {
+    let mean = |policy: &NamedPolicy| {
+        let replays = (0..seeds)
+            .map(|n| run(&Plan { seed: plan.nth_seed(n), ..plan.clone() }, policy, progress));
+        Ok::<f64, ReplayError>(durable(&pooled(replays.collect())?))
+    };
     let mut base = f64::INFINITY;
     for plain in plain {
-        base = base.min(durable(&run(plan, plain, progress)?));
+        base = base.min(mean(plain)?);
     }
-    let ours = durable(&run(plan, policy, progress)?);
+    let ours = mean(policy)?;
     let gain = base / ours;
     Ok((gain.is_finite() && gain > 0.0).then_some(gain))
 }
@@ -217,7 +227,7 @@ pub fn plain_gain(profile: Arc<Profile>, seed: u64) -> Result<f64, ReplayError> 
         .unwrap_or_else(|_| unreachable!("the default policy is one"));
     let plan = Plan { seed, ..Plan::new(workload, drive, Durability::All) };
     let plain = [NamedPolicy::nologging()];
-    Ok(gain(&plan, &plain, &policy, &Arc::default())?.unwrap_or(1.0))
+    Ok(gain(&plan, 1, &plain, &policy, &Arc::default())?.unwrap_or(1.0))
 }
 
 #[cfg(test)]
