@@ -31,6 +31,6 @@ guest_options=(
     -device scsi-hd,drive=three,bus=scsi.0,vendor=SEAGATE,product=ST900MP0006,serial=WAB1CDE2,rotation_rate=15000
 )
 # The timer of a guest on a busy machine is late, which the kernel would take for a broken one.
-boot_guest 300 768 "no_timer_check"
+boot_guest 280 768 "no_timer_check"
 verdict "guest" "recognised"
 say "passed"

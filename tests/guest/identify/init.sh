@@ -43,7 +43,7 @@ wants() {
 wants ZR512ABC catalogue exos-x18-18t
 wants WAB1CDE2 catalogue exos-15e900-900g
 wants OWN1 class "$(basename "$(disk_of OWN1)")"
-manylogs drive new mine --capacity 4T --rpm 5400 --serial OWN1 >/dev/null ||
+manylogs drive new mine --capacity 4T --rpm 5400 --serial OWN1 </dev/null >/dev/null ||
     verdict "failed: no profile of its own"
 wants OWN1 own mine
 

@@ -35,8 +35,7 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
     }
     let mut replay = assemble(&plan, load.setting(args, &plan, rate), &outcomes);
     let mut advice = Advice::of(&replay, &outcomes, found.clone());
-    let judged = NamedPolicy::parse(&advice.policy).map_err(Failure::input)?;
-    let range = drive_range(&plan, &found, &judged, &progress, args.threads());
+    let range = drive_range(&plan, &found, &advice, &progress, args.threads());
     if let Some(range) = range.map_err(|e| replay_failure(&e))? {
         advice.over(range);
     }

@@ -20,8 +20,8 @@ use crate::stats::round3;
 use crate::synthetic::Synthetic;
 use crate::verdict::Decision;
 
-/// Drives that are drawn. Of so many, their least and greatest gain hold those of 94 in 100 others.
-const DRAWN: usize = 32;
+/// Drives that are drawn. Of so many, their least and greatest gain hold those of 93 in 100 others.
+const DRAWN: usize = 28;
 /// Seeds of the replay on each of them: what is left of chance would widen the range.
 const SEEDS: usize = 2;
 /// The seed of the draws; not one that `drive vary` has by default.
@@ -47,33 +47,39 @@ pub struct DriveRange {
     words: Vec<&'static str>,
 }
 
-/// Measures the range of the gain of `policy`, beside the plain drives of `found`, over what the
-/// profile of `plan` may mean. `None` if every number of it is known, or the user ended it.
+/// Measures the range of the gain of the policy that `advice` is about, beside the plain drives of
+/// `found`, over what the profile of `plan` may mean. `None` if every number of it is known, or the
+/// user ended it.
 ///
 /// # Errors
 /// As the replays themselves.
 pub fn drive_range(
     plan: &Plan,
     found: &Found,
-    policy: &NamedPolicy,
+    advice: &Advice,
     progress: &Arc<Progress>,
     threads: usize,
 ) -> Result<Option<DriveRange>, ReplayError> {
     let Some(sheet) = plan.drive.profile.sheet.as_deref() else { return Ok(None) };
     let keys: Vec<Key> = sheet.ranges().map(|(key, _)| key).collect();
-    if keys.is_empty() {
-        return Ok(None);
-    }
+    let judged = found.finalists.iter().find(|policy| policy.name == advice.policy);
+    let Some(policy) = judged.filter(|_| !keys.is_empty()) else { return Ok(None) };
     let plain: Vec<NamedPolicy> =
         found.finalists.iter().filter(|policy| policy.is_plain()).cloned().collect();
+    // What decides is told by differences, for which the plain drive that was better will do.
+    let baseline: Vec<NamedPolicy> = plain
+        .iter()
+        .filter(|plain| advice.baseline.as_ref() == Some(&plain.name))
+        .cloned()
+        .collect();
     let mut drives: Vec<Sheet> = draws(&keys).iter().map(|shares| sheet.at(shares)).collect();
     for &key in &keys {
         drives.extend([0.0, 1.0].map(|share| sheet.at(&[(key, share)])));
     }
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
     let gains = on_threads(drives.len(), threads, |index| {
-        let seeds = if index < DRAWN { SEEDS } else { 1 };
-        gain_on(&plan, seeds, &drives[index], &plain, policy, progress)
+        let (seeds, plain) = if index < DRAWN { (SEEDS, &plain) } else { (1, &baseline) };
+        gain_on(&plan, seeds, &drives[index], plain, policy, progress)
     });
     let gains = gains.into_iter().collect::<Result<Vec<Option<f64>>, _>>()?;
     if progress.stop.load(Ordering::Relaxed) {
