@@ -23,7 +23,7 @@ pub(crate) enum DriveCommand {
         all: bool,
     },
     /// Describe a drive by its data sheet, and keep that as a profile of your own.
-    New(NewArgs),
+    New(Box<NewArgs>),
     /// The profile as TOML that the program takes back: every number with its source, and the range
     /// of each guess.
     Show {

@@ -245,8 +245,9 @@ mod tests {
         let keys = [Key::Segments, Key::TrackToTrack];
         let drives = draws(&keys);
         for index in 0..keys.len() {
+            let part = |share: f64| (1..=DRAWN).position(|end| share * (DRAWN as f64) < end as f64);
             let mut parts: Vec<usize> =
-                drives.iter().map(|shares| (shares[index].1 * DRAWN as f64) as usize).collect();
+                drives.iter().filter_map(|shares| part(shares[index].1)).collect();
             parts.sort_unstable();
             assert_eq!(parts, (0..DRAWN).collect::<Vec<_>>());
         }

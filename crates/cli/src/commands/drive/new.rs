@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use manylogs_disk::profile::sheet::{Key, Quantity};
 use manylogs_disk::profile::{Library, Sheet, is_name};
@@ -153,7 +153,7 @@ fn ask(question: &str, required: bool) -> Result<Option<String>, Failure> {
     }
 }
 
-fn write(path: &PathBuf, text: &str) -> Result<(), Failure> {
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(|error| {
             Failure::of_io(&error, format!("cannot make {}: {error}", folder.display()))

@@ -13,6 +13,7 @@ const ZONES: u32 = 28;
 const ZONE_SECTORS_MAX: u64 = 1 << 31;
 /// Skews in revolutions: the least to the next track, and how much more to the next head and band.
 const TRACK_SKEW_MIN: f64 = 0.12;
+const TRACK_SKEW_MAX: f64 = 0.5;
 const HEAD_SKEW: f64 = 0.03;
 const BAND_SKEW: f64 = 0.12;
 /// From 8 TB on the capacity is a multiple of so many sectors.
@@ -45,7 +46,7 @@ pub(super) struct Skews {
 
 impl Skews {
     pub(super) fn of(track_to_track_ms: f64, rpm: f64) -> Self {
-        let track = (track_to_track_ms * rpm / 60e3 + 0.01).max(TRACK_SKEW_MIN).min(0.5);
+        let track = (track_to_track_ms * rpm / 60e3 + 0.01).clamp(TRACK_SKEW_MIN, TRACK_SKEW_MAX);
         Self { track, head: track + HEAD_SKEW, band: track + BAND_SKEW }
     }
 
