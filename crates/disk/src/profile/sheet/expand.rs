@@ -101,7 +101,7 @@ pub(super) fn expand(sheet: &Sheet) -> Profile {
             revolution_us: 60e6 / of.value(Key::Rpm),
             source: of.sources([("revolution_us", Key::Rpm)], &[]),
         },
-        geometry: geometry(&of, capacity),
+        geometry: geometry(&of, capacity, shingled.as_ref().map_or(1.0, guarded)),
         seek: seek(&of),
         retry: RetryTable {
             read_probability: 0.001,
@@ -135,12 +135,18 @@ pub(super) fn expand(sheet: &Sheet) -> Profile {
     }
 }
 
-/// Zones of equal width whose rates fall evenly.
-fn geometry(of: &Of<'_>, capacity: u64) -> GeometryTable {
+/// How much more than its data passes the head: a guard region follows each band.
+pub(super) fn guarded(table: &ShingledTable) -> f64 {
+    1.0 + table.guard_sectors as f64 / table.band_sectors.max(1) as f64
+}
+
+/// Zones of equal width whose rates fall evenly; for each sector that is read `passed` pass the
+/// head.
+fn geometry(of: &Of<'_>, capacity: u64, passed: f64) -> GeometryTable {
     let (rpm, heads) = (of.value(Key::Rpm), of.count(Key::Heads).max(1));
     let bands = of.count(Key::BandCylinders).max(1);
     let skews = Skews::of(of.value(Key::TrackToTrack), rpm);
-    let overhead = 1.0 + skews.mean(f64::from(heads), f64::from(bands));
+    let overhead = passed * (1.0 + skews.mean(f64::from(heads), f64::from(bands)));
     let (outer, inner) = (of.value(Key::Outer), of.value(Key::Inner));
     let number = u32::try_from(capacity / ZONE_SECTORS_MAX).unwrap_or(ZONES).max(ZONES);
     let track = |zone: u32| {

@@ -1,6 +1,6 @@
 //! From a whole profile back to the figures of a sheet.
 
-use super::expand::Skews;
+use super::expand::{Skews, guarded};
 use super::{Figure, Key, Sheet};
 use crate::profile::{Profile, Sources};
 use crate::seek::SeekCurve;
@@ -46,7 +46,9 @@ impl Sheet {
         self.put(Key::Heads, f64::from(g.heads), &g.source, "heads");
         self.put(Key::BandCylinders, f64::from(g.band_cylinders), &g.source, "band_cylinders");
         let skews = Skews { track: g.track_skew_rev, head: g.head_skew_rev, band: g.band_skew_rev };
-        let overhead = 1.0 + skews.mean(f64::from(g.heads), f64::from(g.band_cylinders));
+        let passed = profile.shingled.as_ref().map_or(1.0, guarded);
+        let skewed = skews.mean(f64::from(g.heads), f64::from(g.band_cylinders));
+        let overhead = passed * (1.0 + skewed);
         let mb_s = |zone: Option<&(u32, u32, u64)>| {
             let sectors = zone.map_or(0.0, |zone| f64::from(zone.1));
             (sectors * 512.0 / profile.spindle.revolution_us / overhead * 100.0).round() / 100.0

@@ -198,6 +198,17 @@ fn every_entry_of_the_catalogue_is_a_drive() {
     }
 }
 
+/// Guard regions of shingled drives pass the head, too, and cost none of the published rate.
+#[test]
+fn the_catalogues_drives_meet_their_sheets() {
+    for name in ["barracuda-8t", "wd-red-2t", "exos-x24-24t", "mg10-20t", "exos-15e900-900g"] {
+        let profile = crate::profile::catalogued(name).unwrap().unwrap();
+        let gates = gates(&profile, 1);
+        let bars = crate::validate::own_bars(&profile, &gates, 1);
+        assert!(!bars.is_empty() && bars.iter().all(|bar| bar.passed), "{name}: {bars:?}");
+    }
+}
+
 /// Whether each model number leads to its own entry, and none to that of a neighbour.
 fn models_are_told_apart() -> bool {
     let entries = catalogue().unwrap();
