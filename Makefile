@@ -25,6 +25,8 @@
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
+#   make scheduler  a database beside a backup, syncs beside streams that pause, and with
+#               TRACES=FOLDER public traces, against what is promised (SEEDS=N,N,...)
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
@@ -43,7 +45,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: mlfs-bench interfere scheduler figures run test build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools ublk-tools
 
 STATES ?= 1000000
@@ -126,6 +128,11 @@ figures: tools
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	benches/interfere.sh $(TARGET)/release/manylogs
+
+scheduler: tools
+	$(CARGO) build --release --locked --package manylogs-cli
+	benches/scheduler.py --manylogs $(TARGET)/release/manylogs $(if $(SEEDS),--seeds $(SEEDS)) database pauses \
+		$(if $(TRACES),--traces $(TRACES) traces)
 
 # What make test also runs: only the tests that plant bugs.
 planted: tools

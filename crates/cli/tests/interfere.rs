@@ -42,6 +42,31 @@ fn lists_multiply_and_each_case_says_what_it_is() {
 }
 
 #[test]
+fn a_stream_with_a_rate_asks_for_a_burst_at_a_time() {
+    let place = Place::new();
+    let common = ["interfere", "--drive", "cheetah-15k5", "--json", "a.json", "--seconds", "4"];
+    let policy = ["--policy", "nologging", "--syncs", "0", "--stream-depth", "4"];
+    let bursts = ["--stream-rate", "20M,1G", "--stream-burst", "1M,4M"];
+    place.run(&[&common[..], &policy, &bursts].concat()).succeeds();
+    let found = cases(&place, "a.json");
+    let number = |case: &Value, key: &str| case[key].as_f64().unwrap();
+    assert_eq!(found.len(), 4);
+    for case in &found {
+        let (rate, burst) = (number(case, "stream_rate_bytes"), &case["stream_burst_bytes"]);
+        let (carried, request) = (number(case, "stream_mb_s"), case["stream_ms"]["mean"].as_f64());
+        if rate < 1e9 {
+            assert!((carried - rate / 1e6).abs() < 1.5, "{case}");
+            // Four requests take longer than one, and each burst begins with a revolution.
+            let expected = if *burst == 1 << 20 { 6.0..14.0 } else { 15.0..30.0 };
+            assert!(expected.contains(&request.unwrap()), "{case}");
+        } else {
+            assert!(carried > 120.0, "more than there is: {case}");
+            assert!(request.unwrap() > 1000.0, "counted from when they were due: {case}");
+        }
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_named() {
     let place = Place::new();
     for (args, words) in [
@@ -51,6 +76,8 @@ fn what_makes_no_sense_is_named() {
         (&["--at", "middle"], "there are: outer, inner"),
         (&["--stream-size", "100G", "--stream-depth", "200"], "do not fit"),
         (&["--syncs=-1"], "expected syncs a second"),
+        (&["--stream-burst", "4M"], "--stream-rate"),
+        (&["--stream-rate", "80 %"], "expected bytes a second"),
         (&["--drive-cache", "maybe"], "expected on or off"),
         (&["--policy", "mlp"], "unknown policy"),
         (&["--drive", "chetah-15k5"], "did you mean `cheetah-15k5`"),

@@ -12,7 +12,9 @@ mod stream;
 mod sync;
 mod table;
 
-pub use case::{Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName};
+pub use case::{
+    Bursts, Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName,
+};
 pub use drive_did::DriveDid;
 pub use page::html;
 pub use results::{CaseResult, Interference, SyncMillis};
