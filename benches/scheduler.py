@@ -39,7 +39,7 @@ BEFORE = {
 }
 COMMIT_MIB = 16 / 1024
 # Bandwidth of a stream alone at the outer edge, MiB/s.
-BANDWIDTH = {"cheetah-15k5": 128, "exos-x20": 270}
+BANDWIDTH = {"cheetah-15k5": 127, "exos-x20": 269}
 # Share of the bandwidth: mean and p99 of a durable write beside a reader and a writer, ms.
 PAUSES = {
     30: {"read": (10, 30), "write": (20, 60)},

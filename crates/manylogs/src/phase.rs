@@ -222,6 +222,18 @@ impl Below {
         self.scheduler.as_ref().and_then(Scheduler::head).unwrap_or(asked)
     }
 
+    /// Tells that a client asks for something to be durable.
+    pub(crate) fn sync_asked(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.sync_asked();
+        }
+    }
+
+    /// Whether clients wait for small reads, and sync so often that these need their place.
+    pub(crate) fn serves_database(&self) -> bool {
+        self.scheduler.as_ref().is_some_and(Scheduler::serves_database)
+    }
+
     pub(crate) fn set_draining(&self) {
         self.draining.set(true);
     }

@@ -114,6 +114,13 @@ impl State {
         }
     }
 
+    /// Whether entries must not wait for others to share their record: nobody is to come any more
+    /// once the volume closes, and a full buffer cannot wait.
+    pub(crate) fn entries_press(&self, buffer: Sectors) -> bool {
+        let full = self.store.entries.volatile_sectors >= buffer.0 / 2;
+        self.closing || full || !self.starved.is_empty()
+    }
+
     /// Notes that a client writes now.
     ///
     /// # Errors

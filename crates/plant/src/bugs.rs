@@ -29,6 +29,8 @@ with_file_systems! {
     SCHEDULER {
         /// Nothing else goes while records do.
         RecordsStarveOthers,
+        /// A stream never has a turn beside a database.
+        DatabaseStarvesStreams,
         /// A request goes before an earlier one that touches the same sectors.
         OverlapsOvertaken,
         /// The next piece of a request begins where the last one did.

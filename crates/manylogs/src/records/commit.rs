@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Hint, IoError, IoResult, Nanos, Request, Sectors, Watchers};
+use manylogs_block::{Handle, Hint, IoError, IoResult, Nanos, Request, Sectors, Time, Watchers};
 use manylogs_logstore::store::Choice;
 use manylogs_logstore::{AppendSlot, EntryKind, Log, LogId, RecordSequence};
 
@@ -91,15 +91,13 @@ impl Inner {
             && (state.store.entries.waiters > 0 || forced || aged || large)
     }
 
-    /// Whether the record that is due waits for others to share it. Nobody is to come any more
-    /// once the volume closes, and a full buffer cannot wait.
+    /// Whether the record that is due waits for others to share it.
     fn holds(self: &Rc<Self>, state: &mut State) -> bool {
         let VolumeConfig { hold, buffer, .. } = self.config();
-        let entries = &state.store.entries;
-        let pressed = !state.starved.is_empty() || entries.volatile_sectors >= buffer.0 / 2;
-        if state.closing || pressed {
+        if state.entries_press(buffer) {
             return false;
         }
+        let entries = &state.store.entries;
         let waiters = entries.waiters + state.flushes.len();
         let Some(until) = state.pacing.hold.until(self.runtime.now(), hold, waiters) else {
             return false;
@@ -135,10 +133,30 @@ impl Inner {
         if state.pacing.held_by_band {
             return false;
         }
+        if self.rests(state).is_some() {
+            return false;
+        }
         let in_flight = state.store.entries.records.len();
         in_flight < self.config().appends
             || (in_flight < IN_FLIGHT_MAX
                 && self.runtime.now().since(state.pacing.last_append) >= STAGGER)
+    }
+
+    /// Until when no record goes so that a database's reads have their time. Where the device
+    /// flushes for each record, it drains its queue for that: records go one by one, and the others
+    /// have as much time as the record before. Those who wait share the next one.
+    fn rests(&self, state: &State) -> Option<Time> {
+        let drains = self.below.volatile_cache && !self.below.native_fua;
+        let pressed = state.entries_press(self.config().buffer);
+        if !drains || pressed || !self.device.serves_database() {
+            return None;
+        }
+        let now = self.runtime.now();
+        if state.store.entries.records.is_empty() {
+            state.pacing.rest.until(now)
+        } else {
+            Some(now + STAGGER)
+        }
     }
 
     /// Wakes the committer if it would do anything: submit a record, or set the timer for the next.
@@ -167,8 +185,8 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         if self.is_held_back(&state) && !state.pacing.stagger_armed {
             state.pacing.stagger_armed = true;
-            let (inner, sleep) =
-                (Rc::clone(self), self.runtime.sleep_until(state.pacing.last_append + STAGGER));
+            let until = self.rests(&state).unwrap_or(state.pacing.last_append + STAGGER);
+            let (inner, sleep) = (Rc::clone(self), self.runtime.sleep_until(until));
             self.runtime.spawn(async move {
                 sleep.await;
                 inner.state.borrow_mut().pacing.stagger_armed = false;
@@ -253,6 +271,7 @@ impl Inner {
 
     /// The device has answered to a record.
     fn record_ended(&self, log: LogId, sequence: RecordSequence, result: IoResult) {
+        self.state.borrow_mut().pacing.record_ended(self.runtime.now());
         match result {
             Ok(_) => self.record_written(log, sequence),
             Err(error) => self.record_failed(log, sequence, &error),

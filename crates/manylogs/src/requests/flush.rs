@@ -14,6 +14,7 @@ impl Inner {
     /// Entry point of client flushes.
     pub(crate) fn flush(&self) -> Completion {
         let (completer, completion) = completion();
+        self.device.sync_asked();
         self.state.borrow_mut().flushes.push(completer);
         self.flush_asked.notify();
         completion

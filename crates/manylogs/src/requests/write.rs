@@ -23,6 +23,9 @@ impl Inner {
         // Without logging every write is a large one: physical sectors must not be torn even then.
         let logging = self.config().logging;
         if logging && self.is_small(extent.len) {
+            if fua {
+                self.device.sync_asked();
+            }
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
         // A band is locked for longer than a client should wait.
