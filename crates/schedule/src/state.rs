@@ -108,8 +108,13 @@ impl State {
 
     /// Records the arrival of a client's request.
     pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
-        let (small, alone) = (class == Class::Small, !self.client_waits());
-        let goes_on = request.extent().is_some_and(|it| self.run.asked(it, small, alone));
+        let goes_on = match request.extent() {
+            Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
+            _ => {
+                self.run.small_asked(self.in_device.small + self.queues.len(Class::Small));
+                false
+            }
+        };
         self.contention.arrived(now, goes_on);
     }
 

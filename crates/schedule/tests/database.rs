@@ -106,7 +106,7 @@ fn beside_a_burst(starts: [u64; 16]) -> Nanos {
 }
 
 #[test]
-fn a_run_is_held_back_from_its_first_request_on() {
+fn a_run_is_held_back_before_it_is_contention() {
     let run = std::array::from_fn(|index| 2048 * index as u64);
     let took = beside_a_burst(run);
     assert!(took <= Nanos::from_millis(30), "a piece or two of the run: {took:?}");
