@@ -1,8 +1,8 @@
 //! Recognises a database: small reads that clients wait for, beside syncs that come often.
 //!
 //! A record that goes before all reads costs them about what two of them take, and only one of the
-//! waits of a transaction gets shorter. Rare syncs are worth that. Frequent ones would leave no time
-//! for the reads, so that every transaction, and with it the next sync, comes later.
+//! waits of a transaction gets shorter. Rare syncs are worth that. Frequent ones would leave no
+//! time for the reads, so that every transaction, and with it the next sync, comes later.
 
 use manylogs_block::{Nanos, Time};
 

@@ -5,14 +5,10 @@
 mod common;
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
-use common::{AT_ONCE, CAPACITY, Drive, LATENCY, in_virtual_time, read, write};
-use manylogs_block::{
-    BlockDevice, Extent, Hint, IoError, Lba, MemoryDevice, Nanos, Payload, Request, Sectors, Time,
-};
-use manylogs_schedule::{Cause, Class, Scheduler};
-use manylogs_sim::{Order, Sim};
+use common::{AT_ONCE, CAPACITY, LATENCY, in_virtual_time, read, write};
+use manylogs_block::{BlockDevice, Extent, IoError, Lba, MemoryDevice, Nanos, Request, Sectors};
+use manylogs_schedule::{Cause, Class};
 use proptest::prelude::*;
 
 #[test]
@@ -312,7 +308,7 @@ proptest! {
 
 #[cfg(feature = "plant")]
 mod planted {
-    use manylogs_plant::{self as plant, Bug};
+    use manylogs_plant::Bug;
     use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
