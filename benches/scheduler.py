@@ -115,7 +115,8 @@ def database(options, pool):
                 wanted[key] = pool.submit(measure, *key)
     table = Table("A database beside a backup", [
         "drive", "seed", "transactions/s: plain, cache on", "off", "latency=none", "before", "now",
-        "p99 of commits: plain", "now", "p99 of reads: plain", "now", "backup, MiB/s: plain", "now"])
+        "p99 of commits: plain", "now", "p99 of reads: plain", "now",
+        "backup, MiB/s: plain", "now"])
     for host, (_, cache, _) in HOSTS.items():
         for seed in options.seeds:
             on, off, now, none = (
