@@ -28,6 +28,11 @@
 #               (MINUTES=N for another time)
 #   make short-programs   fio and fsx on ext4, as with every change
 #   make interfere  syncs beside streams in virtual time, against what is promised (FAST=1: a part)
+#   make drive-gate  what advice says of drives that are known by their data sheets, held against 100
+#               drives that they may be (DRAWN=N of each of ten sheets; half an hour), and reads with
+#               a queue beside what the catalogue's sheets publish
+#   make scheduler  a database beside a backup, syncs beside streams that pause, and with
+#               TRACES=FOLDER public traces, against what is promised (SEEDS=N,N,...)
 #   make effect  small durable writes, PostgreSQL and MongoDB's engine beside a stream, on emulated
 #               drives with the volume and without, and below the kernel's schedulers; tables, and
 #               plots in docs/plots (root; two hours, FAST=1 for some minutes). Goes on where it was
@@ -38,6 +43,8 @@
 #   make guest-crash  ext4 on served volumes over dm-log-writes, replayed to each flush, and over
 #               dm-flakey, in guests
 #   make guest-link  the kernel's block layer in a guest with an AHCI disk beside that of the model
+#   make guest-cache  drives' write caches that servers set and put back, kills included, in a guest
+#   make guest-identify  disks of a guest that claim models of the catalogue are recognised
 #   make guest-systemd  a guest's systemd and udev find, serve, mount and stop volumes (root, Debian)
 
 CARGO ?= cargo
@@ -46,8 +53,8 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
-	soak short-programs effect guest guest-crash guest-link guest-systemd tools nbd-tools test-tools ublk-tools
+.PHONY: mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
 
@@ -59,7 +66,7 @@ run: tools
 
 # One set of packages and features for all tests, so that nothing is built twice: deliberate bugs
 # can be planted in every layer, and none is unless a test asks for it.
-PLANTED := manylogs-schedule manylogs-logstore manylogs-everest manylogs manylogs-torture manylogs-storage \
+PLANTED := manylogs-schedule manylogs-logstore manylogs-engine manylogs-everest manylogs manylogs-torture manylogs-storage \
 	manylogs-ext4 manylogs-near manylogs-serve manylogs-ublk manylogs-cli
 comma := ,
 empty :=
@@ -154,6 +161,19 @@ interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli
 	benches/interfere.sh $(TARGET)/release/manylogs
 
+DRAWN ?= 10
+drive-gate: tools
+	@command -v python3 >/dev/null || sh tools/install.sh python3
+	$(CARGO) build --release --locked --package manylogs-cli
+	benches/catalogue-queue.py $(TARGET)/release/manylogs
+	benches/drive-gate.py $(TARGET)/release/manylogs --drawn $(DRAWN)
+
+scheduler: tools
+	@command -v python3 >/dev/null || sh tools/install.sh python3
+	$(CARGO) build --release --locked --package manylogs-cli
+	benches/scheduler.py --manylogs $(TARGET)/release/manylogs $(if $(SEEDS),--seeds $(SEEDS)) database pauses \
+		$(if $(TRACES),--traces $(TRACES) traces)
+
 # What make test also runs: only the tests that plant bugs.
 planted: tools
 	$(CARGO) test $(TESTED) --lib --bins --tests -- planted noticed loop_device --nocapture
@@ -246,11 +266,17 @@ guest-crash: tools ublk-tools
 guest-link: tools
 	tests/guest/link.sh
 
+guest-cache: tools ublk-tools
+	tests/guest/cache.sh
+
+guest-identify: tools
+	tests/guest/identify.sh
+
 guest-systemd: tools ublk-tools
 	tests/guest/systemd.sh
 
 # Crates that the programs do not name have no features there.
-INNER := manylogs-schedule manylogs-everest manylogs-near
+INNER := manylogs-schedule manylogs-engine manylogs-everest manylogs-near
 OF_PROGRAMS := $(patsubst %,%/plant,$(filter-out $(INNER),$(PLANTED)))
 OF_PROGRAMS := $(subst $(empty) $(empty),$(comma),$(strip $(OF_PROGRAMS)))
 lint: tools ublk-tools

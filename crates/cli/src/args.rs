@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod drive;
 pub(crate) mod exercise;
 pub(crate) mod fs;
 pub(crate) mod interfere;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use manylogs_block::{Nanos, Sectors};
 
-use self::suggest::{DRIVES, FORMATS, FORMATS_WRITTEN};
+use self::suggest::{FORMATS, FORMATS_WRITTEN};
 use crate::units::{Rate, Unexpected, duration, expect, rate, size};
 
 /// Make small durable writes beside large streams on one disk fast: replay traces to see the gain,
@@ -38,8 +39,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Show statistics of traces, convert and mix them.
     Trace(TraceArgs),
-    /// List, show and validate drive profiles.
-    Drive(DriveArgs),
+    /// Describe, recognise, show, validate and compare drives.
+    Drive(drive::DriveArgs),
     /// Replay a trace on a modelled drive under several policies, and compare them.
     Replay(lab::ReplayArgs),
     /// Say whether a volume helps a load on a drive, with which settings, and how sure that is.
@@ -209,8 +210,9 @@ pub(crate) struct OpenArgs {
     /// Skip malformed records and count them.
     #[arg(long)]
     pub(crate) skip_bad: bool,
-    /// Which device of the trace: a number, or `all`, one behind the other in one address space.
-    #[arg(long, value_name = "N|all", default_value = "all")]
+    /// Which device of the trace: a number, or `all`, one behind the other in one address space. A
+    /// disk of this machine, as /dev/sdb, is the drive to replay on, instead of --drive.
+    #[arg(long, value_name = "N|all|DISK", default_value = "all")]
     pub(crate) device: String,
     /// Which event of blktrace and blkparse traces counts as the request.
     #[arg(long, value_enum, default_value_t = EventArg::Queue)]
@@ -245,38 +247,6 @@ pub(crate) enum TimeUnitArg {
 pub(crate) enum EventArg {
     Queue,
     Issue,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DriveArgs {
-    #[command(subcommand)]
-    pub(crate) command: DriveCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum DriveCommand {
-    /// The drives that come with the program.
-    List,
-    /// Everything a profile says, with the source of each number.
-    Show {
-        /// A drive's name, or a profile file.
-        #[arg(value_parser = DRIVES, hide_possible_values = true)]
-        drive: String,
-    },
-    /// Compare the model with service times measured on the real drive.
-    Validate {
-        /// A drive's name, or a profile file.
-        #[arg(value_parser = DRIVES, hide_possible_values = true)]
-        drive: String,
-        /// Measured requests (DiskSim validation format).
-        #[arg(long, value_name = "FILE")]
-        trace: PathBuf,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Put a drive under one load in virtual time, and print what it does second by second.
-    Exercise(exercise::ExerciseArgs),
 }
 
 /// A window of a trace, as `--window` names it.

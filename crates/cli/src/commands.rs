@@ -20,10 +20,12 @@ pub(crate) mod torture;
 pub(crate) mod trace;
 mod validate;
 pub(crate) mod volume;
+pub(crate) mod write_cache;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use manylogs_disk::profile::{self, Profile};
+use manylogs_disk::profile::{self, Library, Profile};
 use manylogs_lab::prepare::WindowChoice;
 use manylogs_workload::transform::Window;
 use manylogs_workload::{BlockEvent, Devices, Format, OpenOptions, TimeUnit, TraceError};
@@ -34,26 +36,33 @@ use crate::failure::Failure;
 /// Names less alike than this are not suggested.
 const ALIKE: f64 = 0.6;
 
-/// The drive called `name`, or described by the file of that name.
+/// The drive called `name`, described by the file of that name, or that the disk of that name is.
 fn drive(name: &str) -> Result<Profile, Failure> {
-    if let Some(found) = profile::find(name).map_err(Failure::failed)? {
+    let path = Path::new(name);
+    if std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+        return drive::choose::of_disk(path);
+    }
+    let library = Library::of_user();
+    let found = library.find_or_load(name).map_err(|error| drive::profile_failure(&error))?;
+    if let Some(found) = found {
         return Ok(found);
     }
-    let path = Path::new(name);
-    let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.exists();
-    if is_file {
-        return Profile::load(path).map_err(Failure::input);
-    }
     let known = profile::drives();
+    let own: Vec<String> = library.files().into_iter().map(|(name, _)| name).collect();
+    let catalogued = profile::catalogue().unwrap_or_default().iter().map(|sheet| &*sheet.name);
     let nearest = known
         .iter()
+        .copied()
+        .chain(own.iter().map(String::as_str))
+        .chain(catalogued)
         .map(|other| (strsim::jaro_winkler(name, other), other))
         .filter(|(alike, _)| *alike > ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = nearest.map_or_else(String::new, |(_, n)| format!(" (did you mean `{n}`?)"));
     Err(Failure::input(format!(
-        "unknown drive `{name}`{hint}; there are: {}; or give a profile file (NAME.toml)",
-        known.join(", ")
+        "unknown drive `{name}`{hint}; there are: {}, and more (`manylogs drive list --all`); or \
+         give a profile file (NAME.toml)",
+        own.iter().map(String::as_str).chain(known).collect::<Vec<_>>().join(", ")
     )))
 }
 
@@ -63,8 +72,11 @@ impl OpenArgs {
         let format = self.format.as_deref().map(str::parse::<Format>).transpose();
         let devices = match self.device.as_str() {
             "all" => Devices::OneAfterAnother,
+            path if path.starts_with('/') => Devices::OneAfterAnother,
             number => Devices::Only(number.parse().map_err(|_| {
-                Failure::input(format!("--device: expected a number or all, found {number:?}"))
+                Failure::input(format!(
+                    "--device: expected a number, all or a disk, found {number:?}"
+                ))
             })?),
         };
         Ok(OpenOptions {
@@ -110,7 +122,10 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A trace that cannot be read is bad input, unless the system failed.
+/// A trace that cannot be read is bad input, unless its reader may not read it.
 fn trace_failure(error: &TraceError) -> Failure {
-    Failure::input(error)
+    match error {
+        TraceError::Io(failed) => Failure::of_given(&failed.source, error),
+        _ => Failure::input(error),
+    }
 }

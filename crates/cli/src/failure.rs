@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use manylogs_operate::log::{Level, line};
@@ -43,6 +44,34 @@ impl Failure {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Permission(message.to_string()),
             _ => Self::failed(message),
+        }
+    }
+
+    /// A file that the user named cannot be used, for which the system's reason was `source`.
+    pub(crate) fn of_given(source: &io::Error, message: impl Display) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Permission(message.to_string()),
+            _ => Self::input(message),
+        }
+    }
+
+    /// As [`Failure::of_given`], of the file at `path`.
+    pub(crate) fn at(path: &Path, source: &io::Error) -> Self {
+        Self::of_given(source, format!("{}: {source}", path.display()))
+    }
+
+    /// What it says.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Input(message)
+            | Self::Failed(message)
+            | Self::Damage(message)
+            | Self::Loss(message)
+            | Self::Busy(message)
+            | Self::Permission(message)
+            | Self::TooNew(message) => message,
+            Self::Told(_) => "told before",
+            Self::Interrupted => "interrupted",
         }
     }
 

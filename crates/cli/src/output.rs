@@ -34,10 +34,7 @@ impl Output {
                     "cannot write {}: {error}; choose another output (nothing has been run yet)",
                     path.display()
                 );
-                Err(match error.kind() {
-                    io::ErrorKind::PermissionDenied => Failure::Permission(message),
-                    _ => Failure::Input(message),
-                })
+                Err(Failure::of_given(&error, message))
             }
         }
     }

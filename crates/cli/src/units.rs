@@ -35,6 +35,12 @@ pub(crate) fn size(text: &str) -> Result<Sectors, Unexpected> {
     expect(bytes, text, "a size such as 512, 256K, 10M, 1.5G or 20T").map(Sectors::from_bytes_ceil)
 }
 
+/// Parses bytes a second as `80M`; K, M, G, T are powers of 1024.
+pub(crate) fn rate_bytes(text: &str) -> Result<u64, Unexpected> {
+    let bytes = parse_bytes(text).filter(|bytes| *bytes > 0);
+    expect(bytes, text, "bytes a second such as 500K, 80M or 1.5G")
+}
+
 /// Parses a duration as `300`, `300s`, `5m`, `1h`, `250ms`.
 pub(crate) fn duration(text: &str) -> Result<Nanos, Unexpected> {
     expect(parse_span(text), text, "a duration such as 250ms, 300s, 5m or 1h")

@@ -32,13 +32,43 @@ fn a_reader_beside_small_writes_is_what_it_is_for() {
         assert!(gain[kept]["estimate"].as_f64().unwrap() >= 0.99, "{kept}: {}", gain[kept]);
     }
     assert!(found["reasons"].as_array().unwrap().len() >= 4);
+    let choices = found["caches"]["choices"].as_array().unwrap();
+    let told: Vec<_> = choices.iter().map(|c| (&c["volume"], &c["write_cache"])).collect();
+    let (yes, no) = (&Value::from(true), &Value::from(false));
+    assert_eq!(told, [(no, yes), (no, no), (yes, yes), (yes, no)], "{choices:?}");
+    assert!(choices.iter().all(|choice| choice["durable_mean_us"].as_f64().unwrap() > 0.0));
+    let set = found["caches"]["set_for_volume"].as_bool().unwrap();
+    let sentence =
+        format!("with the volume: set the drive's write cache {}", if set { "on" } else { "off" });
+    assert!(said.contains(&sentence), "{said}");
     assert!(found["warnings"].is_array() && found["settings"].is_object());
-    assert!(said.contains("manylogs format DEVICE") && said.contains("noatime"), "{said}");
+    assert!(said.contains("manylogs format /dev/sdX") && said.contains("noatime"), "{said}");
     // What it names can be replayed.
     let args = ["replay", "synthetic", "--limit", "500", "--policy", policy];
     place.run(&args).succeeds();
     let page = std::fs::read_to_string(place.path("a.html")).unwrap();
     assert!(page.contains("Use it on exos-x20"));
+}
+
+#[test]
+fn a_load_that_does_not_fit_the_drive_is_judged_at_a_rate_that_does() {
+    let place = Place::new();
+    let args = ["--limit", "2000", "--rate", "40"];
+    let (found, said) = advice(&place, "synthetic", &args);
+    let too_much = &found["too_much"];
+    assert_eq!(too_much["asked"], 40.0, "{said}");
+    let judged = too_much["judged"].as_f64().unwrap();
+    assert!(judged > 0.5 && judged < 40.0, "{judged}");
+    assert!(too_much["volume_keeps_up"].is_boolean(), "{too_much}");
+    assert!(said.contains("This load does not fit exos-x20"), "{said}");
+    assert!(!said.contains("latency measures backlog"), "{said}");
+    // And that rate does fit.
+    let plain =
+        ["replay", "synthetic", "--limit", "2000", "--policy", "nologging", "--json", "r.json"];
+    place.run(&[&plain[..], &["--rate", &judged.to_string()]].concat()).succeeds();
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(place.path("r.json")).unwrap()).unwrap();
+    assert_eq!(json["policies"]["nologging"]["overload"]["overloaded"], false);
 }
 
 #[test]
@@ -67,10 +97,30 @@ fn the_same_command_gives_the_same_advice() {
 #[test]
 fn on_a_shingled_drive_it_judges_the_volume_that_format_makes_there() {
     let place = Place::new();
-    let args = ["--limit", "1000", "--drive", "st8000as0002"];
+    let args = ["--limit", "300", "--drive", "st8000as0002"];
     let (found, said) = advice(&place, "synthetic", &args);
     assert!(found["policy"].as_str().unwrap().starts_with("mlb-shingled"), "{said}");
     let reasons = found["reasons"].as_array().unwrap();
     let reason = reasons.iter().filter_map(Value::as_str).find(|text| text.contains("bands"));
     assert!(reason.is_some_and(|text| text.contains("26.8 GB")), "{said}");
+}
+
+#[test]
+fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
+    let place = Place::new();
+    let mean = |cache: &str| {
+        let args = ["replay", "synthetic", "--limit", "300", "--drive", "st8000as0002", "--policy"];
+        let rest = ["nologging", "--json", "r.json", "--seeds", "1", "--smr-cache", cache];
+        place.run(&[&args[..], &rest].concat()).succeeds();
+        let json = std::fs::read(place.path("r.json")).unwrap();
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        json["policies"]["nologging"]["latency_us"]["durable"]["mean"].as_f64().unwrap()
+    };
+    let (empty, half, full) = (mean("empty"), mean("0.5"), mean("full"));
+    // How much that changes is tested with the drive's model: `shingled/tests.rs` of manylogs-disk.
+    assert!(empty < half && empty < full, "{empty}, {half}, {full}");
+    let conventional = ["replay", "synthetic", "--limit", "300", "--smr-cache", "0.5"];
+    place.run(&conventional).fails(2, &["conventional drive"]);
+    let wrong = ["replay", "synthetic", "--drive", "st8000as0002", "--smr-cache", "fully"];
+    place.run(&wrong).fails(2, &["empty, full or a share"]);
 }

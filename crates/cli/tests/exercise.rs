@@ -123,7 +123,7 @@ fn the_profile_is_shown_with_its_sources() {
     let place = Place::new();
     let shown = place.run(&["drive", "show", "st8000as0002"]);
     let shown = &shown.succeeds().stdout;
-    for words in ["shingled", "mapping                    static", "about 25 GiB", "8.00 TB"] {
+    for words in ["[shingled]", "mapping = \"static\"", "about 25 GiB", "8.00 TB"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
 }

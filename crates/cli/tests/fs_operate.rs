@@ -42,7 +42,7 @@ fn an_operator_sees_what_syncs_cost_and_steers_the_logs() {
     }
     assert!(bytes == fs::read(place.path("disk.img")).unwrap(), "refused, and changed");
     let root = serve(&place);
-    place.run(&["fs", "set", "mlfs", "record=128K"]).fails(1, &["record=128K", "1M at once"]);
+    place.run(&["fs", "set", "mlfs", "record=128K"]).fails(2, &["record=128K", "1M at once"]);
     assert!(settings(&place, "mlfs").contains("idle=7s\n"), "kept while it was not mounted");
 
     let file = File::create(root.join("file")).unwrap();
@@ -108,7 +108,7 @@ fn what_has_no_logs_says_so() {
     assert_eq!(now["mode"], "ordered");
     let [fsyncs, records, flushes] = counts(&now, ["fsyncs", "records", "flushes"]);
     assert!(fsyncs == 1 && records >= 1 && flushes == records, "{now}");
-    place.run(&["fs", "set", "mlfs"]).fails(1, &["mode ordered", "manylogs and adaptive"]);
-    place.run(&["fs", "checkpoint", "mlfs"]).fails(1, &["mode ordered"]);
+    place.run(&["fs", "set", "mlfs"]).fails(2, &["mode ordered", "manylogs and adaptive"]);
+    place.run(&["fs", "checkpoint", "mlfs"]).fails(2, &["mode ordered"]);
     unmount(&place);
 }

@@ -42,6 +42,31 @@ fn lists_multiply_and_each_case_says_what_it_is() {
 }
 
 #[test]
+fn a_stream_with_a_rate_asks_for_a_burst_at_a_time() {
+    let place = Place::new();
+    let common = ["interfere", "--drive", "cheetah-15k5", "--json", "a.json", "--seconds", "4"];
+    let policy = ["--policy", "nologging", "--syncs", "0", "--stream-depth", "4"];
+    let bursts = ["--stream-rate", "20M,1G", "--stream-burst", "1M,4M"];
+    place.run(&[&common[..], &policy, &bursts].concat()).succeeds();
+    let found = cases(&place, "a.json");
+    let number = |case: &Value, key: &str| case[key].as_f64().unwrap();
+    assert_eq!(found.len(), 4);
+    for case in &found {
+        let (rate, burst) = (number(case, "stream_rate_bytes"), &case["stream_burst_bytes"]);
+        let (carried, request) = (number(case, "stream_mb_s"), case["stream_ms"]["mean"].as_f64());
+        if rate < 1e9 {
+            assert!((carried - rate / 1e6).abs() < 1.5, "{case}");
+            // Four requests take longer than one.
+            let expected = if *burst == 1 << 20 { 4.0..14.0 } else { 14.0..40.0 };
+            assert!(expected.contains(&request.unwrap()), "{case}");
+        } else {
+            assert!(carried > 120.0, "more than there is: {case}");
+            assert!(request.unwrap() > 1000.0, "counted from when they were due: {case}");
+        }
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_named() {
     let place = Place::new();
     for (args, words) in [
@@ -51,6 +76,8 @@ fn what_makes_no_sense_is_named() {
         (&["--at", "middle"], "there are: outer, inner"),
         (&["--stream-size", "100G", "--stream-depth", "200"], "do not fit"),
         (&["--syncs=-1"], "expected syncs a second"),
+        (&["--stream-burst", "4M"], "--stream-rate"),
+        (&["--stream-rate", "80 %"], "expected bytes a second"),
         (&["--drive-cache", "maybe"], "expected on or off"),
         (&["--policy", "mlp"], "unknown policy"),
         (&["--drive", "chetah-15k5"], "did you mean `cheetah-15k5`"),
@@ -58,4 +85,37 @@ fn what_makes_no_sense_is_named() {
         let outcome = place.run(&[&["interfere"][..], args].concat());
         outcome.fails(2, &[words]);
     }
+}
+
+#[test]
+fn plain_and_volume_with_the_cache_on_and_off_stand_beside_each_other() {
+    let place = Place::new();
+    let load = ["--stream-depth", "8", "--sync-mode", "fua", "--seconds", "4", "--json", "f.json"];
+    let drives = ["--drive-cache", "on,off", "--drive-link", "sata,sas"];
+    let found = place.run(&[&["interfere"][..], &load, &drives].concat());
+    let table = found.succeeds().stdout.clone();
+    let fours = table.split("write cache on and off:").nth(1).expect(&table);
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(place.path("f.json")).unwrap()).unwrap();
+    for (link, name) in [("sata", " sata "), ("sas", " sas+fua ")] {
+        let row = fours.lines().find(|line| line.contains(name)).expect(fours);
+        let mut rest = row;
+        for (policy, cache) in
+            [("nologging", true), ("nologging", false), ("mlb", true), ("mlb", false)]
+        {
+            let case = json["cases"].as_array().unwrap().iter().find(|case| {
+                case["policy"] == policy
+                    && case["drive_cache"] == cache
+                    && case["drive_link"] == link
+            });
+            let case = case.unwrap();
+            let (mean, kept) =
+                (case["sync_ms"]["mean"].as_f64().unwrap(), case["kept"].as_f64().unwrap());
+            let figure = format!("{mean:.1} ms, {:.1} %", kept * 100.0);
+            let at = rest.find(&figure).unwrap_or_else(|| panic!("{figure} in {row}"));
+            rest = &rest[at + figure.len()..];
+        }
+    }
+    let alone = place.run(&[&["interfere", "--drive-cache", "on"][..], &load].concat());
+    assert!(!alone.succeeds().stdout.contains("on and off"), "there is nothing to compare");
 }

@@ -103,8 +103,15 @@ fn exercise_writes_what_is_documented() {
 #[test]
 fn advise_writes_what_is_documented() {
     let place = Place::new();
-    let found = output(&place, &["advise", "synthetic", "--limit", "1500", "--seeds", "1"]);
-    compare(&[found], "`advise --json`");
+    let advise = |args: &[&str]| {
+        output(&place, &[&["advise", "synthetic", "--seeds", "1", "--limit"][..], args].concat())
+    };
+    let fits = advise(&["1500"]);
+    let too_much = advise(&["1500", "--rate", "40"]);
+    let shingled = advise(&["300", "--drive", "st8000as0002"]);
+    // A drive by its data sheet has ranges.
+    let ranged = advise(&["400", "--drive", "barracuda-1t"]);
+    compare(&[fits, too_much, shingled, ranged], "`advise --json`");
 }
 
 #[test]

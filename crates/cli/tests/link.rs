@@ -59,7 +59,7 @@ fn what_is_assumed_or_makes_no_difference_is_said() {
     let shown = place.run(&["drive", "show", text(&old)]).succeeds().stdout.clone();
     assert!(shown.contains("sata is assumed"), "{shown}");
     let shown = place.run(&["drive", "show", "cheetah-15k5"]).succeeds().stdout.clone();
-    assert!(shown.contains("kind                       sas            manual"), "{shown}");
+    assert!(shown.contains("kind = \"sas\"") && shown.contains("kind = \"manual"), "{shown}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, FUA, READ, WRITE};
-use common::served::{Image, MANYLOGS, Server, can_serve, plugin, run};
+use common::served::{Image, Server, can_serve, plugin, run};
 use manylogs_operate::control::{Order, connect};
 use manylogs_plant::Bug;
 use rustix::fs::FallocateFlags;

@@ -79,7 +79,21 @@ impl Place {
 fn a_lack_of_permission_has_an_exit_code_of_its_own() {
     let Some(place) = Place::new() else { return };
     let (own, foreign) = (place.own.path(), place.foreign.path());
-    let refused: [(&[&str], &str); 8] = [
+    let traces = place.own.beside("t.csv");
+    fs::write(&traces, "time_us,op,offset,bytes\n0,R,0,4096\n").unwrap();
+    let toml = place.own.beside("s.toml");
+    fs::write(&toml, format!("traces = [{traces:?}]\ndrives = ['exos-x20']\npolicies = ['mlb']\n"))
+        .unwrap();
+    set_mode(&traces, 0o600);
+    let (traces, toml) = (traces.to_str().unwrap(), toml.to_str().unwrap());
+    let refused: [(&[&str], &str); 15] = [
+        (&["format", "new.img", "--size", "64M"], "Permission denied"),
+        (&["trace", "stat", traces], "Permission denied"),
+        (&["replay", traces], "Permission denied"),
+        (&["advise", traces], "Permission denied"),
+        (&["sweep", toml], "Permission denied"),
+        (&["drive", "show", "closed/drive.toml"], "Permission denied"),
+        (&["man", "closed/man"], "Permission denied"),
         (&["status", foreign], "no permission to open"),
         (&["check", foreign], "no permission to open"),
         (&["set", foreign], "no permission to open"),

@@ -120,7 +120,7 @@ fn a_format_shows_what_the_device_held_unless_it_zeroes() {
 fn format_overwrites_nothing_by_accident() {
     let image = formatted();
     run(&["format", image.path()], BUSY, "holds a Manylogs volume");
-    run(&["format", image.path(), "--size", "64M"], INPUT, "exists already");
+    run(&["format", image.path(), "--size", "64M"], BUSY, "exists already");
     run(&["format", image.path(), "--force", "--label", "x"], CLOSED, "for data");
     let dir = TempDir::new().unwrap();
     let other = dir.path().join("other");

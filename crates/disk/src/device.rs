@@ -14,6 +14,7 @@ use manylogs_block::{
 use crate::command::{Command, Completion, Counters, Kind};
 use crate::drive::{Drive, Options};
 use crate::host::Host;
+use crate::link::Link;
 use crate::profile::Profile;
 use crate::shingled::ShingledFigures;
 
@@ -97,10 +98,27 @@ impl ModelledDrive {
         *self.0.observer.borrow_mut() = Some(Box::new(observer));
     }
 
+    /// The link to the host.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.0.host.borrow().drive().link()
+    }
+
+    /// Commands that the drive takes at a time.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.host.borrow().drive().depth()
+    }
+
     /// What the translation layer of a shingled drive did; `None` of a conventional one.
     #[must_use]
     pub fn shingled(&self) -> Option<ShingledFigures> {
         self.0.host.borrow().drive().shingled()
+    }
+
+    /// See [`crate::Drive::fill_persistent_cache`].
+    pub fn fill_persistent_cache(&self, share: f64, seed: u64) {
+        self.0.host.borrow_mut().drive_mut().fill_persistent_cache(share, seed);
     }
 
     /// Counters of the drive.

@@ -36,6 +36,11 @@ impl Host {
         Self { drive, layer, completed: Vec::new(), answers: Vec::new() }
     }
 
+    /// The drive, to be changed.
+    pub(crate) const fn drive_mut(&mut self) -> &mut Drive {
+        &mut self.drive
+    }
+
     /// The drive.
     #[must_use]
     pub const fn drive(&self) -> &Drive {

@@ -38,6 +38,16 @@ pub(crate) enum Bug {
     /// A write with forced unit access of which the host is not told is acknowledged from the
     /// cache.
     FuaWithoutFlush,
+    /// A number of a sheet is read in another unit than it names.
+    UnitTakenForAnother,
+    /// A default is taken although the sheet has the figure.
+    DefaultOverSheet,
+    /// A drive gets the catalogue's entry of a neighbouring model.
+    NeighbourModel,
+    /// Of a range only the lower half is drawn from.
+    RangeStopsAtMiddle,
+    /// A number that was measured is varied as a guess is.
+    RangeOnMeasured,
 }
 
 thread_local! {

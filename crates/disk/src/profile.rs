@@ -9,27 +9,35 @@
 //! A numeric key without an entry in its table's `source` is an error, so that no figure in a
 //! profile can lose its origin.
 
+mod bars;
 mod builtin;
+mod catalogue;
 mod check;
 mod fit;
+mod library;
 mod link;
+pub mod sheet;
 mod shingled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use manylogs_block::Sectors;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+pub use bars::Bars;
 pub use builtin::{drives, find};
+pub use catalogue::{catalogue, catalogued, catalogued_model};
+pub use library::{Library, Own, is_name};
 pub use link::LinkTable;
+pub use sheet::Sheet;
 pub use shingled::{BandCleaning, BandMapping, ShingledTable};
 
 /// Sources of the numbers of one table, by key.
 pub type Sources = BTreeMap<String, String>;
 
 /// A drive, as its profile describes it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Short name by which commands choose the drive.
@@ -58,10 +66,28 @@ pub struct Profile {
     /// Shingled recording; none on a conventional drive.
     #[serde(default)]
     pub shingled: Option<ShingledTable>,
+    /// Model numbers as the drive says them, or their beginnings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// Serial numbers of the drives that this is the profile of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serials: Vec<String>,
+    /// Traits of the drive that the model does not have, and what that means.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_modelled: Vec<String>,
+    /// Figures that the modelled drive is held against.
+    #[serde(default, skip_serializing_if = "Bars::is_empty")]
+    pub bars: Bars,
+    /// The version of the form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The complete sheet that the profile was made of, if it was.
+    #[serde(skip)]
+    pub sheet: Option<Box<Sheet>>,
 }
 
 /// Rotation.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpindleTable {
     /// Time of one revolution in microseconds.
@@ -71,7 +97,7 @@ pub struct SpindleTable {
 }
 
 /// Layout: zones, bands of a serpentine, skews, slipped defects.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeometryTable {
     /// Sectors of 512 bytes on the medium. A conventional drive exports them all.
@@ -103,7 +129,7 @@ pub struct GeometryTable {
 }
 
 /// Head movement: either a measured curve or the three published figures.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekTable {
     /// Measured seek time: cylinders, milliseconds.
@@ -129,7 +155,7 @@ pub struct SeekTable {
 }
 
 /// Rare retries that cost whole revolutions.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryTable {
     /// Chance that a read needs one extra revolution.
@@ -142,7 +168,7 @@ pub struct RetryTable {
 
 /// Background work of the idle drive: it reads recent writes back to verify them (idle read after
 /// write).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleTable {
     /// Idle time after which verifying begins.
@@ -154,7 +180,7 @@ pub struct IdleTable {
 }
 
 /// Electronics and interface.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerTable {
     /// Time from the arrival of a read on an idle drive to the start of the seek.
@@ -178,7 +204,7 @@ pub struct ControllerTable {
 }
 
 /// Command queue.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueTable {
     /// Commands the drive accepts at a time, 1 to 32.
@@ -195,7 +221,7 @@ pub struct QueueTable {
 }
 
 /// Buffer: read-ahead segments and write cache.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheTable {
     /// Read-ahead segments.
@@ -240,6 +266,35 @@ pub enum ProfileError {
         /// The expected value.
         expected: String,
     },
+    /// An error that was told before.
+    #[error("{0}")]
+    Again(String),
+    /// A newer version of the program wrote it.
+    #[error(
+        "drive profile {origin}: `version`: expected at most {}, found {version}: a newer version \
+         of the program wrote it",
+        sheet::VERSION
+    )]
+    TooNew {
+        /// File or name of the profile.
+        origin: String,
+        /// The version found.
+        version: i64,
+    },
+    /// Two profiles claim one drive.
+    #[error(
+        "two profiles name the serial number {serial}: {} and {}; take it out of one of them",
+        first.display(),
+        second.display()
+    )]
+    Twice {
+        /// The serial number.
+        serial: String,
+        /// One of the files.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
     /// A number does not name its source.
     #[error("drive profile {origin}: `{key}` names no source (add `source.{leaf} = \"...\"`)")]
     NoSource {
@@ -253,15 +308,20 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Reads a profile from `text`; `origin` names it in errors.
+    /// Reads a profile from `text`: a whole one, or the [`Sheet`] of a drive; `origin` names it in
+    /// errors.
     ///
     /// # Errors
     /// When the text is no profile, a number has no source, or a value is out of range.
     pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
         let syntax =
             |source| ProfileError::Syntax { origin: origin.to_owned(), source: Box::new(source) };
-        let profile: Self = toml::from_str(text).map_err(syntax)?;
         let raw: toml::Table = toml::from_str(text).map_err(syntax)?;
+        Sheet::check_version(origin, &raw)?;
+        if !is_whole(&raw) {
+            return Sheet::parse(origin, text)?.profile(origin);
+        }
+        let profile: Self = toml::from_str(text).map_err(syntax)?;
         check::sources(origin, &raw)?;
         check::values(origin, &profile)?;
         Ok(profile)
@@ -284,10 +344,34 @@ impl Profile {
         Sectors(shingled.unwrap_or(self.geometry.capacity_sectors))
     }
 
+    /// The profile as TOML that [`Profile::parse`] takes back, and that gives the same figures: a
+    /// whole one as it is, that of a sheet as the sheet with every default that was taken.
+    #[must_use]
+    pub fn toml(&self) -> String {
+        match &self.sheet {
+            Some(sheet) => sheet.toml(),
+            // Tables of numbers and texts can always be written.
+            None => toml::to_string(self).unwrap_or_default(),
+        }
+    }
+
     /// Revolutions a minute.
     #[must_use]
     pub fn rpm(&self) -> f64 {
         60e6 / self.spindle.revolution_us
+    }
+}
+
+/// Whether it has a table of a whole profile, which no sheet has.
+fn is_whole(table: &toml::Table) -> bool {
+    let tables = ["spindle", "geometry", "seek", "retry", "idle", "controller", "queue"];
+    tables.iter().any(|name| table.contains_key(*name))
+}
+
+impl ProfileError {
+    /// The same error once more, in words.
+    fn again(&self) -> Self {
+        Self::Again(self.to_string())
     }
 }
 

@@ -14,6 +14,7 @@
 mod cache;
 mod cleaner;
 mod figures;
+mod fill;
 mod jobs;
 mod layout;
 mod log;

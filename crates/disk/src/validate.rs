@@ -16,8 +16,8 @@ use crate::drive::{Drive, Options};
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 
-pub use gates::{Gates, gates};
-pub use report::{Bar, Report, report};
+pub use gates::{Gates, gates, random_read_iops};
+pub use report::{Bar, Report, own_bars, recorded_bars, report};
 pub use score::{Decile, Part, Quantile, Score};
 pub use trace::{Record, TraceError, parse_trace, read_trace};
 

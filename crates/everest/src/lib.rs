@@ -7,22 +7,23 @@
 //!
 //! [`Offloaded`] is the simplest client that section 3.2 allows: a base volume all of whose writes
 //! are off-loaded and reclaimed in the background. When to off-load, and to whom, is not decided
-//! here.
+//! here. It knows its store as a [`Lender`], which may be on another machine.
 
 mod ages;
 mod cleaning;
-mod commit;
 mod error;
+mod lender;
 mod offload;
 mod ondisk;
 mod open;
-mod read;
 mod reclaim;
 mod ring;
 mod store;
+mod system;
 mod versions;
 
 pub use error::StoreError;
+pub use lender::{Answer, Lender, LenderError};
 pub use offload::{OffloadOptions, Offloaded};
 pub use store::{CircularStore, Found, StoreOptions};
 pub use versions::{Range, Version};

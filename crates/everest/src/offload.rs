@@ -1,7 +1,6 @@
 //! A base volume whose writes go to a store first (seed 002 section 3.2).
 
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::rc::Rc;
 
 use manylogs_block::{
@@ -11,7 +10,8 @@ use manylogs_block::{
 use manylogs_logstore::Space;
 use manylogs_plant::{self as plant, Bug};
 
-use crate::store::{CircularStore, Found};
+use crate::lender::{Answer, Lender, LenderError};
+use crate::store::Found;
 use crate::versions::Version;
 
 /// Options of a client.
@@ -26,7 +26,7 @@ pub struct OffloadOptions {
 pub(crate) struct Client {
     pub(crate) runtime: Handle,
     pub(crate) base: Rc<dyn BlockDevice>,
-    pub(crate) store: CircularStore,
+    pub(crate) store: Rc<dyn Lender>,
     pub(crate) options: OffloadOptions,
     next_version: Cell<u64>,
     /// Writes that wait for room.
@@ -46,14 +46,17 @@ pub struct Offloaded(Rc<Client>);
 
 impl Offloaded {
     /// The volume on `base`, with the versions of it that the store holds.
-    #[must_use]
-    pub fn open(
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or fails: nobody else knows which versions it holds.
+    pub async fn open(
         runtime: Handle,
         base: Rc<dyn BlockDevice>,
-        store: CircularStore,
+        store: Rc<dyn Lender>,
         options: OffloadOptions,
-    ) -> Self {
-        let newest = store.newest(options.base);
+    ) -> Result<Self, LenderError> {
+        let held = store.oldest(options.base, usize::MAX).await?;
+        let newest = held.iter().map(|range| range.version).max().unwrap_or_default();
         let newest = if plant::is(Bug::VersionsCountedAnew) { 0 } else { newest.0 };
         let client = Rc::new(Client {
             runtime: runtime.clone(),
@@ -67,15 +70,16 @@ impl Offloaded {
             failed: RefCell::default(),
         });
         runtime.spawn(Rc::clone(&client).run_reclaim());
-        Self(client)
+        Ok(Self(client))
     }
 
     /// Moves everything home: afterwards the store holds nothing of this volume, if nobody writes
     /// meanwhile.
     ///
     /// # Errors
-    /// If the store or the base volume fails. What was not moved is still in the store.
-    pub async fn reclaim(&self) -> Result<(), IoError> {
+    /// If the store or the base volume fails, or the store cannot be reached. What was not moved is
+    /// still in the store.
+    pub async fn reclaim(&self) -> Result<(), LenderError> {
         while self.0.reclaim_some().await? {}
         Ok(())
     }
@@ -107,8 +111,8 @@ impl BlockDevice for Offloaded {
             Request::Flush => Completion::ready(Ok(Payload::default())),
             Request::Read { extent } => {
                 let client = Rc::clone(&self.0);
-                let read = self.0.begin_read(extent);
-                self.0.answer(async move { client.end_read(extent, read).await })
+                let stored = self.0.store.read(self.0.options.base, extent);
+                self.0.answer(async move { client.with_homes(extent, stored).await })
             }
             Request::Write { extent, payload, .. } => self.0.write(extent, Some(&payload)),
             Request::Discard { extent, .. } | Request::WriteZeroes { extent, .. } => {
@@ -116,12 +120,6 @@ impl BlockDevice for Offloaded {
             }
         }
     }
-}
-
-/// A read under way. The store was looked up when the read was submitted.
-struct Reading {
-    stored: Pin<Box<dyn Future<Output = Result<Vec<Found>, IoError>>>>,
-    home: Completion,
 }
 
 impl Client {
@@ -154,7 +152,7 @@ impl Client {
     /// when something was reclaimed.
     async fn see_through(
         &self,
-        sent: Completion,
+        sent: Answer<()>,
         part: Extent,
         content: Option<Payload>,
     ) -> IoResult {
@@ -162,8 +160,10 @@ impl Client {
         loop {
             let progress = self.store.progress().wait();
             match sent.await {
-                Err(IoError::NoSpace { .. }) if self.failed.borrow().is_none() => {}
-                other => return other,
+                Err(LenderError::Failed(IoError::NoSpace { .. }))
+                    if self.failed.borrow().is_none() => {}
+                Err(error) => return Err(error.of_request(part)),
+                Ok(()) => return Ok(Payload::default()),
             }
             self.starved.set(self.starved.get() + 1);
             progress.await;
@@ -174,25 +174,23 @@ impl Client {
         }
     }
 
-    fn begin_read(&self, extent: Extent) -> Reading {
-        let stored = Box::pin(self.store.read(self.options.base, extent));
-        Reading { stored, home: self.base.submit(Request::Read { extent }) }
-    }
-
-    async fn end_read(&self, extent: Extent, reading: Reading) -> IoResult {
-        let home = reading.home.await;
-        let found = reading.stored.await?;
-        let mut content = Payload::default();
-        for Found { extent: part, content: newest } in found {
-            match newest {
-                Some(newest) => content.append(newest),
-                None => {
-                    let skip = Sectors(part.start.0 - extent.start.0);
-                    content.append(home.clone()?.slice(skip, part.len));
-                }
+    /// What the store has of `extent`, and the rest from home. Homes are read when the store has
+    /// answered: what it does not have any more is there by then.
+    async fn with_homes(&self, extent: Extent, stored: Answer<Vec<Found>>) -> IoResult {
+        let found = stored.await.map_err(|error| error.of_request(extent))?;
+        let read = |part: Found| match part.content {
+            Some(newest) => Completion::ready(Ok(newest)),
+            None => self.base.submit(Request::Read { extent: part.extent }),
+        };
+        let parts: Vec<Completion> = found.into_iter().map(read).collect();
+        let (mut content, mut result) = (Payload::default(), Ok(()));
+        for part in parts {
+            match part.await {
+                Ok(part) => content.append(part),
+                Err(error) => result = result.and(Err(error)),
             }
         }
-        Ok(content)
+        result.map(|()| content)
     }
 
     /// The content of `extent`, widened to whole physical sectors of the base volume.
@@ -200,8 +198,8 @@ impl Client {
         let told = self.base.capabilities();
         let base = Extent { start: Lba(0), len: told.capacity };
         let whole = extent.widened_to(told.physical_sector).intersection(base);
-        let reading = self.begin_read(whole);
-        Ok((whole, self.end_read(whole, reading).await?))
+        let stored = self.store.read(self.options.base, whole);
+        Ok((whole, self.with_homes(whole, stored).await?))
     }
 }
 
@@ -210,7 +208,7 @@ impl std::fmt::Debug for Offloaded {
         f.debug_struct("Offloaded")
             .field("options", &self.0.options)
             .field("starved", &self.0.starved.get())
-            .field("store", &self.0.store)
+            .field("crowded", &self.0.store.is_crowded())
             .finish_non_exhaustive()
     }
 }

@@ -6,10 +6,13 @@
 //!  | superblock | root 0 | root 1 | 0  | log 0 | log 1 |         | 0    | superblock |
 //!  +------------+--------+--------+----+-------+-------+-- ... --+------+------------+
 //! ```
-//! Only the first device has roots. Logs are numbered through all devices.
+//! Logs are numbered through all devices. A store on one device has both roots there. One on
+//! several has root 0 on the first and root 1 on the second; while one of these is gone, both are
+//! on the other. In the first version the first device had both.
 
 use bytes_of_superblock::{BYTES, Raw};
 use manylogs_block::{Extent, Lba, Sectors, narrow};
+use manylogs_engine::RootSlot;
 use manylogs_logstore::VolumeId;
 use manylogs_logstore::ondisk::root::ROOT_SECTORS;
 use manylogs_logstore::store::Device;
@@ -19,8 +22,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::StoreError;
 
 const MAGIC: [u8; 8] = *b"EVERSTOR";
-/// The format that this program writes.
-const VERSION: u32 = 1;
+/// The format of a store on one device, and of all that were made when there was no other.
+const ROOTS_ON_ONE: u32 = 1;
+/// The format of a store whose two roots are on two devices.
+const ROOTS_ON_TWO: u32 = 2;
 /// Sectors of a superblock.
 pub(crate) const SUPERBLOCK: Sectors = Sectors(8);
 /// First sector of the logs on each device.
@@ -63,6 +68,8 @@ pub(crate) struct Superblock {
     pub(crate) physical: Sectors,
     pub(crate) log: Sectors,
     pub(crate) sectors: Sectors,
+    /// Whether the two roots are on two devices.
+    pub(crate) roots_on_two: bool,
 }
 
 impl Superblock {
@@ -76,7 +83,7 @@ impl Superblock {
         let mut raw = Raw {
             magic: MAGIC,
             checksum: U32::ZERO,
-            version: U32::new(VERSION),
+            version: U32::new(if self.roots_on_two { ROOTS_ON_TWO } else { ROOTS_ON_ONE }),
             store: self.store,
             device: U16::new(self.device),
             devices: U16::new(self.devices),
@@ -96,8 +103,8 @@ impl Superblock {
         if raw.magic != MAGIC {
             return None;
         }
-        let (found, known) = (raw.version.get(), VERSION);
-        if found != known {
+        let (found, known) = (raw.version.get(), ROOTS_ON_TWO);
+        if !(ROOTS_ON_ONE..=known).contains(&found) {
             return Some(Err(StoreError::Version { found, known }));
         }
         let checksum = std::mem::replace(&mut raw.checksum, U32::ZERO).get();
@@ -108,6 +115,7 @@ impl Superblock {
             physical: Sectors(raw.physical_sectors.get().into()),
             log: Sectors(raw.log_sectors.get()),
             sectors: Sectors(raw.device_sectors.get()),
+            roots_on_two: found == ROOTS_ON_TWO,
         };
         let whole = crc32c::crc32c(raw.as_bytes()) == checksum && superblock.is_possible();
         whole.then_some(Ok(superblock))
@@ -119,6 +127,7 @@ impl Superblock {
             && self.log.0.is_multiple_of(8)
             && self.device < self.devices
             && self.log_count() > 0
+            && (!self.roots_on_two || self.devices > 1)
     }
 
     /// Number of logs of the device.
@@ -139,9 +148,30 @@ impl Superblock {
     }
 }
 
-/// Places of the root's slots on the first device.
-pub(crate) fn root_places() -> [Extent; 2] {
-    [0, 1].map(|slot| Extent::new(SUPERBLOCK.0 + slot * ROOT_SECTORS.0, ROOT_SECTORS.0))
+/// The two places of a root on each device.
+const ROOTS: [Extent; 2] = [
+    Extent { start: Lba(SUPERBLOCK.0), len: ROOT_SECTORS },
+    Extent { start: Lba(SUPERBLOCK.0 + ROOT_SECTORS.0), len: ROOT_SECTORS },
+];
+
+/// Where the two slots of the root are, if the devices for which `gone` holds are gone. With roots
+/// on one device it does not matter.
+pub(crate) fn root_slots(on_two: bool, gone: impl Fn(Device) -> bool) -> [RootSlot; 2] {
+    let (first, second) = (Device(0), Device(1));
+    let devices = match on_two {
+        false => [first, first],
+        true if gone(second) => [first, first],
+        true if gone(first) => [second, second],
+        true => [first, second],
+    };
+    [0, 1].map(|slot| RootSlot { device: devices[slot], place: ROOTS[slot] })
+}
+
+/// Every place where a root may be. A place's slot is its number's remainder by two.
+pub(crate) fn root_places(on_two: bool) -> Vec<RootSlot> {
+    let devices = if on_two { 2 } else { 1 };
+    let on = |device| ROOTS.map(|place| RootSlot { device: Device(device), place });
+    (0..devices).flat_map(on).collect()
 }
 
 #[cfg(test)]
@@ -157,6 +187,7 @@ mod tests {
             physical: Sectors(8),
             log: Sectors(128),
             sectors: Sectors(1000),
+            roots_on_two: true,
         };
         let bytes = superblock.encode();
         assert_eq!(Superblock::decode(&bytes), Some(Ok(superblock)));
@@ -168,6 +199,6 @@ mod tests {
         let logs: Vec<Extent> = superblock.logs().map(|(_, log)| log).collect();
         assert_eq!(logs.len(), 7);
         assert!(logs[6].end() <= Superblock::places(superblock.sectors)[1].start);
-        assert!(root_places()[1].end() <= logs[0].start);
+        assert!(root_places(true).iter().all(|root| root.place.end() <= logs[0].start));
     }
 }

@@ -1,20 +1,24 @@
 //! Making a store, and opening one after an orderly close or a crash.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Sectors, Signal};
+use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Payload, Request, Sectors};
+use manylogs_engine::{
+    Engine, Member, Members, PatientReads, Phase, PhaseProbe, RootSlot, Scanner, find_root,
+    read_copy, reserve_sequences, retire_failed, run_committer, run_opener, update_root,
+};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Device, Logs, Room, Store, Versions as Recovered};
 use manylogs_logstore::{
-    DataSequence, Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordSequence,
-    RecordShape, ScanOf, Space, UnitTable, io, new_volume_id, scan,
+    Entry, EntryKind, Incarnation, Log, LogId, RECORD_PAYLOAD_MAX, RecordShape, Space, UnitTable,
+    new_volume_id,
 };
 use manylogs_plant::{self as plant, Bug};
+use manylogs_schedule::Targets;
 
 use crate::ages::Ages;
 use crate::error::StoreError;
-use crate::ondisk::{Superblock, root_places};
+use crate::ondisk::{Superblock, root_places, root_slots};
 use crate::store::{CircularStore, Inner, State, StoreOptions};
 use crate::versions::{Version, Versions};
 
@@ -23,9 +27,16 @@ const RECORDS_A_LOG: u64 = 4;
 const LOG_LEAST: Sectors = Sectors(64);
 const LOG_MOST: Sectors = Sectors((1 << 28) - 8);
 
+/// As a volume has it by default: requests of clients are held back while records are expected on a
+/// lent disk that is busy for longer than this without a pause.
+const TARGETS: Targets =
+    Targets { latency: Nanos::from_millis(10), contended_after: Nanos::from_millis(300) };
+
 /// Devices and their superblocks.
-struct Members {
+struct Found {
     devices: Vec<Rc<dyn BlockDevice>>,
+    /// The same, for an opening: reads that fail for a while are tried again.
+    reads: Vec<Rc<dyn BlockDevice>>,
     superblocks: Vec<Superblock>,
 }
 
@@ -39,17 +50,17 @@ impl CircularStore {
         devices: Vec<Rc<dyn BlockDevice>>,
         options: StoreOptions,
     ) -> Result<Self, StoreError> {
-        let members = Members::new(&runtime, devices, options)?;
-        let logs = members.logs();
+        let found = Found::new(&runtime, devices, options)?;
+        let logs = found.logs();
         let mut root = Root::first(logs.count());
         // Recovery looks at all logs: a store is small, and most of it is used.
         logs.ids().for_each(|log| root.open_around(log, logs.count()));
-        let store = members.superblocks[0].store;
-        for place in root_places() {
-            members.devices[0].submit(root.write_to(place, store)).await?;
+        let store = found.superblocks[0].store;
+        for RootSlot { device, place } in root_slots(found.roots_on_two(), |_| false) {
+            found.devices[usize::from(device.0)].submit(root.write_to(place, store)).await?;
         }
         // The first copy on the first device last: with that it is a store.
-        for (device, superblock) in members.devices.iter().zip(&members.superblocks).rev() {
+        for (device, superblock) in found.devices.iter().zip(&found.superblocks).rev() {
             for place in Superblock::places(superblock.sectors).into_iter().rev() {
                 let content = Payload::bytes(superblock.encode());
                 device.submit(Request::write_fua(place, content)).await?;
@@ -58,7 +69,9 @@ impl CircularStore {
         let store = Store::new(store, logs, root, 1);
         let (versions, ages) = (Versions::new(), Ages::default());
         let state = State { store, versions, ages, head: LogId(0) };
-        Ok(members.assemble(runtime, state))
+        let store = found.assemble(runtime, state);
+        store.0.run();
+        Ok(store)
     }
 
     /// Opens the store on `devices`, which are in the order in which it was made.
@@ -73,32 +86,39 @@ impl CircularStore {
         for device in &devices {
             device.submit(Request::Flush).await?;
         }
-        let members = Members::found(devices).await?;
-        let (root, slot) = members.root().await?;
+        let found = Found::on(&runtime, devices).await?;
+        let (root, slot) = found.root().await?;
         let first = root.sequence_limit;
-        let mut store = Store::new(members.superblocks[0].store, members.logs(), root, slot);
-        for log in store.roots.on_disk.retired.clone() {
-            store.logs.with(log, Log::retire);
-        }
-        let entries = members.recover(&mut store).await?;
+        let mut store = Store::new(found.superblocks[0].store, found.logs(), root, slot);
+        retire_failed(&mut store);
+        let entries = found.recover(&mut store).await?;
         let reused = plant::is(Bug::StoreReusesSequences);
-        let first = if reused { 1 + store.map.len() as u64 } else { first.0 };
-        store.sequences.next_data = DataSequence(first);
-        store.sequences.next_record = RecordSequence(first);
+        let first = if reused { 1 + store.map().len() as u64 } else { first.0 };
+        store.number_from(first);
         let (versions, ages) = versions_of(&store, &entries);
         let head = seal_all_but_the_newest(&mut store);
-        let opened = members.assemble(runtime, State { store, versions, ages, head });
+        let opened = found.assemble(runtime, State { store, versions, ages, head });
         opened.0.begin_incarnation().await?;
+        opened.0.run();
         Ok(opened)
     }
 }
 
 impl Inner {
+    /// Starts the store's tasks.
+    fn run(self: &Rc<Self>) {
+        let runtime = &self.engine.runtime;
+        runtime.spawn(run_committer(Rc::clone(self)));
+        runtime.spawn(Rc::clone(self).run_cleaner());
+        runtime.spawn(run_opener(Rc::clone(self)));
+        runtime.spawn(reserve_sequences(Rc::clone(self)));
+    }
+
     /// Counts the opening and sets sequences aside for it, durably before anything is appended.
     async fn begin_incarnation(&self) -> Result<(), StoreError> {
-        let limit = self.state.borrow().store.roots.on_disk.sequence_limit.extended();
+        let limit = self.engine.state.borrow().store.root().sequence_limit.extended();
         let limit = limit.ok_or(StoreError::Worn)?;
-        let update = self.update_root(|root| {
+        let update = update_root(self, Phase::Open, |root| {
             root.sequence_limit = limit;
             root.incarnation = Incarnation(root.incarnation.0.saturating_add(1));
             root.left = Left::Open;
@@ -107,7 +127,7 @@ impl Inner {
     }
 }
 
-impl Members {
+impl Found {
     fn new(
         runtime: &Handle,
         devices: Vec<Rc<dyn BlockDevice>>,
@@ -137,20 +157,26 @@ impl Members {
                 physical,
                 log,
                 sectors: have,
+                roots_on_two: count > 1,
             });
         }
-        Ok(Self { devices, superblocks })
+        Ok(Self { reads: devices.clone(), devices, superblocks })
     }
 
-    async fn found(devices: Vec<Rc<dyn BlockDevice>>) -> Result<Self, StoreError> {
+    async fn on(runtime: &Handle, devices: Vec<Rc<dyn BlockDevice>>) -> Result<Self, StoreError> {
+        let patient = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+            PatientReads::new(Rc::clone(device), runtime.clone())
+        };
+        let reads: Vec<_> = devices.iter().map(patient).collect();
         let mut superblocks: Vec<Superblock> = Vec::new();
-        for (index, device) in devices.iter().enumerate() {
+        for (index, device) in reads.iter().enumerate() {
             let superblock = superblock_of(device, index).await?;
             let first = superblocks.first().unwrap_or(&superblock);
             let fits = superblock.store == first.store
                 && usize::from(superblock.device) == index
                 && usize::from(superblock.devices) == devices.len()
-                && (superblock.log, superblock.physical) == (first.log, first.physical);
+                && (superblock.log, superblock.physical) == (first.log, first.physical)
+                && superblock.roots_on_two == first.roots_on_two;
             if !fits {
                 return Err(StoreError::OtherDevice { device: index });
             }
@@ -159,7 +185,11 @@ impl Members {
         if superblocks.is_empty() {
             return Err(StoreError::Devices(0));
         }
-        Ok(Self { devices, superblocks })
+        Ok(Self { devices, reads, superblocks })
+    }
+
+    fn roots_on_two(&self) -> bool {
+        self.superblocks[0].roots_on_two
     }
 
     fn record(&self) -> Sectors {
@@ -187,31 +217,26 @@ impl Members {
 
     async fn root(&self) -> Result<(Root, usize), StoreError> {
         let (store, logs) = (self.superblocks[0].store, self.logs().count());
-        let found = io::find_root(&self.devices[0], root_places(), store, logs).await?;
-        found.newest.ok_or(StoreError::NoRoot)
+        let places = root_places(self.roots_on_two());
+        let found = find_root(&self.reads, &places, store, logs).await?;
+        let (root, place) = found.newest.ok_or(StoreError::NoRoot)?;
+        Ok((root, place % 2))
     }
 
     /// Fills `store` from the logs. Returns the entries found, by log and in order.
     async fn recover(&self, store: &mut Store) -> Result<Vec<Entry>, StoreError> {
-        let (floor, mut entries) = (store.roots.on_disk.floor, Vec::new());
-        let mut versions = Recovered::new(store.logs.take());
-        for log in store.logs.ids() {
-            let device = &self.devices[usize::from(store.logs.device(log).0)];
-            let of = ScanOf {
-                volume: store.volume,
-                log,
-                region: store.logs.region(log),
-                physical: self.superblocks[0].physical,
-                floor,
-                capacity: Space::END,
-            };
-            let scanned = scan(device, of, Payload::default()).await?;
+        let (floor, mut entries) = (store.floor(), Vec::new());
+        let mut versions = Recovered::new(store.take_logs());
+        let of = (store.volume(), self.superblocks[0].physical, Space::END);
+        let logs = store.logs().ids().collect();
+        let mut scanner = Scanner::new(&self.reads, store.logs(), logs, of, floor);
+        while let Some((log, scanned)) = scanner.next().await? {
             if let Some(damage) = scanned.damage.iter().find(|damage| !damage.known) {
                 let (offset, sectors) = (damage.offset, damage.sectors);
                 return Err(StoreError::Damaged { log, offset, sectors });
             }
             for record in &scanned.records {
-                if store.roots.on_disk.is_older_than(record) {
+                if store.root().is_older_than(record) {
                     return Err(StoreError::StaleRoot);
                 }
                 versions.take_record(log, record, floor, scanned.is_whole(record));
@@ -227,20 +252,16 @@ impl Members {
         // The live versions of the tail must fit at the head before the tail can be reset.
         let for_cleaning = Room { log: self.superblocks[0].log, ..largest };
         let for_deletions = Room { log: Sectors(self.superblocks[0].log.0 / 2), ..largest };
+        let member =
+            |device| Member::new(device, PhaseProbe::default()).scheduled(&runtime, TARGETS);
+        let roots_on_two = self.roots_on_two();
+        let members = Members::of_all(self.devices.into_iter().map(member).collect());
         let inner = Rc::new(Inner {
-            runtime: runtime.clone(),
-            devices: self.devices,
+            engine: Engine::new(runtime.clone(), members, state),
+            roots_on_two,
             record,
             spared: [for_cleaning, for_deletions],
-            state: RefCell::new(state),
-            commit: Signal::default(),
-            progress: Signal::default(),
-            wanted: Signal::default(),
-            closed: Cell::new(false),
         });
-        runtime.spawn(Rc::clone(&inner).run_committer());
-        runtime.spawn(Rc::clone(&inner).run_cleaner());
-        runtime.spawn(io::reserve_sequences(Rc::clone(&inner), ()));
         CircularStore(inner)
     }
 }
@@ -255,7 +276,7 @@ async fn superblock_of(
     }
     let mut refused = StoreError::NotAStore { device: index };
     for place in Superblock::places(sectors) {
-        let Ok(read) = io::read_copy(device, place).await? else { continue };
+        let Ok(read) = read_copy(device, place).await? else { continue };
         match Superblock::decode(&read.to_bytes().unwrap_or_default()) {
             Some(Ok(superblock)) if superblock.sectors <= sectors => return Ok(superblock),
             Some(Err(other)) => refused = other,
@@ -269,7 +290,7 @@ async fn superblock_of(
 fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
     let (mut versions, mut ages) = (Versions::new(), Ages::default());
     for entry in entries {
-        for (part, mapped) in store.map.lookup(entry.extent) {
+        for (part, mapped) in store.map().lookup(entry.extent) {
             if mapped.is_some_and(|mapped| mapped.sequence == entry.data_sequence) {
                 versions.insert(part, Version(entry.version));
                 ages.add(entry.data_sequence, entry.extent);
@@ -282,13 +303,13 @@ fn versions_of(store: &Store, entries: &[Entry]) -> (Versions, Ages) {
 /// The log that was appended to last stays the head. The rest of every other log stays unused.
 fn seal_all_but_the_newest(store: &mut Store) -> LogId {
     let used = |store: &Store| -> Vec<LogId> {
-        store.logs.iter().filter(|log| log.used().0 > 0).map(Log::id).collect()
+        store.logs().iter().filter(|log| log.used().0 > 0).map(Log::id).collect()
     };
-    let newest = |id: &LogId| store.logs.get(*id).map(Log::epoch);
+    let newest = |id: &LogId| store.logs().get(*id).map(Log::epoch);
     let head = used(store).into_iter().max_by_key(newest).unwrap_or_default();
     for id in used(store) {
         if id != head {
-            store.logs.with(id, Log::seal);
+            store.seal(id);
         }
     }
     head

@@ -3,9 +3,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Hint, IoError, Request, all_done};
+use manylogs_block::{Hint, Request, all_done};
 use manylogs_plant::{self as plant, Bug};
 
+use crate::lender::LenderError;
 use crate::offload::Client;
 use crate::versions::Range;
 
@@ -22,9 +23,10 @@ impl Client {
             }
             match self.reclaim_some().await {
                 Ok(true) => {}
-                // Until there is something to reclaim.
-                Ok(false) => progress.await,
-                Err(error) => {
+                // Until there is something to reclaim, or the store is there again. Nothing is lost
+                // meanwhile: the store still has what it had.
+                Ok(false) | Err(LenderError::Unreachable) => progress.await,
+                Err(LenderError::Failed(error)) => {
                     self.failed.replace(Some(error));
                     self.store.progress().notify();
                     return;
@@ -34,10 +36,10 @@ impl Client {
     }
 
     /// Brings the oldest ranges home; false if there is none.
-    pub(crate) async fn reclaim_some(&self) -> Result<bool, IoError> {
+    pub(crate) async fn reclaim_some(&self) -> Result<bool, LenderError> {
         let turn = self.reclaiming.take().await;
         let _turn = if plant::is(Bug::ReclaimsOverlap) { None } else { Some(turn) };
-        let ranges = self.store.oldest(self.options.base, TOGETHER);
+        let ranges = self.store.oldest(self.options.base, TOGETHER).await?;
         if ranges.is_empty() {
             return Ok(false);
         }

@@ -2,7 +2,7 @@
 //! emptied from the oldest end (seed 002 section 3.1).
 
 use manylogs_block::Sectors;
-use manylogs_logstore::store::{Cleaner, Job, Logs, Placement, Store};
+use manylogs_logstore::store::{Cleaner, Device, Job, Logs, Placement, Store};
 use manylogs_logstore::{Log, LogId};
 
 /// A log with a larger live share than this is not worth cleaning for the room that it gives.
@@ -14,9 +14,10 @@ pub(crate) struct Ring {
     pub(crate) head: LogId,
 }
 
-/// Whether the log holds nothing and may be appended to.
+/// Whether the log holds nothing and may be appended to, perhaps when its epoch has begun: the
+/// record that begins it may be on its way.
 pub(crate) fn is_blank(logs: &Logs, id: LogId) -> bool {
-    let blank = |log: &Log| log.is_empty() && !log.is_busy() && !log.is_retired();
+    let blank = |log: &Log| log.is_empty() && !log.is_retired();
     logs.get(id).is_none_or(blank)
 }
 
@@ -27,25 +28,32 @@ impl Placement for Ring {
             return Some(self.head);
         }
         let around = logs.ids().skip_while(|id| *id <= self.head).chain(logs.ids());
-        around.take(logs.count()).find(|id| is_blank(logs, *id) && takes(id))
+        let blank = |id: &LogId| is_blank(logs, *id) && logs.takes(*id, needed);
+        // The next one or none: a log that is passed over would be cleaned before older ones.
+        around.take(logs.count()).find(blank).filter(|id| ready(*id))
     }
 }
 
 /// Cleans the oldest log that has room to give when less than `wanted` is left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FromTail {
     pub(crate) head: LogId,
     pub(crate) wanted: Sectors,
+    /// Devices that are gone: what their logs hold cannot be read.
+    pub(crate) gone: Vec<Device>,
 }
 
 impl Cleaner for FromTail {
     fn next(&mut self, store: &Store) -> Option<Job> {
-        let logs = &store.logs;
-        if logs.room() >= self.wanted.0 + store.reserved.log.0 {
+        let logs = store.logs();
+        if logs.room() >= self.wanted.0 + store.reserved().log.0 {
             return None;
         }
         let others = logs.iter().filter(|log| log.id() != self.head);
-        let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && !log.is_retired();
+        // What a log that is out of use still holds keeps the floor down.
+        let can_be_read = |log: &Log| !self.gone.contains(&logs.device(log.id()));
+        let counts = |log: &&Log| !log.is_retired() || (log.live() > 0 && can_be_read(log));
+        let is_used = |log: &&Log| !log.is_empty() && !log.is_busy() && counts(log);
         let mut used: Vec<&Log> = others.filter(is_used).collect();
         used.sort_unstable_by_key(|log| log.epoch());
         // Logs that hold only old supersede entries become free when the floor passes these

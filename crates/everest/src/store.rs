@@ -1,20 +1,16 @@
 //! The store as its clients see it.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Completer, Completion, Extent, Handle, IoError, Payload, Request, Sectors, Signal,
-    completion,
+    Completer, Completion, Extent, IoError, Payload, Sectors, Signal, completion,
 };
-use manylogs_logstore::io::{self, StoreIo};
-use manylogs_logstore::ondisk::root::Root;
+use manylogs_engine::{Engine, begin_read, wait_durable};
 use manylogs_logstore::store::{Batch, NewEntry, Place, Room, Store, Stream, Ticket};
 use manylogs_logstore::{Class, EntryKind, LogId, MAX_ENTRIES, Mapped, Space};
 use smallvec::SmallVec;
 
 use crate::ages::Ages;
-use crate::ondisk::root_places;
 use crate::versions::{Range, Version, Versions};
 
 /// The stream of all batches of a store: they keep one order, so that an acknowledged batch has no
@@ -48,31 +44,24 @@ pub(crate) struct State {
 impl State {
     /// As [`Store::put`], for versions that clients can ask for by age.
     pub(crate) fn put(&mut self, batch: Batch, room: Room, waiter: Option<Completer>) {
-        let mut sequence = self.store.sequences.next_data;
+        let mut sequence = self.store.next_data();
         for entry in &batch.entries {
             self.ages.add(sequence, entry.extent);
             sequence = sequence.next();
         }
         self.store.put(batch, room, waiter);
-        self.ages.tidy(&self.store.map);
+        self.ages.tidy(self.store.map());
     }
 }
 
 pub(crate) struct Inner {
-    pub(crate) runtime: Handle,
-    pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
+    pub(crate) engine: Engine<Self>,
+    /// Whether the two slots of the root are on two devices.
+    pub(crate) roots_on_two: bool,
     /// Longest payload of a record.
     pub(crate) record: Sectors,
     /// Room that only cleaning may use, and room that only cleaning and deletions may use.
     pub(crate) spared: [Room; 2],
-    pub(crate) state: RefCell<State>,
-    /// An entry waits for a record, or a record may be written.
-    pub(crate) commit: Signal,
-    /// Something became durable, or a log is free.
-    pub(crate) progress: Signal,
-    /// Room is scarce.
-    pub(crate) wanted: Signal,
-    pub(crate) closed: Cell<bool>,
 }
 
 /// A circular store. Clones are the same store; when the last is dropped it goes on until
@@ -82,14 +71,14 @@ pub struct CircularStore(pub(crate) Rc<Inner>);
 
 impl std::fmt::Debug for CircularStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.0.state.borrow();
+        let state = self.0.engine.state.borrow();
         f.debug_struct("CircularStore")
             .field("head", &state.head)
-            .field("extents", &state.store.map.len())
-            .field("room", &state.store.logs.room())
-            .field("reserved", &state.store.reserved)
-            .field("pending", &state.store.entries.pending.len())
-            .field("read_only", &state.store.read_only)
+            .field("extents", &state.store.map().len())
+            .field("room", &state.store.logs().room())
+            .field("reserved", &state.store.reserved())
+            .field("pending", &state.store.entries().pending.len())
+            .field("read_only", &state.store.read_only())
             .finish_non_exhaustive()
     }
 }
@@ -106,6 +95,7 @@ impl CircularStore {
     ///
     /// # Errors
     /// [`IoError::NoSpace`] at once if the store is full: deletions make room.
+    /// [`IoError::ReadOnly`] if it takes no writes any more, as so many of its logs have failed.
     /// [`IoError::OutOfRange`] if the content is too long or of another length. [`IoError::Gone`]
     /// if the store is closed.
     pub fn write(
@@ -125,20 +115,25 @@ impl CircularStore {
         let class = Class::Data;
         let entry = NewEntry { extent: address, kind, class, version: version.0, payload: content };
         let batch = Batch { entries: SmallVec::from_buf([entry]), after: Some(ORDER) };
-        let mut state = self.0.state.borrow_mut();
+        let mut state = self.0.engine.state.borrow_mut();
         if let Err(error) = self.0.takes_changes(&state) {
             return Completion::ready(Err(error));
         }
         let [for_cleaning, for_deletions] = self.0.spared;
         let room = state.store.room_of(&batch);
-        if !state.store.fits(room + for_cleaning + for_deletions) {
-            self.0.wanted.notify();
+        let needed = room + for_cleaning + for_deletions;
+        if !state.store.fits(needed) {
+            if !state.store.logs().may_ever_take(needed.log) {
+                let reason = "too few logs of the store are in use";
+                return Completion::ready(Err(IoError::ReadOnly { reason }));
+            }
+            self.0.engine.wanted.notify();
             return Completion::ready(Err(IoError::NoSpace { extent }));
         }
         state.versions.insert(address, version);
         let (completer, durable) = completion();
         state.put(batch, room, Some(completer));
-        self.0.commit.notify();
+        self.0.engine.commit.notify();
         durable
     }
 
@@ -160,9 +155,9 @@ impl CircularStore {
             state.versions.lookup(address).filter(|(_, found)| *found <= version).count() as u64
         };
         let last = loop {
-            let progress = self.0.progress.wait();
+            let progress = self.0.engine.progress.wait();
             {
-                let mut state = self.0.state.borrow_mut();
+                let mut state = self.0.engine.state.borrow_mut();
                 self.0.takes_changes(&state)?;
                 let count = parts(&state).max(1);
                 let needed = Room { log: Sectors(room.log.0 * count), ..room };
@@ -170,12 +165,12 @@ impl CircularStore {
                     break self.forget(&mut state, address, version);
                 }
             }
-            self.0.wanted.notify();
+            self.0.engine.wanted.notify();
             progress.await;
         };
         // Also if there was nothing to forget: an earlier deletion may be on its way.
         match last {
-            Some(last) => io::wait_durable(&*self.0, last).await,
+            Some(last) => wait_durable(&*self.0, last).await,
             None => Ok(()),
         }
     }
@@ -194,8 +189,8 @@ impl CircularStore {
             let room = state.store.room_of(&batch);
             state.store.put(batch, room, None);
         }
-        self.0.commit.notify();
-        state.store.entries.tickets.last()
+        self.0.engine.commit.notify();
+        state.store.entries().tickets.last()
     }
 
     /// The newest content of `extent`, part by part, as it is when this is called.
@@ -208,22 +203,26 @@ impl CircularStore {
         extent: Extent,
     ) -> impl Future<Output = Result<Vec<Found>, IoError>> + use<> {
         let address = base.address(extent);
-        let lookup: Vec<_> = self.0.state.borrow().store.map.lookup(address).collect();
+        let mut state = self.0.engine.state.borrow_mut();
+        let lookup: Vec<_> = state.store.map().lookup(address).collect();
         let begun = |(part, mapped): (Extent, Option<Mapped<Place>>)| {
-            (part, mapped.map(|mapped| self.0.begin_read(part, mapped.value)))
+            let source = mapped.map(|at| begin_read(&*self.0, &mut state, part, at.value));
+            (part, source)
         };
         let sources: Vec<_> = lookup.into_iter().map(begun).collect();
+        drop(state);
         let inner = Rc::clone(&self.0);
         async move {
             let mut found = Vec::with_capacity(sources.len());
             let mut result = Ok(());
             for (part, source) in sources {
+                let extent = Space::of(part).1;
                 let content = match source {
                     None => Ok(None),
-                    Some(source) => inner.end_read(part, source).await.map(Some),
+                    Some(source) => source.content(&*inner, part, extent).await.map(Some),
                 };
                 match content {
-                    Ok(content) => found.push(Found { extent: Space::of(part).1, content }),
+                    Ok(content) => found.push(Found { extent, content }),
                     // The other reads are awaited too: each keeps its log from a reset until it
                     // ends.
                     Err(error) => result = result.and(Err(error)),
@@ -243,9 +242,9 @@ impl CircularStore {
     /// The first `most` of [`CircularStore::ranges`], in time that depends on these, not on all.
     #[must_use]
     pub fn oldest(&self, base: Space, most: usize) -> Vec<Range> {
-        let mut state = self.0.state.borrow_mut();
+        let mut state = self.0.engine.state.borrow_mut();
         let State { store, versions, ages, .. } = &mut *state;
-        ages.oldest(base, most, &store.map, versions)
+        ages.oldest(base, most, store.map(), versions)
     }
 
     /// The largest version of a base volume that the store holds.
@@ -257,12 +256,12 @@ impl CircularStore {
     /// Whether more than half of the logs are in use: time to reclaim.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
-        self.0.state.borrow().store.logs.occupancy() > 0.5
+        self.0.engine.state.borrow().store.logs().occupancy() > 0.5
     }
 
     /// Resolves when something became durable or a log became free.
     pub(crate) fn progress(&self) -> &Signal {
-        &self.0.progress
+        &self.0.engine.progress
     }
 
     /// Waits for what is under way and ends the store's tasks.
@@ -270,59 +269,22 @@ impl CircularStore {
     /// # Errors
     /// If a device fails.
     pub async fn close(&self) -> Result<(), IoError> {
-        let last = self.0.state.borrow().store.entries.tickets.last();
+        let last = self.0.engine.state.borrow().store.entries().tickets.last();
         let done = match last {
-            Some(last) => io::wait_durable(&*self.0, last).await,
+            Some(last) => wait_durable(&*self.0, last).await,
             None => Ok(()),
         };
-        self.0.closed.set(true);
-        self.0.commit.notify();
-        self.0.wanted.notify();
-        self.0.state.borrow().store.sequences.low.notify();
+        self.0.engine.close();
         done
     }
 }
 
 impl Inner {
     pub(crate) fn shape(&self) -> manylogs_logstore::RecordShape {
-        self.state.borrow().store.logs.shape()
+        self.engine.state.borrow().store.logs().shape()
     }
 
     fn takes_changes(&self, state: &State) -> Result<(), IoError> {
-        if self.closed.get() { Err(IoError::Gone) } else { state.store.writable() }
-    }
-
-    /// Changes the root, durably in both slots.
-    pub(crate) async fn update_root(&self, change: impl FnOnce(&mut Root)) -> Result<(), IoError> {
-        io::update_root(self, (), change).await
-    }
-}
-
-impl StoreIo for Inner {
-    /// Writes of an Everest store are not told apart.
-    type Purpose = ();
-
-    fn with_store<R>(&self, work: impl FnOnce(&mut Store) -> R) -> R {
-        work(&mut self.state.borrow_mut().store)
-    }
-
-    fn root_slots(&self) -> [Extent; 2] {
-        root_places()
-    }
-
-    fn submit_root(&self, (): (), write: Request) -> Completion {
-        self.devices[0].submit(write)
-    }
-
-    fn progress(&self) -> &Signal {
-        &self.progress
-    }
-
-    fn notify_progress(&self) {
-        self.progress.notify();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.get()
+        if self.engine.is_closed() { Err(IoError::Gone) } else { state.store.writable() }
     }
 }

@@ -5,17 +5,27 @@
 //! seeds beside the plain drive, and [`Advice::of`] judges these replays only: the best of many
 //! tries looks better than it is.
 
+mod caches;
+mod fits;
 mod outlook;
+mod ranges;
 mod search;
+mod shingled;
+mod steps;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use caches::{CacheChoice, Caches};
+pub use fits::TooMuch;
 pub use outlook::LogsOutlook;
 use outlook::cleaning_sentence;
+pub use ranges::{DriveRange, drive_range, plain_gain};
 pub use search::{Found, Tried, replays_at_most, search};
+pub use shingled::PersistentCache;
+use steps::commands;
 
-use crate::replay::{NamedPolicy, Outcome, SHINGLED};
+use crate::replay::{NamedPolicy, Outcome};
 use crate::results::{PolicyResult, Replay};
 use crate::stats::{Gain, Interval};
 use crate::table::{factor, span};
@@ -41,6 +51,9 @@ pub struct Advice {
     pub settings: Map<String, Value>,
     /// Gain over the plain drive.
     pub gain: AdvisedGain,
+    /// Range of `gain.durable_mean` over what the drive may be, if its profile has ranges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_range: Option<DriveRange>,
     /// The plain drive that is the baseline of all gains.
     pub baseline: Option<String>,
     /// When writes had to be durable.
@@ -61,6 +74,23 @@ pub struct Advice {
     pub commands: Vec<String>,
     /// Policies that the search tried.
     pub tried: Vec<Tried>,
+    /// The load, if it is more than the plain drive can do at the rate that was asked for.
+    pub too_much: Option<TooMuch>,
+    /// The other state of a shingled drive's persistent cache, if it was looked at.
+    pub other_cache: Option<PersistentCache>,
+    /// The plain drive and the volume, each with the drive's write cache on and off.
+    pub caches: Caches,
+}
+
+/// What the advice is about beside a replay.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// How the policies were found.
+    pub found: Found,
+    /// The disk that the commands name.
+    pub device: String,
+    /// See [`Advice`].
+    pub too_much: Option<TooMuch>,
 }
 
 /// Gain of a policy: see [`Gain`].
@@ -88,10 +118,10 @@ pub struct MountOptions {
 const MOUNT: MountOptions = MountOptions { ext4: "noatime,data=ordered", xfs: "noatime" };
 
 impl Advice {
-    /// Judges the policies in `replay`, whose measurements `outcomes` are; `found` is how they
-    /// were found.
+    /// Judges the policies in `replay`, whose measurements `outcomes` are.
     #[must_use]
-    pub fn of(replay: &Replay, outcomes: &[Outcome], found: Found) -> Self {
+    pub fn of(replay: &Replay, outcomes: &[Outcome], subject: Subject) -> Self {
+        let Subject { found, device, too_much } = subject;
         let judged = outcomes.iter().filter(|outcome| outcome.policy.can_be_made());
         let judged: Vec<(&Outcome, &PolicyResult)> = judged
             .filter_map(|outcome| Some((outcome, replay.policies.named(&outcome.policy.name)?)))
@@ -105,12 +135,14 @@ impl Advice {
         let mut warnings = replay.warnings.clone();
         warnings.extend(logs.as_ref().and_then(LogsOutlook::warning));
         let commands = match decision {
-            Decision::Use => commands(found.default, &settings),
+            Decision::Use => commands(found.default, &settings, &device),
             Decision::NoDifference | Decision::DoNotUse => Vec::new(),
         };
         let mut reasons = reasons(&gain, decision, &logs);
         let base = replay.base().zip(best);
         reasons.extend(base.and_then(|(plain, (_, with))| cleaning_sentence(plain, with)));
+        let caches = Caches::of(replay, outcomes, best.map(|(_, result)| *result));
+        reasons.extend(caches.sentences());
         Self {
             format: FORMAT,
             warnings,
@@ -124,6 +156,7 @@ impl Advice {
                 reads_mean: gain.reads_mean,
                 stream_mb_s: gain.stream_mb_s,
             },
+            drive_range: None,
             baseline: replay.baseline.clone(),
             durability: replay.durability.mode.clone(),
             drive: replay.drive.clone(),
@@ -133,7 +166,20 @@ impl Advice {
             mount_options: MOUNT,
             commands,
             tried: found.tried,
+            too_much,
+            other_cache: None,
+            caches,
         }
+    }
+
+    /// The same with what the other state of a shingled drive's persistent cache makes of it.
+    #[must_use]
+    pub fn with_other_cache(mut self, other: PersistentCache) -> Self {
+        if other.matters(&self) {
+            self.reasons.push(other.sentence());
+            self.other_cache = Some(other);
+        }
+        self
     }
 
     /// The advice as the report's verdict.
@@ -157,9 +203,18 @@ impl Advice {
         all.into_iter().filter(|(_, interval)| low(*interval)).map(|(what, _)| what).collect()
     }
 
-    /// The decision in a sentence.
+    /// The decision in a sentence, behind what must be known before.
     #[must_use]
     pub fn sentence(&self) -> String {
+        let before = self.too_much.as_ref().map(|found| found.sentence(&self.drive) + " ");
+        let behind = self.other_cache.as_ref().map(|other| " ".to_owned() + &other.headline(self));
+        before.unwrap_or_default() + &self.judgement() + &behind.unwrap_or_default()
+    }
+
+    fn judgement(&self) -> String {
+        if let Some(open) = self.open_sentence() {
+            return open;
+        }
         let how_much = self.gain.durable_mean.as_ref().map_or_else(
             || "too few durable writes to judge".to_owned(),
             |gain| format!("data becomes durable {}", factor(gain)),
@@ -216,32 +271,6 @@ fn settings(policy: &str) -> Map<String, Value> {
     pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
 }
 
-/// Options that `format` takes; the others are changed with `set`.
-const OF_FORMAT: [&str; 3] = ["log", "group", "threshold"];
-
-fn commands(default: &str, settings: &Map<String, Value>) -> Vec<String> {
-    let mut format = "manylogs format DEVICE".to_owned();
-    if default == SHINGLED {
-        format += " --shingled";
-    }
-    let mut set = String::new();
-    let mut commands = Vec::new();
-    for (key, value) in settings {
-        let value = value.as_str().unwrap_or_default();
-        match key.as_str() {
-            "cache" if value == "off" => commands.push("hdparm -W 0 DEVICE".to_owned()),
-            "cache" => commands.push("hdparm -W 1 DEVICE".to_owned()),
-            key if OF_FORMAT.contains(&key) => format += &format!(" --{key} {value}"),
-            key => set += &format!(" {key}={value}"),
-        }
-    }
-    commands.push(format);
-    if !set.is_empty() {
-        commands.push(format!("manylogs set DEVICE{set}"));
-    }
-    commands
-}
-
 fn reasons(gain: &Gain, decision: Decision, logs: &Option<LogsOutlook>) -> Vec<String> {
     let mut reasons = Vec::new();
     let figures = [
@@ -274,24 +303,5 @@ impl NamedPolicy {
             true => Self::parse(default),
             false => Self::parse(&format!("{default}:{}", pairs.join(","))),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_go_to_the_command_that_takes_them() {
-        let settings = settings("mlb:group=300M,threshold=32K,latency=10ms,cache=off");
-        assert_eq!(settings["latency"], "10ms");
-        let expected = [
-            "hdparm -W 0 DEVICE",
-            "manylogs format DEVICE --group 300M --threshold 32K",
-            "manylogs set DEVICE latency=10ms",
-        ];
-        assert_eq!(commands("mlb", &settings), expected);
-        assert_eq!(commands("mlb", &Map::new()), ["manylogs format DEVICE"]);
-        assert_eq!(commands(SHINGLED, &Map::new()), ["manylogs format DEVICE --shingled"]);
     }
 }

@@ -5,6 +5,7 @@
 
 mod case;
 mod drive_did;
+mod fours;
 mod page;
 mod results;
 mod run;
@@ -12,7 +13,9 @@ mod stream;
 mod sync;
 mod table;
 
-pub use case::{Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName};
+pub use case::{
+    Bursts, Case, Place, StreamKind, StreamLoad, SyncLoad, SyncMode, UnfitStream, UnknownName,
+};
 pub use drive_did::DriveDid;
 pub use page::html;
 pub use results::{CaseResult, Interference, SyncMillis};

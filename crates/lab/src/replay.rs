@@ -18,6 +18,7 @@ mod syncs;
 mod utilisation;
 mod workload;
 
+pub(crate) use assemble::MISSED;
 pub use assemble::{Setting, assemble};
 pub use durability::Durability;
 pub(crate) use policies::SHINGLED;
@@ -28,5 +29,5 @@ pub(crate) use run::pooled;
 pub use run::{Outcome, Plan, ReplayError, run, run_all};
 pub(crate) use stack::Stack;
 pub use stack::{DriveSettings, HeadPoint, QueueSettings, exported_capacity};
-pub use utilisation::{RateFound, find_rate};
+pub use utilisation::{RateFound, find_rate, highest_rate};
 pub use workload::{Cursor, OpenTrace, TraceSummary, Workload};

@@ -7,7 +7,6 @@
 mod append;
 mod content;
 mod entry;
-pub mod io;
 mod leaf;
 mod log;
 mod map;

@@ -13,6 +13,8 @@ use crate::{
     units_of,
 };
 
+mod needed;
+
 #[derive(Debug)]
 struct InFlight {
     record: RecordSequence,
@@ -33,6 +35,8 @@ pub struct Log {
     last_checksum: u32,
     /// Sectors whose newest durable version may be here. They keep the log from a reset.
     live: u64,
+    /// No version in this epoch has a smaller data sequence.
+    oldest: DataSequence,
     /// Reads that still point into the log.
     pins: u32,
     units: UnitTable,
@@ -65,6 +69,7 @@ impl Log {
             tail: Sectors(0),
             last_checksum: 0,
             live: 0,
+            oldest: DataSequence(u64::MAX),
             pins: 0,
             units: UnitTable::default(),
             supersedes: Vec::new(),
@@ -148,18 +153,6 @@ impl Log {
             return self.bound <= floor;
         }
         !self.only_begun || self.in_flight.is_empty()
-    }
-
-    /// Sectors of home addresses whose newest durable version may be here.
-    #[must_use]
-    pub const fn live(&self) -> u64 {
-        self.live
-    }
-
-    /// Supersede entries that recovery may still need.
-    #[must_use]
-    pub fn supersedes(&self) -> &[Supersede] {
-        &self.supersedes
     }
 
     /// Whether the log is out of use after an I/O error.
@@ -274,6 +267,9 @@ impl Log {
         let mut checksums = record.unit_checksums.iter();
         let mut offsets = Offsets::new();
         for entry in &record.entries {
+            if entry.kind != EntryKind::Supersede {
+                self.oldest = self.oldest.min(entry.data_sequence);
+            }
             match entry.kind {
                 EntryKind::Data => {
                     offsets.push(offset_of(at));
@@ -320,27 +316,6 @@ impl Log {
         self.in_flight.drain(first..).map(|entry| entry.record).collect()
     }
 
-    /// Adds sectors whose newest version is here.
-    pub const fn add_live(&mut self, sectors: u64) {
-        self.live += sectors;
-    }
-
-    /// Takes sectors away: a newer version is durable elsewhere, or they are durable at home.
-    pub const fn sub_live(&mut self, sectors: u64) {
-        debug_assert!(self.live >= sectors);
-        self.live = self.live.saturating_sub(sectors);
-    }
-
-    /// Drops the supersedes below `floor`, which nothing needs any more.
-    pub fn raise_floor(&mut self, floor: DataSequence) {
-        self.supersedes.retain(|supersede| supersede.data_sequence >= floor);
-    }
-
-    /// Removes the supersedes, which the caller has made durable elsewhere.
-    pub fn clear_supersedes(&mut self) {
-        self.supersedes.clear();
-    }
-
     /// Whether recovery needs nothing of the log, no read points into it and no write is under way,
     /// so that it may begin a new epoch.
     #[must_use]
@@ -361,6 +336,7 @@ impl Log {
         self.sealed = false;
         self.was_reset = true;
         self.last_checksum = 0;
+        self.oldest = DataSequence(u64::MAX);
         // Dropped, not cleared: a volume has more logs than are in use at a time.
         self.units = UnitTable::default();
     }

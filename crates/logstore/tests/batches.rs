@@ -109,7 +109,7 @@ impl World {
     fn believed(&mut self) -> Vec<(u64, u64)> {
         let arrived: Vec<bool> =
             self.sent.iter().map(|sent| sent.arrived || self.rng.one_in(2)).collect();
-        let mut versions = Versions::new(self.store.logs.blank());
+        let mut versions = Versions::new(self.store.logs().blank());
         let mut torn = BTreeSet::new();
         let mut found = vec![0; self.batches.len()];
         for (sent, arrived) in self.sent.iter().zip(arrived) {
@@ -182,12 +182,12 @@ fn all_batches_are_durable_when_all_records_arrived() {
     for _ in 0..20 {
         world.put();
     }
-    while !world.store.entries.pending.is_empty() || !world.store.entries.records.is_empty() {
+    while !world.store.entries().pending.is_empty() || !world.store.entries().records.is_empty() {
         world.send();
         world.arrive();
     }
-    assert_eq!(world.store.entries.slots.len(), 0);
-    assert_eq!(world.store.entries.volatile_sectors, 0);
+    assert_eq!(world.store.entries().slots.len(), 0);
+    assert_eq!(world.store.entries().volatile_sectors, 0);
     assert!(world.believed().iter().all(|(found, count)| found == count));
 }
 
@@ -197,12 +197,12 @@ fn a_record_that_fails_takes_its_batches_to_another_log_as_they_were() {
     for _ in 0..10 {
         world.put();
     }
-    let waiting = world.store.entries.pending.len();
+    let waiting = world.store.entries().pending.len();
     world.send();
     let sent = world.sent.pop().unwrap();
     world.store.record_failed(sent.log, sent.sequence);
-    assert_eq!(world.store.entries.pending.len(), waiting);
-    while !world.store.entries.pending.is_empty() || !world.store.entries.records.is_empty() {
+    assert_eq!(world.store.entries().pending.len(), waiting);
+    while !world.store.entries().pending.is_empty() || !world.store.entries().records.is_empty() {
         world.send();
         world.arrive();
     }

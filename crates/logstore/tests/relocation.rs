@@ -31,7 +31,7 @@ fn put(store: &mut Store, tag: u64) {
 }
 
 fn is_free(store: &Store, log: LogId) -> bool {
-    store.logs.get(log).is_some_and(|log| log.used() == Sectors(0))
+    store.logs().get(log).is_some_and(|log| log.used() == Sectors(0))
 }
 
 /// A copy arrives of a version that a newer one has displaced on its way. Recovery may choose the
@@ -43,7 +43,7 @@ fn an_overtaken_copy_is_kept() -> bool {
     let slots = store.gather(SOURCE, RECORD);
     let (first, _) = store.append(SOURCE, slots);
     store.record_written(SOURCE, first);
-    store.logs.set_aside(SOURCE);
+    store.set_aside(SOURCE);
     let live = store.live_by_table(SOURCE);
     let read = Payload::tags(1, Sectors(30));
     let within = Extent::new(0, 30);
@@ -51,14 +51,13 @@ fn an_overtaken_copy_is_kept() -> bool {
     put(&mut store, 2);
     store.record_written(TARGET, moved.sequence);
     let kept = !is_free(&store, TARGET);
-    store.logs.put_back();
-    store.overtakers.clear();
+    store.put_back();
     let slots = store.gather(OTHER, RECORD);
     let (newer, _) = store.append(OTHER, slots);
     store.record_written(OTHER, newer);
     // Now nothing needs either copy.
     assert!(is_free(&store, SOURCE) && is_free(&store, TARGET));
-    assert_eq!(store.logs.get(OTHER).map(Log::live), Some(30));
+    assert_eq!(store.logs().get(OTHER).map(Log::live), Some(30));
     kept
 }
 

@@ -1,32 +1,34 @@
 //! State that all parts of a volume share: the store and the state of the policies over it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
-    Capabilities, Completer, Extent, Handle, IoError, Lba, Sectors, Signal, Time,
+    Capabilities, Completer, Extent, IoError, Lba, Sectors, Signal, TaskLock, Time,
 };
+use manylogs_engine::{Engine, Member, Shared};
 use manylogs_logstore::store::{Room, Store};
 use manylogs_logstore::{EntryKind, RecordShape, VolumeId};
 
 use crate::cleaning::checkpoint::futility::Futility;
 use crate::cleaning::checkpoint::ration::{PACE, Ration};
 use crate::cleaning::checkpoint::suspect::Suspects;
+use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
-use crate::phase::Below;
-use crate::records::commit::RecordUnderWay;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
+use crate::reports::home_pace::PassesSeen;
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
+use crate::requests::home_writes::HomeWrites;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
-use manylogs_block::{TaskLock, Watchers};
 
 /// The parts of a volume share this.
 pub(crate) struct Inner {
-    pub(crate) runtime: Handle,
-    pub(crate) device: Below,
+    pub(crate) engine: Engine<Self>,
+    /// The only member: homes and logs are on it.
+    pub(crate) device: Member,
     pub(crate) below: Capabilities,
     /// Which parts of a record are in the log.
     pub(crate) shape: RecordShape,
@@ -34,18 +36,7 @@ pub(crate) struct Inner {
     pub(crate) label: String,
     pub(crate) layout: Layout,
     pub(crate) config: Cell<VolumeConfig>,
-    pub(crate) state: RefCell<State>,
     pub(crate) locks: HomeLocks,
-    /// Wait for the device's answers to records.
-    pub(crate) record_watchers: Watchers<RecordUnderWay>,
-    /// Something may be ready to be written into a record.
-    pub(crate) commit: Signal,
-    /// A ticket is done, room was freed, or the volume failed.
-    pub(crate) progress: Signal,
-    /// Somebody waits for room.
-    pub(crate) wanted: Signal,
-    /// Placement asks for a log that is not opened.
-    pub(crate) log_wanted: Signal,
     /// One of checkpoint, swap and snapshot at a time.
     pub(crate) cleaning: TaskLock,
     /// One flush of the whole volume at a time.
@@ -66,10 +57,12 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) pacing: Pacing,
+    /// Writes that went past the logs.
+    pub(crate) home: HomeWrites,
+    /// Logs that clients have filled: swapped in idle time.
+    pub(crate) full: FullLogs,
     /// What may be logged before the threshold falls.
     pub(crate) allowance: Allowance,
-    /// The end of the last I/O that was not logged (section III-D).
-    pub(crate) head: Lba,
     pub(crate) last_activity: Time,
     /// Completers of flushes that wait for the flusher.
     pub(crate) flushes: Vec<Completer>,
@@ -83,12 +76,12 @@ pub(crate) struct State {
     pub(crate) ration: Option<Ration>,
     /// Versions that came home a second, when a pass last hurried.
     pub(crate) home_pace: f64,
+    /// What passes took, for the estimate of the time to drain.
+    pub(crate) passes_seen: PassesSeen,
     /// Requests that wait for room in the logs.
     pub(crate) starved: Starved,
     /// No requests are accepted any more.
     pub(crate) closing: bool,
-    /// The volume's own tasks are to end.
-    pub(crate) closed: bool,
     pub(crate) counters: Counters,
 }
 
@@ -98,8 +91,9 @@ impl State {
         Self {
             store,
             pacing: Pacing::default(),
+            home: HomeWrites::default(),
+            full: FullLogs::default(),
             allowance: Allowance::new(now),
-            head: Lba(0),
             last_activity: now,
             flushes: Vec::new(),
             futility: Futility::default(),
@@ -107,11 +101,18 @@ impl State {
             pass_at: Lba(0),
             ration: None,
             home_pace: PACE,
+            passes_seen: PassesSeen::default(),
             starved: Starved::default(),
             closing: false,
-            closed: false,
             counters: Counters::default(),
         }
+    }
+
+    /// Whether entries must not wait for others to share their record: nobody is to come any more
+    /// once the volume closes, and a full buffer cannot wait.
+    pub(crate) fn entries_press(&self, buffer: Sectors) -> bool {
+        let full = self.store.entries().volatile_sectors >= buffer.0 / 2;
+        self.closing || full || !self.starved.is_empty()
     }
 
     /// Notes that a client writes now.
@@ -137,23 +138,19 @@ impl Inner {
 
     /// Whether nothing has arrived for a while and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let state = self.state.borrow();
+        let state = self.engine.state.borrow();
         Rc::strong_count(&self.activity) == 1
-            && state.store.entries.pending.is_empty()
-            && self.runtime.now().since(state.last_activity) >= self.config().idle
+            && state.store.entries().pending.is_empty()
+            && self.engine.runtime.now().since(state.last_activity) >= self.config().idle
+    }
+}
+
+impl Shared for State {
+    fn store(&self) -> &Store {
+        &self.store
     }
 
-    /// Wakes the tasks that wait for durability or room.
-    pub(crate) fn notify_progress(&self) {
-        self.progress.notify();
-        self.commit.notify();
-    }
-
-    /// Wakes requests that wait for room. To be called wherever room becomes free: no other event
-    /// may follow that would wake them.
-    pub(crate) fn offer_room(&self) {
-        if !self.state.borrow().starved.is_empty() {
-            self.notify_progress();
-        }
+    fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
     }
 }

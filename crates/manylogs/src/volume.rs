@@ -1,21 +1,19 @@
 //! The interface of a volume.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Extent, Extents, Handle, IoError, Request, Sectors,
     Signal,
 };
-use manylogs_logstore::io;
+use manylogs_engine::{Engine, Member, Members, reserve_sequences, run_committer, run_opener};
 use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{DataSequence, EntryKind, VolumeId};
 
 use crate::cleaning::checkpoint::{CheckpointReport, Pace, Pass};
 use crate::error::VolumeError;
 use crate::ondisk::layout::Layout;
-use crate::phase::{Below, Phase};
-use crate::records::commit::record_watchers;
 use crate::records::largest::largest_record;
 use crate::requests::home_lock::HomeLocks;
 use crate::settings::config::VolumeConfig;
@@ -44,7 +42,7 @@ pub struct MappedExtent {
 impl Volume {
     pub(crate) fn assemble(
         runtime: Handle,
-        device: Below,
+        device: Member,
         below: Capabilities,
         (volume, label): (VolumeId, String),
         layout: Layout,
@@ -54,22 +52,17 @@ impl Volume {
         let state = State::new(store, runtime.now());
         let VolumeConfig { latency, contended_after, .. } = config;
         let device = device.scheduled(&runtime, Targets { latency, contended_after });
+        let shape = state.store.logs().shape();
         Self(Rc::new(Inner {
-            record_watchers: record_watchers(&runtime),
-            runtime,
+            engine: Engine::new(runtime, Members::one(device.clone()), state),
             device,
             below,
-            shape: state.store.logs.shape(),
+            shape,
             volume,
             label,
             layout,
             config: Cell::new(config),
-            state: RefCell::new(state),
             locks: HomeLocks::default(),
-            commit: Signal::default(),
-            progress: Signal::default(),
-            wanted: Signal::default(),
-            log_wanted: Signal::default(),
             cleaning: manylogs_block::TaskLock::default(),
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
@@ -82,12 +75,12 @@ impl Volume {
 
     /// Starts the volume's own tasks.
     pub(crate) fn run(&self) {
-        let runtime = &self.0.runtime;
-        runtime.spawn(Rc::clone(&self.0).run_committer());
+        let runtime = &self.0.engine.runtime;
+        runtime.spawn(run_committer(Rc::clone(&self.0)));
         runtime.spawn(Rc::clone(&self.0).run_flusher());
         runtime.spawn(Rc::clone(&self.0).run_maintenance());
-        runtime.spawn(Rc::clone(&self.0).run_opener());
-        runtime.spawn(io::reserve_sequences(Rc::clone(&self.0), Phase::Open));
+        runtime.spawn(run_opener(Rc::clone(&self.0)));
+        runtime.spawn(reserve_sequences(Rc::clone(&self.0)));
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -145,9 +138,9 @@ impl Volume {
         // Requests of the old length may wait for room, or for their record: the room that is left
         // out for one never shrinks while the volume is open.
         let largest = largest_record(&self.0.config(), &self.0.layout, self.0.shape).log;
-        self.0.state.borrow_mut().store.logs.raise_largest_record(largest);
-        self.0.notify_progress();
-        self.0.wanted.notify();
+        self.0.engine.state.borrow_mut().store.raise_largest_record(largest);
+        self.0.engine.notify_progress();
+        self.0.engine.wanted.notify();
         Ok(())
     }
 
@@ -175,25 +168,25 @@ impl Volume {
     /// Memory of the mapping table now, as `mapping_table_bytes` of its counters says it.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        self.0.state.borrow().store.table_bytes()
+        self.0.engine.state.borrow().store.table_bytes()
     }
 
     /// The mapping table, by address; neighbours of one version are one extent.
     #[must_use]
     pub fn table(&self) -> Vec<MappedExtent> {
-        table_of(&self.0.state.borrow().store)
+        table_of(&self.0.engine.state.borrow().store)
     }
 }
 
 pub(crate) fn table_of(store: &Store) -> Vec<MappedExtent> {
     let mut table: Vec<MappedExtent> = Vec::new();
-    for (extent, mapped) in store.map.iter() {
+    for (extent, mapped) in store.map().iter() {
         let (zeroes, lost) = match mapped.value {
             Place::Log { .. } => (false, false),
             Place::Zeroes { .. } => (true, false),
             Place::Lost { .. } => (false, true),
             Place::Buffered { slot, .. } => {
-                let kind = store.entries.slots.get(slot).entry.kind;
+                let kind = store.entries().slots.get(slot).entry.kind;
                 (kind == EntryKind::Zeroes, kind == EntryKind::Lost)
             }
         };
@@ -231,7 +224,7 @@ impl BlockDevice for Volume {
         if let Err(error) = self.capabilities().check(&request) {
             return Completion::ready(Err(error));
         }
-        if self.0.state.borrow().closing {
+        if self.0.engine.state.borrow().closing {
             return Completion::ready(Err(IoError::Gone));
         }
         if request.extent().is_some_and(|extent| self.0.layout.is_hole(extent)) {
@@ -244,9 +237,9 @@ impl BlockDevice for Volume {
             }
             Request::Flush => self.0.flush(),
             Request::Discard { extent, .. } if plant::is(Bug::DiscardNotLogged) => {
-                let mut state = self.0.state.borrow_mut();
+                let mut state = self.0.engine.state.borrow_mut();
                 let sequence = state.store.take_data_sequence();
-                state.store.map.remove_older(extent, sequence, |_, _| ());
+                state.store.displace_older(extent, sequence);
                 Completion::ready(Ok(manylogs_block::Payload::default()))
             }
             Request::Discard { extent, fua } => {
@@ -264,7 +257,7 @@ impl BlockDevice for Volume {
         let inside = self.capabilities().check(&Request::Read { extent: within });
         match inside {
             Err(error) => Completion::ready(Err(error)),
-            Ok(()) if self.0.state.borrow().closing => Completion::ready(Err(IoError::Gone)),
+            Ok(()) if self.0.engine.state.borrow().closing => Completion::ready(Err(IoError::Gone)),
             Ok(()) => self.0.extents(within),
         }
     }
@@ -272,14 +265,14 @@ impl BlockDevice for Volume {
 
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.0.state.borrow();
+        let state = self.0.engine.state.borrow();
         f.debug_struct("Volume")
             .field("health", &self.health())
-            .field("pending", &state.store.entries.pending.len())
-            .field("records_in_flight", &state.store.entries.records.len())
-            .field("deferred", &state.store.home.deferred.len())
-            .field("reserved", &state.store.reserved)
-            .field("room", &state.store.logs.room())
+            .field("pending", &state.store.entries().pending.len())
+            .field("records_in_flight", &state.store.entries().records.len())
+            .field("deferred", &state.home.deferred.len())
+            .field("reserved", &state.store.reserved())
+            .field("room", &state.store.logs().room())
             .field("starved", &state.starved)
             .field("stats", &self.stats())
             .finish_non_exhaustive()

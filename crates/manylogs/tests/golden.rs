@@ -1,6 +1,7 @@
 //! The bytes of a small volume, kept in the repository: what this program writes is what it wrote,
 //! and it still reads that. `MANYLOGS_BLESS=1 cargo test -p manylogs --test golden` writes them anew,
-//! which changes the format and needs a new version.
+//! which changes the format: older images stay beside them, and where older programs could not use
+//! the new ones, the version changes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -128,6 +129,30 @@ fn a_volume_of_512_byte_sectors_is_as_it_was() {
 #[test]
 fn a_volume_of_4096_byte_sectors_is_as_it_was() {
     compare(Sectors(8));
+}
+
+/// Such volumes were made before the protective MBR: they open as they did, and a change of their
+/// settings brings it.
+#[test]
+fn volumes_without_a_protective_mbr_are_still_used() {
+    for physical in [Sectors(1), Sectors(8)] {
+        in_virtual_time(move |runtime| async move {
+            let golden = std::fs::read_to_string(path("no-mbr", physical)).unwrap();
+            verify(runtime.clone(), device_of(&golden, physical).await).await;
+            let device = device_of(&golden, physical).await;
+            let mark = Extent::new(0, 1);
+            let is_marked = |sector: Payload| sector.to_bytes().unwrap()[510..] == [0x55, 0xaa];
+            let before = device.submit(Request::Read { extent: mark }).await.unwrap();
+            assert!(!is_marked(before), "it was made before");
+            let options = OpenOptions::default();
+            let opened = Volume::open(runtime, Rc::clone(&device) as _, &options).await;
+            let volume = opened.unwrap().0;
+            let kept = volume.settings();
+            volume.set(&kept).await.unwrap();
+            let after = device.submit(Request::Read { extent: mark }).await.unwrap();
+            assert!(is_marked(after), "a superblock that is written now has it");
+        });
+    }
 }
 
 /// Such a volume was made before headers could share physical sectors with the payload.

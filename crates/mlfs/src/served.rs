@@ -86,7 +86,7 @@ impl Served {
                 if self.mounted.volume().is_none() =>
             {
                 let mode = self.mounted.mode();
-                Err(OrderError::new(format!(
+                Err(OrderError::bad_input(format!(
                     "it is mounted in the mode {mode}, in which its journal is ext4's own: \
                      settings and checkpoints are those of the modes manylogs and adaptive"
                 )))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use manylogs_disk::profile::{self, Profile};
+use manylogs_disk::profile::{Library, Profile};
 use manylogs_disk::{LinkKind, LinkSettings};
 use manylogs_operate::log::{LogFormat, set_format};
 use manylogs_serve::{Emulation, EngineOptions, RESTART_PATIENCE, StackOptions};
@@ -118,7 +118,7 @@ fn absolute(path: &str) -> Result<PathBuf> {
 }
 
 fn drive(name: &str) -> Result<Profile> {
-    let found = profile::find(name).map_err(|error| invalid(error.to_string()))?;
+    let found = Library::of_user().find(name).map_err(|error| invalid(error.to_string()))?;
     match found {
         Some(profile) => Ok(profile),
         None => Profile::load(&absolute(name)?).map_err(|error| invalid(error.to_string())),

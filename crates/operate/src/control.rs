@@ -20,7 +20,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::log::{Level, line};
-use crate::runtime_dir::{runtime_dir, socket_path, sweep};
+use crate::runtime_dir::{NOTE, note_device, runtime_dir, socket_path, sweep};
 
 pub use client::{Control, connect, status};
 
@@ -61,19 +61,43 @@ pub enum Order {
 pub struct OrderError {
     /// In words.
     pub reason: String,
-    /// Whether the server refused because the device is in use.
-    pub in_use: bool,
+    /// What kind of failure it is.
+    pub kind: OrderErrorKind,
+}
+
+/// What kind of failure an order ended with: its exit code follows from that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderErrorKind {
+    /// Something went wrong while it was carried out.
+    #[default]
+    Failed,
+    /// The device is in use.
+    InUse,
+    /// What was ordered makes no sense, or not here.
+    BadInput,
+}
+
+impl OrderErrorKind {
+    fn is_failed(&self) -> bool {
+        *self == Self::Failed
+    }
 }
 
 impl OrderError {
     /// An order that failed for `reason`.
     pub fn new(reason: impl Display) -> Self {
-        Self { reason: reason.to_string(), in_use: false }
+        Self { reason: reason.to_string(), kind: OrderErrorKind::Failed }
+    }
+
+    /// An order that makes no sense, as `reason` says.
+    pub fn bad_input(reason: impl Display) -> Self {
+        Self { kind: OrderErrorKind::BadInput, ..Self::new(reason) }
     }
 
     /// An order that was refused because the device is in use, as `reason` says.
     pub fn in_use(reason: impl Display) -> Self {
-        Self { in_use: true, ..Self::new(reason) }
+        Self { kind: OrderErrorKind::InUse, ..Self::new(reason) }
     }
 }
 
@@ -90,6 +114,12 @@ pub enum ControlError {
     /// Nobody serves the device.
     #[error("no server has {} open", path.display())]
     NotServed {
+        /// The device.
+        path: PathBuf,
+    },
+    /// There is nothing of that name.
+    #[error("{} does not exist: check the name", path.display())]
+    NoDevice {
         /// The device.
         path: PathBuf,
     },
@@ -153,6 +183,8 @@ impl ControlSocket {
         // Remains of other servers do not prevent a start.
         let _ = sweep(&directory);
         let listener = bind(&path)?;
+        // Without it the server is only not listed once it was killed.
+        let _ = note_device(&path, device);
         let inode = inode(&path)?;
         let device: Arc<Path> = device.into();
         let orders = Arc::new(Orders::default());
@@ -204,6 +236,7 @@ impl Drop for ControlSocket {
         // A socket that stays is found stale by the next server.
         if inode(&self.path).is_ok_and(|found| found == self.inode) {
             let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(self.path.with_extension(NOTE));
         }
     }
 }
@@ -276,14 +309,14 @@ fn noted(device: &Path, order: Order, obey: &Obey) -> Answer {
 }
 
 /// An answer as it goes over the socket: `ok` with a value, or `error` with the reason, and then
-/// `in-use` where that is why.
+/// what kind of failure that is.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", untagged)]
 enum Line {
     Error {
         error: String,
-        #[serde(default, rename = "in-use", skip_serializing_if = "std::ops::Not::not")]
-        in_use: bool,
+        #[serde(default, skip_serializing_if = "OrderErrorKind::is_failed")]
+        kind: OrderErrorKind,
     },
     Ok {
         ok: Value,
@@ -294,7 +327,7 @@ impl From<Answer> for Line {
     fn from(answer: Answer) -> Self {
         match answer {
             Ok(ok) => Self::Ok { ok },
-            Err(OrderError { reason: error, in_use }) => Self::Error { error, in_use },
+            Err(OrderError { reason: error, kind }) => Self::Error { error, kind },
         }
     }
 }
@@ -303,7 +336,7 @@ impl From<Line> for Answer {
     fn from(line: Line) -> Self {
         match line {
             Line::Ok { ok } => Ok(ok),
-            Line::Error { error: reason, in_use } => Err(OrderError { reason, in_use }),
+            Line::Error { error: reason, kind } => Err(OrderError { reason, kind }),
         }
     }
 }
@@ -316,11 +349,12 @@ mod tests {
 
     #[test]
     fn answers_pass_the_socket_as_they_are() {
-        let answers: [(Answer, &str); 4] = [
+        let answers: [(Answer, &str); 5] = [
             (Ok(Value::Null), r#"{"ok":null}"#),
             (Ok(7.into()), r#"{"ok":7}"#),
             (Err(OrderError::new("no")), r#"{"error":"no"}"#),
-            (Err(OrderError::in_use("no")), r#"{"error":"no","in-use":true}"#),
+            (Err(OrderError::in_use("no")), r#"{"error":"no","kind":"in-use"}"#),
+            (Err(OrderError::bad_input("no")), r#"{"error":"no","kind":"bad-input"}"#),
         ];
         for (answer, text) in answers {
             assert_eq!(serde_json::to_string(&Line::from(answer.clone())).unwrap(), text);

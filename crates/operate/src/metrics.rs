@@ -152,7 +152,7 @@ fn of_volume(page: &mut Page, volume: &VolumeStatus) {
     if let Some(zeroed) = volume.zeroed_bytes {
         page.single("zeroed_bytes", "gauge", "Zeroed or discarded, of those at risk.", zeroed);
     }
-    let help = "How long a drain would take on a disk with 8 ms a seek.";
+    let help = "How long a drain would take, by what checkpoints took.";
     page.single("drain_estimate_seconds", "gauge", help, volume.drain_estimate_s);
     let running = u8::from(volume.checkpoint_progress.is_some());
     page.single("checkpoint_running", "gauge", "Whether a checkpoint is under way.", running);

@@ -1,9 +1,10 @@
 //! A server as its operator sees it, on the thread that it works on.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 
-use manylogs::{PhaseProbe, Volume};
+use manylogs::{PhaseProbe, Volume, VolumeError};
 use manylogs_block::{Handle, Nanos, Sectors, Time};
 use manylogs_plant::{self as plant, Bug};
 
@@ -11,7 +12,7 @@ use crate::control::{Answer, Order, OrderError};
 use crate::emulation::{self, Emulated};
 use crate::log::{Level, line};
 use crate::meter::{Asked, Meter};
-use crate::status::{CheckpointStatus, Status, seconds};
+use crate::status::{CheckpointStatus, DiskStatus, Status, seconds};
 use crate::under_way::{Token, UnderWay};
 use crate::volume_status::volume_status;
 
@@ -163,6 +164,7 @@ impl Operated {
             stopping: self.is_stopping().then(|| self.waits_for()),
             nbd: None,
             emulation: drive.map(emulation::status),
+            disk: DiskStatus::of_served(Path::new(&subject.name), drive),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
             file_system: None,
         }
@@ -181,9 +183,12 @@ impl Operated {
                 changes
                     .iter()
                     .try_for_each(|change| settings.assign(change))
-                    .map_err(OrderError::new)?;
+                    .map_err(OrderError::bad_input)?;
                 if !changes.is_empty() {
-                    volume.set(&settings).await.map_err(OrderError::new)?;
+                    volume.set(&settings).await.map_err(|error| match error {
+                        VolumeError::Config(_) => OrderError::bad_input(error),
+                        _ => OrderError::new(error),
+                    })?;
                 }
                 let list = settings.list();
                 let list = list.iter().map(|(key, value)| (*key, value.as_str()));
@@ -199,7 +204,7 @@ impl Operated {
                 Ok(serde_json::json!({ "written": written }))
             }
             Order::ForgetLateness => {
-                let no_drive = || OrderError::new("no drive is emulated");
+                let no_drive = || OrderError::bad_input("no drive is emulated");
                 let emulated = self.subject.drive.as_ref().ok_or_else(no_drive)?;
                 emulated.drive.forget_lateness();
                 Ok(serde_json::json!({ "drive": emulated.name }))
@@ -211,7 +216,7 @@ impl Operated {
     }
 
     fn volume(&self) -> Result<&Volume, OrderError> {
-        let none = || OrderError::new("the device is served without a volume");
+        let none = || OrderError::bad_input("the device is served without a volume");
         self.subject.volume.as_ref().ok_or_else(none)
     }
 }

@@ -1,7 +1,9 @@
 //! Where servers keep their sockets and mount points: private to the user.
 
-use std::fs::{DirBuilder, read_dir, remove_file};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, read_dir, remove_file};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 /// Extension of the sockets of servers.
 pub const SOCKET: &str = "sock";
+/// Extension of the notes that say which device a server has: one that was killed leaves its note.
+pub const NOTE: &str = "device";
 /// Extension of the files that servers show through FUSE.
 pub const EXPORT: &str = "export";
 
@@ -59,6 +63,13 @@ pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     let _directory = DirectoryLock::take(directory)?;
     for path in read_dir(directory)?.flatten().map(|entry| entry.path()) {
         let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension == Some(NOTE) && !is_heard(&path.with_extension(SOCKET)) {
+            // What is left of a device that is no more tells nothing.
+            if noted_device(&path).is_none() {
+                let _ = remove_file(&path);
+            }
+            continue;
+        }
         // A server makes its socket before its mount point, and both have the same name.
         if !matches!(extension, Some(SOCKET | EXPORT)) || is_heard(&path.with_extension(SOCKET)) {
             continue;
@@ -97,6 +108,20 @@ pub fn ublk_note(path: &Path) -> io::Result<PathBuf> {
     Ok(runtime_dir()?.join(format!("{}.ublk", name_of(path)?)))
 }
 
+/// Notes that the server whose socket is at `socket` has the device at `path`.
+pub(crate) fn note_device(socket: &Path, path: &Path) -> io::Result<()> {
+    let whole = fs::canonicalize(path)?;
+    fs::write(socket.with_extension(NOTE), whole.as_os_str().as_bytes())
+}
+
+/// The device that `note` names, if its server is no more and it is still the same device.
+#[must_use]
+pub fn noted_device(note: &Path) -> Option<PathBuf> {
+    let device = PathBuf::from(OsString::from_vec(fs::read(note).ok()?));
+    let is_it = name_of(&device).is_ok_and(|name| note.file_stem() == Some(name.as_ref()));
+    (is_it && !is_heard(&note.with_extension(SOCKET))).then_some(device)
+}
+
 /// A name for whatever is at `path`, the same under all its names: the volume itself need not be
 /// read to find its server.
 ///
@@ -130,13 +155,21 @@ mod tests {
         write(at("file-1-2.export"), "").unwrap();
         write(at("file-1-3.export"), "").unwrap();
         write(at("notes"), "").unwrap();
+        let device = dir.path().join("volume.img");
+        File::create(&device).unwrap();
+        let killed = at(&name_of(&device).unwrap()).with_extension(SOCKET);
+        note_device(&killed, &device).unwrap();
+        write(at("file-1-4.device"), "/nowhere").unwrap();
         let _held = VolumeLock::take_in(dir.path(), [7; 16], Path::new("/dev/sdx")).unwrap();
         File::create(at(&"08".repeat(16))).unwrap();
         sweep(dir.path()).unwrap();
         let mut left: Vec<_> = read_dir(dir.path()).unwrap().flatten().collect();
         left.sort_by_key(std::fs::DirEntry::file_name);
-        let left: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+        let mut left: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+        let note = killed.with_extension(NOTE);
+        left.retain(|name| Some(name.as_os_str()) != note.file_name());
         let held = "07".repeat(16);
-        assert_eq!(left, [&*held, "file-1-2.export", "file-1-2.sock", "notes"]);
+        assert_eq!(left, [&*held, "file-1-2.export", "file-1-2.sock", "notes", "volume.img"]);
+        assert_eq!(noted_device(&note), Some(device.canonicalize().unwrap()));
     }
 }

@@ -1,5 +1,6 @@
 //! The status of a server.
 
+mod disk;
 mod file_system;
 mod scheduler;
 
@@ -7,6 +8,7 @@ use manylogs::{CheckpointReport, Volume};
 use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
 pub use scheduler::{TurnStatus, WaitStatus};
 
@@ -130,8 +132,11 @@ pub struct VolumeStatus {
     pub zeroed_bytes: Option<u64>,
     /// Acknowledged bytes that only memory holds until the next flush.
     pub volatile_bytes: u64,
-    /// About how long a drain would take, on a disk with 8 ms a seek.
+    /// About how long a drain would take.
     pub drain_estimate_s: f64,
+    /// Whether that is by what checkpoints took since the volume was opened.
+    #[serde(default)]
+    pub drain_seen: bool,
     /// Client writes that were logged, and their length.
     pub logged_writes: u64,
     /// See `logged_writes`.
@@ -333,6 +338,9 @@ pub struct Status {
     pub nbd: Option<NbdStatus>,
     /// The drive that is emulated, if one is.
     pub emulation: Option<EmulationStatus>,
+    /// The disk below, emulated or real; `None` of a file.
+    #[serde(default)]
+    pub disk: Option<DiskStatus>,
     /// The volume; `None` if the device is served as it is.
     pub volume: Option<VolumeStatus>,
     /// The file system that is mounted, if the server is one of a file system. Its volume, if it

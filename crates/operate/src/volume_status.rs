@@ -4,11 +4,8 @@ use manylogs::{Cause, Class, ClassStats, Health, PhaseProbe, ScheduleStats, Volu
 
 use crate::status::{Reason, TurnStatus, VolumeStatus, WaitStatus, id_text, occupancy, seconds};
 
-/// Larger tables are not walked through for a status. The time to drain them is given as an upper
-/// bound.
-const ESTIMATE_EXTENTS: u64 = 200_000;
-/// Time for one home write at a random place, for such a bound.
-const SEEK_S: f64 = 0.008;
+/// Larger tables are not walked through for a status.
+const WALKED_EXTENTS: u64 = 200_000;
 
 /// The state of a volume whose writes `probe` counts.
 pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus {
@@ -20,11 +17,9 @@ pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus
         Health::Degraded => ("degraded", None),
         Health::ReadOnly(reason) => ("read-only", Some(reason.to_owned())),
     };
-    let (drain_estimate_s, zeroed_bytes) = if stats.mapped_extents <= ESTIMATE_EXTENTS {
-        (seconds(volume.drain_estimate()), Some(volume.zeroed_bytes()))
-    } else {
-        (stats.mapped_extents as f64 * SEEK_S, None)
-    };
+    let estimate = volume.drain_estimate();
+    let is_walked = stats.mapped_extents <= WALKED_EXTENTS;
+    let zeroed_bytes = is_walked.then(|| volume.zeroed_bytes());
     VolumeStatus {
         id: id_text(&volume.id()),
         label: volume.label().to_owned(),
@@ -33,7 +28,8 @@ pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus
         at_risk_bytes: stats.logged_at_risk_bytes,
         zeroed_bytes,
         volatile_bytes: stats.volatile_bytes,
-        drain_estimate_s,
+        drain_estimate_s: seconds(estimate.time),
+        drain_seen: estimate.is_seen,
         logged_writes: stats.logged_writes,
         logged_bytes: stats.logged_bytes,
         bypassed_writes: stats.bypassed_writes,

@@ -29,6 +29,8 @@ with_file_systems! {
     SCHEDULER {
         /// Nothing else goes while records do.
         RecordsStarveOthers,
+        /// A stream never has a turn beside a database.
+        DatabaseStarvesStreams,
         /// A request goes before an earlier one that touches the same sectors.
         OverlapsOvertaken,
         /// The next piece of a request begins where the last one did.
@@ -242,6 +244,8 @@ with_file_systems! {
         FileTakenForDurable,
         /// A virtual disk counts as durable without a flush when it says that it has no cache.
         VirtualDiskTakenForDurable,
+        /// A disk whose write cache is off counts as durable although it can be turned on.
+        CacheTakenForFixed,
         /// A disk is opened for writing although the kernel drops its flushes.
         DroppedFlushesAccepted,
         /// What lies behind a loop device is not locked with it.

@@ -10,12 +10,14 @@
 mod answer;
 mod class;
 mod contention;
+mod database;
 mod estimate;
 mod flushes;
 mod limits;
 mod line;
 mod queue;
 mod rhythm;
+mod run;
 mod scheduler;
 mod state;
 mod stats;

@@ -32,6 +32,10 @@ const OVERWHELMED_TARGETS: f64 = 20.0;
 /// Number of other requests that may pass a record in flight if no stream goes on and few requests
 /// wait. Requests that the device has read ahead cost the record no time.
 pub(crate) const PASSES: u32 = 4;
+/// Syncs that come this often, in targets, are frequent.
+const FREQUENT_TARGETS: f64 = 3.0;
+/// Beside a database a stream's request goes once in this many targets for each small read.
+const STREAM_TARGETS: f64 = 3.0;
 /// The volume's own work gets a turn after this many targets if clients always wait.
 const BACKGROUND_TARGETS: f64 = 10.0;
 
@@ -64,6 +68,10 @@ pub(crate) struct Bounds {
     pub(crate) streak: Nanos,
     /// A request that has waited this long shows that the device is overloaded.
     pub(crate) overwhelmed: Nanos,
+    /// Syncs that come this often do not go before small reads.
+    pub(crate) frequent: Nanos,
+    /// Time between two requests of a stream beside a database, for each small read.
+    pub(crate) between: Nanos,
     /// Longest wait of the volume's own work for a turn.
     pub(crate) background: Nanos,
 }
@@ -80,6 +88,8 @@ impl Bounds {
             patience: times(PATIENCE_TARGETS),
             streak: times(STREAK_TARGETS),
             overwhelmed: times(OVERWHELMED_TARGETS),
+            frequent: times(FREQUENT_TARGETS),
+            between: times(STREAM_TARGETS),
             background: times(BACKGROUND_TARGETS),
         }
     }
@@ -89,8 +99,9 @@ impl Bounds {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InDevice {
     pub(crate) records: usize,
-    /// Number of clients' requests.
-    pub(crate) clients: usize,
+    /// Number of clients' small requests and of those of streams.
+    pub(crate) small: usize,
+    pub(crate) streams: usize,
     /// Number of scattered requests, each of which needs a seek. Their number is limited.
     pub(crate) scattered: usize,
     /// Number of flowing requests: all others but records.
@@ -100,6 +111,11 @@ pub(crate) struct InDevice {
 }
 
 impl InDevice {
+    /// Number of clients' requests.
+    pub(crate) const fn clients(&self) -> usize {
+        self.small + self.streams
+    }
+
     /// Number of all requests but records.
     pub(crate) const fn others(&self) -> usize {
         self.scattered + self.flowing
@@ -110,7 +126,8 @@ impl InDevice {
         let step = |count: &mut usize| *count = if comes { *count - 1 } else { *count + 1 };
         match class {
             Class::Record => return step(&mut self.records),
-            Class::Small | Class::Stream => step(&mut self.clients),
+            Class::Small => step(&mut self.small),
+            Class::Stream => step(&mut self.streams),
             Class::Background => {}
         }
         match load {

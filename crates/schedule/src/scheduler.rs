@@ -116,6 +116,18 @@ impl Scheduler {
         completion
     }
 
+    /// Tells that a client asks for something to be durable. Its record, or the flush, follows.
+    pub fn sync_asked(&self) {
+        let now = self.0.runtime.now();
+        self.0.state.borrow_mut().syncs.asked(now);
+    }
+
+    /// Whether clients wait for small reads, and sync so often that these need their place.
+    #[must_use]
+    pub fn serves_database(&self) -> bool {
+        self.0.state.borrow().serves_database(self.0.runtime.now())
+    }
+
     /// Position of the head while requests are held back, as far as it is known: the end of the
     /// last client's request that the device has answered.
     #[must_use]
@@ -177,9 +189,11 @@ impl Inner {
             state.flushes.sent(&request, sent);
             let load = state.load(class, extent.unwrap_or_default());
             if class == Class::Stream {
+                state.stream_sent = sent;
                 state.stream_end = extent.map_or(state.stream_end, Extent::end);
             }
             let beside_scattered = state.in_device.scattered > 0;
+            let goes_first = class == Class::Record && !state.serves_database(sent);
             state.in_device.note(class, load, false);
             state.counters.sent(class, sent.since(arrived));
             if class == Class::Record {
@@ -199,7 +213,7 @@ impl Inner {
             }
             let flush = request == Request::Flush;
             let end = extent.map(Extent::end);
-            Flight { class, answer, end, len, load, sent, flush, beside_scattered }
+            Flight { class, answer, end, len, load, sent, flush, beside_scattered, goes_first }
         };
         let completion = self.hand_over(class, request);
         self.watchers.watch(completion, (Rc::clone(self), flight));
@@ -223,7 +237,11 @@ impl Inner {
             let longest = state.last_turn + state.bounds.longest;
             let now = self.runtime.now();
             let held = [state.grace_until, state.alone_until].into_iter().filter(|at| *at > now);
-            if records { longest } else { held.min().map_or(longest, |at| at.min(longest)) }
+            let usual =
+                if records { longest } else { held.min().map_or(longest, |at| at.min(longest)) };
+            // Beside a database a stream waits for its turn, whatever is answered.
+            let turn = state.serves_database(now).then(|| state.stream_turn());
+            [usual, turn.unwrap_or(usual)].into_iter().filter(|at| *at > now).min().unwrap_or(now)
         };
         let now = self.runtime.now();
         if at <= now || self.armed.get().is_some_and(|armed| armed <= at && armed > now) {

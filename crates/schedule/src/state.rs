@@ -5,6 +5,7 @@ use manylogs_block::{Extent, Lba, Nanos, Request, Sectors, Time};
 use crate::Class;
 use crate::answer::Answer;
 use crate::contention::Contention;
+use crate::database::Syncs;
 use crate::estimate::Clock;
 use crate::flushes::{Flushes, cached};
 use crate::limits::{
@@ -12,6 +13,7 @@ use crate::limits::{
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
+use crate::run::Run;
 use crate::stats::{Cause, Counters, Waits};
 use manylogs_plant::{self as plant, Bug};
 
@@ -30,6 +32,8 @@ pub(crate) struct State {
     pub(crate) last_turn: Time,
     pub(crate) streak: Streak,
     pub(crate) contention: Contention,
+    pub(crate) syncs: Syncs,
+    pub(crate) run: Run,
     pub(crate) flushes: Flushes,
     /// Whether a record moved the head since a stream's request last went.
     pub(crate) away: bool,
@@ -45,8 +49,8 @@ pub(crate) struct State {
     pub(crate) head: Option<Lba>,
     /// End of the last piece of a stream that went to the device.
     pub(crate) stream_end: Lba,
-    /// End of the last request of a stream that arrived.
-    pub(crate) asked_end: Lba,
+    /// When that went.
+    pub(crate) stream_sent: Time,
     pub(crate) counters: Counters,
     /// Reason why the next request did not go when it was last checked.
     cause: Cause,
@@ -64,6 +68,8 @@ pub(crate) struct Flight {
     pub(crate) end: Option<Lba>,
     /// Whether scattered requests were in the device when the request went.
     pub(crate) beside_scattered: bool,
+    /// Whether it is a record that went beside no database, so that others wait for it.
+    pub(crate) goes_first: bool,
 }
 
 /// Number of successive records after which other requests get a turn. A single record that the
@@ -84,6 +90,8 @@ impl State {
             last_turn: now,
             streak: Streak::default(),
             contention: Contention::new(targets.contended_after),
+            syncs: Syncs::default(),
+            run: Run::default(),
             flushes: Flushes::default(),
             away: false,
             alone_until: Time(0),
@@ -91,7 +99,7 @@ impl State {
             passes: 0,
             head: None,
             stream_end: Lba(0),
-            asked_end: Lba(0),
+            stream_sent: Time(0),
             counters: Counters::default(),
             cause: Cause::Record,
             waits: Waits::default(),
@@ -100,9 +108,13 @@ impl State {
 
     /// Records the arrival of a client's request.
     pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
-        let stream = if class == Class::Stream { request.extent() } else { None };
-        let goes_on = stream.is_some_and(|extent| extent.start == self.asked_end);
-        self.asked_end = stream.map_or(self.asked_end, Extent::end);
+        let goes_on = match request.extent() {
+            Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
+            _ => {
+                self.run.small_asked(self.in_device.small + self.queues.len(Class::Small));
+                false
+            }
+        };
         self.contention.arrived(now, goes_on);
     }
 
@@ -116,6 +128,9 @@ impl State {
             let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
             let class = class.filter(|class| !self.waits_for_flush(*class, now));
             return class.map_or_else(Vec::new, |class| self.queues.take(class, now, false));
+        }
+        if self.serves_database(now) {
+            return self.next_beside_database(now);
         }
         let Some(class) = self.class(now) else { return Vec::new() };
         if self.waits_for_flush(class, now) {
@@ -201,9 +216,48 @@ impl State {
         Load::of(class, extent, self.stream_end, self.learned.stream)
     }
 
-    /// Whether requests are held back and limited because records are expected.
+    /// Whether a request of a client waits here or in the device.
+    fn client_waits(&self) -> bool {
+        let waits = self.queues.waits(Class::Small) || self.queues.waits(Class::Stream);
+        waits || self.in_device.clients() > 0
+    }
+
+    /// Whether requests are held back and limited because records are expected. A run is held back
+    /// from its first request on, others once clients have kept the device busy for a while: before
+    /// that they may be a burst, all of which the device needs to order it.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
-        self.expects_records(now) && self.contention.lasts(now)
+        let run = self.run.is_all() && self.client_waits();
+        self.expects_records(now) && (run || self.contention.lasts(now))
+    }
+
+    /// Whether clients wait for small reads, and sync so often that records do not go before
+    /// these.
+    pub(crate) fn serves_database(&self, now: Time) -> bool {
+        let reads = self.in_device.small > 0 || self.queues.waits(Class::Small);
+        reads && self.syncs.are_frequent(now, &self.bounds) && self.holds_back(now)
+    }
+
+    /// Time from which another request of a stream may go beside a database.
+    pub(crate) fn stream_turn(&self) -> Time {
+        let reads = (self.in_device.small + self.queues.len(Class::Small)) as u64;
+        self.stream_sent + Nanos(self.bounds.between.0 * reads).min(self.bounds.longest)
+    }
+
+    /// As [`State::next`] beside a database: small reads and records lie in the device together,
+    /// which orders them. Of streams there is one request at a time, and the more reads there are
+    /// the fewer.
+    fn next_beside_database(&mut self, now: Time) -> Vec<Departing> {
+        let stream = self.in_device.streams == 0
+            && (now >= self.stream_turn() && !plant::is(Bug::DatabaseStarvesStreams));
+        let class = match self.class(now) {
+            Some(Class::Background) => Some(Class::Background),
+            _ if self.queues.waits(Class::Small) => Some(Class::Small),
+            _ if self.queues.waits(Class::Stream) && stream => Some(Class::Stream),
+            _ => None,
+        };
+        self.cause = Cause::Room;
+        let class = class.filter(|class| !self.waits_for_flush(*class, now));
+        class.map_or_else(Vec::new, |class| self.queues.take(class, now, false))
     }
 
     /// Whether records are expected, so that all requests are counted.
@@ -218,7 +272,7 @@ impl State {
     fn class(&mut self, now: Time) -> Option<Class> {
         let waits = |class| self.queues.waits(class);
         if waits(Class::Background) {
-            let clients = waits(Class::Small) || waits(Class::Stream) || self.in_device.clients > 0;
+            let clients = self.client_waits();
             let oldest = self.queues.oldest(Class::Background).unwrap_or(now);
             if !clients || self.turns.background(now, oldest, &self.bounds) {
                 return Some(Class::Background);
@@ -272,8 +326,11 @@ impl State {
             Class::Stream if flight.len >= Sectors(64) => {
                 self.learned.stream.observe(flight.len, busy);
             }
-            Class::Record if !flight.flush && flight.beside_scattered => {
-                self.learned.small.observe(now.since(flight.sent), self.bounds.small);
+            Class::Record if flight.goes_first => {
+                self.syncs.record_took(now.since(flight.sent));
+                if !flight.flush && flight.beside_scattered {
+                    self.learned.small.observe(now.since(flight.sent), self.bounds.small);
+                }
             }
             _ => {}
         }

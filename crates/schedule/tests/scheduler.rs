@@ -2,119 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::cell::{Cell, RefCell};
+mod common;
+
 use std::collections::VecDeque;
-use std::rc::Rc;
 
-use manylogs_block::{
-    BlockDevice, Capabilities, Completer, Completion, Extent, Handle, Hint, IoError, Lba,
-    MemoryDevice, Nanos, Payload, Request, Sectors, Time, completion,
-};
-use manylogs_schedule::{Cause, Class, Scheduler, Targets};
-use manylogs_sim::{Order, Sim};
+use common::{AT_ONCE, CAPACITY, LATENCY, in_virtual_time, read, write};
+use manylogs_block::{BlockDevice, Extent, IoError, Lba, MemoryDevice, Nanos, Request, Sectors};
+use manylogs_schedule::{Cause, Class};
 use proptest::prelude::*;
-
-const CAPACITY: Sectors = Sectors(1 << 20);
-const LATENCY: Nanos = Nanos::from_millis(10);
-/// Requests are held back from the beginning.
-const AT_ONCE: Targets = Targets { latency: LATENCY, contended_after: Nanos(0) };
-
-fn read(start: u64, len: u64) -> Request {
-    Request::Read { extent: Extent::new(start, len) }
-}
-
-fn write(start: u64, len: u64, tag: u64) -> Request {
-    let (extent, payload) = (Extent::new(start, len), Payload::tags(tag, Sectors(len)));
-    Request::Write { extent, payload, fua: true, hint: Hint::None }
-}
-
-/// A device at 100 MB/s and 2 ms a movement. It serves what follows the last request first, as
-/// drives do, and takes effect in the order of submission.
-#[derive(Clone)]
-struct Drive(Rc<Inner>);
-
-struct Inner {
-    runtime: Handle,
-    memory: MemoryDevice,
-    waiting: RefCell<VecDeque<(Extent, Completion, Completer)>>,
-    at: Cell<Lba>,
-    busy: Cell<bool>,
-    submitted: RefCell<Vec<(Time, Request)>>,
-    sectors: Cell<u64>,
-    most_sectors: Cell<u64>,
-    fails_at: Cell<Option<Lba>>,
-}
-
-impl Drive {
-    fn new(runtime: Handle) -> Self {
-        Self(Rc::new(Inner {
-            runtime,
-            memory: MemoryDevice::new(CAPACITY),
-            waiting: RefCell::default(),
-            at: Cell::default(),
-            busy: Cell::default(),
-            submitted: RefCell::default(),
-            sectors: Cell::default(),
-            most_sectors: Cell::default(),
-            fails_at: Cell::default(),
-        }))
-    }
-
-    async fn serve(self) {
-        loop {
-            let next = {
-                let mut waiting = self.0.waiting.borrow_mut();
-                let follows = waiting.iter().position(|(e, ..)| e.start == self.0.at.get());
-                waiting.remove(follows.unwrap_or(0))
-            };
-            let Some((extent, done, completer)) = next else { break };
-            let movement = if extent.start == self.0.at.get() { 0 } else { 2_000_000 };
-            self.0.runtime.sleep(Nanos(movement + extent.len.0 * 5_120 + 10_000)).await;
-            self.0.at.set(extent.end());
-            self.0.sectors.set(self.0.sectors.get() - extent.len.0);
-            let bad = self.0.fails_at.get().is_some_and(|lba| extent.range().contains(&lba.0));
-            let result = done.await;
-            completer.complete(if bad { Err(IoError::Medium { extent }) } else { result });
-        }
-        self.0.busy.set(false);
-    }
-}
-
-impl BlockDevice for Drive {
-    fn capabilities(&self) -> Capabilities {
-        self.0.memory.capabilities()
-    }
-
-    fn submit(&self, request: Request) -> Completion {
-        let inner = &self.0;
-        let extent = request.extent().unwrap_or_default();
-        inner.submitted.borrow_mut().push((inner.runtime.now(), request.clone()));
-        inner.sectors.set(inner.sectors.get() + extent.len.0);
-        inner.most_sectors.set(inner.most_sectors.get().max(inner.sectors.get()));
-        let done = inner.memory.submit(request);
-        let (completer, answer) = completion();
-        inner.waiting.borrow_mut().push_back((extent, done, completer));
-        if !inner.busy.replace(true) {
-            inner.runtime.spawn(self.clone().serve());
-        }
-        answer
-    }
-}
-
-fn in_virtual_time<F: Future<Output = ()> + 'static>(
-    test: impl FnOnce(Handle, Drive, Scheduler) -> F,
-) {
-    let sim = Sim::new(1, Order::Fifo);
-    let node = sim.node();
-    let runtime = sim.handle(node);
-    let drive = Drive::new(runtime.clone());
-    let scheduler = Scheduler::new(runtime.clone(), Rc::new(drive.clone()), AT_ONCE);
-    sim.block_on(node, test(runtime, drive, scheduler));
-}
 
 #[test]
 fn where_nobody_syncs_everything_passes_at_once() {
-    in_virtual_time(|runtime, drive, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         let reads: Vec<_> =
             (0..32).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
         assert_eq!(drive.0.submitted.borrow().len(), 32);
@@ -128,7 +27,7 @@ fn where_nobody_syncs_everything_passes_at_once() {
 /// A record finds little ahead of it, whatever waits.
 #[test]
 fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
-    in_virtual_time(|runtime, drive, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         let stream: Vec<_> =
             (0..64).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
@@ -152,7 +51,7 @@ fn a_record_waits_for_no_more_than_the_target_beside_a_deep_stream() {
 /// Scattered reads take the head away from a stream, so that each of its pieces would cost a seek.
 #[test]
 fn a_stream_beside_scattered_reads_goes_in_whole_requests() {
-    in_virtual_time(|runtime, drive, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         let until = runtime.now() + Nanos::from_secs(4);
         for client in 0..6 {
             let (clock, scheduler) = (runtime.clone(), scheduler.clone());
@@ -189,7 +88,7 @@ fn a_stream_beside_scattered_reads_goes_in_whole_requests() {
 
 #[test]
 fn it_says_what_waits_for_what() {
-    in_virtual_time(|runtime, _, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         let turns = |class: Class| scheduler.stats().classes[class as usize];
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         assert_eq!((scheduler.stats().waits_for, scheduler.stats().waited_ns), (None, [0, 0]));
@@ -226,7 +125,7 @@ fn it_says_what_waits_for_what() {
 
 #[test]
 fn a_record_that_the_device_leaves_waiting_is_not_forgotten() {
-    in_virtual_time(|runtime, _, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         // Two seconds of a stream, which the device serves first.
         let mut stream: Vec<_> =
             (0..200).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
@@ -246,7 +145,7 @@ fn a_record_that_the_device_leaves_waiting_is_not_forgotten() {
 
 /// Four clients append without a pause; everybody else has a turn all the same.
 fn nobody_starves() {
-    in_virtual_time(|runtime, _, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         let until = runtime.now() + Nanos::from_secs(4);
         for client in 0..4 {
             let (clock, scheduler) = (runtime.clone(), scheduler.clone());
@@ -278,7 +177,7 @@ fn no_class_starves_beside_endless_records() {
 
 #[test]
 fn the_volumes_own_work_goes_on_beside_clients_that_always_wait() {
-    in_virtual_time(|runtime, _, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
         let until = runtime.now() + Nanos::from_secs(4);
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         for client in 0..8 {
@@ -309,7 +208,7 @@ fn the_volumes_own_work_goes_on_beside_clients_that_always_wait() {
 
 #[test]
 fn the_error_of_a_piece_is_the_error_of_the_request() {
-    in_virtual_time(|runtime, drive, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         let before: Vec<_> =
             (4..24).map(|i| scheduler.submit(Class::Stream, read(i * 2048, 2048))).collect();
@@ -358,7 +257,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Each request is answered once, and with what it would have been answered in order of arrival:
 /// so none is lost, sent twice, or overtaken by one that touches the same sectors.
 fn answers_are_those_of_the_order_of_arrival(steps: Vec<Step>) {
-    in_virtual_time(|runtime, drive, scheduler| async move {
+    in_virtual_time(AT_ONCE, |runtime, drive, scheduler| async move {
         let model = MemoryDevice::new(CAPACITY);
         scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         let mut sent = 8;
@@ -409,17 +308,11 @@ proptest! {
 
 #[cfg(feature = "plant")]
 mod planted {
-    use manylogs_plant::{self as plant, Bug};
+    use manylogs_plant::Bug;
     use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
-
-    fn is_noticed(bug: Bug, test: impl FnOnce() + std::panic::UnwindSafe) {
-        plant::plant(Some(bug));
-        let noticed = std::panic::catch_unwind(test).is_err();
-        plant::plant(None);
-        assert!(noticed, "{bug:?} was not noticed");
-    }
+    use common::is_noticed;
 
     #[test]
     fn starving_and_overtaking_are_noticed() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::loop_device::{Orphan, orphans_of};
 use manylogs_operate::control::Control;
-use manylogs_operate::runtime_dir::{EXPORT, SOCKET, at, is_dead};
+use manylogs_operate::runtime_dir::{EXPORT, NOTE, SOCKET, at, is_dead, noted_device};
 
 /// Connects to each server of this user. Servers that end meanwhile are left out; a user without a
 /// runtime directory has none.
@@ -16,6 +16,15 @@ use manylogs_operate::runtime_dir::{EXPORT, SOCKET, at, is_dead};
 pub fn servers() -> io::Result<Vec<Control>> {
     let sockets = with_extension(SOCKET)?;
     Ok(sockets.iter().filter_map(|socket| Control::at(socket, socket).ok()).collect())
+}
+
+/// The devices that servers of this user were started with that are no more: killed, as one that
+/// ends in order leaves no note.
+///
+/// # Errors
+/// As [`servers`].
+pub fn unserved() -> io::Result<Vec<PathBuf>> {
+    Ok(with_extension(NOTE)?.iter().filter_map(|note| noted_device(note)).collect())
 }
 
 /// Finds the loop devices that killed servers of this user left.

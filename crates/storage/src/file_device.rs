@@ -15,6 +15,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::access::{Access, bypass_cache};
+use crate::attached::may_change;
 use crate::device::{Core, Medium};
 use crate::driver::DeviceIo;
 use crate::holes;
@@ -281,13 +282,19 @@ fn capabilities(
 
 /// Whether what was written may be lost with the power until a flush. It may not if all of these
 /// hold: it was written past the page cache, to a disk that is hardware, and the kernel says that
-/// the disk has no volatile cache. What a virtual disk (loop, device mapper, array, network) says
-/// of itself is what its driver knows, not what its medium does.
+/// the disk has no volatile cache, and nobody can turn one on meanwhile. What a virtual disk (loop,
+/// device mapper, array, network) says of itself is what its driver knows, not what its medium
+/// does.
+///
+/// The cache of a SCSI or ATA disk can be turned on at any time, by its administrator, by a server
+/// of another partition that ends, and by the drive itself when it has lost power. The kernel
+/// knows of that; it ends the flushes at once that the disk does not need.
 fn is_volatile(disk: Option<&Disk>, access: Access) -> bool {
     let Some(disk) = disk else { return !plant::is(Bug::FileTakenForDurable) };
     let cached = !access.is_direct() && !plant::is(Bug::CachedTakenForDurable);
     let hardware = disk.is_hardware() || plant::is(Bug::VirtualDiskTakenForDurable);
-    cached || !hardware || !disk.drops_flushes()
+    let fixed = !may_change(disk) || plant::is(Bug::CacheTakenForFixed);
+    cached || !hardware || !fixed || !disk.drops_flushes()
 }
 
 /// Whether the file system can give up parts of the file: asked behind its end, where nothing is.
@@ -339,6 +346,18 @@ mod tests {
             assert_eq!(is_volatile(Some(&partition), access), volatile, "{access:?} {cache:?}");
         }
         assert!(is_volatile(None, direct) && is_volatile(None, Access::Cached), "files are");
+    }
+
+    #[test]
+    fn a_cache_that_is_off_can_be_turned_on_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = disk(dir.path(), Some("write through\n"), true);
+        let direct = Access::Direct { unit: Sectors(8) };
+        assert!(!is_volatile(Some(&disk), direct));
+        let attribute = dir.path().join("device/scsi_disk/0:0:0:0");
+        fs::create_dir_all(&attribute).unwrap();
+        fs::write(attribute.join("cache_type"), "write through\n").unwrap();
+        assert!(is_volatile(Some(&disk), direct));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! ordinary file, and [`MappedNvram`] a mapped one.
 
 mod access;
+mod attached;
 mod buffer;
 mod device;
 mod driver;
@@ -15,6 +16,7 @@ mod gate;
 mod guard;
 mod holders;
 mod holes;
+mod identity;
 mod image;
 mod in_use;
 mod ioctl;
@@ -46,9 +48,14 @@ mod watcher;
 mod witness;
 mod zones;
 
+pub use attached::{
+    Attached, CacheError, CacheSwitch, HeldCache, HoldError, NoSwitch, Noted, Released, Transport,
+    noted, settle,
+};
 pub use buffer::{Buffer, Shelf};
 pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
+pub use identity::{DiskBus, DiskIdentity, identify, identify_in};
 pub use image::{ImageError, create_image};
 pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode, check_readable, check_unused};

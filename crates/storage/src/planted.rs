@@ -21,6 +21,9 @@ fn noticed_by(bug: Bug) -> Option<&'static str> {
         Bug::CachedTakenForDurable | Bug::FileTakenForDurable | Bug::VirtualDiskTakenForDurable => {
             VOLATILE
         }
+        Bug::CacheTakenForFixed => {
+            "file_device::tests::a_cache_that_is_off_can_be_turned_on_meanwhile"
+        }
         Bug::PersistSkipsSync => "witness::tests::mapped_memory_is_written_and_synced",
         Bug::PersistFailureForgotten => {
             "witness::tests::after_a_failed_sync_mapped_memory_is_never_persisted"

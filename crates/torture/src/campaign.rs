@@ -10,6 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use manylogs_block::Rng;
+
 use crate::adopt::{self, AdoptPlan};
 use crate::everest::{self, EverestPlan};
 use crate::ext4::{self, Ext4Plan, Images, Journal, Templates};
@@ -59,9 +61,9 @@ pub struct Campaign {
     pub jobs: usize,
     /// Also damage images, and see whether that is noticed.
     pub faults: bool,
-    /// In every history of [`System::Volume`] and [`System::Mlfs`] the device fails requests. For
-    /// the first few crashes are forked then: such a campaign tests the answers of requests and the
-    /// history's own recoveries.
+    /// In every history of [`System::Volume`], [`System::Mlfs`] and [`System::Everest`] devices
+    /// fail requests. Few crashes are forked then, except with MLFS: such a campaign tests the
+    /// answers of requests and the history's own recoveries.
     pub trouble: bool,
     /// For [`System::Ext4`], [`System::Adopt`] and [`System::Mlfs`].
     pub ext4: Option<Ext4Campaign>,
@@ -96,6 +98,33 @@ pub struct Summary {
     pub failure: Option<Failure>,
     /// Whether it was stopped from outside.
     pub interrupted: bool,
+    /// What each history did, in the order of the seeds.
+    pub digests: Vec<Digest>,
+}
+
+/// What a history did, in short: two programs that give the same digest for a seed crashed at the
+/// same moments, found the same on the disks, and counted the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Seed of the history.
+    pub seed: u64,
+    /// Its distinct crash states.
+    pub states: u64,
+    /// A hash of these, in their order, and of all its counts.
+    pub hash: u64,
+}
+
+impl Digest {
+    fn of(seed: u64, report: &Report) -> Self {
+        let mix = |hash: u64, value: u64| Rng::new(hash ^ value).next_u64();
+        let states = report.states.iter().fold(0, |hash, (state, _)| mix(hash, *state));
+        let counts = report.tally.counts().filter(|(_, count)| *count > 0);
+        // Names too, so that a count that is new and stays zero changes no digest.
+        let hash = counts.fold(states, |hash, (name, count)| {
+            mix(name.bytes().fold(hash, |hash, byte| mix(hash, byte.into())), count)
+        });
+        Self { seed, states: report.states.len() as u64, hash }
+    }
 }
 
 struct Ledger {
@@ -135,6 +164,11 @@ impl Campaign {
         if self.trouble { Plan::troubled(seed).sparse() } else { Plan::of_seed(seed) }
     }
 
+    fn everest_plan_of(&self, seed: u64) -> EverestPlan {
+        let plan = EverestPlan::of_seed(seed);
+        if self.trouble { plan.in_trouble() } else { plan }
+    }
+
     /// A history of ext4. Disks do not cross threads, so each has images of its own.
     fn run_ext4(&self, seed: u64, images: &mut Option<Images>) -> Result<Report, Violation> {
         let Some(campaign) = &self.ext4 else {
@@ -170,7 +204,7 @@ impl Campaign {
             }
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
-                System::Everest => run_everest(&EverestPlan::of_seed(seed)),
+                System::Everest => run_everest(&self.everest_plan_of(seed)),
                 System::Ext4 | System::Adopt | System::Mlfs => self.run_ext4(seed, &mut images),
             };
             lock(ledger).take_up(seed, result, self.states, progress);
@@ -259,7 +293,10 @@ impl Ledger {
             && let Some(result) = self.waiting.remove(&self.next)
         {
             match result {
-                Ok(report) => self.add(&report),
+                Ok(report) => {
+                    self.summary.digests.push(Digest::of(self.next, &report));
+                    self.add(&report);
+                }
                 Err(problem) => {
                     self.summary.failure = Some(Failure { seed: self.next, problem: problem.0 });
                     self.closed = true;

@@ -40,8 +40,8 @@ mod zones;
 
 pub use adopt::{AdoptPlan, Roots, Told, tell};
 pub use campaign::{
-    Campaign, Ext4Campaign, Failure, Progress, Summary, System, run_adopt, run_everest, run_ext4,
-    run_mutant, run_plan, run_seed,
+    Campaign, Digest, Ext4Campaign, Failure, Progress, Summary, System, run_adopt, run_everest,
+    run_ext4, run_mutant, run_plan, run_seed,
 };
 pub use everest::EverestPlan;
 pub use fault::{Detected, Fault};

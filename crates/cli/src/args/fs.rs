@@ -9,7 +9,7 @@ use manylogs_mlfs::JournalMode;
 
 use super::suggest::DRIVES;
 use crate::args::link::LinkArgs;
-use crate::args::serve::{OnOff, Updates};
+use crate::args::serve::{CacheArg, OnOff, Updates};
 
 #[derive(Debug, Args)]
 pub(crate) struct FsArgs {
@@ -58,7 +58,7 @@ pub(crate) struct FsMountArgs {
     /// Options as `mount -o` has them: ro, noatime, relatime, strictatime, nodiratime,
     /// errors=continue, errors=remount-ro, mode=MODE, data=ordered, data=journal, memory=SIZE,
     /// nodev, nosuid, noexec, sync, dirsync, auto_da_alloc, noauto_da_alloc, commit=SECONDS,
-    /// emulate=DRIVE. Others of ext4 are taken where nothing is lost by it.
+    /// emulate=DRIVE, write_cache=WORD. Others of ext4 are taken where nothing is lost by it.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Bounds what the server uses of memory, as 256M or 1G; programs wait for more. 64M is the
@@ -76,9 +76,11 @@ pub(crate) struct FsMountArgs {
     /// With --emulate: the device is the beginning of the drive, not its whole span.
     #[arg(long)]
     pub(crate) no_fit: bool,
-    /// With --emulate: the drive's write cache.
-    #[arg(long, value_enum, value_name = "on|off")]
-    pub(crate) write_cache: Option<OnOff>,
+    /// The write cache of the disk's drive while it is mounted, also as -o write_cache=; what it
+    /// was is put back at the end. keep, the default, puts back what a killed server has changed.
+    /// With --emulate: that of the emulated drive.
+    #[arg(long, value_enum, value_name = "on|off|keep")]
+    pub(crate) write_cache: Option<CacheArg>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
 }

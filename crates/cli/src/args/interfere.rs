@@ -9,7 +9,7 @@ use manylogs_lab::interfere::{Place, StreamKind, SyncMode};
 
 use super::lab::DEFAULT_DRIVE;
 use super::suggest::{DRIVES, POLICIES};
-use crate::units::{Unexpected, duration, expect, size};
+use crate::units::{Unexpected, duration, expect, rate_bytes, size};
 
 /// Options that take lists (values separated by commas) multiply: each combination is a case.
 #[derive(Debug, Args)]
@@ -32,6 +32,14 @@ pub(crate) struct InterfereArgs {
     /// Size of a stream's requests (1M; 4K for random ones).
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(crate) stream_size: Vec<Sectors>,
+    /// What each stream asks for in a second, as 80M; as much as there is when not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rate_bytes)]
+    pub(crate) stream_rate: Vec<u64>,
+    /// With --stream-rate: how much it asks for at a time (4M). Then it pauses until so much is due
+    /// again.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size,
+          requires = "stream_rate")]
+    pub(crate) stream_burst: Vec<Sectors>,
     /// How many streams there are.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=256))]

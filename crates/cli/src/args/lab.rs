@@ -21,11 +21,17 @@ pub(crate) struct LoadArgs {
     /// generated one: a sequential reader beside small random writes.
     #[arg(required = true)]
     pub(crate) traces: Vec<PathBuf>,
-    /// The drive: a name (see `manylogs drive list`) or a profile file.
-    #[arg(long, default_value = DEFAULT_DRIVE, value_parser = DRIVES, hide_possible_values = true)]
-    pub(crate) drive: String,
+    /// The drive: a name (see `manylogs drive list`), a profile file, or a disk of this machine.
+    /// When not given: the disk that the trace was recorded on, if it notes that, or exos-x20.
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
+    pub(crate) drive: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
+    /// How much of a shingled drive's persistent cache is in use when the load begins: empty, full,
+    /// or a share as 0.5 (by small writes all over the drive). Empty when not given; `advise` tells
+    /// both where they differ.
+    #[arg(long, value_parser = smr_cache, value_name = "empty|full|SHARE")]
+    pub(crate) smr_cache: Option<f64>,
     /// Write the report to this HTML file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -118,6 +124,11 @@ pub(crate) enum OverloadArg {
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+    /// The disk that the advice is for, as /dev/sdb: commands name it, its link and FUA count, not
+    /// those of the profile, and what contradicts the profile is said. When not given, commands
+    /// name the disk that was recorded, where the trace says so.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) disk: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +145,16 @@ impl SweepArgs {
     /// Threads to work on.
     pub(crate) fn threads(&self) -> usize {
         threads(self.threads)
+    }
+}
+
+fn smr_cache(text: &str) -> Result<f64, String> {
+    match text {
+        "empty" => Ok(0.0),
+        "full" => Ok(1.0),
+        share_of => share(share_of).map_err(|_| {
+            format!("expected empty, full or a share between 0 and 1, as 0.5, found {share_of:?}")
+        }),
     }
 }
 

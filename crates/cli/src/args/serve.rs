@@ -40,9 +40,12 @@ pub(crate) struct ServeArgs {
     /// With --emulate: the device is the beginning of the drive, not its whole span.
     #[arg(long, requires = "emulate")]
     pub(crate) no_fit: bool,
-    /// With --emulate: the drive's write cache.
-    #[arg(long, requires = "emulate", value_enum, value_name = "on|off")]
-    pub(crate) write_cache: Option<OnOff>,
+    /// The write cache of the disk's drive while it is served; what it was is put back at the end.
+    /// keep, the default, puts back what a killed server has changed. With --emulate: that of the
+    /// emulated drive.
+    #[arg(long, value_enum, value_name = "on|off|keep", default_value_t = CacheArg::Keep,
+        hide_default_value = true)]
+    pub(crate) write_cache: CacheArg,
     #[command(flatten)]
     pub(crate) drive: LinkArgs,
     /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a
@@ -81,6 +84,26 @@ impl From<LogFormatArg> for LogFormat {
 pub(crate) enum OnOff {
     On,
     Off,
+}
+
+/// A drive's write cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheArg {
+    On,
+    Off,
+    #[default]
+    Keep,
+}
+
+impl CacheArg {
+    /// Whether it is to be on; `None` if it stays as it is.
+    pub(crate) const fn wish(self) -> Option<bool> {
+        match self {
+            Self::On => Some(true),
+            Self::Off => Some(false),
+            Self::Keep => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

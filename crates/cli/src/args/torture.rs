@@ -41,7 +41,8 @@ pub(crate) struct TortureArgs {
     pub(crate) faults: bool,
     /// Let the device fail requests in every history, with medium errors and passing ones, while
     /// the volume is opened or in use. Few crashes are tried then, so that many histories run. With
-    /// --system mlfs, while the file system is mounted or in use; nothing may be lost.
+    /// --system mlfs, while the file system is mounted or in use; nothing may be lost. With
+    /// --system everest, logs of the store go out of use, and the store must go on.
     #[arg(long)]
     pub(crate) trouble: bool,
     /// With --system ext4: nothing crashes, but this number of images, one for each seed from the
@@ -55,6 +56,10 @@ pub(crate) struct TortureArgs {
     /// Write all counts to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a line for each history to this file: its seed, its crash states, and a hash of these
+    /// and of its counts. A program that writes the same lines did the same.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) digests: Option<PathBuf>,
 }
 
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use manylogs_block::Sectors;
 use manylogs_storage::Backend;
 
+use super::suggest::DRIVES;
 use crate::units::{Unexpected, expect, size};
 
 const SETTINGS: &str = "\
@@ -100,6 +101,10 @@ pub(crate) struct FormatArgs {
     /// is measured: it is read and written at 128 places, without a change, for some seconds.
     #[arg(long, conflicts_with = "shingled")]
     pub(crate) conventional: bool,
+    /// The drive that the disk is: a name (`manylogs drive list`) or a profile file. When not
+    /// given: an own profile with its serial number, or the catalogue's of its model.
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
+    pub(crate) drive: Option<String>,
     /// Writes up to this size are logged.
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub(crate) threshold: Option<Sectors>,

@@ -1,50 +1,142 @@
 //! `manylogs advise`: whether a volume helps, with which settings, and how sure that is.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use manylogs_lab::advise::{Advice, Found, replays_at_most, search};
-use manylogs_lab::replay::{NamedPolicy, Plan, Progress, assemble, run_all};
+use manylogs_lab::advise::{
+    Advice, Found, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search,
+};
+use manylogs_lab::replay::{
+    DriveSettings, NamedPolicy, Outcome, Plan, Progress, assemble, run_all,
+};
+use manylogs_lab::results::{RateDetails, Replay};
 use manylogs_lab::{report, table};
+use manylogs_storage::Attached;
+use manylogs_workload::read_info;
 
+use super::link;
 use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
-use crate::args::lab::AdviseArgs;
+use crate::args::lab::{AdviseArgs, LoadArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
 use crate::progress::Bars;
 
-pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
-    let args = &args.load;
+/// Stands for a disk of which nothing is known.
+const UNKNOWN_DISK: &str = "/dev/sdX";
+
+pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
+    let mut load = given.load.clone();
+    let disk = attached(given, &mut load)?;
+    let args = &load;
     let reserve = |path: &Option<_>| path.as_deref().map(Output::reserve).transpose();
     let (json, page) = (reserve(&args.json)?, reserve(&args.report)?);
     let ours = [NamedPolicy::parse("mlb").map_err(Failure::input)?];
     let load = Load::read(args, &ours)?;
     let mut plan = load.plan(args, &ours);
-    let rate = choose_rate(args, &mut plan)?;
+    let mut rate = choose_rate(args, &mut plan)?;
     let progress = Arc::<Progress>::default();
     stop_on_ctrl_c(vec![Arc::clone(&progress)])?;
+    let mut too_much = TooMuch::of(&plan, &progress).map_err(|e| replay_failure(&e))?;
+    if let Some(found) = &too_much {
+        plan.rate = found.judged;
+        rate = RateDetails { factor: found.judged, chosen: "fits", ..rate };
+    }
     let found = searched(&plan, &progress, args.threads())?;
-    let progresses: Vec<Arc<Progress>> =
-        found.finalists.iter().map(|_| Arc::clone(&progress)).collect();
-    let results = run_all(&plan, &found.finalists, &progresses, args.threads());
-    let outcomes = results.into_iter().map(|result| result.map_err(|e| replay_failure(&e)));
-    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    let judge = |plan: &Plan, policies: &[NamedPolicy]| judged(plan, policies, &progress, args);
+    let outcomes = judge(&plan, &found.finalists)?;
+    let replay = assemble(&plan, load.setting(args, &plan, rate.clone()), &outcomes);
+    let table = table::text(&replay);
+    let device = named(given);
+    let subject = Subject { found: found.clone(), device: device.clone(), too_much };
+    let mut advice = Advice::of(&replay, &outcomes, subject);
+    let range = drive_range(&plan, &found, &advice, &progress, args.threads());
+    if let Some(range) = range.map_err(|e| replay_failure(&e))? {
+        advice.over(range);
+    }
     if progress.stop.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
     }
-    let mut replay = assemble(&plan, load.setting(args, &plan, rate), &outcomes);
-    let advice = Advice::of(&replay, &outcomes, found);
-    if let Some(output) = &json {
-        let text = serde_json::to_string_pretty(&advice).map_err(Failure::failed)?;
+    if let Some(found) = &mut too_much {
+        let asked = found.with_volume(&plan, &advice.policy, &progress);
+        *found = asked.map_err(|e| replay_failure(&e))?;
+        advice.too_much = Some(*found);
+    }
+    if plan.drive.profile.shingled.is_some() && args.smr_cache.is_none() {
+        let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };
+        let full = Plan { drive, checkpoint_after: false, ..plan };
+        let outcomes = judge(&full, &found.finalists)?;
+        let full = assemble(&full, load.setting(args, &full, rate), &outcomes);
+        if let Some(other) = PersistentCache::of(&full, 1.0) {
+            advice = advice.with_other_cache(other);
+        }
+    }
+    let now = disk.as_ref().map(|disk| link::cache_now(disk, advice.caches.set_for_volume));
+    advice.reasons.extend(now);
+    write(&advice, replay, json, page)?;
+    print(&text(&advice, &device, &table))
+}
+
+/// Writes the files that were asked for.
+fn write(
+    advice: &Advice,
+    mut replay: Replay,
+    json: Option<Output>,
+    page: Option<Output>,
+) -> Result<(), Failure> {
+    if let Some(output) = json {
+        let text = serde_json::to_string_pretty(advice).map_err(Failure::failed)?;
         output.write((text + "\n").as_bytes())?;
     }
-    if let Some(output) = &page {
+    if let Some(output) = page {
         replay.verdict = advice.verdict();
         replay.warnings.clone_from(&advice.warnings);
         output.write(report::html(&replay).map_err(Failure::failed)?.as_bytes())?;
     }
-    print(&text(&advice, &table::text(&replay)))
+    Ok(())
+}
+
+/// The disk that the advice is for.
+fn disk(args: &AdviseArgs) -> Option<&Path> {
+    let device = Path::new(&args.load.open.device);
+    args.disk.as_deref().or_else(|| device.is_absolute().then_some(device))
+}
+
+/// How that disk is attached, if one was given. Its own profile counts unless another one was
+/// given, and its link in any case.
+fn attached(args: &AdviseArgs, load: &mut LoadArgs) -> Result<Option<Attached>, Failure> {
+    let Some(disk) = disk(args) else { return Ok(None) };
+    let drive = load.drive.get_or_insert_with(|| disk.display().to_string());
+    link::of_disk(disk, drive, &mut load.link).map(Some)
+}
+
+/// The disk that commands name: as given, as recorded, or one that stands for it. A loop device is
+/// none that anybody has tomorrow.
+fn named(args: &AdviseArgs) -> String {
+    if let Some(disk) = disk(args) {
+        return disk.display().to_string();
+    }
+    let recorded = match args.load.traces.as_slice() {
+        [trace] => read_info(trace).ok().map(|info| info.device),
+        _ => None,
+    };
+    let is_disk = |name: &String| name.starts_with("/dev/") && !name.starts_with("/dev/loop");
+    recorded.filter(is_disk).unwrap_or_else(|| UNKNOWN_DISK.to_owned())
+}
+
+/// Replays `policies` from fresh seeds.
+fn judged(
+    plan: &Plan,
+    policies: &[NamedPolicy],
+    progress: &Arc<Progress>,
+    args: &LoadArgs,
+) -> Result<Vec<Outcome>, Failure> {
+    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::clone(progress)).collect();
+    let results = run_all(plan, policies, &progresses, args.threads());
+    let outcomes = results.into_iter().map(|result| result.map_err(|e| replay_failure(&e)));
+    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    if progress.stop.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(outcomes) }
 }
 
 /// The search, with a progress bar on a terminal.
@@ -56,16 +148,16 @@ fn searched(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Fou
     if found.interrupted { Err(Failure::Interrupted) } else { Ok(found) }
 }
 
-fn text(advice: &Advice, table: &str) -> String {
+fn text(advice: &Advice, device: &str, table: &str) -> String {
     let mut out = String::new();
     advice.warnings.iter().for_each(|warning| _ = writeln!(out, "warning: {warning}"));
     let _ = writeln!(out, "{}\n", advice.sentence());
     advice.reasons.iter().for_each(|reason| _ = writeln!(out, "* {reason}"));
     if !advice.commands.is_empty() {
-        let _ = writeln!(out, "\nTo do it:");
+        let which = if device == UNKNOWN_DISK { ", which stands for the disk," } else { "" };
+        let _ = writeln!(out, "\nTo do it (what {device}{which} holds is lost):");
         advice.commands.iter().for_each(|command| _ = writeln!(out, "  {command}"));
-        let mount = &advice.mount_options;
-        let _ = writeln!(out, "  mount -o {} (ext4), mount -o {} (XFS)", mount.ext4, mount.xfs);
+        let _ = writeln!(out, "(For XFS: mkfs.xfs, and mount -o {})", advice.mount_options.xfs);
     }
     let _ = writeln!(
         out,

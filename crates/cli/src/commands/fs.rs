@@ -15,15 +15,21 @@ mod status;
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use manylogs_mlfs::{Between, JournalMode, MountError, MountOptions};
 use manylogs_operate::log::{Level, line};
+use manylogs_operate::status::DiskStatus;
 use manylogs_serve::Emulation;
 
 use crate::args::fs::{FsArgs, FsCommand, FsMountArgs};
-use crate::args::serve::OnOff;
+use crate::args::serve::CacheArg;
 use crate::commands::volume::open_failure;
+use crate::commands::write_cache;
 use crate::failure::Failure;
 use crate::output::print;
+
+/// The mount option that says what `--write-cache` says.
+const WRITE_CACHE: &str = "write_cache=";
 
 pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
     match &args.command {
@@ -52,13 +58,37 @@ fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     }
     let target = args.target.clone();
     ctrlc::set_handler(move || interrupted(&target)).map_err(Failure::failed)?;
+    let (emulates, write_cache) = (options.between.is_some(), write_cache(args)?);
+    let cache = write_cache::hold(&args.source, write_cache, emulates)?;
+    if !emulates {
+        write_cache::say(&args.source, DiskStatus::at(&args.source).as_ref());
+    }
     let (source, target) = (args.source.display(), args.target.display());
+    // As `status`, `check` and `list` call it. What is wrong with it is told by the mount.
+    if let Ok(found) = known::Known::of(&args.source) {
+        line(Level::Info, None, &format!("{source}: {}", found.state), &[]);
+    }
     let said = || {
         // A terminal that is gone does not matter to a file system.
         let _ = print(&format!("{source} is mounted on {target}\n"));
     };
-    manylogs_mlfs::serve(&args.source, &args.target, options, said)
-        .map_err(|error| failure(&args.source, &error))
+    let served = manylogs_mlfs::serve(&args.source, &args.target, options, said)
+        .map_err(|error| failure(&args.source, &error));
+    // What was synced is durable, with the cache on or off.
+    cache.release();
+    served
+}
+
+/// What `--write-cache`, or else the last `-o write_cache=`, says.
+fn write_cache(args: &FsMountArgs) -> Result<CacheArg, Failure> {
+    let options = args.options.iter().flat_map(|list| list.split(','));
+    let mut found = CacheArg::Keep;
+    for word in options.filter_map(|option| option.strip_prefix(WRITE_CACHE)) {
+        found = CacheArg::from_str(word, false).map_err(|_| {
+            Failure::input(format!("mount option {WRITE_CACHE}{word}: expected on, off or keep"))
+        })?;
+    }
+    Ok(args.write_cache.unwrap_or(found))
 }
 
 /// What the arguments say, in the order: the list of options, then options of their own.
@@ -68,6 +98,7 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
     for option in args.options.iter().flat_map(|list| list.split(',')) {
         match option.strip_prefix("emulate=") {
             Some(name) => drive = Some(name.to_owned()),
+            None if option.starts_with(WRITE_CACHE) => {}
             None => options.add(option).map_err(Failure::input)?,
         }
     }
@@ -76,7 +107,7 @@ fn options(args: &FsMountArgs) -> Result<MountOptions, Failure> {
     }
     options.mode = args.mode.map(JournalMode::from).or(options.mode);
     let profile = drive.map(|name| super::drive(&name)).transpose()?;
-    let write_cache = args.write_cache.map(|cache| cache == OnOff::On);
+    let write_cache = write_cache(args)?.wish();
     let (link, notes) = super::link::emulated(args.link, profile.as_ref(), write_cache)?;
     for note in notes {
         line(Level::Warning, None, &format!("{}: {note}", args.source.display()), &[]);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use manylogs_block::{Nanos, Sectors};
 use manylogs_disk::{LinkSettings, Profile};
 use manylogs_lab::interfere::{
-    Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all, text,
+    Bursts, Case, InterfereError, Interference, StreamKind, StreamLoad, SyncLoad, html, run_all,
+    text,
 };
 use manylogs_lab::replay::{DriveSettings, NamedPolicy, QueueSettings, parse_policies};
 
@@ -18,6 +19,8 @@ use crate::output::{Output, print};
 /// Requests of a sequential stream and of a random one, when no size is given.
 const SEQUENTIAL: Sectors = Sectors(2048);
 const RANDOM: Sectors = Sectors(8);
+/// What a stream with a rate asks for at a time, when nothing is given.
+const BURST: Sectors = Sectors(8192);
 
 pub(crate) fn run(args: &InterfereArgs) -> Result<(), Failure> {
     let policies = parse_policies(&args.policy).map_err(Failure::input)?;
@@ -127,14 +130,30 @@ fn streams(args: &InterfereArgs) -> Vec<StreamLoad> {
         let sizes = if args.stream_size.is_empty() { &default } else { &*args.stream_size };
         for &at in &args.at {
             for &size in sizes {
-                for &streams in &args.streams {
-                    let load = |&depth: &u32| StreamLoad { kind, depth, size, streams, at };
-                    loads.extend(args.stream_depth.iter().map(load));
+                for bursts in bursts(args) {
+                    for &streams in &args.streams {
+                        let load = |&depth| StreamLoad { kind, depth, size, bursts, streams, at };
+                        loads.extend(args.stream_depth.iter().map(load));
+                    }
                 }
             }
         }
     }
     loads
+}
+
+fn bursts(args: &InterfereArgs) -> Vec<Option<Bursts>> {
+    if args.stream_rate.is_empty() {
+        return vec![None];
+    }
+    let default = [BURST];
+    let lengths = if args.stream_burst.is_empty() { &default } else { &*args.stream_burst };
+    let mut all = Vec::new();
+    for &bytes_per_second in &args.stream_rate {
+        let of = |&burst: &Sectors| Some(Bursts { bytes_per_second, burst });
+        all.extend(lengths.iter().map(of));
+    }
+    all
 }
 
 fn syncs(args: &InterfereArgs) -> Vec<SyncLoad> {

@@ -1,11 +1,15 @@
 //! What is said of a modelled drive's link before it is used.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use manylogs_disk::{LinkSettings, Profile};
+use manylogs_disk::{LinkKind, LinkSettings, Profile};
 use manylogs_lab::replay::DriveSettings;
+use manylogs_storage::Attached;
 
+use super::volume::human;
 use crate::args::link::LinkArgs;
+use crate::args::serve::OnOff;
 use crate::failure::Failure;
 
 /// Says what the user should know of the links of `drives`, each thing once.
@@ -41,5 +45,164 @@ pub(crate) fn emulated(
             let cache = write_cache.unwrap_or(profile.cache.write_cache);
             Ok((settings, profile.link_notes(settings, cache)))
         }
+    }
+}
+
+/// Lets the link of `disk` count where the command line says nothing of it, and says what
+/// contradicts the profile of the drive `name`, or cannot be seen.
+///
+/// # Errors
+/// If it is no disk.
+pub(crate) fn of_disk(disk: &Path, name: &str, link: &mut LinkArgs) -> Result<Attached, Failure> {
+    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", disk.display()));
+    disk.metadata().map_err(named)?;
+    let none = || {
+        let disk = disk.display();
+        Failure::input(format!("{disk}: --disk takes a disk, as /dev/sdb, and this is none"))
+    };
+    let attached = Attached::at(disk).ok_or_else(none)?;
+    let profile = super::drive(name)?;
+    for note in contradictions(&profile, &attached, link.settings()) {
+        eprintln!("note: {note}");
+    }
+    if let Some(kind) = kind(&attached) {
+        link.drive_link.get_or_insert(kind);
+        // Told of the link that it has: another one has its own.
+        if link.drive_fua.is_none() && link.drive_link == Some(kind) {
+            let fua = attached.fua.filter(|_| attached.flushed == Some(true));
+            link.drive_fua = fua.map(|fua| if fua { OnOff::On } else { OnOff::Off });
+        }
+    }
+    Ok(attached)
+}
+
+fn kind(attached: &Attached) -> Option<LinkKind> {
+    let transport = &attached.transport;
+    match (transport.is_sata(), transport.is_scsi()) {
+        (true, _) => Some(LinkKind::Sata),
+        (false, true) => Some(LinkKind::Sas),
+        (false, false) => None,
+    }
+}
+
+/// What the profile says and the disk does not, and what nobody sees.
+fn contradictions(profile: &Profile, disk: &Attached, given: LinkSettings) -> Vec<String> {
+    let (drive, own, of_profile) = (&profile.name, &disk.disk, profile.link());
+    let mut notes = Vec::new();
+    if let Some(why) = disk.transport.hides_cache() {
+        notes.push(format!(
+            "the link and the write cache of {own} cannot be seen: {why}; the model has {}",
+            given.over(of_profile).kind
+        ));
+    }
+    if let Some(kind) = kind(disk) {
+        let meant = given.kind.unwrap_or(of_profile.kind);
+        if kind != meant {
+            let who = if given.kind.is_some() { "--drive-link" } else { drive.as_str() };
+            let counts = if given.kind.is_some() { "--drive-link" } else { "the disk" };
+            notes.push(format!("{who} says {meant}, and {own} is on {kind}: {counts} counts"));
+        } else if let Some(fua) = disk.fua.filter(|_| disk.flushed == Some(true)) {
+            let meant = given.over(of_profile).fua;
+            if fua != meant {
+                let counts = if given.fua.is_some() { "--drive-fua" } else { "the disk" };
+                notes.push(format!(
+                    "FUA is {} in the model of {drive}, and {} for {own}: {counts} counts",
+                    on_off(meant),
+                    on_off(fua)
+                ));
+            }
+        }
+    }
+    if disk.rotational == Some(false) {
+        notes.push(format!("{own} does not turn, and {drive} does: the figures are not its own"));
+    }
+    if disk.queue_depth.is_some_and(|depth| depth != profile.queue.depth) {
+        let depth = disk.queue_depth.unwrap_or_default();
+        let (ours, why) = (profile.queue.depth, "the model keeps its own");
+        notes
+            .push(format!("the queue of {drive} is {ours} deep, and that of {own} {depth}: {why}"));
+    }
+    let capacity = profile.capacity().bytes();
+    if disk.bytes > 0 && (disk.bytes < capacity / 10 * 9 || disk.bytes > capacity / 10 * 11) {
+        notes.push(format!(
+            "{own} has {} and {drive} {}: seeks are those of {drive}",
+            human(disk.bytes),
+            human(capacity)
+        ));
+    }
+    notes
+}
+
+/// What is to be done to the disk's cache for it to be as `set` says.
+pub(crate) fn cache_now(disk: &Attached, set: Option<bool>) -> String {
+    let own = &disk.disk;
+    let hidden = disk.transport.hides_cache();
+    match (disk.write_cache.or(disk.flushed).filter(|_| hidden.is_none()), set) {
+        (None, _) => format!("whether the write cache of {own} is on cannot be seen from here"),
+        (Some(now), Some(set)) if now != set => format!(
+            "the write cache of {own} is {} now: manylogs serve --write-cache {} sets it",
+            on_off(now),
+            on_off(set)
+        ),
+        (Some(now), _) => format!("the write cache of {own} is {} now: leave it", on_off(now)),
+    }
+}
+
+const fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+#[cfg(test)]
+mod tests {
+    use manylogs_storage::Transport;
+
+    use super::*;
+
+    fn sata() -> Attached {
+        Attached {
+            disk: "sdb".to_owned(),
+            transport: Transport::Sata,
+            flushed: Some(true),
+            write_cache: Some(true),
+            fua: Some(false),
+            queue_depth: Some(32),
+            rotational: Some(true),
+            bytes: 20_000_588_955_648,
+        }
+    }
+
+    fn said(drive: &str, disk: &Attached, given: LinkSettings) -> String {
+        contradictions(&super::super::drive(drive).unwrap(), disk, given).join("; ")
+    }
+
+    #[test]
+    fn what_contradicts_the_profile_is_said() {
+        let usual = LinkSettings::default();
+        assert_eq!(said("exos-x20", &sata(), usual), "");
+        let text = said("cheetah-15k5", &sata(), usual);
+        assert!(
+            text.contains("cheetah-15k5 says sas, and sdb is on sata: the disk counts"),
+            "{text}"
+        );
+        assert!(text.contains("sdb has 18.2 TiB"), "{text}");
+        let told = Attached { fua: Some(true), ..sata() };
+        let text = said("exos-x20", &told, usual);
+        assert!(text.contains("FUA is off in the model of exos-x20, and on for sdb"), "{text}");
+        let given = LinkSettings { kind: Some(LinkKind::Sas), fua: None };
+        let text = said("exos-x20", &sata(), given);
+        assert!(text.contains("--drive-link says sas") && text.contains("--drive-link counts"));
+        let flash = Attached { rotational: Some(false), queue_depth: Some(1), ..sata() };
+        let text = said("exos-x20", &flash, usual);
+        assert!(text.contains("does not turn") && text.contains("that of sdb 1"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_guessed() {
+        let hidden = Attached { transport: Transport::Usb, ..sata() };
+        let text = said("exos-x20", &hidden, LinkSettings::default());
+        assert!(text.contains("cannot be seen: a USB bridge"), "{text}");
+        assert!(cache_now(&hidden, Some(false)).contains("cannot be seen"));
+        assert!(cache_now(&sata(), Some(false)).contains("--write-cache off sets it"));
+        assert!(cache_now(&sata(), Some(true)).contains("leave it"));
     }
 }

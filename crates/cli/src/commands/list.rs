@@ -5,14 +5,17 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use manylogs::{HEAD_BYTES, Probed, probe};
+use manylogs::{HEAD_BYTES, LeftAs, Probed, identify, probe};
+use manylogs_operate::status::DiskStatus;
 use manylogs_serve::Orphan;
-use manylogs_serve::machine::{orphans, servers};
+use manylogs_serve::machine::{orphans, servers, unserved};
+use manylogs_storage::OpenMode;
 use serde_json::json;
 
 use super::fs::listed::{Listed, file_systems};
-use super::volume::{human, id_text};
-use crate::args::volume::ListArgs;
+use super::volume::{Session, human, id_text};
+use super::write_cache;
+use crate::args::volume::{BackendArg, ListArgs, VolumeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -22,6 +25,8 @@ struct Found {
     label: String,
     /// The server's process; `None` if no server of this user has the volume open.
     pid: Option<u32>,
+    /// Whether it was left in use: its server was killed, or the machine lost power.
+    is_left: bool,
     /// Bytes of data, zeroes left out, whose newest version is in a log.
     at_risk_bytes: Option<u64>,
 }
@@ -30,6 +35,12 @@ struct Found {
 /// open, images included.
 pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
     let mut found = on_disks();
+    // Of images only their servers tell, and what servers that were killed noted.
+    for device in unserved().map_err(|error| Failure::of_io(&error, &error))? {
+        if let Some(volume) = probed(&device) {
+            found.entry(device).or_insert_with(|| Found::of_disk(volume));
+        }
+    }
     for mut server in servers().map_err(|error| Failure::of_io(&error, &error))? {
         let Ok(status) = server.status() else { continue };
         // The volume of a file system's logs is no volume that anybody serves.
@@ -40,18 +51,33 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), Failure> {
             id: volume.id,
             label: volume.label,
             pid: Some(status.pid),
+            is_left: false,
         };
         found.insert(device, served);
     }
+    for (device, volume) in found.iter_mut().filter(|(_, volume)| volume.pid.is_none()) {
+        volume.is_left = is_left(device);
+    }
     let orphans = orphans().map_err(|error| Failure::of_io(&error, &error))?;
     let file_systems = file_systems();
+    let disks = disks(found.keys().chain(file_systems.keys()));
     if args.json {
         let mut value = as_json(&found, &orphans);
         value["file_systems"] = systems_json(&file_systems);
+        value["disks"] = json!(disks);
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
-    print(&(text(&found, &orphans) + &systems_text(&file_systems)))
+    let notes: String = disks.iter().map(write_cache::told).collect();
+    print(&(text(&found, &orphans) + &systems_text(&file_systems) + &notes))
+}
+
+/// The disks of these devices, each once.
+fn disks<'a>(devices: impl Iterator<Item = &'a PathBuf>) -> Vec<DiskStatus> {
+    let found = devices.filter_map(|device| DiskStatus::at(device));
+    let by_name: BTreeMap<String, DiskStatus> =
+        found.map(|disk| (disk.disk.clone(), disk)).collect();
+    by_name.into_values().collect()
 }
 
 /// Volumes on the disks and partitions of this machine. Disks that cannot be read are left out.
@@ -59,11 +85,37 @@ fn on_disks() -> BTreeMap<PathBuf, Found> {
     let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let devices = names.map(|entry| Path::new("/dev").join(entry.file_name()));
     let probed = devices.filter_map(|device| Some((probed(&device)?, device)));
-    let found = probed.map(|(volume, device)| {
-        let id = id_text(&volume.id);
-        (device, Found { id, label: volume.label, pid: None, at_risk_bytes: None })
-    });
-    found.collect()
+    probed.map(|(volume, device)| (device, Found::of_disk(volume))).collect()
+}
+
+impl Found {
+    fn of_disk(volume: Probed) -> Self {
+        let (id, label) = (id_text(&volume.id), volume.label);
+        Self { id, label, pid: None, is_left: false, at_risk_bytes: None }
+    }
+
+    fn server(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("process {pid}"),
+            None if self.is_left => "was killed".to_owned(),
+            None => "none".to_owned(),
+        }
+    }
+}
+
+/// Whether the volume, which no server of this user has open, was not closed in order. One that
+/// another user serves cannot be told from that, nor one that cannot be read.
+fn is_left(device: &Path) -> bool {
+    let args = VolumeArgs {
+        device: device.to_owned(),
+        backend: BackendArg::Auto,
+        table: None,
+        give_up_table: false,
+    };
+    let Ok(session) = Session::open(&args, OpenMode::ReadOnly) else { return false };
+    let device = session.reads();
+    let found = session.run(async move { identify(&device).await });
+    found.is_ok_and(|found| found.left == LeftAs::Open)
 }
 
 fn probed(device: &Path) -> Option<Probed> {
@@ -79,7 +131,7 @@ fn text(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> String {
             device.display().to_string(),
             volume.id.clone(),
             if volume.label.is_empty() { "-".to_owned() } else { volume.label.clone() },
-            volume.pid.map_or_else(|| "none".to_owned(), |pid| format!("process {pid}")),
+            volume.server(),
             volume.at_risk_bytes.map_or_else(|| "-".to_owned(), human),
         ]
     }));
@@ -88,6 +140,12 @@ fn text(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> String {
         out += "no volume on any disk that can be read, and none is served\n";
     } else {
         out += &table(&rows);
+    }
+    for (device, _) in found.iter().filter(|(_, volume)| volume.is_left) {
+        out += &format!(
+            "{}: not closed in order: the next manylogs serve recovers it\n",
+            device.display()
+        );
     }
     for Orphan { device, users } in orphans {
         let users = if users.is_empty() { "not in use".to_owned() } else { users.join(", ") };
@@ -160,6 +218,7 @@ fn as_json(found: &BTreeMap<PathBuf, Found>, orphans: &[Orphan]) -> serde_json::
             "id": volume.id,
             "label": volume.label,
             "server_pid": volume.pid,
+            "left_in_use": volume.is_left,
             "at_risk_bytes": volume.at_risk_bytes,
         })).collect::<Vec<_>>(),
         "orphans": orphans.iter().map(|orphan| json!({

@@ -12,6 +12,7 @@ use manylogs_operate::status::{
 
 use super::serve::control_failure;
 use super::volume::{human, span};
+use super::write_cache;
 use crate::args::serve::MetricsArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -75,6 +76,10 @@ pub(crate) fn text(status: &Status) -> String {
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut out, emulation);
+    }
+    if let Some(disk) = &status.disk {
+        let records = status.volume.as_ref().map(|volume| volume.records);
+        out += &write_cache::rows(disk, records);
     }
     if let Some(file_system) = &status.file_system {
         file_system_text(&mut out, file_system);
@@ -150,10 +155,10 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         volume.mapped_extents,
         zeroed.map_or_else(String::new, |bytes| format!(", and {} are zeroes", human(bytes)))
     );
-    let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
+    let estimate = drain_text(volume);
     let _ = writeln!(
         out,
-        "time to drain   about {estimate} on a disk with 8 ms a seek\n\
+        "time to drain   about {estimate}\n\
          in memory       {} until the next flush; the table takes {}\n\
          logged          {:.1} % of writes: {} of {}, in {} records",
         human(volume.volatile_bytes),
@@ -188,6 +193,16 @@ fn volume_text(out: &mut String, volume: &VolumeStatus) {
         if count > 0 {
             let _ = writeln!(out, "trouble         {count} {}", trouble.what);
         }
+    }
+}
+
+/// The time that a drain would take, and what that is known from.
+pub(crate) fn drain_text(volume: &VolumeStatus) -> String {
+    let estimate = span(Nanos::from_secs_f64(volume.drain_estimate_s));
+    match volume.drain_seen {
+        _ if volume.drain_estimate_s == 0.0 => estimate,
+        true => format!("{estimate}, as checkpoints went"),
+        false => format!("{estimate} on a device of this kind: no checkpoint was seen yet"),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use manylogs_block::Sectors;
+use manylogs_disk::Profile;
 use manylogs_lab::prepare::{PrepareError, TraceSpec, prepare};
 use manylogs_lab::replay::{
     DriveSettings, Durability, Loop, NamedPolicy, Plan, Progress, PumpSettings, ReplayError,
@@ -12,8 +13,10 @@ use manylogs_lab::replay::{
 use manylogs_lab::results::RateDetails;
 use manylogs_lab::stats::round3;
 
+use super::drive::assumptions;
+use super::drive::choose::of_trace;
 use super::{command_line, trace_failure};
-use crate::args::lab::LoadArgs;
+use crate::args::lab::{DEFAULT_DRIVE, LoadArgs};
 use crate::failure::Failure;
 use crate::units::Rate;
 
@@ -28,8 +31,15 @@ pub(crate) struct Load {
 impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
-        let usual = DriveSettings::new(Arc::new(super::drive(&args.drive)?), false);
-        let mut drive = DriveSettings { link: args.link.settings(), ..usual };
+        let usual = DriveSettings::new(Arc::new(drive(args)?), false);
+        let smr_cache = args.smr_cache.unwrap_or(0.0);
+        let mut drive = DriveSettings { link: args.link.settings(), smr_cache, ..usual };
+        if args.smr_cache.is_some() && drive.profile.shingled.is_none() {
+            return Err(Failure::input(format!(
+                "--smr-cache: {} is a conventional drive, without a persistent cache",
+                drive.profile.name
+            )));
+        }
         let mut capacity = Sectors(u64::MAX);
         for named in policies {
             let exported = exported_capacity(&drive, named).map_err(|e| replay_failure(&e))?;
@@ -53,6 +63,7 @@ impl Load {
         let durability = args.durability.unwrap_or_else(|| Durability::of(workload.summary()));
         drive.write_cache = durability.write_cache();
         super::link::say([&drive]);
+        say_assumed(&drive.profile);
         let workload = workload.repeated(args.repeat);
         Ok(Self { drive, workload, transforms: prepared.transforms, durability })
     }
@@ -82,6 +93,28 @@ impl Load {
             warnings: dropped_by_reader(plan),
         }
     }
+}
+
+/// The drive: that of --drive, the disk of --device, the one that the trace was recorded on, or the
+/// default.
+fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
+    let disk = Some(&args.open.device).filter(|device| device.starts_with('/'));
+    if let Some(name) = args.drive.as_ref().or(disk) {
+        return super::drive(name);
+    }
+    let recorded = match args.traces.as_slice() {
+        [trace] if trace.is_file() => of_trace(trace),
+        _ => None,
+    };
+    recorded.map_or_else(|| super::drive(DEFAULT_DRIVE), Ok)
+}
+
+/// Says what is presumed of a drive that is known by its data sheet only.
+fn say_assumed(profile: &Profile) {
+    if let Some(text) = profile.sheet.as_deref().and_then(assumptions) {
+        eprintln!("note: {}: {text}", profile.name);
+    }
+    profile.not_modelled.iter().for_each(|text| eprintln!("note: {}: {text}", profile.name));
 }
 
 /// Sets the rate of `plan` as asked for.
@@ -124,7 +157,9 @@ pub(crate) fn stop_on_ctrl_c(progresses: Vec<Arc<Progress>>) -> Result<(), Failu
 pub(crate) fn replay_failure(error: &ReplayError) -> Failure {
     match error {
         ReplayError::Trace(error) => trace_failure(error),
-        ReplayError::Volume { .. } | ReplayError::Policy { .. } => Failure::input(error),
+        ReplayError::Volume { .. }
+        | ReplayError::Policy { .. }
+        | ReplayError::NotShingled { .. } => Failure::input(error),
         other => Failure::failed(other),
     }
 }

@@ -33,6 +33,10 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("/run/manylogs/by-id/UUID", "Link to the block device that serves the volume of this id."),
     ("/etc/systemd/system/manylogs@.service", "Serves a volume when its disk appears."),
+    (
+        "/etc/manylogs/drives, ~/.config/manylogs/drives, $MANYLOGS_DRIVES",
+        "Own profiles of drives, NAME.toml, of root and of other users.",
+    ),
 ];
 
 /// Writes one page for each command.
@@ -41,7 +45,8 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
     all.build();
     let written = fs::create_dir_all(&args.dir).and_then(|()| pages(&all, &all, &args.dir));
     written.map_err(|error| {
-        Failure::input(format!("cannot write man pages to {}: {error}", args.dir.display()))
+        let message = format!("cannot write man pages to {}: {error}", args.dir.display());
+        Failure::of_given(&error, message)
     })
 }
 

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use manylogs_storage::{DiskBus, identify};
 use manylogs_workload::BlockEvent;
 use manylogs_workload::record::{
-    RecordError, RecordOptions, RecordProgress, RecordSummary, record,
+    RecordError, RecordOptions, RecordProgress, RecordSummary, RecordedDrive, record,
 };
 
 use crate::args::{EventArg, RecordArgs};
@@ -23,6 +25,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
             EventArg::Queue => BlockEvent::Queue,
             EventArg::Issue => BlockEvent::Issue,
         },
+        drive: noted(&args.device),
         ..RecordOptions::default()
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -47,6 +50,19 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
             Err(failure(&error))
         }
     }
+}
+
+/// What the disk says of itself, so that nobody has to name the drive when the trace is replayed.
+/// A disk that stands for no drive is noted as nothing: its hypervisor's name would mislead.
+fn noted(device: &Path) -> RecordedDrive {
+    let Ok(disk) = identify(device) else { return RecordedDrive::default() };
+    let link = match disk.bus {
+        DiskBus::Sata => "sata",
+        DiskBus::Sas => "sas",
+        DiskBus::Virtual | DiskBus::Nvme => return RecordedDrive::default(),
+        DiskBus::Usb | DiskBus::Unknown => "",
+    };
+    RecordedDrive { model: disk.model, serial: disk.serial, rpm: disk.rpm, link: link.to_owned() }
 }
 
 fn failure(error: &RecordError) -> Failure {

@@ -8,11 +8,13 @@ mod options;
 use std::io::{self, Write};
 use std::path::Path;
 
-use manylogs_operate::control::ControlSocket;
+use manylogs_operate::control::{ControlSocket, Order};
 use manylogs_operate::log::{Level, line, set_format};
+use manylogs_operate::status::DiskStatus;
 use manylogs_serve::{Ending, Engine, notify, protect};
 
 use super::volume::{human, id_text, in_use, stay_logged};
+use super::write_cache;
 use crate::args::serve::ServeArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -47,8 +49,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let engine =
         Engine::start(options, listener).map_err(|error| in_use(path, serve_failure(error)))?;
     say_what_is_served(path, &engine);
+    // Nobody else has the disk now.
+    let cache = match write_cache::hold(path, args.write_cache, args.emulate.is_some()) {
+        Ok(cache) => cache,
+        Err(refused) => {
+            engine.port().stop();
+            engine.join().map_err(serve_failure)?;
+            return Err(refused);
+        }
+    };
+    write_cache::say(path, disk_of(&engine).as_ref());
     let control = ControlSocket::listen(path, ending.obey(engine.port())).map_err(|error| {
-        Failure::failed(format!("{}: cannot make the control socket: {error}", path.display()))
+        let message = format!("{}: cannot make the control socket: {error}", path.display());
+        Failure::of_io(&error, message)
     })?;
     let shown = front_end::show(args, &engine, ending.on_gone())?;
     let name = shown.name();
@@ -61,6 +74,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let left = end.leave(path, engine, shown);
     // Until here it tells what it waits for.
     drop(control);
+    // What was acknowledged is durable, with the cache on or off.
+    cache.release();
     let left = left.map_err(serve_failure)?;
     let message = format!("closed, {}", stay_logged(left.at_risk_bytes, left.zeroed_bytes));
     line(Level::Info, Some(path), &message, &[("at_risk_bytes", left.at_risk_bytes.into())]);
@@ -68,6 +83,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         return Err(Failure::failed(format!("{name} was taken away by another program")));
     }
     Ok(())
+}
+
+/// The disk below, as the engine tells of it.
+fn disk_of(engine: &Engine) -> Option<DiskStatus> {
+    let status = engine.port().order(Order::Status).ok()?;
+    serde_json::from_value(status["disk"].clone()).ok()
 }
 
 /// Calls `handler` for each signal that asks the process to end.

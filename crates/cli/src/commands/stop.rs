@@ -8,6 +8,7 @@ use manylogs_operate::runtime_dir::ublk_note;
 
 use super::serve::{control_failure, ublk_failure};
 use super::volume::stay_logged;
+use super::write_cache;
 use crate::args::serve::StopArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -17,12 +18,15 @@ const REASON_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &StopArgs) -> Result<(), Failure> {
     let mut server = match connect(&args.device) {
-        Err(error @ ControlError::NotServed { .. }) if args.force => {
-            let Some(removed) = remove_orphan(&args.device)? else {
-                return Err(control_failure(error));
+        Err(error @ ControlError::NotServed { .. }) => {
+            let settled = write_cache::settle(&args.device);
+            let removed = if args.force { remove_orphan(&args.device)? } else { None };
+            let done = match removed {
+                Some(removed) => format!("removed {}", removed.display()),
+                None if settled => "put back what a killed one had changed".to_owned(),
+                None => return Err(control_failure(error)),
             };
-            let (device, removed) = (args.device.display(), removed.display());
-            return print(&format!("{device}: no server, removed {removed}\n"));
+            return print(&format!("{}: no server, {done}\n", args.device.display()));
         }
         connected => connected.map_err(control_failure)?,
     };

@@ -1,12 +1,14 @@
 //! `manylogs sweep`: every combination of a file's traces, drives, policies, parameters and seeds.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use manylogs_lab::parallel::on_threads;
+use manylogs_lab::prepare::SYNTHETIC;
 use manylogs_lab::replay::Progress;
 use manylogs_lab::sweep::{
     Ask, Columns, Job, Journal, JournalError, Loads, Row, Sweep, SweepError, columns, jobs, summary,
@@ -20,9 +22,10 @@ use crate::progress::Bars;
 
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::load(&args.file).map_err(|error| match error {
-        SweepError::Read { .. } => Failure::input(error),
+        SweepError::Read { ref source, .. } => Failure::of_given(source, &error),
         other => Failure::input(other),
     })?;
+    try_traces(&sweep)?;
     let outputs = Outputs::reserve(&sweep)?;
     let jobs = jobs(&sweep).map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
     let (journal, kept) = match &outputs.journal {
@@ -57,6 +60,17 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     );
     print(&(summary(&rows) + &outputs.names() + &cost))?;
     work.end(rows.len() == jobs.len())
+}
+
+/// Whether the traces can be read: that one cannot is known before anything runs.
+fn try_traces(sweep: &Sweep) -> Result<(), Failure> {
+    let files = sweep.traces.iter().flat_map(|list| list.files());
+    for file in files.filter(|file| file.as_os_str() != SYNTHETIC) {
+        File::open(file).map_err(|error| {
+            Failure::of_given(&error, format!("cannot read {}: {error}", file.display()))
+        })?;
+    }
+    Ok(())
 }
 
 /// A sweep under way.
@@ -144,10 +158,11 @@ impl Outputs {
         let (csv, parquet) = (reserve(&files.csv)?, reserve(&files.parquet)?);
         if let Some(dir) = &files.requests {
             std::fs::create_dir_all(dir).map_err(|error| {
-                Failure::input(format!(
+                let message = format!(
                     "cannot write {}: {error}; choose another directory (nothing has been run yet)",
                     dir.display()
-                ))
+                );
+                Failure::of_given(&error, message)
             })?;
         }
         let journal = files.csv.as_ref().or(files.parquet.as_ref()).map(|path| {
@@ -187,5 +202,8 @@ fn write_requests(dir: &Path, ask: &Ask, requests: &Columns) -> Result<(), Failu
 }
 
 fn journal_failure(error: JournalError) -> Failure {
-    Failure::input(error)
+    match &error {
+        JournalError::Io { source, .. } => Failure::of_given(source, &error),
+        _ => Failure::input(error),
+    }
 }

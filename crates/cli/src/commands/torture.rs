@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use manylogs_torture::ext4::Templates;
 use manylogs_torture::{
-    Campaign, Detected, Ext4Campaign, Fault, FaultCount, Progress, Summary, System, Tally,
+    Campaign, Detected, Digest, Ext4Campaign, Fault, FaultCount, Progress, Summary, System, Tally,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
     };
     check(args, system)?;
     let json = args.json.as_deref().map(Output::reserve).transpose()?;
+    let digests = args.digests.as_deref().map(Output::reserve).transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let campaign = Campaign {
         system,
@@ -51,6 +52,9 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&as_json(&summary)).unwrap_or_default();
         json.write((text + "\n").as_bytes())?;
     }
+    if let Some(digests) = digests {
+        digests.write(lines(&summary).as_bytes())?;
+    }
     print(&told(system, &summary, elapsed))?;
     match &summary.failure {
         Some(failure) => Err(Failure::failed(format!(
@@ -70,8 +74,9 @@ fn check(args: &TortureArgs, system: System) -> Result<(), Failure> {
         let message = "--faults is for volumes: leave it out, or --system";
         return Err(Failure::input(message));
     }
-    if !matches!(system, System::Volume | System::Mlfs) && args.trouble {
-        let message = "--trouble is for volumes and for --system mlfs: leave it out, or --system";
+    if !matches!(system, System::Volume | System::Mlfs | System::Everest) && args.trouble {
+        let message =
+            "--trouble is for volumes, --system mlfs and everest: leave it out, or --system";
         return Err(Failure::input(message));
     }
     if args.mutate.is_some() && (system != System::Ext4 || args.states.is_some()) {
@@ -171,6 +176,14 @@ fn told(system: System, summary: &Summary, elapsed: Duration) -> String {
     }
     if tally.all_faults().injected > 0 {
         faults(&mut text, tally);
+    }
+    text
+}
+
+fn lines(summary: &Summary) -> String {
+    let mut text = String::new();
+    for Digest { seed, states, hash } in &summary.digests {
+        let _ = writeln!(text, "{seed} {states} {hash:016x}");
     }
     text
 }

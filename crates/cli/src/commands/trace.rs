@@ -67,7 +67,10 @@ fn stats_text(file: &Path, stats: &TraceStats) -> String {
     row("block writes that overwrite", format!("{:.1} %", stats.overwrite_percent));
     row("highest address", bytes(stats.end_bytes));
     row("devices", stats.devices.len().to_string());
-    for busiest in [&stats.busiest_5min, &stats.busiest_1h] {
+    // Of a trace of five minutes or less both windows are the whole trace.
+    let is_hour = stats.busiest_1h.window_s > stats.busiest_5min.window_s;
+    let hour = Some(&stats.busiest_1h).filter(|_| is_hour);
+    for busiest in std::iter::once(&stats.busiest_5min).chain(hour) {
         let name = |what| format!("busiest {:.0} s by {what}", busiest.window_s);
         row(&name("reads"), window(&busiest.reads));
         row(&name("writes"), window(&busiest.writes));

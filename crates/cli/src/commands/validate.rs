@@ -1,10 +1,13 @@
-//! `manylogs drive validate`: the model against service times measured on the real drive.
+//! `manylogs drive validate`: the model against its profile's bars, and against service times
+//! measured on the real drive.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use manylogs_disk::RandomTerms;
-use manylogs_disk::validate::{Chosen, Gates, Score, gates, read_trace, score};
+use manylogs_disk::validate::{
+    Bar, Chosen, Gates, Score, TraceError, gates, own_bars, read_trace, recorded_bars, score,
+};
+use manylogs_disk::{Profile, RandomTerms};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -12,10 +15,30 @@ use crate::output::print;
 
 const SEED: u64 = 1;
 
-pub(crate) fn run(drive: &str, trace: &Path, json: bool) -> Result<(), Failure> {
+pub(crate) fn run(drive: &str, trace: Option<&Path>, json: bool) -> Result<(), Failure> {
     let profile = super::drive(drive)?;
-    let records = read_trace(trace)
-        .map_err(|error| Failure::input(format!("{}: {error}", trace.display())))?;
+    let scored = trace.map(|trace| scored(&profile, trace)).transpose()?;
+    let gates = gates(&profile, SEED);
+    let mut bars = own_bars(&profile, &gates, SEED);
+    if let Some(scored) = &scored {
+        let held = recorded_bars(&profile, &scored.even, &scored.physics);
+        bars.splice(0..0, held);
+    }
+    let validation = Validation { drive: profile.name.clone(), scored, gates, bars };
+    let text = if json { validation.json()? } else { validation.text() };
+    print(&text)?;
+    match validation.bars.iter().filter(|bar| !bar.passed).map(|bar| bar.figure).collect::<Vec<_>>()
+    {
+        missed if missed.is_empty() => Ok(()),
+        missed => Err(Failure::failed(format!("{drive} misses its bars: {}", missed.join(", ")))),
+    }
+}
+
+fn scored(profile: &Profile, trace: &Path) -> Result<Scored, Failure> {
+    let records = read_trace(trace).map_err(|error| match &error {
+        TraceError::Read { source, .. } => Failure::of_given(source, &error),
+        _ => Failure::input(format!("{}: {error}", trace.display())),
+    })?;
     let capacity = profile.capacity().0;
     if let Some(beyond) = records.iter().find(|record| record.extent.end().0 > capacity) {
         return Err(Failure::input(format!(
@@ -26,47 +49,92 @@ pub(crate) fn run(drive: &str, trace: &Path, json: bool) -> Result<(), Failure> 
             profile.name
         )));
     }
-    let scored = |chosen, terms| score(&profile, &records, chosen, terms, SEED);
-    let validation = Validation {
-        drive: profile.name.clone(),
+    let scored = |chosen, terms| score(profile, &records, chosen, terms, SEED);
+    Ok(Scored {
         all: scored(Chosen::All, RandomTerms::ON),
         odd: scored(Chosen::Odd, RandomTerms::ON),
         even: scored(Chosen::Even, RandomTerms::ON),
         physics: scored(Chosen::All, RandomTerms::OFF),
-        gates: gates(&profile, SEED),
-    };
-    if json { print(&validation.json()?) } else { print(&validation.text()) }
+    })
 }
 
 /// What a validation found.
 struct Validation {
     drive: String,
+    scored: Option<Scored>,
+    gates: Gates,
+    bars: Vec<Bar>,
+}
+
+/// The model against a recording.
+struct Scored {
     all: Score,
     /// The records that the built-in profiles were fitted on, when these are the published ones.
     odd: Score,
     even: Score,
     /// Without random terms.
     physics: Score,
-    gates: Gates,
 }
 
 impl Validation {
     fn json(&self) -> Result<String, Failure> {
         let value = |score: &Score| serde_json::to_value(score).map_err(Failure::failed);
-        let mut all = value(&self.all)?;
+        let mut all = match &self.scored {
+            Some(scored) => value(&scored.all)?,
+            None => json!({}),
+        };
         if let Value::Object(fields) = &mut all {
             fields.insert("drive".to_owned(), json!(self.drive));
-            fields.insert("odd_records".to_owned(), value(&self.odd)?);
-            fields.insert("even_records".to_owned(), value(&self.even)?);
-            fields.insert("without_random_terms".to_owned(), value(&self.physics)?);
+            if let Some(scored) = &self.scored {
+                fields.insert("odd_records".to_owned(), value(&scored.odd)?);
+                fields.insert("even_records".to_owned(), value(&scored.even)?);
+                fields.insert("without_random_terms".to_owned(), value(&scored.physics)?);
+            }
             fields.insert("gates".to_owned(), json!(self.gates));
+            fields.insert("bars".to_owned(), json!(self.bars));
         }
         let text = serde_json::to_string_pretty(&all).map_err(Failure::failed)?;
         Ok(text + "\n")
     }
 
     fn text(&self) -> String {
-        let mut out = format!("{}: model against measurement, service times in ms\n\n", self.drive);
+        let mut out = String::new();
+        if let Some(scored) = &self.scored {
+            let _ =
+                writeln!(out, "{}: model against measurement, service times in ms\n", self.drive);
+            scored.write(&mut out);
+            out.push('\n');
+        }
+        let gates = &self.gates;
+        let _ = writeln!(
+            out,
+            "sequential read: {:.1} MB/s outer, {:.1} MB/s inner\nrandom 4 KiB reads/s: {:.0} at \
+             depth 1, {:.0} at depth 32 ({:.2} times)\n",
+            gates.sequential_outer_mb_s,
+            gates.sequential_inner_mb_s,
+            gates.random_read_iops_depth_1,
+            gates.random_read_iops_depth_32,
+            gates.queueing_gain
+        );
+        if self.bars.is_empty() {
+            let _ = writeln!(
+                out,
+                "the profile has no bars: nothing published or measured to hold it against"
+            );
+            return out;
+        }
+        let _ = writeln!(out, "{:<30}{:>10}{:>22}", "bar", "modelled", "passes between");
+        for bar in &self.bars {
+            let word = if bar.passed { "" } else { "  MISSED" };
+            let between = format!("{:.2} and {:.2}", bar.least, bar.greatest);
+            let _ = writeln!(out, "{:<30}{:>10.2}{between:>22}{word}", bar.figure, bar.value);
+        }
+        out
+    }
+}
+
+impl Scored {
+    fn write(&self, out: &mut String) {
         let title = ["requests", "demerit", "reads", "writes", "mean error", "correlation"];
         let _ = writeln!(out, "{:<22}{}", "", title.map(|t| format!("{t:>12}")).concat());
         let rows = [
@@ -87,19 +155,7 @@ impl Validation {
                 score.correlation
             );
         }
-        self.distribution(&mut out);
-        let gates = &self.gates;
-        let _ = writeln!(
-            out,
-            "\nsequential read: {:.1} MB/s outer, {:.1} MB/s inner\nrandom 4 KiB reads/s: {:.0} at \
-             depth 1, {:.0} at depth 32 ({:.2} times)",
-            gates.sequential_outer_mb_s,
-            gates.sequential_inner_mb_s,
-            gates.random_read_iops_depth_1,
-            gates.random_read_iops_depth_32,
-            gates.queueing_gain
-        );
-        out
+        self.distribution(out);
     }
 
     fn distribution(&self, out: &mut String) {

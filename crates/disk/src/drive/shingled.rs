@@ -42,6 +42,15 @@ impl Drive {
         self.translated.as_ref().map(|translated| translated.layer.figures())
     }
 
+    /// Fills the persistent cache of a shingled drive up to `share` of what it takes, 0 to 1, by
+    /// small writes at places drawn from `seed`, as earlier work leaves them. Takes no time, and
+    /// nothing happens to a conventional drive.
+    pub fn fill_persistent_cache(&mut self, share: f64, seed: u64) {
+        if let Some(translated) = &mut self.translated {
+            translated.layer.fill(share, seed);
+        }
+    }
+
     /// As [`Drive::dispatch_time`], of a shingled drive.
     pub(super) fn translated_time(&self, of: &Translated) -> Option<Time> {
         let own = of.layer.due();

@@ -10,7 +10,8 @@ pub(super) fn sources(origin: &str, table: &toml::Table) -> Result<(), ProfileEr
 fn sources_under(origin: &str, path: &str, table: &toml::Table) -> Result<(), ProfileError> {
     for (leaf, value) in table {
         let key = if path.is_empty() { leaf.clone() } else { format!("{path}.{leaf}") };
-        if leaf == "source" {
+        // The version of the form is no figure of the drive.
+        if leaf == "source" || key == "version" {
             continue;
         }
         if let toml::Value::Table(inner) = value {
@@ -48,6 +49,12 @@ pub(super) fn values(origin: &str, profile: &Profile) -> Result<(), ProfileError
 
 pub(super) struct Check<'a> {
     origin: &'a str,
+}
+
+impl<'a> Check<'a> {
+    pub(super) const fn new(origin: &'a str) -> Self {
+        Self { origin }
+    }
 }
 
 impl Check<'_> {

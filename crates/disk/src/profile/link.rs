@@ -1,6 +1,6 @@
 //! The table of the link between host and drive, and what holds without one.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 use super::{Profile, ProfileError, Sources};
@@ -13,7 +13,7 @@ const SATA_RPM_MAX: f64 = 7_300.0;
 const SATA_RPM_LIMIT: f64 = 10_500.0;
 
 /// The link between host and drive.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkTable {
     /// `"sata"`, or `"sas"` for the SCSI commands of SAS and Fibre Channel.

@@ -1,12 +1,12 @@
 //! The table of a drive with shingled recording, and its checks.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 use super::{Profile, ProfileError, Sources};
 
 /// Where a band is after it was cleaned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandMapping {
     /// Where it was: read, written to a scratch band, written in place.
@@ -16,7 +16,7 @@ pub enum BandMapping {
 }
 
 /// When the drive cleans bands. Both do so when the persistent cache is nearly full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandCleaning {
     /// While there are no commands.
@@ -26,7 +26,7 @@ pub enum BandCleaning {
 }
 
 /// Shingled recording, managed by the drive.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledTable {
     /// Exported capacity in sectors of 512 bytes.

@@ -130,6 +130,25 @@ fn random_writes_are_fast_until_the_cache_is_full_and_then_collapse() {
 }
 
 #[test]
+fn a_cache_that_is_full_from_the_start_is_as_one_that_was_filled() {
+    let rate = |share: f64| {
+        let mut bench = Bench::of(&seagate());
+        bench.drive.fill_persistent_cache(share, 1);
+        let filled = bench.figures();
+        assert_eq!((filled.cached_sectors, filled.refused_entries), (Sectors(0), 0));
+        let tenths = bench.random_writes(8, seagate().capacity().0, Nanos::from_secs(2));
+        (filled.cached_extents, bench.figures().refused_entries > 0, tenths.iter().sum::<u64>())
+    };
+    let (none, refused, empty) = rate(0.0);
+    assert!(none == 0 && !refused);
+    let (half, refused, _) = rate(0.5);
+    assert!((124_000..126_000).contains(&half) && !refused, "{half} stretches");
+    let (all, refused, full) = rate(1.0);
+    assert!(all > 249_000 && refused, "{all} stretches");
+    assert!(full > 0 && empty > 5 * full, "{empty} and {full} bytes");
+}
+
+#[test]
 fn a_stream_bypasses_the_cache_and_one_random_write_breaks_it() {
     let mut bench = Bench::of(&seagate());
     let mib = 2048;

@@ -45,8 +45,8 @@ pub fn gates(profile: &Profile, seed: u64) -> Gates {
         inner.len.0 = inner.len.0.min(SEQUENTIAL_READS * SEQUENTIAL_SECTORS);
         inner.start.0 = drive.capacity().0.saturating_sub(inner.len.0);
     }
-    let one = random_iops(profile, seed, 1);
-    let many = random_iops(profile, seed, 32);
+    let one = random_read_iops(profile, seed, 1);
+    let many = random_read_iops(profile, seed, 32);
     Gates {
         sequential_outer_mb_s: sequential_mb_s(profile, seed, outer),
         sequential_inner_mb_s: sequential_mb_s(profile, seed, inner),
@@ -69,7 +69,9 @@ fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
     (requests * SEQUENTIAL_SECTORS * SECTOR_BYTES) as f64 / 1e6 / elapsed.as_secs_f64()
 }
 
-fn random_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
+/// Random reads of 4 KiB a second with so many in the queue, as the profile's drive does them.
+#[must_use]
+pub fn random_read_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
     let options = Options { seed, depth, ..Options::of(profile) };
     let mut rng = Rng::new(seed);
     let places = profile.capacity().0 / RANDOM_SECTORS;

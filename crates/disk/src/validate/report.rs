@@ -2,9 +2,18 @@
 
 use serde::Serialize;
 
+use super::gates::random_read_iops;
 use super::{Chosen, Gates, Record, Score, gates, score};
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
+
+/// How far a sustained rate may be from what is published.
+const RATES_SHARE: f64 = 0.01;
+/// The same of random reads with a queue.
+const READS_SHARE: f64 = 0.10;
+/// How far off service times may be where the profile says nothing: what DiskSim reaches on the
+/// Cheetah 15K.5, ms.
+const DEMERIT_MS: f64 = 0.30;
 
 /// Validation of one drive.
 #[derive(Clone, Debug, Serialize)]
@@ -45,25 +54,65 @@ impl Bar {
     }
 }
 
-/// Validates `profile` against `records`, of which the chosen ones count. The bars on rates are
-/// those of the Cheetah, the drive that such records exist of.
+/// Validates `profile` against `records`, of which the chosen ones count, and against its bars.
 #[must_use]
 pub fn report(profile: &Profile, records: &[Record], chosen: Chosen, seed: u64) -> Report {
     let scored = score(profile, records, chosen, RandomTerms::ON, seed);
     let physics_only = score(profile, records, chosen, RandomTerms::OFF, seed);
     let gates = gates(profile, seed);
-    let (outer, inner) = (gates.sequential_outer_mb_s, gates.sequential_inner_mb_s);
-    let bars = vec![
-        Bar::new("demerit_rms_ms", scored.all.demerit_rms_ms, 0.0, 0.30),
-        Bar::new("physics_only.demerit_rms_ms", physics_only.all.demerit_rms_ms, 0.0, 0.34),
-        Bar::new("correlation", scored.correlation, 0.41, 1.0),
-        Bar::new("sequential_outer_mb_s", outer, 134.5 * 0.99, 134.5 * 1.01),
-        Bar::new("sequential_inner_mb_s", inner, 80.7 * 0.99, 80.7 * 1.01),
-    ];
+    let mut bars = recorded_bars(profile, &scored, &physics_only);
+    bars.extend(own_bars(profile, &gates, seed));
     let records = match chosen {
         Chosen::All => "all",
         Chosen::Odd => "odd-numbered (the fit has seen them)",
         Chosen::Even => "even-numbered (the fit has not seen them)",
     };
     Report { drive: profile.name.clone(), records, score: scored, physics_only, gates, bars }
+}
+
+/// The bars of `profile` that a recording is needed for; without any in the profile, that the model
+/// is no farther off than other models of drives are.
+#[must_use]
+pub fn recorded_bars(profile: &Profile, scored: &Score, physics_only: &Score) -> Vec<Bar> {
+    let bars = &profile.bars;
+    let demerit = bars.demerit_ms.unwrap_or(DEMERIT_MS);
+    let mut found = vec![Bar::new("demerit_rms_ms", scored.all.demerit_rms_ms, 0.0, demerit)];
+    if let Some(most) = bars.physics_demerit_ms {
+        let value = physics_only.all.demerit_rms_ms;
+        found.push(Bar::new("physics_only.demerit_rms_ms", value, 0.0, most));
+    }
+    if let Some(least) = bars.correlation {
+        found.push(Bar::new("correlation", scored.correlation, least, 1.0));
+    }
+    found
+}
+
+/// The bars of `profile` that need no recording: sustained rates, and random reads at the depths
+/// that its sheet names.
+#[must_use]
+pub fn own_bars(profile: &Profile, gates: &Gates, seed: u64) -> Vec<Bar> {
+    let bars = &profile.bars;
+    let rates = [
+        ("sequential_outer_mb_s", gates.sequential_outer_mb_s, bars.outer_mb_s),
+        ("sequential_inner_mb_s", gates.sequential_inner_mb_s, bars.inner_mb_s),
+    ];
+    let around = |figure, value, told: f64, share| {
+        Bar::new(figure, value, told * (1.0 - share), told * (1.0 + share))
+    };
+    let mut found: Vec<Bar> = rates
+        .into_iter()
+        .filter_map(|(figure, value, told)| Some(around(figure, value, told?, RATES_SHARE)))
+        .collect();
+    for &(depth, told) in &bars.random_reads {
+        let value = random_read_iops(profile, seed, depth);
+        let figure = match depth {
+            1 => "random_read_iops_depth_1",
+            4 => "random_read_iops_depth_4",
+            16 => "random_read_iops_depth_16",
+            32 => "random_read_iops_depth_32",
+            _ => "random_read_iops",
+        };
+        found.push(around(figure, value, told, READS_SHARE));
+    }
+    found
 }

@@ -90,9 +90,7 @@ pub fn replays_at_most() -> u64 {
 /// As the replays themselves.
 pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, ReplayError> {
     let mut names = vec![NamedPolicy::nologging()];
-    if plan.drive.write_cache {
-        names.extend(NamedPolicy::parse("nologging:cache=off"));
-    }
+    names.extend(NamedPolicy::parse(&format!("nologging:cache={}", other_cache(plan))));
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
     let plain = replay(&plan, &names, progress, threads)?;
     let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
@@ -112,6 +110,11 @@ pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<F
         }
     }
     Ok(tries.finish(names))
+}
+
+/// The setting of the drive's write cache that the durability does not demand.
+const fn other_cache(plan: &Plan) -> &'static str {
+    if plan.drive.write_cache { "off" } else { "on" }
 }
 
 struct Tries<'a> {
@@ -187,10 +190,21 @@ impl Tries<'_> {
         ranked.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
         let default = NamedPolicy::parse(self.default);
         finalists.extend(default);
-        for tried in ranked.into_iter().take(FINALISTS) {
-            let policy = NamedPolicy::parse(&tried.policy).ok();
-            let is_new = |p: &NamedPolicy| finalists.iter().all(|other| other.name != p.name);
-            finalists.extend(policy.filter(is_new));
+        let best = self.tried.iter().max_by(|a, b| a.1.rank().total_cmp(&b.1.rank()));
+        // The best with the drive's write cache the other way: which to set is part of the advice.
+        let twin = best.and_then(|(options, _)| {
+            let mut options = options.clone();
+            if options.remove("cache").is_none() {
+                options.insert("cache", other_cache(&self.plan).to_owned());
+            }
+            NamedPolicy::ours(self.default, &options.into_iter().collect::<Vec<_>>()).ok()
+        });
+        let policies = ranked.into_iter().take(FINALISTS);
+        let policies = policies.filter_map(|tried| NamedPolicy::parse(&tried.policy).ok());
+        for policy in policies.chain(twin) {
+            if finalists.iter().all(|other| other.name != policy.name) {
+                finalists.push(policy);
+            }
         }
         Found {
             finalists,
@@ -217,7 +231,7 @@ fn replay(
 }
 
 /// Mean time until data is durable, or the mean latency of reads if no write had to be durable.
-fn durable(outcome: &Outcome) -> f64 {
+pub(super) fn durable(outcome: &Outcome) -> f64 {
     let durable = outcome.recorder.latencies(&Class::DURABLE);
     if durable.count() > 0 { durable.mean_us() } else { reads(outcome) }
 }

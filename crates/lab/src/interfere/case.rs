@@ -69,15 +69,27 @@ pub struct UnfitStream {
     pub room: Sectors,
 }
 
+/// A stream that asks for so much at a time, and then pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bursts {
+    /// Bytes that it asks for in a second.
+    pub bytes_per_second: u64,
+    /// Length of one burst. Bursts begin at even intervals; one whose time comes before the last
+    /// has ended begins when that has.
+    pub burst: Sectors,
+}
+
 /// The streams of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamLoad {
     /// The access pattern.
     pub kind: StreamKind,
-    /// Requests that each stream keeps in flight.
+    /// Requests that each stream keeps in flight; during a burst, if there are bursts.
     pub depth: u32,
     /// Size of a request.
     pub size: Sectors,
+    /// How each stream pauses; `None` if it always goes on.
+    pub bursts: Option<Bursts>,
     /// Number of streams.
     pub streams: u32,
     /// Part of the disk.
@@ -199,6 +211,7 @@ mod tests {
             kind: StreamKind::Read,
             depth: 4,
             size: Sectors(2048),
+            bursts: None,
             streams: 7,
             at: Place::Inner,
         };

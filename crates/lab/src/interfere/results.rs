@@ -49,6 +49,10 @@ pub struct CaseResult {
     pub stream_depth: u32,
     /// Size of one request.
     pub stream_size_bytes: u64,
+    /// Bytes that each stream asks for in a second; zero if it always goes on.
+    pub stream_rate_bytes: u64,
+    /// Length of a burst; zero if the stream always goes on.
+    pub stream_burst_bytes: u64,
     /// Part of the disk in which the streams run.
     pub at: &'static str,
     /// Syncs per second that the clients ask for, all clients together.
@@ -69,6 +73,8 @@ pub struct CaseResult {
     pub stream_mb_s: f64,
     /// `stream_mb_s` over what `nologging` gives the streams alone.
     pub kept: f64,
+    /// Latency of the streams' requests beside the syncs, from the moment at which each was due.
+    pub stream_ms: SyncMillis,
     /// Latency of a sync, from its first write to its last answer.
     pub sync_ms: SyncMillis,
     /// Syncs per second that began and ended within the measurement.
@@ -77,7 +83,7 @@ pub struct CaseResult {
     pub drive_did: DriveDid,
 }
 
-/// Latencies of syncs in milliseconds.
+/// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SyncMillis {
     /// Mean.
@@ -128,6 +134,8 @@ pub(super) fn result(
         streams: stream.streams,
         stream_depth: stream.depth,
         stream_size_bytes: stream.size.bytes(),
+        stream_rate_bytes: stream.bursts.map_or(0, |it| it.bytes_per_second),
+        stream_burst_bytes: stream.bursts.map_or(0, |it| it.burst.bytes()),
         at: stream.at.name(),
         syncs_asked: syncs.per_second,
         sync_clients: syncs.clients,
@@ -138,6 +146,7 @@ pub(super) fn result(
         stream_mb_s_alone: round3(own.stream_mb_s),
         stream_mb_s: round3(beside.stream_mb_s),
         kept: (beside.stream_mb_s / base.stream_mb_s.max(1e-9) * 1e4).round() / 1e4,
+        stream_ms: beside.stream_latencies.summary().into(),
         sync_ms: beside.latencies.summary().into(),
         syncs_per_second: round3(beside.syncs_per_second),
         drive_did,

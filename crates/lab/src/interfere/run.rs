@@ -68,6 +68,7 @@ pub enum InterfereError {
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) stream_mb_s: f64,
+    pub(super) stream_latencies: Latencies,
     pub(super) latencies: Latencies,
     pub(super) syncs_per_second: f64,
     pub(super) drive: DriveDid,
@@ -138,6 +139,7 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
         from,
         until,
         bytes: Cell::new(0),
+        latencies: RefCell::default(),
         running: Cell::new(0),
         failed: RefCell::default(),
     });
@@ -165,6 +167,7 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let revolution_us = case.drive.profile.spindle.revolution_us;
     Ok(Measured {
         stream_mb_s: moved.bytes.get() as f64 / 1e6 / seconds,
+        stream_latencies: moved.latencies.borrow().clone(),
         latencies: synced.latencies.borrow().clone(),
         syncs_per_second: synced.in_time.get() as f64 / seconds,
         drive: DriveDid::between(&before, &after, seconds, revolution_us),

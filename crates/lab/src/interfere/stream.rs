@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use manylogs_block::{
-    BlockDevice, Extent, Handle, Hint, IoError, Payload, Request, Rng, Sectors, Time,
+    BlockDevice, Extent, Handle, Hint, IoError, Nanos, Payload, Request, Rng, Sectors, Time,
 };
 
 use super::case::{StreamKind, StreamLoad};
+use crate::stats::Latencies;
 
 /// Counters that the streams of a run share, and the times at which counting begins and ends.
 #[derive(Debug)]
@@ -17,6 +18,9 @@ pub(super) struct Moved {
     /// The streams end at this time.
     pub(super) until: Time,
     pub(super) bytes: Cell<u64>,
+    /// From the moment at which each request was due, which for one that waits for its place among
+    /// those in flight is before it is sent.
+    pub(super) latencies: RefCell<Latencies>,
     pub(super) running: Cell<usize>,
     pub(super) failed: RefCell<Option<IoError>>,
 }
@@ -29,6 +33,35 @@ struct Cursor {
     room: Sectors,
     next: Cell<u64>,
     rng: RefCell<Rng>,
+    pace: Option<Pace>,
+}
+
+/// Beginnings of bursts.
+struct Pace {
+    interval: Nanos,
+    /// Requests of one burst.
+    requests: u64,
+    /// When the first burst begins.
+    began: Time,
+    asked: Cell<u64>,
+}
+
+impl Pace {
+    fn of(load: &StreamLoad, index: u32, now: Time) -> Option<Self> {
+        let bursts = load.bursts?;
+        let requests = bursts.burst.0.div_ceil(load.size.0).max(1);
+        let bytes = requests * load.size.bytes();
+        let interval = Nanos::from_secs_f64(bytes as f64 / bursts.bytes_per_second.max(1) as f64);
+        // The bursts of several streams begin one after the other.
+        let began = now + Nanos(interval.0 / u64::from(load.streams) * u64::from(index));
+        Some(Self { interval, requests, began, asked: Cell::new(0) })
+    }
+
+    /// When the next request is due.
+    fn next(&self) -> Time {
+        let index = self.asked.replace(self.asked.get() + 1);
+        self.began + Nanos(self.interval.0.saturating_mul(index / self.requests))
+    }
 }
 
 impl Cursor {
@@ -71,7 +104,8 @@ pub(super) fn start(
         let (start, room) = load.region(index, capacity)?;
         let rng = RefCell::new(Rng::new(seed ^ (u64::from(index) + 1) << 32));
         let (kind, size) = (load.kind, load.size);
-        let cursor = Rc::new(Cursor { kind, size, start, room, next: Cell::new(0), rng });
+        let pace = Pace::of(load, index, runtime.now());
+        let cursor = Rc::new(Cursor { kind, size, start, room, next: Cell::new(0), rng, pace });
         for _ in 0..load.depth {
             moved.running.set(moved.running.get() + 1);
             runtime.spawn(keep_one_in_flight(
@@ -91,7 +125,14 @@ async fn keep_one_in_flight(
     cursor: Rc<Cursor>,
     moved: Rc<Moved>,
 ) {
-    while runtime.now() < moved.until {
+    loop {
+        let due = cursor.pace.as_ref().map_or_else(|| runtime.now(), Pace::next);
+        if due.max(runtime.now()) >= moved.until {
+            break;
+        }
+        if due > runtime.now() {
+            runtime.sleep_until(due).await;
+        }
         let result = device.submit(cursor.request()).await;
         let now = runtime.now();
         if let Err(error) = result {
@@ -100,6 +141,7 @@ async fn keep_one_in_flight(
         }
         if (moved.from..moved.until).contains(&now) {
             moved.bytes.set(moved.bytes.get() + cursor.size.bytes());
+            moved.latencies.borrow_mut().record(now.since(due));
         }
     }
     moved.running.set(moved.running.get() - 1);

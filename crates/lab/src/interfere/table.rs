@@ -1,12 +1,16 @@
 //! The cases as text with aligned columns.
 
+use manylogs_block::bytes_text;
+
+use super::fours;
 use super::results::{CaseResult, Interference};
 use crate::table::aligned;
 
-const TITLES: [&str; 15] = [
+const TITLES: [&str; 17] = [
     "drive",
     "policy",
     "stream",
+    "asks for",
     "depth",
     "size",
     "at",
@@ -15,18 +19,25 @@ const TITLES: [&str; 15] = [
     "MB/s alone",
     "MB/s",
     "kept",
+    "request mean",
     "sync mean",
     "p50",
     "p99",
     "syncs/s",
 ];
 /// Number of leading columns that hold words.
-const WORDS: usize = 3;
+const WORDS: usize = 4;
 
-/// Formats the cases as a table.
+/// Formats the cases as a table, and a second one where the drive's cache was on and off.
 #[must_use]
 pub fn text(found: &Interference) -> String {
-    aligned(&TITLES, found.cases.iter().map(row), WORDS)
+    aligned(&TITLES, found.cases.iter().map(row), WORDS) + &fours::text(found)
+}
+
+/// The load of a case in a few words: the columns between its policy and its figures.
+pub(super) fn load(case: &CaseResult) -> String {
+    let figures = TITLES.iter().position(|title| *title == "MB/s alone");
+    row(case)[WORDS - 1..figures.unwrap_or(TITLES.len())].join(" ")
 }
 
 fn row(case: &CaseResult) -> [String; TITLES.len()] {
@@ -36,18 +47,24 @@ fn row(case: &CaseResult) -> [String; TITLES.len()] {
     // Without a cache every link is the same.
     let fua = if case.drive_fua { "+fua" } else { "" };
     let link = if case.drive_cache { format!(" {}{fua}", case.drive_link) } else { String::new() };
+    let asks = match case.stream_burst_bytes {
+        0 => "all".to_owned(),
+        burst => format!("{}/s by {}", bytes_text(case.stream_rate_bytes), bytes_text(burst)),
+    };
     [
         format!("{}{link}{priority}", case.drive),
         case.policy.clone(),
         format!("{streams}{}", case.stream),
+        asks,
         case.stream_depth.to_string(),
-        manylogs_block::bytes_text(case.stream_size_bytes),
+        bytes_text(case.stream_size_bytes),
         case.at.to_owned(),
         format!("{} ms", case.age_limit_ms),
         format!("{} {}", case.syncs_asked, case.sync_mode),
         format!("{:.1}", case.stream_mb_s_alone),
         format!("{:.1}", case.stream_mb_s),
         format!("{:.1} %", case.kept * 100.0),
+        ms(case.stream_ms.mean),
         ms(case.sync_ms.mean),
         ms(case.sync_ms.p50),
         ms(case.sync_ms.p99),

@@ -19,7 +19,7 @@ const BEHIND: Nanos = Nanos::from_secs(1);
 /// ... and if that time is this share of the whole replay.
 const BEHIND_SHARE: f64 = 0.01;
 /// A utilisation that misses its target by this much leads to a warning.
-const MISSED: f64 = 0.05;
+pub(crate) const MISSED: f64 = 0.05;
 /// A load that uses less than this share of a drive leads to a warning: its seeks are shorter than
 /// on a full drive.
 const CORNER: f64 = 0.05;

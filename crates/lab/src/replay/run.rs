@@ -192,7 +192,9 @@ pub fn run(
     let (volume, occupancy) = (stack.volume_stats(), stack.occupancy());
     let head = stack.take_head_points();
     let smr = stack.smr_figures();
-    let checkpoint = if plan.checkpoint_after && !report.interrupted {
+    // What earlier work left to a drive's persistent cache is not this load's to clean away.
+    let is_left = plan.drive.smr_cache > 0.0 && volume.is_none();
+    let checkpoint = if plan.checkpoint_after && !report.interrupted && !is_left {
         stack
             .checkpoint(&sim)
             .map_err(|source| ReplayError::Volume { policy: policy.name.clone(), source })?

@@ -44,6 +44,8 @@ pub struct DriveSettings {
     pub queue: QueueSettings,
     /// Which writes of a shingled drive go where.
     pub placement: CachePlacement,
+    /// Share of a shingled drive's persistent cache that is in use from the start, 0 to 1.
+    pub smr_cache: f64,
 }
 
 /// Settings of a drive's queue. `None` means: as in the profile.
@@ -63,7 +65,7 @@ impl DriveSettings {
     pub fn new(profile: Arc<Profile>, write_cache: bool) -> Self {
         let placement = CachePlacement::default();
         let (link, queue) = (LinkSettings::default(), QueueSettings::default());
-        Self { profile, write_cache, link, queue, placement }
+        Self { profile, write_cache, link, queue, placement, smr_cache: 0.0 }
     }
 
     /// The drive's size.
@@ -151,6 +153,8 @@ impl Stack {
         };
         let clock = runtime.clone();
         sim.block_on(host, async move { clock.sleep_until(BEGIN).await });
+        // Only now: a drive at rest cleans its bands.
+        drive.fill_persistent_cache(settings.smr_cache, seed);
         let head = Rc::new(RefCell::new(Thinned::new(HEAD_POINTS)));
         observe(&drive, volume.as_ref(), &head);
         Ok(Self { host, runtime, drive, volume, head, metered: None })

@@ -13,6 +13,9 @@ const PROBES_MAX: u32 = 12;
 /// A probe within this distance of the target ends the search.
 const TOLERANCE: f64 = 0.01;
 
+/// A rate that is too much from one of the seeds becomes so many times of itself.
+const STEP_BACK: f64 = 0.95;
+
 /// A drive is congested if the median latency reaches this time, even if it is idle between bursts.
 const CONGESTED: Nanos = Nanos::from_millis(100);
 
@@ -43,7 +46,35 @@ pub fn find_rate(
         let overloaded = outcome.overloaded || outcome.median() > CONGESTED;
         Ok(Probe { utilisation, overloaded })
     };
-    search(target, &mut probe)
+    search(target, Begin { factor: 1.0, too_fast: None }, &mut probe)
+}
+
+/// Searches about the highest rate at which the plain drive keeps up with the load, below that of
+/// `plan`, at which it does not. All seeds of `plan` count.
+///
+/// # Errors
+/// As the replay itself.
+pub fn highest_rate(plan: &Plan, progress: &Arc<Progress>) -> Result<RateFound, ReplayError> {
+    let policy = NamedPolicy::nologging();
+    let outcome = |factor: f64, nth: u32| {
+        let seed = plan.nth_seed(nth as usize);
+        let plan = Plan { rate: factor, seed, checkpoint_after: false, ..plan.clone() };
+        run(&plan, &policy, progress)
+    };
+    let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
+        let outcome = outcome(factor, 0)?;
+        let utilisation =
+            outcome.drive_busy.as_secs_f64() / outcome.simulated.as_secs_f64().max(1e-9);
+        Ok(Probe { utilisation, overloaded: outcome.overloaded })
+    };
+    let begin = Begin { factor: four_digits(plan.rate / 4.0), too_fast: Some(plan.rate) };
+    let mut found = search(1.0, begin, &mut probe)?;
+    for nth in 1..plan.seeds {
+        while outcome(found.factor, nth)?.overloaded && found.factor > plan.rate / 1e6 {
+            found.factor = four_digits(found.factor * STEP_BACK);
+        }
+    }
+    Ok(found)
 }
 
 /// Result of a probe.
@@ -53,11 +84,23 @@ struct Probe {
     overloaded: bool,
 }
 
+/// Where a search begins.
+#[derive(Clone, Copy, Debug)]
+struct Begin {
+    factor: f64,
+    /// A factor that is known to be too high.
+    too_fast: Option<f64>,
+}
+
 /// A secant search on a logarithmic scale, kept between the bounds known so far.
-fn search<E>(target: f64, probe: &mut impl FnMut(f64) -> Result<Probe, E>) -> Result<RateFound, E> {
-    let (mut low, mut high) = (None::<f64>, None::<f64>);
+fn search<E>(
+    target: f64,
+    begin: Begin,
+    probe: &mut impl FnMut(f64) -> Result<Probe, E>,
+) -> Result<RateFound, E> {
+    let (mut low, mut high) = (None::<f64>, begin.too_fast);
     let mut best = RateFound { factor: 0.0, utilisation: 0.0 };
-    let mut factor = 1.0;
+    let mut factor = begin.factor;
     for _ in 0..PROBES_MAX {
         let Probe { utilisation, overloaded } = probe(factor)?;
         let too_fast = overloaded || utilisation > target + TOLERANCE;
@@ -106,9 +149,22 @@ mod tests {
             let utilisation = (factor / capacity).powf(0.9).min(1.0);
             Ok(Probe { utilisation, overloaded: utilisation > 0.9 })
         };
-        let found = search(target, &mut probe).unwrap();
+        let found = search(target, Begin { factor: 1.0, too_fast: None }, &mut probe).unwrap();
         assert!(probes <= PROBES_MAX);
         found
+    }
+
+    #[test]
+    fn the_highest_rate_is_just_below_what_is_too_much() {
+        for most in [0.000_9, 0.2, 0.99, 6.0] {
+            let asked = most * 7.3;
+            let mut probe = |factor: f64| -> Result<Probe, ()> {
+                Ok(Probe { utilisation: (0.9 * factor / most).min(1.0), overloaded: factor > most })
+            };
+            let begin = Begin { factor: four_digits(asked / 4.0), too_fast: Some(asked) };
+            let found = search(1.0, begin, &mut probe).unwrap();
+            assert!((0.97..=1.0).contains(&(found.factor / most)), "{most}: {found:?}");
+        }
     }
 
     #[test]

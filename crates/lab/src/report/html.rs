@@ -26,7 +26,7 @@ pub fn html(replay: &Replay) -> serde_json::Result<String> {
         ("{{verdict}}", marked(&found.text)),
         ("{{points}}", items(&found.points)),
         ("{{warnings}}", items(&replay.warnings)),
-        ("{{next}}", marked(&next_step(replay))),
+        ("{{next}}", marked(&next_step(&replay.command, found.decision))),
         ("{{table}}", table_html(replay)),
         ("{{provenance}}", provenance(replay)),
         ("{{style}}", format!("{UPLOT_STYLE}\n{STYLE}")),
@@ -39,11 +39,20 @@ pub fn html(replay: &Replay) -> serde_json::Result<String> {
 }
 
 /// The next step for the reader.
-fn next_step(replay: &Replay) -> String {
-    if replay.command.starts_with("manylogs advise") {
-        return "Next: try it on a part of your load, and look at `manylogs top`.".to_owned();
+fn next_step(command: &str, decision: Decision) -> String {
+    if command.starts_with("manylogs advise") {
+        return match decision {
+            Decision::Use => {
+                "Next: try it on a part of your load, and look at `manylogs top`.".to_owned()
+            }
+            Decision::NoDifference | Decision::DoNotUse => {
+                "Next: leave the drive as it is. A verdict is about the load that was recorded: \
+                 record other busy times (`manylogs record`) before you decide for good."
+                    .to_owned()
+            }
+        };
     }
-    match replay.verdict.decision {
+    match decision {
         Decision::Use => "Next: `manylogs advise`, with the same trace and drive, finds the \
                           settings and says how sure that is."
             .to_owned(),
@@ -180,6 +189,16 @@ mod tests {
     fn what_is_put_in_is_not_searched_for_placeholders() {
         let parts = [("{{a}}", "{{b}}".to_owned()), ("{{b}}", "x".to_owned())];
         assert_eq!(filled("<{{a}}{{b}}>", &parts), "<{{b}}x>");
+    }
+
+    #[test]
+    fn who_is_told_not_to_use_it_is_not_told_to_try_it() {
+        let next = |decision| next_step("manylogs advise t.csv", decision);
+        assert!(next(Decision::Use).contains("try it on a part"));
+        for decision in [Decision::NoDifference, Decision::DoNotUse] {
+            assert!(next(decision).contains("leave the drive as it is"));
+            assert!(!next(decision).contains("try it"));
+        }
     }
 
     #[test]

@@ -51,6 +51,10 @@ pub fn columns(rows: &[Row]) -> Columns {
     columns.add("stream_mb_s", real(|row| row.stream_mb_s));
     columns.add("drive_busy_percent", real(|row| Some(row.drive_busy_percent)));
     columns.add("overloaded", flag(|row| row.overloaded));
+    columns.add("bursts", flag(|row| row.bursts));
+    columns.add("backlog_seconds", real(|row| Some(row.backlog_seconds)));
+    columns.add("target_busy_percent", real(|row| row.target_busy_percent));
+    columns.add("plain_busy_percent", real(|row| row.plain_busy_percent));
     columns.add("logged_writes", whole(|row| row.logged_writes));
     columns.add("record_bytes", whole(|row| row.record_bytes));
     columns.add("log_swaps", whole(|row| row.log_swaps));

@@ -1,17 +1,16 @@
 //! One run of a sweep.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use manylogs_block::Sectors;
 use manylogs_disk::Profile;
-use manylogs_disk::profile;
+use manylogs_disk::profile::{self, Library};
 use manylogs_workload::OpenOptions;
 
 use super::columns::{Column, Columns};
 use super::file::{Rate, Sweep};
-use super::row::{Ask, Row};
+use super::row::{Aim, Ask, Row};
 use crate::prepare::{TraceSpec, prepare};
 use crate::replay::{
     Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, Workload, exported_capacity,
@@ -40,6 +39,8 @@ struct Load {
     workload: Workload,
     durability: Durability,
     rate: f64,
+    /// With a rate that was searched.
+    aim: Option<Aim>,
 }
 
 /// All runs of `sweep`, ordered by trace, drive, policy and seed.
@@ -71,17 +72,14 @@ pub fn jobs(sweep: &Sweep) -> Result<Vec<Job>, String> {
 }
 
 fn drive(name: &str) -> Result<Arc<Profile>, String> {
-    let found = match profile::find(name).map_err(|error| error.to_string())? {
-        Some(found) => found,
-        None if name.ends_with(".toml") => {
-            Profile::load(Path::new(name)).map_err(|error| error.to_string())?
-        }
-        None => {
-            let known = profile::drives().join(", ");
-            return Err(format!("unknown drive `{name}`; there are: {known}"));
-        }
-    };
-    Ok(Arc::new(found))
+    let found = Library::of_user().find_or_load(name).map_err(|error| error.to_string())?;
+    let known = || profile::drives().join(", ");
+    found.map(Arc::new).ok_or_else(|| {
+        format!(
+            "unknown drive `{name}`; there are: {}, and those of `manylogs drive list --all`",
+            known()
+        )
+    })
 }
 
 impl Job {
@@ -103,7 +101,7 @@ impl Job {
             return Ok(None);
         }
         let requests = requests(outcome.recorder.requests());
-        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome), requests)))
+        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome, load.aim), requests)))
     }
 
     fn plan(&self, load: &Load, keep_requests: bool) -> Plan {
@@ -151,13 +149,16 @@ impl Job {
         }
         let durability = sweep.durability()?;
         let durability = durability.unwrap_or_else(|| Durability::of(workload.summary()));
-        let mut load = Load { workload, durability, rate: 1.0 };
+        let mut load = Load { workload, durability, rate: 1.0, aim: None };
         load.rate = match sweep.rate {
             Rate::Factor(factor) => factor,
             Rate::Word(_) => {
                 let plan = Plan { seed: 1, ..self.plan(&load, false) };
-                let found = find_rate(&plan, sweep.target()?, &Arc::default());
-                found.map_err(|error| named(&error))?.factor
+                let target = sweep.target()?;
+                let found = find_rate(&plan, target, &Arc::default());
+                let found = found.map_err(|error| named(&error))?;
+                load.aim = Some(Aim { target, found: found.utilisation });
+                found.factor
             }
         };
         Ok(load)

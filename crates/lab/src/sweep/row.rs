@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::{Class, Outcome, Plan};
+use crate::replay::{Class, MISSED, Outcome, Plan};
 use crate::stats::{LatencySummary, round3};
 
 /// Identity of a run.
@@ -34,12 +34,27 @@ pub struct Row {
     pub stream_mb_s: Option<f64>,
     pub drive_busy_percent: f64,
     pub overloaded: bool,
+    #[serde(default)]
+    pub bursts: bool,
+    #[serde(default)]
+    pub backlog_seconds: f64,
+    #[serde(default)]
+    pub target_busy_percent: Option<f64>,
+    #[serde(default)]
+    pub plain_busy_percent: Option<f64>,
     pub logged_writes: u64,
     pub record_bytes: u64,
     pub log_swaps: u64,
     pub table_bytes_max: u64,
     pub checkpoint_seconds: Option<f64>,
     pub simulated_seconds: f64,
+}
+
+/// How busy the plain drive was to be, and is at the rate that was chosen, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aim {
+    pub(super) target: f64,
+    pub(super) found: f64,
 }
 
 /// Latencies of one kind.
@@ -69,9 +84,27 @@ impl From<LatencySummary> for Figures {
 }
 
 impl Row {
+    /// Why the row says nothing of its policy; `None` if it does.
+    pub(super) fn fault(&self) -> Option<String> {
+        if self.overloaded {
+            return Some(format!(
+                "the load is more than the drive can do: latency measures backlog (last answer \
+                 {} s after the last arrival)",
+                self.backlog_seconds
+            ));
+        }
+        let (target, found) = (self.target_busy_percent?, self.plain_busy_percent?);
+        ((target - found).abs() > MISSED * 100.0).then(|| {
+            format!(
+                "no rate makes the plain drive {target:.0} % busy without overloading it at times: \
+                 it is {found:.0} % busy"
+            )
+        })
+    }
+
     /// The row of a finished run.
     #[must_use]
-    pub fn of(ask: Ask, plan: &Plan, outcome: &Outcome) -> Self {
+    pub fn of(ask: Ask, plan: &Plan, outcome: &Outcome, aim: Option<Aim>) -> Self {
         let volume = outcome.volume.unwrap_or_default();
         let seconds = outcome.simulated.as_secs_f64();
         let figures = |classes: &[Class]| outcome.recorder.latencies(classes).summary().into();
@@ -89,6 +122,12 @@ impl Row {
                 outcome.drive_busy.as_secs_f64() / seconds.max(1e-9) * 100.0,
             ),
             overloaded: outcome.overloaded,
+            bursts: outcome.pump.held > 0,
+            backlog_seconds: round3(
+                outcome.pump.last_completion.since(outcome.pump.last_arrival).as_secs_f64(),
+            ),
+            target_busy_percent: aim.map(|aim| round3(aim.target * 100.0)),
+            plain_busy_percent: aim.map(|aim| round3(aim.found * 100.0)),
             logged_writes: volume.logged_writes,
             record_bytes: volume.record_bytes,
             log_swaps: volume.log_swaps,

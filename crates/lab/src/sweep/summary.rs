@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::row::Row;
+use super::row::{Ask, Row};
 use crate::table::duration;
 
 const TITLES: [&str; 13] = [
@@ -23,9 +23,28 @@ const TITLES: [&str; 13] = [
 
 /// One line for each trace, drive and policy: means over the seeds, and the gain over the plain
 /// drive with its minimum and maximum over the seeds. Of several plain drives, the one that makes
-/// data durable sooner is the baseline.
+/// data durable sooner is the baseline. What does not fit the drive is left out of the table, and
+/// named below it with the reason.
 #[must_use]
 pub fn summary(rows: &[Row]) -> String {
+    let (left_out, rows): (Vec<Cell<'_>>, Vec<Cell<'_>>) =
+        groups(rows).into_iter().partition(|cell| fault(cell).is_some());
+    let rows: Vec<Row> = rows.into_iter().flatten().cloned().collect();
+    let mut out = table(&rows);
+    for cell in left_out {
+        let Ask { trace, drive, policy, .. } = &cell[0].ask;
+        let why = fault(&cell).unwrap_or_default();
+        let _ = writeln!(out, "left out: {trace} on {drive}, {policy}: {why}");
+    }
+    out
+}
+
+/// Why the rows of a trace, drive and policy say nothing: what the first says that does so.
+fn fault(cell: &Cell<'_>) -> Option<String> {
+    cell.iter().find_map(|row| row.fault())
+}
+
+fn table(rows: &[Row]) -> String {
     let mut out = format!("| {} |\n|{}\n", TITLES.join(" | "), "---|".repeat(TITLES.len()));
     for cell in groups(rows) {
         let first = &cell[0].ask;

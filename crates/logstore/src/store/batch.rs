@@ -6,7 +6,9 @@ use manylogs_block::{Completer, Extent, Payload, Sectors, narrow};
 use smallvec::SmallVec;
 
 use super::{Displaced, Origin, Place, Room, SlotId, Store, Ticket};
-use crate::{Class, Entry, EntryKind, LogId, MAX_ENTRIES, Mapped, RECORD_PAYLOAD_MAX};
+use crate::{
+    Class, DataSequence, Entry, EntryKind, LogId, MAX_ENTRIES, Mapped, RECORD_PAYLOAD_MAX,
+};
 use manylogs_plant::{self as plant, Bug};
 
 /// Batches of one stream keep their order over a crash: a batch survives only if all batches that
@@ -139,6 +141,13 @@ impl Store {
             self.make_pending(id);
         }
         last
+    }
+
+    /// Takes the versions of `extent` before `sequence` out of the map: a newer one is at home.
+    pub fn displace_older(&mut self, extent: Extent, sequence: DataSequence) -> Displaced {
+        let mut displaced = Displaced::of(self.logs.shape());
+        self.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        displaced
     }
 
     /// Makes the entry the newest version of its extent.

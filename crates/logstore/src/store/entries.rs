@@ -54,6 +54,19 @@ impl Entries {
 }
 
 impl Store {
+    /// Every entry up to now goes into records without waiting. Returns the last one, if there ever
+    /// was any.
+    pub fn force_all(&mut self) -> Option<Ticket> {
+        let last = self.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
+        self.entries.force = self.entries.force.max(last);
+        last
+    }
+
+    /// What was answered and is only in memory must be on its way at `until`.
+    pub const fn keep_volatile_until(&mut self, until: Time) {
+        self.entries.volatile_until = Some(until);
+    }
+
     /// Queues an entry for a record. `displaced` is what it displaced in the map.
     pub fn queue(
         &mut self,

@@ -3,8 +3,19 @@
 use manylogs_block::IoError;
 
 use super::{SlotId, Store};
+use crate::{Log, LogId};
 
 impl Store {
+    /// Logs that went out of use, and of which the root does not say so yet.
+    #[must_use]
+    pub fn newly_retired(&self) -> Vec<LogId> {
+        if !self.logs.any_retired() {
+            return Vec::new();
+        }
+        let retired = self.logs.iter().filter(|log| log.is_retired()).map(Log::id);
+        retired.filter(|id| !self.roots.on_disk.retired.contains(id)).collect()
+    }
+
     /// Whether the store takes entries.
     ///
     /// # Errors

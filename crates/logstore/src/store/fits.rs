@@ -3,6 +3,16 @@
 use super::{Room, Store};
 
 impl Store {
+    /// Sets room aside, which [`Store::fits`], for what is not an entry yet.
+    pub fn reserve(&mut self, room: Room) {
+        self.reserved += room;
+    }
+
+    /// Gives room up that [`Store::reserve`] set aside.
+    pub fn release(&mut self, room: Room) {
+        self.reserved -= room;
+    }
+
     /// Whether there is room for an entry that needs `room` for a record of its own.
     pub fn fits(&mut self, needed: Room) -> bool {
         self.fits_with(needed, false)

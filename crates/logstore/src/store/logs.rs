@@ -281,11 +281,18 @@ impl Logs {
         self.open.within(numbers)
     }
 
-    /// How many logs of the first device begin at `at` or before it.
-    pub fn count_until(&self, at: Lba) -> u32 {
-        let first = self.devices.partition_point(|device| *device == Device::default());
-        let regions = if self.devices.is_empty() { &self.regions } else { &self.regions[..first] };
-        narrow(regions.partition_point(|region| region.start <= at))
+    /// How many logs come before those of `device` that begin behind `at`.
+    pub fn count_until(&self, device: Device, at: Lba) -> u32 {
+        // Without a list of devices all logs are on the first.
+        let alone = self.devices.is_empty();
+        let until = if alone {
+            self.regions.len()
+        } else {
+            self.devices.partition_point(|on| *on <= device)
+        };
+        let from = if alone { 0 } else { self.devices.partition_point(|on| *on < device) };
+        let before = self.regions[from..until].partition_point(|region| region.start <= at);
+        narrow(from + before)
     }
 
     /// Whether the log takes a record of `needed` sectors. An entry that was accepted under other
@@ -309,6 +316,17 @@ mod tests {
         assert_eq!(logs.room(), 5 * 89);
         logs.with(LogId(2), Log::retire);
         assert_eq!(logs.room(), 4 * 89);
+    }
+
+    #[test]
+    fn the_logs_of_each_device_are_counted_by_address() {
+        let on = |device, start| (Device(device), Extent::new(start, 100));
+        let regions = [on(0, 100), on(0, 900), on(1, 100), on(1, 500), on(2, 100)];
+        let logs = Logs::on_devices(&regions, Sectors(10), RecordShape::in_log(Sectors(1)));
+        let count = |device, at| logs.count_until(Device(device), Lba(at));
+        assert_eq!([count(0, 99), count(0, 100), count(0, 9999)], [0, 1, 2]);
+        assert_eq!([count(1, 0), count(1, 400), count(1, 500)], [2, 3, 4]);
+        assert_eq!([count(2, 0), count(2, 9999)], [4, 5]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod cleaner;
 mod entries;
 mod failure;
 mod fits;
-mod home;
 mod log_set;
 mod logs;
 pub mod place;
@@ -27,7 +26,6 @@ mod versions;
 pub use batch::{Batch, NewEntry, Stream, StreamsInFlight};
 pub use cleaner::{Cleaner, Job};
 pub use entries::Entries;
-pub use home::HomeWrites;
 pub use logs::{Device, Logs};
 pub use place::{Displaced, Place};
 pub use placement::{Choice, Placement};
@@ -39,8 +37,6 @@ pub use sequences::Sequences;
 pub use sequences::{LAST, LOW};
 pub use slots::{InFlightRecord, InFlightRecords, Origin, RecordSlots, SlotId, Ticket};
 pub use versions::Versions;
-
-use std::collections::BTreeSet;
 
 use crate::{ExtentMap, LogId, VolumeId};
 
@@ -66,35 +62,29 @@ pub struct StoreCounters {
 #[derive(Debug)]
 pub struct Store {
     /// Id of the volume whose records these are.
-    pub volume: VolumeId,
+    volume: VolumeId,
     /// Place of the newest version of each logged block.
-    pub map: ExtentMap<Place>,
+    map: ExtentMap<Place>,
     /// The logs and their room.
-    pub logs: Logs,
+    logs: Logs,
     /// Headers of records that lie apart from the logs, if they do.
-    pub apart: Option<NvTable>,
+    apart: Option<NvTable>,
     /// Entries on their way into a log.
-    pub entries: Entries,
+    entries: Entries,
     /// Room promised to entries and to bypassing writes.
-    pub reserved: Room,
+    reserved: Room,
     /// Sequences that are handed out.
-    pub sequences: Sequences,
+    sequences: Sequences,
     /// The root on the device, and changes of it that are being prepared.
-    pub roots: Roots,
-    /// Writes that went past the logs.
-    pub home: HomeWrites,
+    roots: Roots,
     /// Why the store takes no more entries, if it does not.
-    pub read_only: Option<&'static str>,
-    /// Log that placement would like to use but may not before it is opened in the root.
-    pub unopened: Option<LogId>,
+    read_only: Option<&'static str>,
     /// Entries that displaced versions in the log whose content moves now, and how many sectors.
-    pub overtakers: Vec<(SlotId, Ticket, u64)>,
+    overtakers: Vec<(SlotId, Ticket, u64)>,
     /// Logs that lost live sectors: freed when the change under way is complete.
-    pub reset_candidates: Vec<LogId>,
-    /// Logs that the policy has taken note of, until they begin anew.
-    pub noted: BTreeSet<LogId>,
+    reset_candidates: Vec<LogId>,
     /// Counters for reports.
-    pub counters: StoreCounters,
+    counters: StoreCounters,
 }
 
 impl Store {
@@ -109,14 +99,53 @@ impl Store {
             reserved: Room::default(),
             sequences: Sequences::default(),
             roots: Roots::new(root, root_slot),
-            home: HomeWrites::default(),
             read_only: None,
-            unopened: None,
             overtakers: Vec::new(),
             reset_candidates: Vec::new(),
-            noted: BTreeSet::new(),
             counters: StoreCounters::default(),
         }
+    }
+
+    /// Id of the volume whose records these are.
+    #[must_use]
+    pub const fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    /// Place of the newest version of each logged block.
+    #[must_use]
+    pub const fn map(&self) -> &ExtentMap<Place> {
+        &self.map
+    }
+
+    /// The logs and their room.
+    #[must_use]
+    pub const fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// Entries on their way into a log.
+    #[must_use]
+    pub const fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// Room promised to entries and to bypassing writes.
+    #[must_use]
+    pub const fn reserved(&self) -> Room {
+        self.reserved
+    }
+
+    /// Why the store takes no more entries, if it does not.
+    #[must_use]
+    pub const fn read_only(&self) -> Option<&'static str> {
+        self.read_only
+    }
+
+    /// Counters for reports.
+    #[must_use]
+    pub const fn counters(&self) -> &StoreCounters {
+        &self.counters
     }
 
     /// Memory of the table: the map itself, and the checksums of what logs hold.

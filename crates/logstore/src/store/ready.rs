@@ -1,11 +1,52 @@
 //! Which logs may take records.
 
-use crate::LogId;
+use manylogs_block::Sectors;
 
-use super::Store;
+use crate::{Log, LogId};
+
+use super::{Device, Logs, Store};
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
+    /// From now on the logs are only emptied: none takes records.
+    pub fn take_no_more(&mut self) {
+        self.logs.take_no_more();
+    }
+
+    /// See [`Logs::raise_largest_record`].
+    pub fn raise_largest_record(&mut self, largest: Sectors) {
+        self.logs.raise_largest_record(largest);
+    }
+
+    /// Takes a log out of use: nothing is appended any more, what it holds is still read.
+    pub fn retire(&mut self, log: LogId) {
+        self.logs.with(log, Log::retire);
+    }
+
+    /// Takes all logs of a device out of use.
+    pub fn retire_all_on(&mut self, device: Device) {
+        for log in
+            self.logs.ids().filter(|log| self.logs.device(*log) == device).collect::<Vec<_>>()
+        {
+            self.retire(log);
+        }
+    }
+
+    /// What is left of the log stays unused until it begins anew.
+    pub fn seal(&mut self, log: LogId) {
+        self.logs.with(log, Log::seal);
+    }
+
+    /// The supersede entries of `log` are durable elsewhere.
+    pub fn clear_supersedes(&mut self, log: LogId) {
+        self.logs.adjust(log, Log::clear_supersedes);
+    }
+
+    /// Takes the logs out, for a recovery that fills them, and leaves blank ones behind.
+    pub fn take_logs(&mut self) -> Logs {
+        self.logs.take()
+    }
+
     /// Whether records may be appended to `log`: it is opened in the root, and its epoch has begun.
     pub fn is_ready(&self, log: LogId) -> bool {
         (self.is_opened(log) || plant::is(Bug::OpenedSetLate)) && self.has_begun(log)

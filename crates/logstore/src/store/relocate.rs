@@ -84,6 +84,17 @@ pub fn span_of(chunk: &[Live]) -> Option<Extent> {
 }
 
 impl Store {
+    /// Keeps `log` from taking records while its content moves.
+    pub fn set_aside(&mut self, log: LogId) {
+        self.logs.set_aside(log);
+    }
+
+    /// Ends the move: the log that was set aside takes records again.
+    pub fn put_back(&mut self) {
+        self.logs.put_back();
+        self.overtakers.clear();
+    }
+
     /// The live versions in `log`, in the order of the log, found by the entries of its records.
     #[must_use]
     pub fn live_in(&self, log: LogId, records: &[Record]) -> Vec<Live> {

@@ -13,13 +13,59 @@ impl Store {
         self.reset_candidates.push(log);
     }
 
-    /// The smallest data sequence of a version that is live or on its way into a log. The floor can
-    /// rise to it without loss. This looks at the whole table.
+    /// No version that a crash would need, and none on its way into a log, has a smaller data
+    /// sequence: the floor can rise to it without loss. A version that was displaced is needed
+    /// until the one that displaced it is durable. Looks at each log and each entry under way.
+    ///
+    /// # Panics
+    /// If headers are kept apart from the logs: zeroes then keep no log, so that no log knows of
+    /// them.
     #[must_use]
     pub fn oldest_needed(&self) -> DataSequence {
-        let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
+        assert!(self.apart.is_none(), "logs know their oldest version if their records do");
+        if plant::is(Bug::FloorWithoutBarrier) {
+            // What the table says was displaced is not looked for after a crash.
+            let mapped = self.map.iter().map(|(_, mapped)| mapped.sequence);
+            return mapped.min().unwrap_or(self.sequences.next_data);
+        }
+        let in_logs = self.logs.iter().filter_map(Log::oldest_needed);
         let under_way = self.entries.slots.iter().map(|slot| slot.entry.data_sequence);
-        mapped.chain(under_way).min().unwrap_or(self.sequences.next_data)
+        in_logs.chain(under_way).min().unwrap_or(self.sequences.next_data)
+    }
+
+    /// Everything below `floor`, which is durable, is home: the map forgets it, and logs that held
+    /// nothing else are free.
+    pub fn forget_below(&mut self, floor: DataSequence) {
+        self.note_table_size();
+        let shape = self.logs.shape();
+        let mut gone: Vec<(LogId, u64)> = Vec::new();
+        self.map.retain(|extent, mapped| {
+            if mapped.sequence >= floor {
+                return true;
+            }
+            if let Some(log) = mapped.value.kept_by(shape) {
+                match gone.last_mut() {
+                    Some((last, sectors)) if *last == log => *sectors += extent.len.0,
+                    _ => gone.push((log, extent.len.0)),
+                }
+            }
+            false
+        });
+        for (log, sectors) in gone {
+            self.sub_live(log, sectors);
+        }
+        self.floor_raised(floor);
+        self.rewrite_after_checkpoint();
+    }
+
+    /// Everything in the logs is dead: `floor`, which is durable, is above all of it.
+    pub fn forget_all(&mut self, floor: DataSequence) {
+        for id in self.logs.ids() {
+            self.logs.adjust(id, |log| log.raise_floor(floor));
+            if self.logs.get(id).is_some_and(Log::may_reset) {
+                self.logs.with(id, Log::reset);
+            }
+        }
     }
 
     /// To be called when `floor` is durable. Logs drop the supersedes below it, and those that hold
@@ -34,8 +80,20 @@ impl Store {
         self.reset_what_can_be();
     }
 
+    /// Resets `log`, and others that may wait for it, if recovery does not need them any more.
+    pub fn reset_if_free(&mut self, log: LogId) {
+        self.reset_candidates.push(log);
+        self.reset_what_can_be();
+    }
+
+    /// Number of logs that may be free and have not been looked at.
+    #[must_use]
+    pub fn reset_candidates(&self) -> usize {
+        self.reset_candidates.len()
+    }
+
     /// Resets the logs that recovery does not need any more.
-    pub fn reset_what_can_be(&mut self) {
+    pub(super) fn reset_what_can_be(&mut self) {
         while let Some(log) = self.reset_candidates.pop() {
             self.try_reset(log);
         }
@@ -52,7 +110,6 @@ impl Store {
             .is_some_and(|log| log.may_reset() && log.used().0 > log.region().len.0 / KEPT_SHARE);
         if worth {
             self.logs.with(id, Log::reset);
-            self.noted.remove(&id);
             self.counters.log_resets += 1;
         }
     }

@@ -16,11 +16,11 @@ pub const LAST: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Sequences {
     /// The next version's number.
-    pub next_data: DataSequence,
+    pub(super) next_data: DataSequence,
     /// The next record's number.
-    pub next_record: RecordSequence,
+    pub(super) next_record: RecordSequence,
     /// More sequences must be set aside.
-    pub low: Signal,
+    pub(super) low: Signal,
 }
 
 impl Default for Sequences {
@@ -39,6 +39,24 @@ impl Sequences {
 }
 
 impl Store {
+    /// The number that the next version will have.
+    #[must_use]
+    pub const fn next_data(&self) -> DataSequence {
+        self.sequences.next_data
+    }
+
+    /// Versions and records are numbered from `first` on.
+    pub const fn number_from(&mut self, first: u64) {
+        self.sequences.next_data = DataSequence(first);
+        self.sequences.next_record = RecordSequence(first);
+    }
+
+    /// Notified when more sequences must be set aside.
+    #[must_use]
+    pub fn sequences_low(&self) -> Signal {
+        self.sequences.low.clone()
+    }
+
     /// The next version's number.
     pub fn take_data_sequence(&mut self) -> DataSequence {
         let sequence = self.sequences.next_data;

@@ -27,9 +27,6 @@ impl Store {
 
     fn settle_slot(&mut self, id: SlotId, log: LogId, offset: LogOffset) {
         let slot = self.entries.slots.remove(id);
-        if slot.entry.kind == EntryKind::Supersede {
-            self.home.unsettled.retain(|(unsettled, _)| *unsettled != id);
-        }
         let mapped = self.map_durable(id, &slot, log, offset);
         let keeps = place_of(&slot.entry, log, offset)
             .is_some_and(|place| place.kept_by(self.logs.shape()).is_some());

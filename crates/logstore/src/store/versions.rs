@@ -121,12 +121,14 @@ impl Versions {
     /// Tells the logs how much of each is live, and drops the supersedes that are not needed.
     pub fn book_live(&mut self, floor: DataSequence) {
         let shape = self.logs.shape();
-        let live: Vec<(LogId, u64)> = self
+        let live: Vec<(LogId, u64, DataSequence)> = self
             .logged(floor)
-            .filter_map(|(extent, mapped)| Some((mapped.value.kept_by(shape)?, extent.len.0)))
+            .filter_map(|(extent, mapped)| {
+                Some((mapped.value.kept_by(shape)?, extent.len.0, mapped.sequence))
+            })
             .collect();
-        for (log, sectors) in live {
-            self.logs.adjust(log, |log| log.add_live(sectors));
+        for (log, sectors, sequence) in live {
+            self.logs.adjust(log, |log| log.add_found(sectors, sequence));
         }
         for id in self.logs.ids() {
             self.logs.adjust(id, |log| log.raise_floor(floor));

@@ -14,7 +14,7 @@ use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::{Anchors, Layout};
 use crate::ondisk::superblock::Superblock;
 use crate::records::largest::largest_record;
-use crate::reports::outlook::drain_estimate;
+use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::settings::config::VolumeConfig;
 use crate::volume::{MappedExtent, table_of};
 
@@ -101,12 +101,21 @@ impl Inspection {
         zeroed.map(|mapped| mapped.extent.len.bytes()).sum()
     }
 
-    /// Estimate of the time that a drain takes: a seek for each run of neighbouring blocks, and the
-    /// transfer of data, and of zeroes unless the device zeroes fast.
+    /// Estimate of the time that a drain takes at this pace ([`crate::measure_homes`]), or at that
+    /// of devices of the kind: a seek for each run of neighbouring blocks, and the transfer of
+    /// data, and of zeroes unless the device zeroes fast.
     #[must_use]
-    pub fn drain_estimate(&self) -> Nanos {
+    pub fn drain_estimate(&self, pace: Option<HomePace>) -> Nanos {
         let mapped = self.table.iter().map(|mapped| (mapped.extent, mapped.zeroes));
-        drain_estimate(mapped, &self.below)
+        let work = HomeWork::of(mapped, &self.below).of_drain();
+        pace.unwrap_or_else(|| HomePace::assumed(&self.below)).time_of(work)
+    }
+
+    /// Where data that is logged goes home, in order of address.
+    #[must_use]
+    pub fn homes_of_logged(&self) -> Vec<Extent> {
+        let data = self.table.iter().filter(|mapped| !mapped.zeroes && !mapped.lost);
+        data.flat_map(|mapped| self.layout.home(mapped.extent)).collect()
     }
 }
 
@@ -190,7 +199,7 @@ pub async fn inspect_with(
     let options = OpenOptions { accept_damage: true, ..options.clone() };
     let store = Store::new(superblock.volume, logs, root.clone(), root_slot);
     let store = recover::rebuild(device, &superblock, &options, store, &mut report).await?;
-    report.mapped_extents = store.map.len() as u64;
+    report.mapped_extents = store.map().len() as u64;
     Ok(Inspection {
         volume: superblock.volume,
         label: superblock.label.clone(),
@@ -201,13 +210,13 @@ pub async fn inspect_with(
         left: root.left.into(),
         root_generation: root.generation,
         incarnation: root.incarnation.0,
-        floor: store.roots.on_disk.floor.0,
+        floor: store.floor().0,
         snapshot_bytes: root.snapshot.map(|snapshot| snapshot.bytes),
-        opened_logs: store.logs.ids().filter(|id| root.opened.contains(*id)).count() as u64,
+        opened_logs: store.logs().ids().filter(|id| root.opened.contains(*id)).count() as u64,
         retired: root.retired.clone(),
         table: table_of(&store),
         logs: store
-            .logs
+            .logs()
             .iter()
             .filter(|log| log.used().0 > 0 || log.is_retired())
             .map(|log| LogSummary {

@@ -34,7 +34,7 @@ impl Volume {
         let inner = self.shared();
         let mut report = ScrubReport::default();
         let mut copies: Vec<(LogId, u32, Extent, Place)> = Vec::new();
-        for (extent, mapped) in inner.state.borrow().store.map.iter() {
+        for (extent, mapped) in inner.engine.state.borrow().store.map().iter() {
             match mapped.value {
                 Place::Log { log, offset, .. } => {
                     copies.push((log, offset.0, extent, mapped.value));
@@ -47,7 +47,8 @@ impl Volume {
         let total = copies.len() as u64;
         for (log, offset, extent, place) in copies {
             progress(report.extents, total);
-            let mapped = inner.state.borrow().store.map.lookup(extent).next().and_then(|(_, m)| m);
+            let mapped =
+                inner.engine.state.borrow().store.map().lookup(extent).next().and_then(|(_, m)| m);
             if !mapped.is_some_and(|mapped| mapped.value == place) {
                 continue;
             }

@@ -5,10 +5,8 @@ use std::rc::Rc;
 use manylogs_block::{Nanos, Time, TimeOfDay, yield_now};
 
 use crate::cleaning::checkpoint::{Pace, Pass};
-use crate::phase::Phase;
 use crate::settings::config::CheckpointPolicy;
 use crate::state::Inner;
-use manylogs_plant::{self as plant, Bug};
 
 /// A swap that found no place, or was interrupted, is tried again after this.
 const SWAP_RETRY: Nanos = Nanos::from_millis(500);
@@ -27,21 +25,21 @@ struct Agenda {
 impl Inner {
     /// Checkpoints, swaps and takes snapshots for as long as the volume is open.
     pub(crate) async fn run_maintenance(self: Rc<Self>) {
-        let now = self.runtime.now();
+        let now = self.engine.runtime.now();
         let mut agenda = Agenda { last_checkpoint: now, last_snapshot: now, swap_again: true };
         loop {
-            let wanted = self.wanted.wait();
-            if self.state.borrow().closed {
+            let wanted = self.engine.wanted.wait();
+            if self.engine.is_closed() {
                 return;
             }
             if let Some(pace) = self.checkpoint_due(&agenda) {
                 // An error is in the volume's state; the next round tries again.
                 let _ = self.checkpoint(Pass::at(pace)).await;
-                agenda.last_checkpoint = self.runtime.now();
+                agenda.last_checkpoint = self.engine.runtime.now();
                 // A pass that finds nothing to do takes no time. Writes that waited for room take
                 // it before this task looks again: it would else never let them run.
                 yield_now().await;
-            } else if self.is_idle() && !self.state.borrow().store.noted.is_empty() {
+            } else if self.is_idle() && self.engine.state.borrow().has_full_logs() {
                 agenda.swap_again = self.swap_one().await;
                 if agenda.swap_again {
                     continue;
@@ -57,7 +55,7 @@ impl Inner {
 
     /// Waits until somebody needs something, or for a while.
     pub(crate) async fn nap(&self, mut wanted: manylogs_block::Wait, span: Nanos) {
-        let mut sleep = self.runtime.sleep(span);
+        let mut sleep = self.engine.runtime.sleep(span);
         std::future::poll_fn(|cx| {
             let woken = std::pin::Pin::new(&mut wanted).poll(cx).is_ready();
             let slept = std::pin::Pin::new(&mut sleep).poll(cx).is_ready();
@@ -68,39 +66,40 @@ impl Inner {
 
     /// Time of the next check for work, unless a call comes first.
     fn next_look(&self, agenda: &Agenda) -> Option<Nanos> {
-        let now = self.runtime.now();
-        let state = self.state.borrow();
-        if state.store.read_only.is_some() {
+        let now = self.engine.runtime.now();
+        let state = self.engine.state.borrow();
+        if state.store.read_only().is_some() {
             // Nothing is to be done but to end, and that wakes this task.
             return None;
         }
         let until = |due: Time| Nanos(due.since(now).0.max(LOOK_LEAST.0));
         let starved = !state.starved.is_empty();
         let paused = !state.futility.allows(now, starved);
-        let waits_for_idle = (!state.store.noted.is_empty() && agenda.swap_again)
+        let waits_for_idle = (state.has_full_logs() && agenda.swap_again)
             || (!paused && starved)
             || (!paused
                 && self.config().checkpoint == CheckpointPolicy::Idle
-                && !state.store.map.is_empty());
+                && !state.store.map().is_empty());
         if waits_for_idle {
             return Some(Nanos(self.config().idle.0.max(LOOK_LEAST.0)));
         }
-        let snapshot = (self.config().snapshot.0 > 0 && state.store.apart.is_none())
+        let snapshot = (self.config().snapshot.0 > 0 && !state.store.is_apart())
             .then(|| until(agenda.last_snapshot + self.config().snapshot));
         let checkpoint = match self.config().checkpoint {
             CheckpointPolicy::OnFull | CheckpointPolicy::Idle => None,
             CheckpointPolicy::Every(span) => Some(until(agenda.last_checkpoint + span)),
             CheckpointPolicy::OffHours { .. } => Some(Nanos::from_secs(60)),
         };
-        let swap = (!state.store.noted.is_empty()).then_some(SWAP_RETRY);
+        let swap = (state.has_full_logs()).then_some(SWAP_RETRY);
         let retry = paused.then(|| until(state.futility.not_before()));
         snapshot.into_iter().chain(checkpoint).chain(swap).chain(retry).min()
     }
 
     fn checkpoint_due(&self, agenda: &Agenda) -> Option<Pace> {
-        let now = self.runtime.now();
-        let state = self.state.borrow();
-        if state.store.read_only.is_some() || !state.futility.allows(now, !state.starved.is_empty())
+        let now = self.engine.runtime.now();
+        let state = self.engine.state.borrow();
+        if state.store.read_only().is_some()
+            || !state.futility.allows(now, !state.starved.is_empty())
         {
             return None;
         }
@@ -112,88 +111,33 @@ impl Inner {
             return Some(Pace::Steady);
         }
         let since = now.since(agenda.last_checkpoint);
-        let due = !state.store.map.is_empty()
+        let due = !state.store.map().is_empty()
             && match self.config().checkpoint {
                 CheckpointPolicy::OnFull => false,
                 CheckpointPolicy::Every(span) => since >= span,
                 CheckpointPolicy::Idle => false,
                 CheckpointPolicy::OffHours { from_s, until_s } => {
                     // Once an hour at most: between passes little is new.
-                    in_window(self.runtime.time_of_day(), from_s, until_s)
+                    in_window(self.engine.runtime.time_of_day(), from_s, until_s)
                         && since >= Nanos::from_secs(3600)
                 }
             };
         drop(state);
         let idle = self.config().checkpoint == CheckpointPolicy::Idle
-            && !self.state.borrow().store.map.is_empty()
+            && !self.engine.state.borrow().store.map().is_empty()
             && self.is_idle();
         (due || idle).then_some(if idle { Pace::Gentle } else { Pace::Steady })
     }
 
     async fn snapshot_if_due(self: &Rc<Self>, agenda: &mut Agenda) {
-        let now = self.runtime.now();
+        let now = self.engine.runtime.now();
         let due = self.config().snapshot.0 > 0
-            && self.state.borrow().store.apart.is_none()
+            && !self.engine.state.borrow().store.is_apart()
             && now.since(agenda.last_snapshot) >= self.config().snapshot
-            && self.state.borrow().store.read_only.is_none();
+            && self.engine.state.borrow().store.read_only().is_none();
         if due {
             agenda.last_snapshot = now;
             let _ = self.snapshot().await;
-        }
-    }
-
-    /// Opens logs for as long as the volume is open: a task of its own, as checkpoint and snapshot
-    /// wait for records, which may wait for a log.
-    pub(crate) async fn run_opener(self: Rc<Self>) {
-        loop {
-            let log_wanted = self.log_wanted.wait();
-            if self.state.borrow().closed {
-                return;
-            }
-            self.open_wanted_log().await;
-            log_wanted.await;
-        }
-    }
-
-    /// Opens the logs around the one that placement asks for: the root names them as opened, ahead
-    /// of use. Then begins an epoch there.
-    async fn open_wanted_log(self: &Rc<Self>) {
-        self.note_retired().await;
-        let Some(log) = self.state.borrow_mut().store.unopened.take() else { return };
-        let (opened, publishing) = {
-            let state = self.state.borrow();
-            (state.store.is_opened(log), state.store.roots.next_opened.is_some())
-        };
-        if !opened && !plant::is(Bug::OpenedSetLate) {
-            // While a snapshot is published its set of opened logs is fixed; placement asks again.
-            if publishing {
-                return;
-            }
-            let logs = self.layout.regions().len();
-            let opening = self.update_root(Phase::OpenedSet, |root| root.open_around(log, logs));
-            // Without it the volume takes no writes any more.
-            let _ = opening.await;
-        }
-        if self.state.borrow().store.is_opened(log) || plant::is(Bug::OpenedSetLate) {
-            self.begin_epoch(log).await;
-        }
-        self.notify_progress();
-    }
-
-    /// Tells the root of logs that went out of use, so that they stay so.
-    async fn note_retired(&self) {
-        if !self.state.borrow().store.logs.any_retired() {
-            return;
-        }
-        let retired: Vec<_> = {
-            let state = self.state.borrow();
-            let news = state.store.logs.iter().filter(|log| log.is_retired()).map(|log| log.id());
-            news.filter(|id| !state.store.roots.on_disk.retired.contains(id)).collect()
-        };
-        if !retired.is_empty() {
-            let noted = self.update_root(Phase::OpenedSet, |root| root.retired.extend(retired));
-            // A log that is tried again fails again.
-            let _ = noted.await;
         }
     }
 }

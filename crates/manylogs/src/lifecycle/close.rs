@@ -9,9 +9,9 @@ use manylogs_logstore::ondisk::root::Left;
 use crate::cleaning::checkpoint::{Pace, Pass};
 use crate::error::VolumeError;
 use crate::lifecycle::superblocks::zero;
-use crate::phase::Phase;
 use crate::state::Inner;
 use crate::volume::Volume;
+use manylogs_engine::{Phase, raise_floor, update_root};
 use manylogs_plant::{self as plant, Bug};
 
 /// Pause between two checks whether the last request has ended.
@@ -75,11 +75,11 @@ impl Volume {
 impl Inner {
     /// New requests fail from here on; resolves when the last one has ended.
     async fn refuse_requests(&self) {
-        self.state.borrow_mut().closing = true;
+        self.engine.state.borrow_mut().closing = true;
         // Wakes a checkpoint that waits, so that it ends.
-        self.wanted.notify();
+        self.engine.wanted.notify();
         while Rc::strong_count(&self.activity) > 1 {
-            self.runtime.sleep(LOOK).await;
+            self.engine.runtime.sleep(LOOK).await;
         }
     }
 
@@ -90,22 +90,15 @@ impl Inner {
     }
 
     fn end_tasks(&self) {
-        let mut state = self.state.borrow_mut();
-        state.closed = true;
-        state.store.sequences.low.notify();
-        drop(state);
-        self.commit.notify();
+        self.engine.close();
         self.flush_asked.notify();
-        self.wanted.notify();
-        self.log_wanted.notify();
-        self.notify_progress();
     }
 
     async fn drain(self: &Rc<Self>, options: &DrainOptions) -> Result<DrainReport, VolumeError> {
         let mut report = DrainReport::default();
         let mut kept = 0;
         for _ in 0..PASSES {
-            let extents = self.state.borrow().store.map.len() as u64;
+            let extents = self.engine.state.borrow().store.map().len() as u64;
             if extents == 0 {
                 break;
             }
@@ -115,7 +108,7 @@ impl Inner {
             report.home_bytes += done.home_write_sectors.bytes();
             kept = done.kept_extents;
         }
-        let left = self.state.borrow().store.map.len() as u64;
+        let left = self.engine.state.borrow().store.map().len() as u64;
         if kept > 0 {
             return Err(VolumeError::NotHome { extents: kept });
         }
@@ -135,25 +128,19 @@ impl Inner {
         if !plant::is(Bug::DrainWithoutBarrier) {
             self.make_durable(Phase::Drain).await?;
         }
-        let floor = self.state.borrow().store.sequences.next_data;
-        self.raise_floor(Phase::Drain, floor).await?;
-        let mut state = self.state.borrow_mut();
-        for id in state.store.logs.ids() {
-            state.store.logs.adjust(id, |log| log.raise_floor(floor));
-            if state.store.logs.get(id).is_some_and(manylogs_logstore::Log::may_reset) {
-                state.store.logs.with(id, manylogs_logstore::Log::reset);
-            }
-        }
+        let floor = self.engine.state.borrow().store.next_data();
+        raise_floor(&**self, Phase::Drain, floor).await?;
+        self.engine.state.borrow_mut().store.forget_all(floor);
         Ok(())
     }
 
     /// Overwrites logs and snapshots. The root says that nothing in them counts.
     async fn wipe(&self) -> Result<u64, VolumeError> {
-        self.update_root(Phase::Drain, |root| root.snapshot = None).await?;
+        update_root(self, Phase::Drain, |root| root.snapshot = None).await?;
         let places = self.layout.snapshots().into_iter().chain(self.layout.regions().to_vec());
         let bytes = zero(&self.device, Phase::Drain, places).await?;
         let none = LogBitmap::none(self.layout.regions().len());
-        self.update_root(Phase::Drain, |root| root.used = none).await?;
+        update_root(self, Phase::Drain, |root| root.used = none).await?;
         Ok(bytes)
     }
 }

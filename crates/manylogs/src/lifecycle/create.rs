@@ -12,12 +12,12 @@ use crate::lifecycle::options::{CreateOptions, table_place};
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase};
 use crate::records::largest::{check_room, largest_record};
-use crate::roots::update::write_root;
 use crate::settings::Settings;
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
+use manylogs_engine::write_root;
+use manylogs_engine::{Member, Phase};
 
 impl Volume {
     /// Formats `device` and opens the new volume, which keeps the settings in `config`. What the
@@ -43,7 +43,7 @@ impl Volume {
         config: &VolumeConfig,
         options: &CreateOptions,
     ) -> Result<Self, VolumeError> {
-        let device = Below::new(device, options.probe.clone());
+        let device = Member::new(device, options.probe.clone());
         let below = device.capabilities();
         let layout = match &options.layout {
             Some(layout) if layout.device() != below.capacity => {
@@ -91,11 +91,13 @@ impl Volume {
         // The roots come first: a superblock makes the device a volume, and the roots must be whole
         // by then. The last copy of the superblock comes before the first, which marks the device
         // as formatted.
-        write_root(&device, Phase::Open, &root, volume, &layout, 0).await?;
-        write_root(&device, Phase::Open, &root, volume, &layout, 1).await?;
+        write_root(&device, Phase::Open, &root, volume, layout.roots()[0]).await?;
+        write_root(&device, Phase::Open, &root, volume, layout.roots()[1]).await?;
         write_superblock(&device, &superblock).await?;
         let mut store = Store::new(volume, logs, root, 1);
-        store.apart = table;
+        if let Some(table) = table {
+            store.keep_apart(table);
+        }
         let table = table_place(options.nvram.as_ref());
         let config = VolumeConfig { table, ..*config };
         let named = (volume, superblock.label);

@@ -10,9 +10,9 @@ use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::lifecycle::superblocks::write_superblock_copy;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase, PhaseProbe};
-use crate::roots::update::write_root;
 use crate::volume::Volume;
+use manylogs_engine::write_root;
+use manylogs_engine::{Member, Phase, PhaseProbe};
 use manylogs_logstore::ondisk::root::Root;
 use manylogs_plant::{self as plant, Bug};
 
@@ -43,7 +43,7 @@ impl Volume {
     /// # Errors
     /// If there is no volume, the device is not larger, or it fails.
     pub async fn grow(device: Rc<dyn BlockDevice>) -> Result<GrowReport, VolumeError> {
-        let device = Below::new(device, PhaseProbe::default());
+        let device = Member::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let mut report = RecoveryReport::default();
         let Structures { superblock, older, root, .. } =
@@ -72,8 +72,8 @@ impl Volume {
         }
         // The first slot stays where it is. Where the device has grown by little, the new place of
         // the second overlaps the old one: until the first is written, the old one must be whole.
-        write_root(&device, Phase::Open, &root, volume, &new, 0).await?;
-        write_root(&device, Phase::Open, &root, volume, &new, 1).await?;
+        write_root(&device, Phase::Open, &root, volume, new.roots()[0]).await?;
+        write_root(&device, Phase::Open, &root, volume, new.roots()[1]).await?;
         let [decides, follows] = if plant::is(Bug::FirstSuperblockFirst) { [0, 1] } else { [1, 0] };
         write_superblock_copy(&device, &grown, decides).await?;
         hide_old_end(&device, old, &new).await?;

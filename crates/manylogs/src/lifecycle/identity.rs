@@ -12,9 +12,9 @@ use crate::lifecycle::options::RecoveryReport;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::lifecycle::superblocks::write_superblock;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase, PhaseProbe};
-use crate::roots::update::write_root;
 use crate::volume::Volume;
+use manylogs_engine::write_root;
+use manylogs_engine::{Member, Phase, PhaseProbe};
 
 impl Volume {
     /// Gives the drained volume on `device` a new id. Its logs hold no live records, and recovery
@@ -29,7 +29,7 @@ impl Volume {
         runtime: Handle,
         device: Rc<dyn BlockDevice>,
     ) -> Result<VolumeId, VolumeError> {
-        let device = Below::new(device, PhaseProbe::default());
+        let device = Member::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let Structures { superblock, older, root, .. } =
             read_structures(device.device(), None, &mut RecoveryReport::default()).await?;
@@ -50,11 +50,11 @@ impl Volume {
             left: root.left,
             ..first
         };
-        write_root(&device, Phase::Open, &root, id, &layout, 1).await?;
+        write_root(&device, Phase::Open, &root, id, layout.roots()[1]).await?;
         let generation = superblock.generation + 1;
         let renewed = Superblock { volume: id, generation, ..superblock };
         write_superblock(&device, &renewed).await?;
-        write_root(&device, Phase::Open, &root, id, &layout, 0).await?;
+        write_root(&device, Phase::Open, &root, id, layout.roots()[0]).await?;
         Ok(id)
     }
 }

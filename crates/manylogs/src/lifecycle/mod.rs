@@ -7,7 +7,6 @@ pub(crate) mod identity;
 pub(crate) mod old_end;
 pub(crate) mod open;
 pub(crate) mod options;
-pub(crate) mod patience;
 pub(crate) mod probe;
 pub(crate) mod recover;
 pub(crate) mod repair;

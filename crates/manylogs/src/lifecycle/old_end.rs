@@ -7,13 +7,13 @@ use crate::error::VolumeError;
 use crate::lifecycle::superblocks::{write_superblock, zero};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase, Reader};
+use manylogs_engine::{Member, Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
 
 /// Writes zeroes over the root and the superblock at the old end, where the new layout has data.
 /// Their first physical sectors are zeroed last, so that an interrupted change is noticed.
 pub(crate) async fn hide_old_end(
-    device: &Below,
+    device: &Member,
     old: &Layout,
     new: &Layout,
 ) -> Result<(), IoError> {
@@ -35,7 +35,7 @@ pub(crate) async fn hide_old_end(
 /// Hides the old end if a crash interrupted that. A superblock copy may also be older because its
 /// write was lost; then there is data at the old end by now, which must stay.
 pub(crate) async fn finish_hiding(
-    device: &Below,
+    device: &Member,
     volume: VolumeId,
     old: &Layout,
     new: &Layout,
@@ -54,7 +54,7 @@ pub(crate) async fn finish_hiding(
 
 /// The physical sectors in which the root and the superblock at the old end begin: each is zeroed
 /// as a whole or not at all.
-fn marks(device: &Below, old: &Layout) -> [Extent; 2] {
+fn marks(device: &Member, old: &Layout) -> [Extent; 2] {
     let len = device.capabilities().physical_sector;
     [old.roots()[1], old.superblocks()[1]].map(|place| Extent { len, ..place })
 }
@@ -69,8 +69,8 @@ fn homes_in(layout: &Layout, place: Extent) -> impl Iterator<Item = Extent> + '_
 }
 
 /// Whether a root or a superblock of the volume begins there: both have its id at the same place.
-async fn is_marked(device: &Below, volume: VolumeId, mark: Extent) -> Result<bool, IoError> {
-    let content = match device.read(Reader::Volume, mark).await {
+async fn is_marked(device: &Member, volume: VolumeId, mark: Extent) -> Result<bool, IoError> {
+    let content = match device.read(Reader::System, mark).await {
         Ok(content) => content.to_bytes(),
         Err(IoError::Medium { .. }) => None,
         Err(error) => return Err(error),
@@ -81,7 +81,7 @@ async fn is_marked(device: &Below, volume: VolumeId, mark: Extent) -> Result<boo
 /// Finishes a change of the superblock that a crash interrupted. This must come before any write
 /// that relies on the change, as the newer copy may be lost one day.
 pub(crate) async fn finish_change(
-    device: &Below,
+    device: &Member,
     superblock: &Superblock,
     older: &Superblock,
 ) -> Result<(), VolumeError> {

@@ -5,20 +5,20 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Handle, Request, Sectors, Time};
 use manylogs_logstore::ondisk::root::{Left, Root};
 use manylogs_logstore::store::{Logs, Room, Store, apart};
-use manylogs_logstore::{DataSequence, Incarnation, RecordSequence, RecordShape, SequenceLimit};
+use manylogs_logstore::{Incarnation, RecordShape, SequenceLimit};
 
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport, table_place};
-use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::recover;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::ondisk::layout::Layout;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase};
 use crate::records::largest::{largest_record, longest_batch};
 use crate::settings::config::VolumeConfig;
 use crate::volume::Volume;
+use manylogs_engine::PatientReads;
+use manylogs_engine::{Member, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
 
 /// A volume of which everything was read that an opening needs, and nothing is written yet.
@@ -62,7 +62,7 @@ impl Opening {
         options: &OpenOptions,
     ) -> Result<Self, VolumeError> {
         let started = runtime.now();
-        let device = Below::new(device, options.probe.clone());
+        let device = Member::new(device, options.probe.clone());
         let mut report = RecoveryReport::default();
         // Data that a killed process left in the drive's cache must be durable before it is
         // believed.
@@ -101,13 +101,12 @@ impl Opening {
         let mut store = found.await?;
         if has_short_sectors {
             // A record would share a sector of the device with the durable one before it.
-            store.logs.take_no_more();
+            store.take_no_more();
         }
-        root.floor = store.roots.on_disk.floor;
+        root.floor = store.floor();
         root.left = Left::Open;
-        (store.sequences.next_data, store.sequences.next_record) =
-            (DataSequence(first), RecordSequence(first));
-        report.mapped_extents = store.map.len() as u64;
+        store.number_from(first);
+        report.mapped_extents = store.map().len() as u64;
         let named = (superblock.volume, superblock.label.clone());
         let volume = Volume::assemble(runtime, device, below, named, layout, config, store);
         volume.inner().logs_near.set(options.logs_near);
@@ -134,17 +133,17 @@ impl Opening {
             finish_change(&inner.device, &superblock, &older).await?;
         }
         if superblock.nvram {
-            let mut state = inner.state.borrow_mut();
+            let mut state = inner.engine.state.borrow_mut();
             let nvram = options.nvram.clone();
             let begun = state.store.begin_apart(nvram, superblock.volume, largest, &root);
             root.floor = begun?;
         }
         // The root must be durable before anything is appended.
-        inner.update_root(Phase::Open, |on_disk| *on_disk = root).await?;
+        update_root(inner, Phase::Open, |on_disk| *on_disk = root).await?;
         if !options.to_read {
             volume.run();
         }
-        report.duration = inner.runtime.now().since(started);
+        report.duration = inner.engine.runtime.now().since(started);
         Ok((volume, report))
     }
 }

@@ -6,8 +6,8 @@ use manylogs_block::{Extent, Lba, Nanos, Nvram, Sectors};
 use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::{Anchors, Layout};
-use crate::phase::PhaseProbe;
 use crate::settings::config::{TablePlace, VolumeConfig};
+use manylogs_engine::PhaseProbe;
 
 /// Options of an opening.
 #[derive(Clone, Debug, Default)]

@@ -1,13 +1,13 @@
 //! Recovery: the table is rebuilt from the logs alone, or faster from a snapshot and the logs
 //! opened since. It only reads.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use manylogs_block::{BlockDevice, Completion, Extent, IoError, Nvram, Payload, Request, Sectors};
+use manylogs_block::{BlockDevice, Extent, Nvram, Sectors};
+use manylogs_engine::{Scanner, retire_failed};
 use manylogs_logstore::ondisk::root::Left;
 use manylogs_logstore::store::{Store, Versions, apart};
-use manylogs_logstore::{BLANK, LogId, NvramError, Scanned, VolumeId, scan};
+use manylogs_logstore::{LogId, NvramError, Scanned, VolumeId};
 
 use crate::error::VolumeError;
 use crate::lifecycle::options::{LogDamage, OpenOptions, RecoveryReport};
@@ -16,9 +16,6 @@ use crate::ondisk::superblock::Superblock;
 use crate::roots::snapshot;
 
 use manylogs_plant::{self as plant, Bug};
-
-/// Starts of logs that are read together.
-const LOOKS: usize = 32;
 
 /// Fills `store` from the snapshot and the logs.
 ///
@@ -32,13 +29,8 @@ pub(crate) async fn rebuild(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    report.was_closed = store.roots.on_disk.left != Left::Open;
-    for id in store.roots.on_disk.retired.clone() {
-        if (id.0 as usize) < superblock.layout.regions().len() && !plant::is(Bug::RetiredForgotten)
-        {
-            store.logs.with(id, manylogs_logstore::Log::retire);
-        }
-    }
+    report.was_closed = store.root().left != Left::Open;
+    retire_failed(&mut store);
     match (superblock.nvram, &options.nvram) {
         (true, Some(_)) if options.give_up_nvram => return Ok(store),
         (true, Some(memory)) => {
@@ -48,12 +40,12 @@ pub(crate) async fn rebuild(
         (false, Some(_)) => return Err(NvramError::Unused.into()),
         (false, None) => {}
     }
-    let layout = &superblock.layout;
-    let snapshot = match store.roots.on_disk.snapshot {
+    let (layout, devices) = (&superblock.layout, std::slice::from_ref(device));
+    let snapshot = match store.root().snapshot {
         Some(named) if !options.ignore_snapshot => {
             let loaded = snapshot::load(device, layout, named).await;
             let loaded = loaded.map_err(VolumeError::of_opening)?;
-            let limit = store.roots.on_disk.sequence_limit;
+            let limit = store.root().sequence_limit;
             let loaded = loaded.filter(|snapshot| {
                 let (regions, capacity) = (layout.regions(), layout.capacity());
                 snapshot.fits(regions, capacity, superblock.physical, limit)
@@ -65,31 +57,31 @@ pub(crate) async fn rebuild(
         _ => None,
     };
     report.from_snapshot = snapshot.is_some();
-    let drained = store.roots.on_disk.left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
+    let drained = store.root().left == Left::Drained && !plant::is(Bug::DrainedLogsScanned);
     let unknown = |id: &LogId| match &snapshot {
         // Everything in the logs is dead, so damage to it does not count.
         _ if drained => false,
         Some(_) => opened_since(&store, *id),
-        None => store.roots.on_disk.used.contains(*id),
+        None => store.root().used.contains(*id),
     };
-    let wanted: Vec<LogId> = store.logs.ids().filter(unknown).collect();
-    let mut versions = Versions::new(store.logs.take());
+    let wanted: Vec<LogId> = store.logs().ids().filter(unknown).collect();
+    let mut versions = Versions::new(store.take_logs());
     if let Some(snapshot) = snapshot {
         // For logs that were opened since the snapshot, only the records that are found there now
         // count.
         versions.take_snapshot(snapshot, |log| !opened_since(&store, log));
     }
-    let mut used = Used { device, layout, wanted: wanted.into_iter(), asked: VecDeque::new() };
-    while let Some((log, start)) = used.next().await? {
-        let scanned = scan(device, superblock.scan_of(log, store.roots.on_disk.floor), start).await;
-        let scanned = scanned.map_err(VolumeError::of_opening)?;
+    let of = (superblock.volume, superblock.physical, layout.capacity());
+    let floor = store.floor();
+    let mut scanner = Scanner::new(devices, &versions.logs, wanted, of, floor);
+    while let Some((log, scanned)) = scanner.next().await.map_err(VolumeError::of_opening)? {
         note(report, layout, log, &scanned);
         for record in &scanned.records {
-            if store.roots.on_disk.is_older_than(record) {
+            if store.root().is_older_than(record) {
                 return Err(VolumeError::StaleRoot);
             }
             let whole = scanned.is_whole(record);
-            versions.take_record(log, record, store.roots.on_disk.floor, whole);
+            versions.take_record(log, record, store.floor(), whole);
         }
     }
     if let Some(unknown) = report.damage.iter().find(|found| !found.damage.known)
@@ -118,41 +110,6 @@ fn note(report: &mut RecoveryReport, layout: &Layout, log: LogId, scanned: &Scan
     }
 }
 
-/// Finds the logs that are not blank. Most logs of a large volume are blank, so many are read at
-/// once.
-struct Used<'a> {
-    device: &'a Rc<dyn BlockDevice>,
-    layout: &'a Layout,
-    wanted: std::vec::IntoIter<LogId>,
-    asked: VecDeque<(LogId, Completion)>,
-}
-
-impl Used<'_> {
-    /// The next one, and what was read of its start.
-    async fn next(&mut self) -> Result<Option<(LogId, Payload)>, VolumeError> {
-        loop {
-            while self.asked.len() < LOOKS
-                && let Some(log) = self.wanted.next()
-            {
-                let region = self.layout.regions()[log.0 as usize];
-                let extent = Extent { len: BLANK.min(region.len), ..region };
-                self.asked.push_back((log, self.device.submit(Request::Read { extent })));
-            }
-            let Some((log, start)) = self.asked.pop_front() else { return Ok(None) };
-            match start.await {
-                Ok(start) if start.is_zero() => {}
-                Ok(start) => return Ok(Some((log, start))),
-                // The scan finds out what can be read.
-                Err(IoError::Medium { .. }) => return Ok(Some((log, Payload::default()))),
-                Err(error) if plant::is(Bug::AnyErrorIsTheMedium) && error.is_local() => {
-                    return Ok(Some((log, Payload::default())));
-                }
-                Err(error) => return Err(VolumeError::of_opening(error)),
-            }
-        }
-    }
-}
-
 /// Fills `store` from non-volatile RAM.
 fn look_up(
     memory: Rc<dyn Nvram>,
@@ -160,18 +117,16 @@ fn look_up(
     mut store: Store,
     report: &mut RecoveryReport,
 ) -> Result<Store, VolumeError> {
-    let incarnation = store.roots.on_disk.incarnation.0;
-    let (table, found) = apart::look(memory, volume, store.logs.take(), incarnation)?;
+    let incarnation = store.root().incarnation.0;
+    let (table, found) = apart::look(memory, volume, store.take_logs(), incarnation)?;
     report.from_nvram = true;
     report.records = found.records;
     report.read_bytes = table.used();
-    store.apart = Some(table);
-    store.roots.on_disk.floor = store.roots.on_disk.floor.max(found.floor);
-    store.fill(found.versions);
+    store.fill_from(table, found);
     Ok(store)
 }
 
 /// Whether a log may have changed since the snapshot.
 fn opened_since(store: &Store, log: LogId) -> bool {
-    store.roots.on_disk.opened.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
+    store.root().opened.contains(log) && !plant::is(Bug::SnapshotAcrossReset)
 }

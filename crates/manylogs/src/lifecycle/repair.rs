@@ -9,11 +9,11 @@ use crate::cleaning::checkpoint::{CONFIRM_AT_ONCE, CheckpointReport, Pace, Pass}
 use crate::error::VolumeError;
 use crate::lifecycle::old_end::finish_change;
 use crate::lifecycle::options::{OpenOptions, RecoveryReport};
-use crate::lifecycle::patience::PatientReads;
 use crate::lifecycle::structures::{Structures, read_structures};
 use crate::lifecycle::superblocks::write_superblock;
-use crate::phase::{Below, Phase};
 use crate::volume::Volume;
+use manylogs_engine::PatientReads;
+use manylogs_engine::{Member, Phase};
 
 /// Checkpoints that are made again when the first leaves something that could not be read.
 const CHECKPOINTS_MORE: u32 = 3;
@@ -58,7 +58,7 @@ impl Volume {
         options: &OpenOptions,
     ) -> Result<RepairReport, VolumeError> {
         let mut found = RecoveryReport::default();
-        let below = Below::new(Rc::clone(&device), options.probe.clone());
+        let below = Member::new(Rc::clone(&device), options.probe.clone());
         below.submit(Phase::Open, Request::Flush).await?;
         let reads: Rc<dyn BlockDevice> =
             PatientReads::giving_up(Rc::clone(&device), runtime.clone());
@@ -96,7 +96,7 @@ impl Volume {
 /// them: sectors that were written since can be read. Returns how many sectors were overwritten.
 async fn overwrite_unreadable(
     reads: &Rc<dyn BlockDevice>,
-    below: &Below,
+    below: &Member,
     places: &[Extent],
     physical: Sectors,
 ) -> Result<Sectors, VolumeError> {

@@ -14,7 +14,7 @@ use crate::error::VolumeError;
 use crate::lifecycle::options::RecoveryReport;
 use crate::ondisk::layout::{Anchors, SUPERBLOCK_LEAST, SUPERBLOCK_MOST, superblock_at_end};
 use crate::ondisk::superblock::Superblock;
-use manylogs_logstore::io;
+use manylogs_engine::{self as engine, RootSlot};
 use manylogs_logstore::ondisk::root::Root;
 
 /// Structures that describe a volume.
@@ -175,12 +175,12 @@ async fn search_at_end(
     Ok(Err(first_error))
 }
 
-/// As [`io::read_copy`], in the words of a volume.
+/// As [`engine::read_copy`], in the words of a volume.
 async fn read_copy(
     device: &Rc<dyn BlockDevice>,
     extent: Extent,
 ) -> Result<Result<Bytes, VolumeError>, VolumeError> {
-    match io::read_copy(device, extent).await.map_err(VolumeError::of_opening)? {
+    match engine::read_copy(device, extent).await.map_err(VolumeError::of_opening)? {
         Ok(content) => Ok(content.to_bytes().ok_or(VolumeError::NotAVolume)),
         Err(error) => Ok(Err(error.into())),
     }
@@ -192,8 +192,9 @@ async fn read_root(
     superblock: &Superblock,
     report: &mut RecoveryReport,
 ) -> Result<(Root, usize), VolumeError> {
-    let (slots, logs) = (superblock.layout.roots(), superblock.layout.regions().len());
-    let found = io::find_root(device, slots, superblock.volume, logs).await;
+    let slots = RootSlot::on_first(superblock.layout.roots());
+    let (devices, logs) = (std::slice::from_ref(device), superblock.layout.regions().len());
+    let found = engine::find_root(devices, &slots, superblock.volume, logs).await;
     let found = found.map_err(VolumeError::of_opening)?;
     report.roots_damaged += found.damaged;
     found.newest.ok_or(VolumeError::NoRoot)

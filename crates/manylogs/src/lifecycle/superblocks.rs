@@ -4,7 +4,7 @@ use manylogs_block::{Extent, IoError, Payload, Request, to_usize};
 
 use crate::error::VolumeError;
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase};
+use manylogs_engine::{Member, Phase};
 
 /// Longest request for zeroes.
 const ZERO_SECTORS: u64 = 1 << 16;
@@ -12,7 +12,7 @@ const ZERO_SECTORS: u64 = 1 << 16;
 /// Writes both copies, the last first: one of them is always whole, and the first is the older one
 /// until the change is durable.
 pub(crate) async fn write_superblock(
-    device: &Below,
+    device: &Member,
     superblock: &Superblock,
 ) -> Result<(), VolumeError> {
     for copy in [1, 0] {
@@ -23,7 +23,7 @@ pub(crate) async fn write_superblock(
 
 /// Writes the first copy (0) or the last (1).
 pub(crate) async fn write_superblock_copy(
-    device: &Below,
+    device: &Member,
     superblock: &Superblock,
     copy: usize,
 ) -> Result<(), IoError> {
@@ -34,7 +34,7 @@ pub(crate) async fn write_superblock_copy(
 
 /// Writes zeroes, durable when this returns.
 pub(crate) async fn zero(
-    device: &Below,
+    device: &Member,
     phase: Phase,
     places: impl IntoIterator<Item = Extent>,
 ) -> Result<u64, IoError> {

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::VolumeError;
 use crate::ondisk::layout::{Anchors, Layout, LogRun, Parts, SUPERBLOCK_LEAST};
+use crate::ondisk::protective;
 use crate::ondisk::settings::RawSettings;
 use crate::settings::Settings;
 use crate::settings::config::{LogPlacement, VolumeConfig};
@@ -27,6 +28,8 @@ const KNOWN_INCOMPATIBLE: u64 = TABLE_IN_NVRAM | PLACES_GIVEN | SHORT_HEADERS;
 const KNOWN_READ_ONLY_COMPATIBLE: u64 = 0;
 /// Runs that fit into the head; more follow behind it.
 const RUNS_IN_HEAD: usize = 120;
+/// With more runs than these there is no room for the protective MBR.
+const RUNS_BEFORE_MBR: usize = 5;
 /// What is read first, with all but the further runs.
 pub(crate) const HEAD_BYTES: usize = 4096;
 const RUN_BYTES: usize = 32;
@@ -75,6 +78,7 @@ const _: () = assert!(size_of::<Raw>() == HEAD_BYTES);
 const _: () = assert!(size_of::<RawRun>() == RUN_BYTES);
 const _: () = assert!(std::mem::offset_of!(Raw, settings) == 160);
 const _: () = assert!(std::mem::offset_of!(Raw, runs) == 256);
+const _: () = assert!(256 + RUNS_BEFORE_MBR * RUN_BYTES <= protective::AT);
 
 /// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +186,11 @@ impl Superblock {
         let label = self.label.as_bytes();
         let len = label.len().min(raw.label.len());
         raw.label[..len].copy_from_slice(&label[..len]);
+        // The owner of given places has a first sector of its own.
+        if parts.anchors.is_none() && runs.len() <= RUNS_BEFORE_MBR {
+            let mbr = protective::mbr(parts.device);
+            raw.as_mut_bytes()[protective::AT..][..mbr.len()].copy_from_slice(&mbr);
+        }
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         let mut bytes = raw.as_bytes().to_vec();
         bytes.extend_from_slice(tail);
@@ -409,11 +418,21 @@ mod tests {
     }
 
     #[test]
+    fn a_protective_mbr_is_there_unless_runs_are() {
+        for runs in [1, RUNS_BEFORE_MBR, RUNS_BEFORE_MBR + 1, 500] {
+            let bytes = sample(runs).encode();
+            let is_there = bytes[510..512] == [0x55, 0xaa] && bytes[450] == 0xee;
+            assert_eq!(is_there, runs <= RUNS_BEFORE_MBR, "{runs} runs");
+        }
+    }
+
+    #[test]
     fn given_places_survive_encoding() {
         let anchors = Anchors { first: Extent::new(8000, 200), last: Extent::new(80, 120) };
         let logs = [Extent::new(4000, 2000), Extent::new(400, 2000), Extent::new(9000, 2001)];
         let layout = Layout::given(&logs, anchors, DEVICE, Sectors(1)).unwrap();
         let given = Superblock { physical: Sectors(1), layout, ..sample(1) };
+        assert_ne!(given.encode()[510..512], [0x55, 0xaa], "the owner has the first sector");
         assert_eq!(Superblock::decode(&given.encode(), DEVICE), Ok(given));
         // The list of runs of other volumes does not begin with anchors.
         let few = altered(48, &[2]);

@@ -18,6 +18,8 @@ const PROBE: u32 = 16;
 /// Times that bound the committer's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
+    /// How long records pause beside a database.
+    pub(crate) rest: Rest,
     /// Time of the last submitted record.
     pub(crate) last_append: Time,
     /// The log that it went to.
@@ -32,6 +34,31 @@ pub(crate) struct Pacing {
     pub(crate) hold: Hold,
     /// The timer that is set for that.
     pub(crate) hold_armed: Option<Time>,
+}
+
+/// A record never waits for longer than this for the reads of a database.
+const REST_MAX: Nanos = Nanos::from_millis(250);
+
+/// The pause after a record for which the device drains its queue: as long as the record took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    ended: Time,
+    took: Nanos,
+}
+
+impl Rest {
+    /// Until when the next record waits, if it does.
+    pub(crate) fn until(&self, now: Time) -> Option<Time> {
+        let until = self.ended + self.took.min(REST_MAX);
+        (now < until).then_some(until)
+    }
+}
+
+impl Pacing {
+    /// The last record has ended.
+    pub(crate) fn record_ended(&mut self, now: Time) {
+        self.rest = Rest { ended: now, took: now.since(self.last_append) };
+    }
 }
 
 /// Whether the next record waits, and whether waiting has paid.
@@ -100,6 +127,18 @@ mod tests {
 
     fn at(ms: u64) -> Time {
         Time(0) + Nanos::from_millis(ms)
+    }
+
+    #[test]
+    fn records_rest_as_long_as_the_last_one_took() {
+        let mut pacing = Pacing { last_append: at(100), ..Pacing::default() };
+        assert_eq!(pacing.rest.until(at(0)), None, "there was none");
+        pacing.record_ended(at(180));
+        assert_eq!(pacing.rest.until(at(180)), Some(at(260)));
+        assert_eq!(pacing.rest.until(at(260)), None);
+        pacing.last_append = at(300);
+        pacing.record_ended(at(3000));
+        assert_eq!(pacing.rest.until(at(3000)), Some(at(3250)), "but not for ever");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;
-use manylogs_logstore::store::{Logs, Placement};
+use manylogs_logstore::store::{Device, Logs, Placement};
 
 /// Number of logs on either side that are tried first.
 const NEIGHBOURS: u32 = 16;
@@ -67,7 +67,7 @@ impl Placement for Records {
 
 /// The open log nearest to `head` for which `ready` holds.
 pub(crate) fn nearest(logs: &Logs, head: Lba, ready: impl Fn(LogId) -> bool) -> Option<LogId> {
-    let split = logs.count_until(head);
+    let split = logs.count_until(Device::default(), head);
     let ready = |id: &LogId| ready(*id);
     // One of the neighbours nearly always has room, and a narrow range is cheaper to search.
     let near = split.saturating_sub(NEIGHBOURS)..split.saturating_add(NEIGHBOURS);

@@ -41,21 +41,21 @@ impl Volume {
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         let inner = self.shared();
-        let state = inner.state.borrow();
+        let state = inner.engine.state.borrow();
         Backlog {
             requests: Rc::strong_count(&inner.activity) - 1,
-            pending: state.store.entries.pending.len(),
-            entries: state.store.entries.slots.len(),
-            tickets: state.store.entries.tickets.len(),
-            records: state.store.entries.records.len(),
-            supersedes: state.store.home.deferred.len() + state.store.home.unsettled.len(),
+            pending: state.store.entries().pending.len(),
+            entries: state.store.entries().slots.len(),
+            tickets: state.store.entries().tickets.len(),
+            records: state.store.entries().records.len(),
+            supersedes: state.home.supersedes(&state.store),
             flushes: state.flushes.len(),
             starved: state.starved.len(),
-            reserved_sectors: state.store.reserved.log.0,
-            reserved_nvram_bytes: state.store.reserved.apart_bytes,
-            volatile_sectors: state.store.entries.volatile_sectors,
+            reserved_sectors: state.store.reserved().log.0,
+            reserved_nvram_bytes: state.store.reserved().apart_bytes,
+            volatile_sectors: state.store.entries().volatile_sectors,
             locked_homes: inner.locks.len(),
-            reset_candidates: state.store.reset_candidates.len(),
+            reset_candidates: state.store.reset_candidates(),
         }
     }
 }

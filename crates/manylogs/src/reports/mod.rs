@@ -2,5 +2,6 @@
 
 pub(crate) mod backlog;
 pub(crate) mod counters;
+pub(crate) mod home_pace;
 pub(crate) mod outlook;
 pub(crate) mod stats;

@@ -3,47 +3,29 @@
 use std::rc::Rc;
 
 use manylogs_block::{
-    Capabilities, Completion, Extent, ExtentKind, Extents, IoError, IoResult, Lba, Nanos, Sectors,
-    completion,
+    Completion, Extent, ExtentKind, Extents, IoError, IoResult, Nanos, completion,
 };
 use manylogs_logstore::store::{Place, Store};
 use manylogs_logstore::{EntryKind, Mapped};
 
+use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::state::Inner;
 use crate::volume::Volume;
 
-/// The disk that estimates of the time to drain assume: the time of one home write at a random
-/// place, and bytes a second for long ones.
-const SEEK: Nanos = Nanos::from_millis(8);
-const BYTES_PER_S: f64 = 100e6;
-/// Home writes closer than this count as one: the drive passes over the gap.
-const NEAR: Sectors = Sectors(256);
+/// Extents of the table that an estimate looks at: of a larger table it takes the rest to be alike.
+const LOOKED_AT: usize = 200_000;
 /// Parts of the table that one answer about extents goes through: the volume answers nobody else
 /// meanwhile.
 const PARTS_MAX: usize = 4096;
 
-/// About how long it takes to move what is logged home: a seek for each run of neighbours, and
-/// transfer. `mapped` has the extents by address, and whether each is zeroes. Zeroes cost no
-/// transfer on a device that zeroes fast, and nothing where the device turns out to read zeroes.
-pub(crate) fn drain_estimate(
-    mapped: impl Iterator<Item = (Extent, bool)>,
-    below: &Capabilities,
-) -> Nanos {
-    let (mut runs, mut end, mut bytes) = (0u64, Lba(0), 0);
-    for (extent, zeroes) in mapped {
-        if runs == 0 || extent.start.0 > end.0 + NEAR.0 {
-            runs += 1;
-        }
-        end = extent.end();
-        bytes += match zeroes {
-            true if below.fast_zero || below.discard => 0,
-            true => extent.len.bytes(),
-            // Read from the logs, written home.
-            false => 2 * extent.len.bytes(),
-        };
-    }
-    let transfer = Nanos::from_secs_f64(bytes as f64 / BYTES_PER_S);
-    Nanos(transfer.0 + runs * SEEK.0)
+/// About how long a drain would take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainEstimate {
+    /// The time.
+    pub time: Nanos,
+    /// Whether that is by what checkpoints were seen to take; else it is by what devices of the
+    /// kind take.
+    pub is_seen: bool,
 }
 
 const fn is_zeroes(place: &Place) -> bool {
@@ -51,37 +33,54 @@ const fn is_zeroes(place: &Place) -> bool {
 }
 
 impl Volume {
-    /// About how long a drain would take on a disk with 8 ms a seek. Walks through the table.
+    /// About how long a drain would take with nothing else to do: by what this opening's
+    /// checkpoints took, what they waited for others not counted. Walks through the table, or
+    /// through the beginning of a large one.
     #[must_use]
-    pub fn drain_estimate(&self) -> Nanos {
-        let state = self.inner().state.borrow();
-        let mapped = state.store.map.iter();
+    pub fn drain_estimate(&self) -> DrainEstimate {
+        let (inner, state) = (self.inner(), self.inner().engine.state.borrow());
+        let map = state.store.map();
+        let mapped = map.iter().take(LOOKED_AT);
         let mapped = mapped.map(|(extent, mapped)| (extent, is_zeroes(&mapped.value)));
-        drain_estimate(mapped, &self.inner().below)
+        let some = HomeWork::of(mapped, &inner.below);
+        let all = map.len() as u64;
+        let work = some.scaled(all, all.min(LOOKED_AT as u64)).of_drain();
+        let assumed = HomePace::assumed(&inner.below).time_of(work);
+        let factor = state.passes_seen.factor();
+        let time = Nanos::from_secs_f64(assumed.as_secs_f64() * factor.unwrap_or(1.0));
+        DrainEstimate { time, is_seen: factor.is_some() }
     }
 
     /// Home bytes that the table says are zeroes. Walks through the table.
     #[must_use]
     pub fn zeroed_bytes(&self) -> u64 {
-        let state = self.inner().state.borrow();
-        let zeroed = state.store.map.iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
+        let state = self.inner().engine.state.borrow();
+        let zeroed = state.store.map().iter().filter(|(_, mapped)| is_zeroes(&mapped.value));
         zeroed.map(|(extent, _)| extent.len.bytes()).sum()
     }
 }
 
 impl Inner {
+    /// The work to bring home what is in `extents` of the table.
+    pub(crate) fn home_work(&self, extents: impl Iterator<Item = Extent>) -> HomeWork {
+        let state = self.engine.state.borrow();
+        let mapped = extents.flat_map(|extent| state.store.map().lookup(extent));
+        let mapped = mapped.filter_map(|(part, mapped)| Some((part, is_zeroes(&mapped?.value))));
+        HomeWork::of(mapped, &self.below)
+    }
+
     /// Which parts of `within` the table knows, and what the device below knows of the others.
     /// Costs O(parts).
     pub(crate) fn extents(self: &Rc<Self>, within: Extent) -> Completion<Extents> {
         let parts = {
-            let state = self.state.borrow();
+            let state = self.engine.state.borrow();
             let kind = |mapped: Mapped<Place>| kind_of(&state.store, &mapped.value);
-            let parts = state.store.map.lookup(within).take(PARTS_MAX);
+            let parts = state.store.map().lookup(within).take(PARTS_MAX);
             parts.map(|(part, mapped)| (part, mapped.map(kind))).collect::<Vec<_>>()
         };
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
-        self.runtime.spawn(async move { completer.complete(inner.with_homes(parts).await) });
+        self.engine.runtime.spawn(async move { completer.complete(inner.with_homes(parts).await) });
         completion
     }
 
@@ -119,7 +118,7 @@ fn kind_of(store: &Store, place: &Place) -> ExtentKind {
         Place::Zeroes { .. } => ExtentKind::Hole,
         Place::Log { .. } => ExtentKind::Logged,
         Place::Lost { .. } => ExtentKind::Data,
-        Place::Buffered { slot, .. } => match store.entries.slots.get(*slot).entry.kind {
+        Place::Buffered { slot, .. } => match store.entries().slots.get(*slot).entry.kind {
             EntryKind::Zeroes => ExtentKind::Hole,
             EntryKind::Lost => ExtentKind::Data,
             _ => ExtentKind::Logged,

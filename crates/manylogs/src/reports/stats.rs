@@ -108,7 +108,7 @@ impl Volume {
     /// Counters and sizes now.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let threshold = self.inner().threshold_now(&state);
         let (store, counters) = (&state.store, &state.counters);
         let table = store.table_bytes();
@@ -116,33 +116,33 @@ impl Volume {
             logged_writes: counters.logged_writes,
             logged_bytes: Sectors(counters.logged_sectors).bytes(),
             bypassed_writes: counters.bypassed_writes,
-            records: store.counters.records,
-            record_bytes: Sectors(store.counters.record_sectors).bytes(),
-            supersedes: store.counters.supersedes,
+            records: store.counters().records,
+            record_bytes: Sectors(store.counters().record_sectors).bytes(),
+            supersedes: store.counters().supersedes,
             log_swaps: counters.log_swaps,
             swapped_bytes: Sectors(counters.swapped_sectors).bytes(),
-            log_resets: store.counters.log_resets,
+            log_resets: store.counters().log_resets,
             checkpoints: counters.checkpoints,
             snapshots: counters.snapshots,
             redirected_reads: counters.redirected_reads,
             starved_writes: counters.starved_writes,
             threshold_bytes: threshold.bytes(),
             sent_home_writes: counters.sent_home_writes,
-            mapped_extents: store.map.len() as u64,
-            map_bytes: store.map.bytes() as u64,
+            mapped_extents: store.map().len() as u64,
+            map_bytes: store.map().bytes() as u64,
             mapping_table_bytes: table,
-            mapping_table_bytes_max: store.counters.table_bytes_max.max(table),
-            volatile_bytes: Sectors(store.entries.volatile_sectors).bytes(),
-            logged_at_risk_bytes: store.logs.iter().map(|log| Sectors(log.live()).bytes()).sum(),
-            retired_logs: store.logs.iter().filter(|log| log.is_retired()).count() as u64,
+            mapping_table_bytes_max: store.counters().table_bytes_max.max(table),
+            volatile_bytes: Sectors(store.entries().volatile_sectors).bytes(),
+            logged_at_risk_bytes: store.logs().iter().map(|log| Sectors(log.live()).bytes()).sum(),
+            retired_logs: store.logs().iter().filter(|log| log.is_retired()).count() as u64,
             kept_extents: counters.kept_extents,
             lost_extents: counters.lost_extents,
             unread_extents: counters.unread_extents,
             failed_checkpoints: counters.failed_checkpoints,
             checkpoint_at: state.pass_at.0,
-            nvram_bytes: store.apart.as_ref().map_or(0, NvTable::half_len),
-            nvram_bytes_used: store.apart.as_ref().map_or(0, NvTable::used),
-            nvram_rewrites: store.apart.as_ref().map_or(0, NvTable::rewrites),
+            nvram_bytes: store.table_apart().map_or(0, NvTable::half_len),
+            nvram_bytes_used: store.table_apart().map_or(0, NvTable::used),
+            nvram_rewrites: store.table_apart().map_or(0, NvTable::rewrites),
         }
     }
 
@@ -150,7 +150,7 @@ impl Volume {
     #[must_use]
     pub fn health(&self) -> Health {
         let stats = self.stats();
-        let read_only = self.inner().state.borrow().store.read_only;
+        let read_only = self.inner().engine.state.borrow().store.read_only();
         let extents = stats.kept_extents + stats.lost_extents + stats.unread_extents;
         let troubles = stats.retired_logs + extents;
         match read_only {
@@ -163,12 +163,12 @@ impl Volume {
     /// Occupancy of each used log, by address.
     #[must_use]
     pub fn log_occupancy(&self) -> Vec<LogOccupancy> {
-        let state = self.inner().state.borrow();
+        let state = self.inner().engine.state.borrow();
         let occupancy = |log: &manylogs_logstore::Log| LogOccupancy {
             region: log.region(),
             used: log.used(),
             live: Sectors(log.live()),
         };
-        state.store.logs.iter().map(occupancy).collect()
+        state.store.logs().iter().map(occupancy).collect()
     }
 }

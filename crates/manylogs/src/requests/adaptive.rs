@@ -75,7 +75,7 @@ impl Inner {
         if len > config.threshold {
             return false;
         }
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         let Some((allowance, threshold)) = self.allowed(&state) else { return true };
         state.allowance = allowance;
         let small = len <= threshold;
@@ -100,9 +100,9 @@ impl Inner {
             return None;
         }
         let room =
-            LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs.occupancy() };
+            LogRoom { all: self.layout.log_sectors(), occupancy: state.store.logs().occupancy() };
         let mut allowance = state.allowance;
-        let threshold = allowance.threshold(self.runtime.now(), config.threshold, room);
+        let threshold = allowance.threshold(self.engine.runtime.now(), config.threshold, room);
         Some((allowance, threshold))
     }
 }

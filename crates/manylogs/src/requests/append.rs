@@ -59,41 +59,41 @@ impl Volume {
     #[must_use]
     pub fn has_room(&self, entries: usize, payload: Sectors) -> bool {
         let needed = batch_room(entries, payload, self.shared().shape);
-        self.shared().state.borrow_mut().store.fits(needed)
+        self.shared().engine.state.borrow_mut().store.fits(needed)
     }
 
     /// The parts of `extent` of which a newer version than the one at home is logged, or on its way
     /// into a log.
     #[must_use]
     pub fn logged(&self, extent: Extent) -> Vec<Extent> {
-        let state = self.shared().state.borrow();
-        let parts = state.store.map.lookup(extent);
+        let state = self.shared().engine.state.borrow();
+        let parts = state.store.map().lookup(extent);
         parts.filter(|(_, mapped)| mapped.is_some()).map(|(part, _)| part).collect()
     }
 }
 
 impl Inner {
     fn append(self: &Rc<Self>, batch: Batch) -> Completion {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         if state.closing {
             return Completion::ready(Err(IoError::Gone));
         }
-        if let Err(error) = state.admit_write(self.runtime.now()) {
+        if let Err(error) = state.admit_write(self.engine.runtime.now()) {
             return Completion::ready(Err(error));
         }
         let reserved = state.store.room_of(&batch);
-        if state.starved.is_empty() && state.fits(reserved, self.runtime.now()) {
+        if state.starved.is_empty() && state.fits(reserved, self.engine.runtime.now()) {
             return self.put(&mut state, batch);
         }
         state.counters.starved_writes += 1;
         drop(state);
-        self.wanted.notify();
+        self.engine.wanted.notify();
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
-        self.runtime.spawn(async move {
+        self.engine.runtime.spawn(async move {
             let result = match inner.wait_for_room(reserved).await {
                 Ok(()) => {
-                    let put = inner.put(&mut inner.state.borrow_mut(), batch);
+                    let put = inner.put(&mut inner.engine.state.borrow_mut(), batch);
                     put.await
                 }
                 Err(error) => Err(error),
@@ -111,9 +111,9 @@ impl Inner {
         state.counters.logged_sectors += logged;
         state.counters.logged_since_checkpoint += 1;
         state.counters.logged_sectors_since_checkpoint += logged;
-        if state.store.map.is_empty() {
+        if state.store.map().is_empty() {
             // Idle time has something to do again.
-            self.wanted.notify();
+            self.engine.wanted.notify();
         }
         let reserved = state.store.room_of(&batch);
         let early = plant::is(Bug::AckBeforeRecord);

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use manylogs_block::{
     Completion, Extent, Hint, IoError, Payload, Request, Sectors, all_done, completion,
 };
-use manylogs_logstore::store::{Displaced, Origin, Room, SlotId};
+use manylogs_logstore::store::{Origin, Room, SlotId};
 use manylogs_logstore::{DataSequence, Entry, EntryKind};
 
-use crate::phase::Phase;
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::{Inner, State};
+use manylogs_engine::{Phase, System};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
@@ -22,8 +22,8 @@ impl Inner {
         payload: Payload,
         fua: bool,
     ) -> Completion {
-        let mut state = self.state.borrow_mut();
-        if let Err(error) = state.admit_write(self.runtime.now()) {
+        let mut state = self.engine.state.borrow_mut();
+        if let Err(error) = state.admit_write(self.engine.runtime.now()) {
             return Completion::ready(Err(error));
         }
         state.counters.bypassed_writes += 1;
@@ -31,7 +31,7 @@ impl Inner {
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
         let activity = Rc::clone(&self.activity);
-        self.runtime.spawn(async move {
+        self.engine.runtime.spawn(async move {
             let result = inner.write_home(extent, payload, fua).await;
             drop(activity);
             completer.complete(result);
@@ -47,7 +47,7 @@ impl Inner {
     ) -> Result<Payload, IoError> {
         let (guard, reserved) = self.lock_and_reserve(extent, fua).await?;
         // Under the lock: the checkpoint renews versions in the extents that it has locked.
-        let sequence = self.state.borrow_mut().store.take_data_sequence();
+        let sequence = self.engine.state.borrow_mut().store.take_data_sequence();
         if plant::is(Bug::SupersedeBeforeHome) {
             let early = self.forget_superseded(extent, sequence, reserved, true);
             if let Some(early) = early {
@@ -57,9 +57,9 @@ impl Inner {
         let written = self.submit_home(Phase::Bypass, extent, &payload, fua);
         if let Err(error) = all_done(written).await {
             if !plant::is(Bug::FailedWriteKeepsRoom) {
-                self.state.borrow_mut().store.reserved -= reserved;
+                self.engine.state.borrow_mut().store.release(reserved);
             }
-            self.notify_progress();
+            self.engine.notify_progress();
             return Err(error);
         }
         let durable = if plant::is(Bug::SupersedeBeforeHome) {
@@ -94,15 +94,15 @@ impl Inner {
                 None => self.locks.lock(Writer::Client, extent).await,
             };
             {
-                let mut state = self.state.borrow_mut();
-                let logged = state.store.map.overlaps(extent);
+                let mut state = self.engine.state.borrow_mut();
+                let logged = state.store.map().overlaps(extent);
                 let trusting = plant::is(Bug::TrustUnsettledSupersede);
-                let unsettled = fua && !trusting && state.store.has_unsettled_supersede(extent);
+                let unsettled = fua && !trusting && state.home.is_unsettled(&state.store, extent);
                 if !logged && !unsettled {
                     return Ok((guard, Room::default()));
                 }
                 if state.store.fits(needed) {
-                    state.store.reserved += needed;
+                    state.store.reserve(needed);
                     return Ok((guard, needed));
                 }
             }
@@ -129,7 +129,7 @@ impl Inner {
                 payload.slice(done, home.len)
             };
             done += home.len;
-            self.state.borrow_mut().head = home.end();
+            self.device.set_asked(home.end());
             let write = Request::Write { extent: home, payload: part, fua, hint: Hint::None };
             parts.push(self.device.submit(phase, write));
         }
@@ -145,13 +145,12 @@ impl Inner {
         reserved: Room,
         fua: bool,
     ) -> Option<Completion> {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
-        state.store.reserved -= reserved;
+        state.store.release(reserved);
         let dirty = !fua && self.below.volatile_cache;
-        state.store.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
-        let mut displaced = Displaced::of(self.shape);
-        state.store.map.remove_older(extent, sequence, |part, old| displaced.add(part, old));
+        state.home.is_dirty |= dirty && !plant::is(Bug::DirtyHomeNotSet);
+        let displaced = state.store.displace_older(extent, sequence);
         // A durable write needs its entry even if a newer version has displaced the older ones in
         // the map meanwhile: that one may not be durable yet.
         if displaced.is_empty() && !(fua && reserved != Room::default()) {
@@ -170,7 +169,8 @@ impl Inner {
         let entry = Entry::new(extent, sequence, EntryKind::Supersede);
         let id = state.store.queue(entry, None, waiter, reserved, Origin::Client);
         state.store.book_displaced(id, displaced);
-        state.store.home.unsettled.push((id, extent));
+        let ticket = state.store.entries().slots.get(id).ticket;
+        state.home.add(&state.store, ticket, extent);
         self.make_due(state, id, fua);
         answer
     }
@@ -178,9 +178,9 @@ impl Inner {
     fn make_due(&self, state: &mut State, id: SlotId, fua: bool) {
         if fua {
             state.store.make_pending(id);
-            self.commit.notify();
+            self.engine.commit.notify();
         } else {
-            state.store.home.deferred.push(id);
+            state.home.deferred.push(id);
         }
     }
 }

@@ -4,17 +4,16 @@ use std::rc::Rc;
 
 use manylogs_block::{Completion, IoError, Payload, Request, completion};
 
-use crate::phase::Phase;
 use crate::state::Inner;
-use manylogs_logstore::io;
-use manylogs_logstore::store::Ticket;
+use manylogs_engine::{Phase, wait_durable};
 use manylogs_plant::{self as plant, Bug};
 
 impl Inner {
     /// Entry point of client flushes.
     pub(crate) fn flush(&self) -> Completion {
         let (completer, completion) = completion();
-        self.state.borrow_mut().flushes.push(completer);
+        self.device.sync_asked();
+        self.engine.state.borrow_mut().flushes.push(completer);
         self.flush_asked.notify();
         completion
     }
@@ -23,9 +22,9 @@ impl Inner {
     pub(crate) async fn run_flusher(self: Rc<Self>) {
         loop {
             let asked = self.flush_asked.wait();
-            let mut waiting = std::mem::take(&mut self.state.borrow_mut().flushes);
+            let mut waiting = std::mem::take(&mut self.engine.state.borrow_mut().flushes);
             if waiting.is_empty() {
-                if self.state.borrow().closed {
+                if self.engine.is_closed() {
                     return;
                 }
                 asked.await;
@@ -33,7 +32,7 @@ impl Inner {
             }
             let result = self.make_durable(Phase::Bypass).await;
             if plant::is(Bug::FlushAnsweredByEarlier) {
-                waiting.append(&mut self.state.borrow_mut().flushes);
+                waiting.append(&mut self.engine.state.borrow_mut().flushes);
             }
             for completer in waiting {
                 completer.complete(result.clone().map(|()| Payload::default()));
@@ -47,43 +46,36 @@ impl Inner {
         // A second flush must not overtake the device flush of the first.
         let _turn = self.flush_lock.take().await;
         let (last, deferred, dirty) = {
-            let mut state = self.state.borrow_mut();
-            let last =
-                state.store.entries.tickets.last().filter(|_| !plant::is(Bug::FlushSkipsBuffer));
-            state.store.entries.force = state.store.entries.force.max(last);
-            let dirty = std::mem::take(&mut state.store.home.is_dirty);
-            (last, std::mem::take(&mut state.store.home.deferred), dirty)
+            let mut state = self.engine.state.borrow_mut();
+            let last = state.store.force_all();
+            let dirty = std::mem::take(&mut state.home.is_dirty);
+            (last, std::mem::take(&mut state.home.deferred), dirty)
         };
         if plant::is(Bug::DeferredBeforeFlush) {
-            deferred.iter().for_each(|id| self.state.borrow_mut().store.make_pending(*id));
+            deferred.iter().for_each(|id| self.engine.state.borrow_mut().store.make_pending(*id));
         }
-        self.commit.notify();
+        self.engine.commit.notify();
         let dirty = dirty && !plant::is(Bug::FlushSkipsDevice);
         if dirty && let Err(error) = self.device.submit(phase, Request::Flush).await {
             // What the device may have dropped is not assumed durable by a later, lucky flush.
-            let mut state = self.state.borrow_mut();
-            state.store.home.deferred.extend(deferred);
-            state.store.home.is_dirty = true;
+            let mut state = self.engine.state.borrow_mut();
+            state.home.deferred.extend(deferred);
+            state.home.is_dirty = true;
             if !plant::is(Bug::FailedFlushTakesWrites) {
                 state.store.fail("the device failed to flush");
             }
             drop(state);
             // Writes that wait for room would wait for ever.
-            self.notify_progress();
+            self.engine.notify_progress();
             return Err(error);
         }
         for id in deferred.into_iter().filter(|_| !plant::is(Bug::DeferredBeforeFlush)) {
-            self.state.borrow_mut().store.make_pending(id);
+            self.engine.state.borrow_mut().store.make_pending(id);
         }
-        self.commit.notify();
+        self.engine.commit.notify();
         match last {
-            Some(last) => io::wait_durable(self, last).await,
+            Some(last) => wait_durable(self, last).await,
             None => Ok(()),
         }
-    }
-
-    /// Resolves when the entry with this ticket is durable, whatever becomes of older ones.
-    pub(crate) async fn wait_done(&self, ticket: Ticket) -> Result<(), IoError> {
-        io::wait_until(self, |store| store.entries.tickets.is_done(ticket)).await
     }
 }

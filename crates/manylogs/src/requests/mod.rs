@@ -5,6 +5,7 @@ mod append;
 pub(crate) mod bypass;
 pub(crate) mod flush;
 pub(crate) mod home_lock;
+pub(crate) mod home_writes;
 pub(crate) mod read;
 pub(crate) mod starved;
 pub(crate) mod write;

@@ -2,12 +2,10 @@
 
 use std::rc::Rc;
 
-use manylogs_block::{Completion, Extent, IoError, IoResult, Payload, Sectors, completion};
-use manylogs_logstore::LogId;
-use manylogs_logstore::store::{self, LogRead};
+use manylogs_block::{Completion, Extent, IoResult, Payload, Sectors, completion};
+use manylogs_engine::{self as engine, Reader};
 
-use crate::phase::Reader;
-use crate::state::{Inner, State};
+use crate::state::Inner;
 
 /// Two home parts that are at most this far apart are read as one: to pass over the sectors
 /// between them costs less than a command of its own.
@@ -17,12 +15,8 @@ const HOME_GAP: Sectors = Sectors(128);
 enum Source {
     /// The `index`-th home read, from sector `skip` of it.
     Home { index: usize, skip: Sectors },
-    /// A log, with the location of the version.
-    Log { read: LogRead, found: Completion },
-    /// At hand.
-    Here(Payload),
-    /// Nowhere: the logged copy was found damaged.
-    Lost,
+    /// The store.
+    Store(engine::Source),
 }
 
 struct Part {
@@ -33,13 +27,13 @@ struct Part {
 impl Inner {
     /// Entry point of client reads.
     pub(crate) fn read(self: &Rc<Self>, extent: Extent) -> Completion {
-        let mut state = self.state.borrow_mut();
-        state.last_activity = self.runtime.now();
-        if !state.store.map.overlaps(extent) {
+        let mut state = self.engine.state.borrow_mut();
+        state.last_activity = self.engine.runtime.now();
+        if !state.store.map().overlaps(extent) {
             let mut homes = self.layout.home(extent);
             if let (Some(home), None) = (homes.next(), homes.next()) {
-                state.head = home.end();
                 drop(state);
+                self.device.set_asked(home.end());
                 return self.device.read(Reader::Client, home).holding(Rc::clone(&self.activity));
             }
         } else {
@@ -54,7 +48,7 @@ impl Inner {
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
         let activity = Rc::clone(&self.activity);
-        self.runtime.spawn(async move {
+        self.engine.runtime.spawn(async move {
             let result = inner.assemble(parts, homes).await;
             drop(activity);
             completer.complete(result);
@@ -64,8 +58,8 @@ impl Inner {
 
     /// Starts every device read and pins the logs they point into.
     fn plan_read(&self, extent: Extent) -> (Vec<Part>, Vec<Vec<Completion>>) {
-        let mut state = self.state.borrow_mut();
-        let lookup: Vec<_> = state.store.map.lookup(extent).collect();
+        let mut state = self.engine.state.borrow_mut();
+        let lookup: Vec<_> = state.store.map().lookup(extent).collect();
         let mut parts = Vec::with_capacity(lookup.len());
         let mut spans: Vec<Extent> = Vec::new();
         for (part, mapped) in lookup {
@@ -80,37 +74,19 @@ impl Inner {
                     let index = spans.len() - 1;
                     Source::Home { index, skip: Sectors(part.start.0 - spans[index].start.0) }
                 }
-                Some(place) => match state.store.begin(part, place) {
-                    store::Source::Here(content) => Source::Here(content),
-                    store::Source::Lost => Source::Lost,
-                    store::Source::Log(read) => {
-                        let found = self.device.read(Reader::Client, read.extent);
-                        Source::Log { read, found }
-                    }
-                },
+                Some(place) => Source::Store(engine::begin_read(self, &mut state, part, place)),
             };
             parts.push(Part { extent: part, source });
         }
-        let homes = spans.into_iter().map(|span| self.read_home(&mut state, span)).collect();
+        drop(state);
+        let homes = spans.into_iter().map(|span| self.read_home(span)).collect();
         (parts, homes)
     }
 
-    /// Reads the units that cover `wanted`, an extent within the log, and pins the log.
-    pub(crate) fn read_log(
-        &self,
-        state: &mut State,
-        log: LogId,
-        wanted: Extent,
-        reader: Reader,
-    ) -> (LogRead, Completion) {
-        let read = state.store.begin_read(log, wanted);
-        (read, self.device.read(reader, read.extent))
-    }
-
-    fn read_home(&self, state: &mut State, span: Extent) -> Vec<Completion> {
+    fn read_home(&self, span: Extent) -> Vec<Completion> {
         let mut reads = Vec::with_capacity(1);
         for home in self.layout.home(span) {
-            state.head = home.end();
+            self.device.set_asked(home.end());
             reads.push(self.device.read(Reader::Client, home));
         }
         reads
@@ -132,16 +108,11 @@ impl Inner {
         let mut out = Payload::default();
         for part in parts {
             let content = match part.source {
-                Source::Here(payload) => Ok(payload),
-                Source::Lost => Err(IoError::Checksum { extent: part.extent }),
                 Source::Home { index, skip } if first_error.is_none() => {
                     Ok(contents[index].slice(skip, part.extent.len))
                 }
                 Source::Home { .. } => continue,
-                Source::Log { read, found } => {
-                    let checked = self.check_logged(&read, found.await, part.extent);
-                    checked.map(|payload| payload.slice(read.skip, part.extent.len))
-                }
+                Source::Store(source) => source.content(self, part.extent, part.extent).await,
             };
             match content {
                 Ok(payload) => out.append(payload),
@@ -149,13 +120,5 @@ impl Inner {
             }
         }
         first_error.map_or(Ok(out), Err)
-    }
-
-    /// Verifies what was read from a log and unpins it.
-    pub(crate) fn check_logged(&self, read: &LogRead, found: IoResult, home: Extent) -> IoResult {
-        let result = self.state.borrow_mut().store.end_read(read, found, home);
-        // A log that only this read held may have begun anew.
-        self.offer_room();
-        result
     }
 }

@@ -23,6 +23,9 @@ impl Inner {
         // Without logging every write is a large one: physical sectors must not be torn even then.
         let logging = self.config().logging;
         if logging && self.is_small(extent.len) {
+            if fua {
+                self.device.sync_asked();
+            }
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
         // A band is locked for longer than a client should wait.
@@ -81,7 +84,7 @@ impl Inner {
     /// Completes when all parts have, with the first error if there is one.
     fn join(&self, parts: Vec<Completion>) -> Completion {
         let (completer, completion) = completion();
-        self.runtime.spawn(async move {
+        self.engine.runtime.spawn(async move {
             let waited_for = if plant::is(Bug::PartsAnsweredEarly) { 1 } else { parts.len() };
             let result = all_done(parts.into_iter().take(waited_for)).await;
             completer.complete(result.map(|()| Payload::default()));
@@ -98,18 +101,18 @@ impl Inner {
         payload: Option<Payload>,
         fua: bool,
     ) -> Completion {
-        let mut state = self.state.borrow_mut();
-        if let Err(error) = state.admit_write(self.runtime.now()) {
+        let mut state = self.engine.state.borrow_mut();
+        if let Err(error) = state.admit_write(self.engine.runtime.now()) {
             return Completion::ready(Err(error));
         }
         let reserved = self.record_room(kind, extent);
-        if state.starved.is_empty() && state.fits(reserved, self.runtime.now()) {
+        if state.starved.is_empty() && state.fits(reserved, self.engine.runtime.now()) {
             return self.buffer(&mut state, kind, extent, payload, fua, reserved);
         }
         state.counters.starved_writes += 1;
-        let mapped = state.store.map.overlaps(extent);
+        let mapped = state.store.map().overlaps(extent);
         drop(state);
-        self.wanted.notify();
+        self.engine.wanted.notify();
         match payload {
             // The logs are full. What is not logged already can go home at once, but for a shingled
             // drive, to which it would be a random write.
@@ -133,7 +136,7 @@ impl Inner {
     ) -> Completion {
         let (completer, completion) = completion();
         let inner = Rc::clone(self);
-        self.runtime.spawn(async move {
+        self.engine.runtime.spawn(async move {
             let reserved = inner.record_room(kind, extent);
             let result = match inner.wait_for_room(reserved).await {
                 Ok(()) => inner.buffer_now(kind, extent, payload, fua).await,
@@ -152,45 +155,45 @@ impl Inner {
         fua: bool,
     ) -> Completion {
         let reserved = self.record_room(kind, extent);
-        self.buffer(&mut self.state.borrow_mut(), kind, extent, payload, fua, reserved)
+        self.buffer(&mut self.engine.state.borrow_mut(), kind, extent, payload, fua, reserved)
     }
 
     /// Resolves when there is room for a record that takes `needed`; the caller reserves before it
     /// waits again.
     pub(crate) async fn wait_for_room(&self, needed: Room) -> Result<(), IoError> {
-        if !self.state.borrow().store.logs.may_ever_take(needed.log) {
+        if !self.engine.state.borrow().store.logs().may_ever_take(needed.log) {
             let reason = "the logs that are in use are too short for such a record";
             return Err(IoError::ReadOnly { reason });
         }
-        let place = self.state.borrow_mut().starved.add(needed);
+        let place = self.engine.state.borrow_mut().starved.add(needed);
         self.device.set_pressed(true);
         let result = loop {
-            let progress = self.progress.wait();
+            let progress = self.engine.progress.wait();
             let rationed = {
-                let mut state = self.state.borrow_mut();
-                if let Some(reason) = state.store.read_only {
+                let mut state = self.engine.state.borrow_mut();
+                if let Some(reason) = state.store.read_only() {
                     break Err(IoError::ReadOnly { reason });
                 }
                 // Of a ration the one who waited longest is served first: short requests would
                 // leave nothing for long ones.
                 let turn = state.ration.is_none() || state.starved.is_first(place);
-                if turn && state.fits(needed, self.runtime.now()) {
+                if turn && state.fits(needed, self.engine.runtime.now()) {
                     break Ok(());
                 }
-                if state.store.logs.all_retired() {
+                if state.store.logs().all_retired() {
                     // No checkpoint makes room in those.
                     break Err(IoError::ReadOnly { reason: "every log has failed" });
                 }
                 state.ration.is_some()
             };
-            self.wanted.notify();
+            self.engine.wanted.notify();
             if rationed {
                 self.nap(progress, LOOK).await;
             } else {
                 progress.await;
             }
         };
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         state.starved.remove(place);
         self.device.set_pressed(!state.starved.is_empty());
         result
@@ -206,7 +209,7 @@ impl Inner {
         fua: bool,
         reserved: Room,
     ) -> Completion {
-        let full = state.store.entries.volatile_sectors + extent.len.0 > self.config().buffer.0
+        let full = state.store.entries().volatile_sectors + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
@@ -223,9 +226,9 @@ impl Inner {
         if waiter.is_none() {
             self.arm_buffer_age(state);
         }
-        if state.store.map.is_empty() {
+        if state.store.map().is_empty() {
             // Idle time has something to do again.
-            self.wanted.notify();
+            self.engine.wanted.notify();
         }
         state.store.put(batch, reserved, waiter);
         self.wake_committer(state);
@@ -233,14 +236,14 @@ impl Inner {
     }
 
     fn arm_buffer_age(self: &Rc<Self>, state: &mut State) {
-        if state.store.entries.volatile_until.is_none() {
-            let until = self.runtime.now() + self.config().buffer_age;
-            state.store.entries.volatile_until = Some(until);
+        if state.store.entries().volatile_until.is_none() {
+            let until = self.engine.runtime.now() + self.config().buffer_age;
+            state.store.keep_volatile_until(until);
             let inner = Rc::clone(self);
-            let sleep = self.runtime.sleep_until(until);
-            self.runtime.spawn(async move {
+            let sleep = self.engine.runtime.sleep_until(until);
+            self.engine.runtime.spawn(async move {
                 sleep.await;
-                inner.commit.notify();
+                inner.engine.commit.notify();
             });
         }
     }

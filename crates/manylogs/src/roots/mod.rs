@@ -3,4 +3,3 @@
 pub(crate) mod snapshot;
 #[cfg(test)]
 mod tests;
-pub(crate) mod update;

@@ -10,9 +10,9 @@ use manylogs_logstore::ondisk::root::{Left, SnapshotRef};
 use manylogs_logstore::ondisk::snapshot::{Snapshot, decode, encode};
 
 use crate::ondisk::layout::Layout;
-use crate::phase::{Below, Phase};
 use crate::records::placement::nearest;
 use crate::state::Inner;
+use manylogs_engine::{Member, Phase, update_root};
 use manylogs_plant::{self as plant, Bug};
 
 /// Longest write or read of a snapshot.
@@ -32,46 +32,41 @@ impl Inner {
     /// set of opened logs is empty.
     pub(crate) async fn snapshot_and_leave(self: &Rc<Self>, left: Left) -> Result<bool, IoError> {
         let _turn = self.cleaning.take().await;
-        if self.state.borrow().store.apart.is_some() {
-            let written = self.state.borrow_mut().store.rewrite_apart();
+        if self.engine.state.borrow().store.is_apart() {
+            let written = self.engine.state.borrow_mut().store.rewrite_apart();
             if left != Left::Open {
-                self.update_root(Phase::Snapshot, |root| root.left = left).await?;
+                update_root(&**self, Phase::Snapshot, |root| root.left = left).await?;
             }
             return Ok(written);
         }
         let bytes = self.capture();
         let result = self.publish(&bytes, left).await;
-        let mut state = self.state.borrow_mut();
-        state.store.roots.capturing = None;
-        state.store.roots.next_opened = None;
+        let mut state = self.engine.state.borrow_mut();
+        state.store.end_capture();
         drop(state);
-        self.notify_progress();
+        self.engine.notify_progress();
         result
     }
 
     /// The durable part of the table. Logs that are appended to from here on are remembered: what
     /// is still in memory now will be found there.
     fn capture(&self) -> Vec<u8> {
-        let mut state = self.state.borrow_mut();
-        let mut opened = LogBitmap::none(state.store.logs.count());
-        for log in state.store.logs.iter().filter(|log| log.is_busy()) {
-            opened.add(log.id());
-        }
-        state.store.roots.capturing = Some(opened);
+        let mut state = self.engine.state.borrow_mut();
+        state.store.begin_capture();
         state.store.note_table_size();
         // From what is in memory: a length on the disk may be damaged.
-        let expected_bytes = state.store.map.len() * BYTES_PER_EXTENT;
-        encode(expected_bytes, state.store.logs.iter(), state.store.map.iter())
+        let expected_bytes = state.store.map().len() * BYTES_PER_EXTENT;
+        encode(expected_bytes, state.store.logs().iter(), state.store.map().iter())
     }
 
     async fn publish(self: &Rc<Self>, bytes: &[u8], left: Left) -> Result<bool, IoError> {
-        let used = self.state.borrow().store.roots.on_disk.snapshot.map(|snapshot| snapshot.slot);
+        let used = self.engine.state.borrow().store.root().snapshot.map(|snapshot| snapshot.slot);
         let slot = used.map_or(0, |slot| 1 - slot);
         let place = self.layout.snapshots()[to_usize(slot.into())];
         if bytes.len() as u64 > place.len.bytes() {
             if left != Left::Open {
                 // The logs say the same, only not as fast.
-                self.update_root(Phase::Snapshot, |root| root.left = left).await?;
+                update_root(&**self, Phase::Snapshot, |root| root.left = left).await?;
             }
             return Ok(false);
         }
@@ -85,37 +80,31 @@ impl Inner {
         let snapshot =
             SnapshotRef { slot, bytes: bytes.len() as u64, checksum: crc32c::crc32c(bytes) };
         let opened = self.close_capture(left);
-        let named = self.update_root(Phase::Snapshot, |root| {
+        let named = update_root(&**self, Phase::Snapshot, |root| {
             root.snapshot = Some(snapshot);
             root.used.add_all(&opened);
             root.opened = opened;
             root.left = left;
         });
         named.await?;
-        self.state.borrow_mut().counters.snapshots += 1;
+        self.engine.state.borrow_mut().counters.snapshots += 1;
         Ok(true)
     }
 
     /// From here on only logs of the new set, and of the old one, take records.
     fn close_capture(&self, left: Left) -> LogBitmap {
-        let mut state = self.state.borrow_mut();
-        let mut opened = state
-            .store
-            .roots
-            .capturing
-            .take()
-            .unwrap_or_else(|| LogBitmap::none(state.store.logs.count()));
-        if left == Left::Open
-            && let Some(near) = nearest(&state.store.logs, state.head, |_| true)
-        {
-            opened.add_around(near, state.store.logs.count(), OPENED_TOGETHER);
-        }
-        state.store.roots.next_opened = Some(opened.clone());
-        opened
+        let head = self.device.asked();
+        self.engine.state.borrow_mut().store.close_capture(|store, opened| {
+            if left == Left::Open
+                && let Some(near) = nearest(store.logs(), head, |_| true)
+            {
+                opened.add_around(near, store.logs().count(), OPENED_TOGETHER);
+            }
+        })
     }
 }
 
-async fn write_chunks(device: &Below, place: Extent, bytes: &[u8]) -> Result<(), IoError> {
+async fn write_chunks(device: &Member, place: Extent, bytes: &[u8]) -> Result<(), IoError> {
     let mut at = place.start;
     for chunk in bytes.chunks(to_usize(CHUNK.bytes())) {
         let len = Sectors::from_bytes_ceil(chunk.len() as u64);

@@ -3,18 +3,18 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, MemoryDevice, Nanos, Payload, Request, Sectors};
-use manylogs_logstore::{DataSequence, Incarnation, SequenceLimit};
+use manylogs_logstore::{Incarnation, SequenceLimit};
 #[cfg(feature = "plant")]
 use manylogs_plant::{self as plant, Bug};
 use manylogs_sim::{Order, Sim};
 
-use crate::roots::update::write_root;
+use manylogs_engine::write_root;
 use manylogs_logstore::ondisk::root::Root;
 
 use crate::lifecycle::structures::read_structures;
-use crate::phase::{Below, Phase, PhaseProbe};
 use crate::{DrainOptions, LogPlacement, OpenOptions, RecoveryReport, Volume, VolumeConfig};
 use crate::{VolumeError, inspect};
+use manylogs_engine::{Member, Phase, PhaseProbe};
 use manylogs_logstore::store::{LAST, LOW};
 
 fn config() -> VolumeConfig {
@@ -53,10 +53,10 @@ async fn change_root(device: &Rc<dyn BlockDevice>, change: impl Fn(&mut Root)) {
     let found = read_structures(device, None, &mut RecoveryReport::default()).await.unwrap();
     let mut root = found.root;
     change(&mut root);
-    let below = Below::new(Rc::clone(device), PhaseProbe::default());
+    let below = Member::new(Rc::clone(device), PhaseProbe::default());
     let (volume, layout) = (found.superblock.volume, &found.superblock.layout);
     for slot in 0..2 {
-        write_root(&below, Phase::Open, &root, volume, layout, slot).await.unwrap();
+        write_root(&below, Phase::Open, &root, volume, layout.roots()[slot]).await.unwrap();
     }
 }
 
@@ -64,24 +64,24 @@ fn sequences_are_set_aside_in_time() {
     in_virtual_time(|runtime, device| async move {
         let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
         let volume = made.unwrap();
-        let limit = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
+        let limit = volume.inner().engine.state.borrow().store.root().sequence_limit;
         // As if half of them had been used.
-        let used = DataSequence(limit.0 - LOW - 3);
-        volume.inner().state.borrow_mut().store.sequences.next_data = used;
+        let used = limit.0 - LOW - 3;
+        volume.inner().engine.state.borrow_mut().store.number_from(used);
         for i in 0..8 {
             put(&volume, 100 * i, 1).await;
         }
         runtime.sleep(Nanos::from_secs(1)).await;
-        let now = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
+        let now = volume.inner().engine.state.borrow().store.root().sequence_limit;
         assert_eq!(Some(now), limit.extended());
         // As if all of what there was had been used: what is written now outranks it.
-        volume.inner().state.borrow_mut().store.sequences.next_data = DataSequence(limit.0 + 5);
+        volume.inner().engine.state.borrow_mut().store.number_from(limit.0 + 5);
         put(&volume, 0, 2).await;
         drop(volume);
         let (volume, _) = open(&runtime, &device, false).await.unwrap();
         let found = volume.submit(Request::Read { extent: Extent::new(0, 8) }).await.unwrap();
         assert_eq!(found, Payload::tags(2, Sectors(8)));
-        let first = volume.inner().state.borrow().store.sequences.next_data;
+        let first = volume.inner().engine.state.borrow().store.next_data();
         assert_eq!(first.0, now.0, "no sequence is used twice");
     });
 }
@@ -106,8 +106,8 @@ fn the_last_sequences_stop_writes_and_lose_nothing() {
         let made = Volume::create(runtime.clone(), Rc::clone(&device), &config()).await;
         let volume = made.unwrap();
         put(&volume, 0, 1).await;
-        let limit = volume.inner().state.borrow().store.roots.on_disk.sequence_limit;
-        volume.inner().state.borrow_mut().store.sequences.next_data = DataSequence(limit.0 - LAST);
+        let limit = volume.inner().engine.state.borrow().store.root().sequence_limit;
+        volume.inner().engine.state.borrow_mut().store.number_from(limit.0 - LAST);
         let payload = Payload::tags(2, Sectors(8));
         let refused = volume.submit(Request::write_fua(Extent::new(8, 8), payload)).await;
         assert!(refused.is_err(), "{refused:?}");

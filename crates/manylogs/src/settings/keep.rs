@@ -15,9 +15,9 @@ use crate::lifecycle::structures::read_superblock;
 use crate::lifecycle::superblocks::{write_superblock, write_superblock_copy};
 use crate::ondisk::layout::{Anchors, Layout};
 use crate::ondisk::superblock::Superblock;
-use crate::phase::{Below, Phase, PhaseProbe};
 use crate::records::largest::check_room;
 use crate::volume::Volume;
+use manylogs_engine::{Member, Phase, PhaseProbe};
 use manylogs_plant::{self as plant, Bug};
 
 impl Volume {
@@ -40,13 +40,13 @@ impl Volume {
     /// either.
     pub async fn set(&self, settings: &Settings) -> Result<(), VolumeError> {
         let inner = self.shared();
-        if inner.state.borrow().closing {
+        if inner.engine.state.borrow().closing {
             return Err(VolumeError::Closed);
         }
         // A volume that closes waits for what is active.
         let _activity = Rc::clone(&inner.activity);
         let _turn = inner.superblock_lock.take().await;
-        let read_only = inner.state.borrow().store.read_only;
+        let read_only = inner.engine.state.borrow().store.read_only();
         if let Some(reason) = read_only {
             return Err(IoError::ReadOnly { reason }.into());
         }
@@ -76,7 +76,7 @@ impl Volume {
         settings: &Settings,
         options: &OpenOptions,
     ) -> Result<(), VolumeError> {
-        let device = Below::new(device, PhaseProbe::default());
+        let device = Member::new(device, PhaseProbe::default());
         device.submit(Phase::Open, Request::Flush).await?;
         let (anchors, least) = (options.anchors, options.record_least);
         let (superblock, older) = changed(device.device(), anchors, settings, least).await?;

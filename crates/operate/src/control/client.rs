@@ -39,7 +39,10 @@ pub fn connect(path: &Path) -> Result<Control, ControlError> {
     let Ok(directory) = manylogs_storage::runtime_dir() else {
         return Err(ControlError::NoDirectory { path: path.to_owned() });
     };
-    let socket = socket_path(&directory, path).map_err(failed)?;
+    let socket = socket_path(&directory, path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ControlError::NoDevice { path: path.to_owned() },
+        _ => failed(error),
+    })?;
     Control::at(&socket, path)
 }
 

@@ -10,6 +10,7 @@ use manylogs_sim::{Oracle, Order, Sim};
 
 use super::clients::World;
 use super::plan::EverestPlan;
+use super::trouble::Trouble;
 use super::world::{Disks, Events, Images, Opened};
 use crate::forks::Report;
 
@@ -27,6 +28,8 @@ struct History<'a> {
     /// States that were judged, at the moments of the oracles.
     judged: HashSet<(u64, u64)>,
     seen: HashSet<u64>,
+    /// Decides how devices fail.
+    trouble: Rng,
     report: Report,
 }
 
@@ -54,6 +57,7 @@ pub(crate) fn run_history(plan: &EverestPlan) -> Result<Report, String> {
         next_tag: Rc::new(Cell::new(1)),
         judged: HashSet::new(),
         seen: HashSet::new(),
+        trouble: Rng::new(plan.seed ^ 0x7_20b1e),
         report: Report::default(),
     };
     let mut images = Images::blank(plan);
@@ -72,6 +76,11 @@ impl History<'_> {
         let disks = Disks::new(&sim.handle(drive), self.plan, images);
         let watch = Watch::default();
         watch.born.set(!fresh);
+        let trouble = Trouble::default();
+        let opens = self.plan.trouble && !fresh && self.trouble.one_in(3);
+        if opens {
+            trouble.opening(&disks.stores, &mut self.trouble);
+        }
         let run = run(
             sim.handle(user),
             self.plan.clone(),
@@ -81,6 +90,8 @@ impl History<'_> {
                 oracles: Rc::clone(&self.oracles),
                 next_tag: Rc::clone(&self.next_tag),
                 rng: self.rng.split(),
+                trouble: (self.plan.trouble && !opens)
+                    .then(|| (trouble.clone(), self.trouble.split())),
             },
             watch.clone(),
         );
@@ -88,11 +99,18 @@ impl History<'_> {
         self.report.tally.incarnations += 1;
         self.report.tally.operations += self.plan.operations;
         let linger = self.rng.below(200);
-        self.watch(&sim, &disks, &watch, linger)?;
+        self.watch(&sim, &disks, &watch, linger).map_err(|problem| trouble.explain(problem))?;
+        let (failed, transient) = trouble.counts();
+        let tally = &mut self.report.tally;
+        tally.failed_requests += failed;
+        tally.transient_errors += transient;
+        tally.troubled_openings += u64::from(opens && failed > 0);
+        tally.troubled += u64::from(self.plan.trouble && !opens);
         if !watch.ended.get() {
             let time = sim.now();
             let state = watch.opened.borrow();
-            return Err(format!("clients hang: {time:?} passed; {state:?}"));
+            let problem = format!("clients hang: {time:?} passed; {state:?}");
+            return Err(trouble.explain(problem));
         }
         let images = disks.crash(&mut self.rng);
         self.judge(&images, Phase::Recovery, true)?;
@@ -208,6 +226,8 @@ struct Given {
     oracles: Rc<RefCell<Vec<Oracle>>>,
     next_tag: Rc<Cell<u64>>,
     rng: Rng,
+    /// What the devices do when the store is in use.
+    trouble: Option<(Trouble, Rng)>,
 }
 
 /// Opens the store, compares what the volumes hold, and lets the clients work.
@@ -219,7 +239,7 @@ async fn run(
     given: Given,
     watch: Watch,
 ) {
-    let Given { oracles, next_tag, rng } = given;
+    let Given { oracles, next_tag, rng, trouble } = given;
     let note = |watch: &Watch, problem: String| {
         watch.problem.borrow_mut().get_or_insert(problem);
     };
@@ -228,6 +248,10 @@ async fn run(
         Err(error) => return note(&watch, format!("open: {error}")),
     };
     watch.opened.replace(Some(opened.clone()));
+    Trouble::heal(&disks.stores);
+    if let Some((trouble, mut rng)) = trouble {
+        trouble.begin(&disks.stores, plan.log, &mut rng);
+    }
     let contents = match opened.read_all().await {
         Ok(contents) => contents,
         Err(problem) => return note(&watch, problem),

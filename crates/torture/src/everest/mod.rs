@@ -4,6 +4,7 @@
 mod clients;
 mod history;
 mod plan;
+mod trouble;
 mod world;
 
 pub(crate) use history::run_history;

@@ -3,6 +3,9 @@
 use manylogs_block::{Nanos, Rng, Sectors};
 use manylogs_sim::CrashDiskConfig;
 
+/// Longest time of a request to a slow home.
+const SLOW: Nanos = Nanos::from_millis(30);
+
 /// The plan of a history. The store is so small that it wraps all the time.
 #[derive(Clone, Debug)]
 pub struct EverestPlan {
@@ -22,9 +25,33 @@ pub struct EverestPlan {
     pub(crate) operations: u64,
     /// One event in this number is forked.
     pub(crate) fork_every: u64,
+    /// The devices of the store fail requests.
+    pub(crate) trouble: bool,
 }
 
 impl EverestPlan {
+    /// The same on devices that fail requests. One log may go out of use in each incarnation, so
+    /// there are more logs: the store goes on. Few events are forked: such a history tests answers,
+    /// and its own openings.
+    #[must_use]
+    pub fn in_trouble(self) -> Self {
+        let more = |disk: CrashDiskConfig| CrashDiskConfig {
+            capacity: Sectors(disk.capacity.0 + self.incarnations * self.log.0),
+            ..disk
+        };
+        let stores = self.stores.iter().copied().map(more).collect();
+        Self { stores, fork_every: 4 * self.fork_every, trouble: true, ..self }
+    }
+
+    /// The same with homes that are slow to write and reclaiming that hardly rests: rounds of it
+    /// take long, so that two would meet if nothing kept them apart.
+    #[must_use]
+    pub fn with_slow_homes(self) -> Self {
+        let slow = |disk: &CrashDiskConfig| CrashDiskConfig { latency_max: SLOW, ..*disk };
+        let bases = self.bases.iter().map(slow).collect();
+        Self { bases, reclaim_every: Nanos::from_micros(1), ..self }
+    }
+
     /// The plan of a seed; the same one each time.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
@@ -61,6 +88,7 @@ impl EverestPlan {
             clients: 1 + rng.below(4),
             operations: 40 + rng.below(160),
             fork_every: 6 + rng.below(10),
+            trouble: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{BlockDevice, Extent, Handle, Payload, Request, Rng};
-use manylogs_everest::{CircularStore, OffloadOptions, Offloaded, StoreError, StoreOptions};
+use manylogs_everest::{CircularStore, Lender, OffloadOptions, Offloaded, StoreOptions};
 use manylogs_logstore::Space;
 use manylogs_sim::{CrashDisk, CrashDiskConfig, DiskImage, Survival};
 
@@ -29,7 +29,7 @@ impl Images {
 #[derive(Clone)]
 pub(super) struct Disks {
     bases: Vec<CrashDisk>,
-    stores: Vec<CrashDisk>,
+    pub(super) stores: Vec<CrashDisk>,
 }
 
 /// Which of the disks the last event was on.
@@ -83,19 +83,23 @@ impl Disks {
         runtime: Handle,
         plan: &EverestPlan,
         fresh: bool,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<Opened, String> {
         let devices = self.of_store();
         let store = if fresh {
             let options = StoreOptions { log: plan.log };
-            CircularStore::create(runtime.clone(), devices, options).await?
+            CircularStore::create(runtime.clone(), devices, options).await
         } else {
-            CircularStore::open(runtime.clone(), devices).await?
+            CircularStore::open(runtime.clone(), devices).await
         };
-        let volumes = (0..).zip(&self.bases).map(|(number, disk)| {
+        let store: Rc<dyn Lender> = Rc::new(store.map_err(|error| error.to_string())?);
+        let mut volumes = Vec::new();
+        for (number, disk) in (0..).zip(&self.bases) {
             let options = OffloadOptions { base: Space(number), reclaim_every: plan.reclaim_every };
-            Offloaded::open(runtime.clone(), Rc::new(disk.clone()), store.clone(), options)
-        });
-        Ok(Opened { volumes: volumes.collect() })
+            let (disk, store) = (Rc::new(disk.clone()), Rc::clone(&store));
+            let volume = Offloaded::open(runtime.clone(), disk, store, options).await;
+            volumes.push(volume.map_err(|error| error.to_string())?);
+        }
+        Ok(Opened { volumes })
     }
 }
 

@@ -34,7 +34,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 const RESOLUTION_NS: u32 = 1000;
 
 /// What to record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
     /// Arrivals (the default, right for replay) or what the scheduler sends to the drive.
     pub event: BlockEvent,
@@ -42,11 +42,31 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Kernel buffer for each CPU in KiB; a larger one bridges longer stalls of the recorder.
     pub buffer_kib: u32,
+    /// The drive as it describes itself, to be noted in the recording.
+    pub drive: RecordedDrive,
+}
+
+/// What a recording notes of the drive. What is not known is empty or `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedDrive {
+    /// The whole model; sysfs has 16 characters of it.
+    pub model: String,
+    /// The serial number.
+    pub serial: String,
+    /// Revolutions a minute.
+    pub rpm: Option<u32>,
+    /// The link, `sata` or `sas`.
+    pub link: String,
 }
 
 impl Default for RecordOptions {
     fn default() -> Self {
-        Self { event: BlockEvent::Queue, duration: None, buffer_kib: 8192 }
+        Self {
+            event: BlockEvent::Queue,
+            duration: None,
+            buffer_kib: 8192,
+            drive: RecordedDrive::default(),
+        }
     }
 }
 
@@ -176,9 +196,14 @@ pub fn record(
 
 fn info(device: &Device, options: &RecordOptions) -> RecordingInfo {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let drive = &options.drive;
+    let model = if drive.model.is_empty() { &device.model } else { &drive.model };
     RecordingInfo {
         device: device.name.clone(),
-        model: device.model.clone(),
+        model: model.clone(),
+        serial: drive.serial.clone(),
+        rpm: drive.rpm,
+        link: drive.link.clone(),
         sectors: device.sectors,
         rotational: device.rotational,
         started_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(0),

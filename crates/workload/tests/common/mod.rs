@@ -254,6 +254,7 @@ pub fn info() -> RecordingInfo {
         resolution_ns: 1000,
         clock: TraceClock::Monotonic,
         event: Some(BlockEvent::Queue),
+        ..RecordingInfo::default()
     }
 }
 

@@ -78,15 +78,14 @@ pub(super) fn described(logs: &Logs) -> String {
 
 /// A disk that the system mounts as ext4 at its next start would stop that.
 fn check_fstab(source: &Path, fstab: &Path) -> Result<(), Failure> {
-    let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     let table = match fs::read_to_string(fstab) {
         Ok(table) => table,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::input(named(fstab, error))),
+        Err(error) => return Err(Failure::at(fstab, &error)),
     };
     let summary = Summary::of(&first_block(source)?)
         .map_err(|error| failure(source, &AdoptError::FileSystem(error)))?;
-    let path = fs::canonicalize(source).map_err(|error| Failure::input(named(source, error)))?;
+    let path = fs::canonicalize(source).map_err(|error| Failure::at(source, &error))?;
     let names = Names { path, uuid: summary.uuid, label: summary.label };
     let lines = fstab_lines(&table, &names);
     if lines.is_empty() {

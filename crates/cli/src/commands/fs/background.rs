@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 
+use clap::ValueEnum;
 use manylogs_mlfs::JournalMode;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::mounted;
 use crate::args::fs::FsMountArgs;
-use crate::args::serve::OnOff;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -29,11 +29,8 @@ pub(super) fn mount(args: &FsMountArgs) -> Result<(), Failure> {
     server.args(args.memory.iter().flat_map(|size| ["--memory", size]));
     server.args(args.emulate.iter().flat_map(|drive| ["--emulate", drive]));
     server.args(args.no_fit.then_some("--no-fit"));
-    match args.write_cache {
-        Some(OnOff::On) => drop(server.args(["--write-cache", "on"])),
-        Some(OnOff::Off) => drop(server.args(["--write-cache", "off"])),
-        None => {}
-    }
+    let cache = args.write_cache.and_then(|cache| cache.to_possible_value());
+    server.args(cache.iter().flat_map(|cache| ["--write-cache", cache.get_name()]));
     server.args(args.link.again());
     // Nothing of the caller's is kept: no directory, no terminal, no pipe that somebody reads.
     server.current_dir("/").process_group(0).stdin(Stdio::null());
@@ -87,6 +84,5 @@ fn relay(mut out: ChildStdout, mut err: ChildStderr) -> io::Result<String> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    let named = |error: io::Error| Failure::input(format!("{}: {error}", path.display()));
-    fs::canonicalize(path).map_err(named)
+    fs::canonicalize(path).map_err(|error| Failure::at(path, &error))
 }

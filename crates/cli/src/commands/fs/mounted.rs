@@ -13,6 +13,7 @@ use manylogs_operate::log::{Level, line};
 use manylogs_operate::runtime_dir::is_dead;
 use manylogs_storage::{FileDevice, OpenError, OpenMode, OpenOptions, Reactor};
 
+use crate::commands::write_cache;
 use crate::failure::Failure;
 
 /// What the kernel calls mounts of `manylogs fs mount`: of images, and of disks.
@@ -72,7 +73,7 @@ fn mounted_on(target: &Path) -> Result<Option<Mounted>, Failure> {
 
 /// The path without links. What is mounted there may have no server any more.
 pub(super) fn resolved(path: &Path) -> Result<PathBuf, Failure> {
-    let named = |error| Failure::input(format!("{}: {error}", path.display()));
+    let named = |error: io::Error| Failure::at(path, &error);
     match fs::canonicalize(path) {
         Err(_) if has_no_server(path) => {
             let whole = std::path::absolute(path).map_err(named)?;
@@ -169,6 +170,7 @@ pub(super) fn unmount(target: &Path) -> Result<(), Failure> {
     let mounted = mounted_on(target)?.ok_or_else(|| Failure::input(nothing()))?;
     if mounted.is_dead() {
         end_dead(&mounted)?;
+        write_cache::settle(&mounted.source);
         let message = format!(
             "{}: its server had been killed; the next mount of {} recovers it",
             mounted.on.display(),

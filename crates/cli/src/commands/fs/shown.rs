@@ -26,7 +26,7 @@ pub(super) struct Shown<'r> {
 impl<'r> Shown<'r> {
     /// The disk as it is.
     pub(super) fn as_it_is(reactor: &'r Reactor, source: &Path) -> Result<Self, Failure> {
-        let named = |error| Failure::input(format!("{}: {error}", source.display()));
+        let named = |error: io::Error| Failure::at(source, &error);
         let home = File::open(source).and_then(FileSource::new).map_err(named)?;
         Ok(Self { home, view: None, reactor })
     }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use manylogs_ext4::{BLOCK_BYTES, Refusal};
+use manylogs_operate::status::DiskStatus;
 use serde_json::json;
 
 use super::known::Known;
@@ -23,6 +25,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
     let refusal = summary.refusal.as_ref().filter(|refusal| **refusal != Refusal::Adopted);
     let of_logs = looked.as_ref().and_then(|looked| looked.refused.as_ref());
     let refused = refusal.map(ToString::to_string).or_else(|| of_logs.map(ToString::to_string));
+    let disk = DiskStatus::at(source);
     if args.json {
         let value = json!({
             "format": 1,
@@ -52,6 +55,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
             "bytes_at_risk": file_system.map(|found| found.bytes_at_risk),
             "checkpoint_bytes": file_system.map(|found| found.checkpoint_bytes),
             "server": server,
+            "disk": disk,
         });
         return print(&format!("{value:#}\n"));
     }
@@ -72,6 +76,10 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
         row("logs", &marks::state(looked));
         row("marked", &marks::bits(looked));
     }
+    if let Some(disk) = disk.filter(|_| server.is_none()) {
+        row("disk", &disk.summary());
+        disk.notes.iter().for_each(|note| row("", note));
+    }
     if let Some(server) = server {
         text += "\n";
         text += &live::text(server);
@@ -81,7 +89,7 @@ pub(super) fn run(args: &FsStatusArgs) -> Result<(), Failure> {
 
 /// The first 4096 bytes of a disk or image.
 pub(super) fn first_block(source: &Path) -> Result<Vec<u8>, Failure> {
-    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", source.display()));
+    let named = |error: io::Error| Failure::at(source, &error);
     let file = File::open(source).map_err(named)?;
     let mut block = vec![0; BLOCK_BYTES];
     file.read_exact_at(&mut block, 0).map_err(named)?;

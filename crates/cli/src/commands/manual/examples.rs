@@ -31,6 +31,31 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("manylogs-trace-stat", &[("manylogs trace stat server.trace", "shows what a trace asks for")]),
     ("manylogs-drive-list", &[("manylogs drive list", "lists the modelled drives")]),
     (
+        "manylogs-drive-new",
+        &[(
+            "manylogs drive new backup-1 --capacity 18T --rpm 7200 --outer 270 --seek 8.5",
+            "keeps a profile of your own, which other commands take as --drive backup-1",
+        )],
+    ),
+    (
+        "manylogs-drive-identify",
+        &[(
+            "manylogs drive identify /dev/sdb",
+            "says which drive it is, and what is guessed of it",
+        )],
+    ),
+    (
+        "manylogs-drive-vary",
+        &[(
+            "manylogs drive vary --like backup-1 --seed 7 > drawn.toml",
+            "writes a drive that backup-1 may be",
+        )],
+    ),
+    (
+        "manylogs-drive-compare",
+        &[("manylogs drive compare backup-1 exos-x20", "shows in what two drives differ")],
+    ),
+    (
         "manylogs-drive-show",
         &[(
             "manylogs drive show exos-x20 > mine.toml",

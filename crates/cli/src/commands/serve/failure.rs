@@ -2,7 +2,7 @@
 
 use std::io;
 
-use manylogs_operate::control::ControlError;
+use manylogs_operate::control::{ControlError, OrderErrorKind};
 use manylogs_serve::nbdkit::NbdkitError;
 use manylogs_serve::{FuseError, LinkError, ListenError, ServeError};
 use manylogs_ublk::UblkError;
@@ -12,9 +12,15 @@ use crate::failure::Failure;
 
 pub(crate) fn control_failure(error: ControlError) -> Failure {
     match &error {
-        ControlError::NotServed { .. } | ControlError::NoDirectory { .. } => Failure::input(error),
+        ControlError::NotServed { .. }
+        | ControlError::NoDevice { .. }
+        | ControlError::NoDirectory { .. } => Failure::input(error),
         ControlError::Io { source, .. } => Failure::of_io(source, &error),
-        ControlError::Refused(refused) if refused.in_use => Failure::Busy(error.to_string()),
+        ControlError::Refused(refused) => match refused.kind {
+            OrderErrorKind::InUse => Failure::Busy(error.to_string()),
+            OrderErrorKind::BadInput => Failure::input(error),
+            OrderErrorKind::Failed => Failure::failed(error),
+        },
         _ => Failure::failed(error),
     }
 }

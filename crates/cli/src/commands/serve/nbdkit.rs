@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::sync::mpsc::sync_channel;
 
+use manylogs_operate::status::DiskStatus;
 use manylogs_serve::nbdkit::{Nbdkit, NbdkitOptions, find_plugin};
 use manylogs_serve::{NbdAddress, ServeError, Stack, notify};
 
 use super::failure::{listen_failure, nbdkit_failure, serve_failure};
 use super::options;
-use crate::args::serve::{LogFormatArg, OnOff, ServeArgs};
+use crate::args::serve::{LogFormatArg, ServeArgs};
 use crate::args::volume::BackendArg;
+use crate::commands::write_cache;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -26,7 +28,12 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
     // Finds out whether the address is free, and why not: nbdkit binds it itself.
     drop(address.bind().map_err(listen_failure)?);
     address.remove_socket();
-    options::start_beside(&args.volume.device, metrics)?;
+    let device = &args.volume.device;
+    let cache = write_cache::hold(device, args.write_cache, args.emulate.is_some())?;
+    if args.emulate.is_none() {
+        write_cache::say(device, DiskStatus::at(device).as_ref());
+    }
+    options::start_beside(device, metrics)?;
     let options = NbdkitOptions {
         address: address.clone(),
         plugin,
@@ -39,7 +46,9 @@ pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure>
         print(&format!("{}\n", address.uri(options.tls.is_some())))?;
         notify("READY=1");
     }
-    nbdkit.wait().map_err(nbdkit_failure)
+    let ended = nbdkit.wait().map_err(nbdkit_failure);
+    cache.release();
+    ended
 }
 
 /// Opens the device and closes it again: nbdkit has one exit code for all that can be wrong.
@@ -74,8 +83,8 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
         parameters.push(("emulate", drive.into()));
         parameters.push(("fit", (!args.no_fit).to_string().into()));
     }
-    if let Some(cache) = args.write_cache {
-        parameters.push(("write-cache", (cache == OnOff::On).to_string().into()));
+    if let Some(on) = args.write_cache.wish().filter(|_| args.emulate.is_some()) {
+        parameters.push(("write-cache", on.to_string().into()));
     }
     let settings = args.drive.settings();
     if let Some(kind) = settings.kind {

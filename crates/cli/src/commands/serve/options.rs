@@ -12,14 +12,14 @@ use manylogs_storage::OpenMode;
 
 use super::failure::listen_failure;
 use crate::args::nbd::NbdArgs;
-use crate::args::serve::{OnOff, ServeArgs};
+use crate::args::serve::ServeArgs;
 use crate::commands::{drive, link};
 use crate::failure::Failure;
 
 /// The engine that `args` ask for.
 pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     let profile = args.emulate.as_deref().map(drive).transpose()?;
-    let write_cache = args.write_cache.map(|cache| cache == OnOff::On);
+    let write_cache = args.write_cache.wish();
     let (link, notes) = link::emulated(args.drive, profile.as_ref(), write_cache)?;
     for note in notes {
         line(Level::Warning, Some(&args.volume.device), &note, &[]);

@@ -4,10 +4,12 @@ use std::rc::Rc;
 
 use manylogs::{CreateOptions, LogPlacement, Volume, VolumeConfig, measure_scattered};
 use manylogs_block::Sectors;
+use manylogs_disk::Profile;
 use manylogs_storage::{Contents, ImageError, OpenMode, Zones, create_image, survey, zones};
 
 use super::{Session, human, id_text, table};
 use crate::args::volume::FormatArgs;
+use crate::commands::drive::choose::for_format;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -43,7 +45,14 @@ fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
         return match create_image(path, size, args.sparse) {
             Ok(()) => Ok(true),
             Err(ImageError::Exists { .. }) if args.force => Ok(false),
-            Err(error @ ImageError::Exists { .. }) => Err(Failure::input(error)),
+            Err(ImageError::Exists { .. }) => Err(Failure::Busy(format!(
+                "{} exists already: choose another name, or give --force if what it holds may be \
+                 lost",
+                path.display()
+            ))),
+            Err(ref error @ ImageError::Io { ref source, .. }) => {
+                Err(Failure::of_io(source, error))
+            }
             Err(error) => Err(Failure::failed(error)),
         };
     }
@@ -59,8 +68,9 @@ fn prepare(args: &FormatArgs) -> Result<bool, Failure> {
 fn format(args: &FormatArgs) -> Result<(), Failure> {
     let session = Session::open_with(&args.volume, OpenMode::Exclusive, args.physical_sector)?;
     let path = session.path().to_owned();
-    let holds = survey(&path)
-        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+    let holds = survey(&path).map_err(|error| {
+        Failure::of_io(&error, format!("cannot read {}: {error}", path.display()))
+    })?;
     if holds != Contents::Empty && !args.force {
         return Err(Failure::Busy(format!(
             "{} holds {holds}: it would be lost; give --force if that is meant",
@@ -77,7 +87,8 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
             human(SIZE_MOST.bytes())
         )));
     }
-    let config = config(args, kind(args, &session)?, capacity);
+    let drive = for_format(args.drive.as_deref(), &path)?;
+    let config = config(args, kind(args, &session, drive.as_ref())?, capacity);
     config.validate().map_err(Failure::input)?;
     let nvram = match &args.volume.table {
         Some(place) => {
@@ -117,7 +128,8 @@ fn format(args: &FormatArgs) -> Result<(), Failure> {
         100.0 * logs as f64 / capacity.bytes() as f64,
         human(config.threshold.bytes()),
         session.device.capabilities().physical_sector.bytes(),
-    ))
+    ))?;
+    drive.map_or(Ok(()), |(_, said)| print(&format!("drive      {said}\n")))
 }
 
 /// Which drives the volume is laid out for.
@@ -127,8 +139,12 @@ enum Kind {
     Shingled(Sectors),
 }
 
-/// The kind of the drive: as asked for, as the kernel says, or as measured.
-fn kind(args: &FormatArgs, session: &Session) -> Result<Kind, Failure> {
+/// The kind of the drive: as asked for, as the kernel says, as its profile says, or as measured.
+fn kind(
+    args: &FormatArgs,
+    session: &Session,
+    drive: Option<&(Profile, String)>,
+) -> Result<Kind, Failure> {
     let path = session.path().display();
     let zones = zones(session.path());
     if let Some(Zones { managed_by_host: true, .. }) = zones {
@@ -153,6 +169,16 @@ fn kind(args: &FormatArgs, session: &Session) -> Result<Kind, Failure> {
     }
     if args.conventional {
         return Ok(Kind::Conventional);
+    }
+    if let Some((profile, _)) = drive
+        && profile.shingled.is_some()
+    {
+        eprintln!(
+            "manylogs: {path}: {} is a shingled drive by its profile, and the volume is laid out \
+             for one (--conventional if it is none)",
+            profile.name
+        );
+        return Ok(Kind::Shingled(band));
     }
     let (runtime, device) = (session.runtime(), Rc::clone(&session.device));
     let measured = session.run(async move { measure_scattered(&runtime, &device).await });

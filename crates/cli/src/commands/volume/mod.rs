@@ -167,9 +167,10 @@ pub(crate) fn open_failure(error: &OpenError) -> Failure {
         OpenError::Mounted { .. }
         | OpenError::Held { .. }
         | OpenError::LoopBacking { .. }
+        | OpenError::ShownTwice { .. }
         | OpenError::Busy { .. }
         | OpenError::Locked { .. } => Failure::Busy(message),
-        OpenError::Io { .. } => Failure::Failed(message),
+        OpenError::Io { source, .. } => Failure::of_io(source, message),
         _ => Failure::Input(message),
     }
 }

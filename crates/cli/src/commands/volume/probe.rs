@@ -18,10 +18,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let read = File::open(&args.device).and_then(|mut device| device.read_exact(&mut head));
     match read {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(Failure::Permission(format!("{path}: {error}")));
-        }
-        Err(error) => return Err(Failure::input(format!("{path}: {error}"))),
+        Err(error) => return Err(Failure::at(&args.device, &error)),
         Ok(()) => {}
     }
     let found = match probe(&head) {
@@ -30,7 +27,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
             return print("ID_FS_TYPE=mlfs\nID_FS_USAGE=filesystem\n");
         }
         Err(VolumeError::NotAVolume) => {
-            return Err(Failure::failed(format!("{path}: no Manylogs volume")));
+            return Err(Failure::input(format!("{path}: no Manylogs volume")));
         }
         found => found.map_err(|error| volume_failure(&args.device, &error))?,
     };

@@ -1,15 +1,18 @@
 //! `manylogs status`, and `manylogs table`.
 
 use std::fmt::Write;
+use std::fs;
 
-use manylogs::{Inspection, LeftAs, Settings, identify, inspect_with};
+use manylogs::{HomePace, Inspection, LeftAs, Settings, identify, inspect_with, measure_homes};
+use manylogs_block::Nanos;
+use manylogs_operate::status::DiskStatus;
 use manylogs_storage::OpenMode;
 use serde_json::json;
 
 use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
-use crate::commands::live;
+use crate::commands::{live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -35,8 +38,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let (device, options) = (session.reads(), session.options());
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
+    let drain = found.drain_estimate(pace(&session, &found));
+    let disk = DiskStatus::at(session.path());
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&found)).unwrap_or_default();
+        let mut value = as_json(&found, drain);
+        value["disk"] = json!(disk);
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         return print(&(text + "\n"));
     }
     let used: u64 = found.logs.iter().map(|log| log.used.bytes()).sum();
@@ -48,7 +55,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
          for data        {}\n\
          logs            {}, {} in use, {} of {} appended to ({:.1} %)\n\
          bytes at risk   {} in {} extents are newer in the logs than at home{}\n\
-         time to drain   about {} on a disk with 8 ms a seek\n",
+         time to drain   about {}\n",
         id_text(&found.volume),
         if found.label.is_empty() { "" } else { " " },
         found.label,
@@ -65,7 +72,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             0 => String::new(),
             bytes => format!(", and {} are zeroes", human(bytes)),
         },
-        span(found.drain_estimate()),
+        span(drain),
     );
     let changed = changed(&found);
     if !changed.is_empty() {
@@ -82,7 +89,15 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         let damaged = found.recovery.damage.len();
         let _ = writeln!(out, "damage          {damaged} places in logs: see manylogs check");
     }
+    out += &disk.map(|disk| write_cache::rows(&disk, None)).unwrap_or_default();
     print(&out)
+}
+
+/// How fast the device is where data would go home; `None` if that cannot be read, as nothing else
+/// depends on it.
+fn pace(session: &Session, found: &Inspection) -> Option<HomePace> {
+    let (runtime, device, homes) = (session.runtime(), session.reads(), found.homes_of_logged());
+    session.run(async move { measure_homes(&runtime, &device, &homes).await.ok().flatten() })
 }
 
 /// The settings that are not the defaults for logs of this size.
@@ -90,7 +105,7 @@ fn changed(found: &Inspection) -> Vec<(&'static str, String)> {
     Settings::of(&found.config).unlike(&Settings::for_log(found.config.log))
 }
 
-fn as_json(found: &Inspection) -> serde_json::Value {
+fn as_json(found: &Inspection, drain: Nanos) -> serde_json::Value {
     json!({
         "volume": id_text(&found.volume),
         "label": found.label,
@@ -107,7 +122,7 @@ fn as_json(found: &Inspection) -> serde_json::Value {
         "mapped_extents": found.table.len(),
         "at_risk_bytes": found.at_risk_bytes(),
         "zeroed_bytes": found.zeroed_bytes(),
-        "drain_estimate_s": found.drain_estimate().0 as f64 / 1e9,
+        "drain_estimate_s": drain.0 as f64 / 1e9,
         "retired_logs": found.retired.iter().map(|log| log.0).collect::<Vec<_>>(),
         "lost_extents": found.table.iter().filter(|mapped| mapped.lost).count(),
         "damaged_places": found.recovery.damage.len(),
@@ -127,7 +142,14 @@ pub(crate) fn table(args: &TableArgs) -> Result<(), Failure> {
             session.path().display()
         )));
     }
-    let name = args.device_name.as_deref().unwrap_or(session.path()).display();
+    // Whoever reads the table does so in another directory.
+    let name = match &args.device_name {
+        Some(name) => name.clone(),
+        None => {
+            fs::canonicalize(session.path()).map_err(|error| Failure::at(session.path(), &error))?
+        }
+    };
+    let name = name.display();
     let mut out = String::new();
     for (exported, home) in identity.layout.homes() {
         let (start, len) = (exported.0, home.len.0);

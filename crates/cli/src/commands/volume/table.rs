@@ -48,6 +48,6 @@ pub(crate) fn create(
 fn rc(mapped: std::io::Result<MappedNvram>, path: &Path) -> Result<Rc<dyn Nvram>, Failure> {
     match mapped {
         Ok(mapped) => Ok(Rc::new(mapped)),
-        Err(error) => Err(Failure::failed(format!("{}: {error}", path.display()))),
+        Err(error) => Err(Failure::of_io(&error, format!("{}: {error}", path.display()))),
     }
 }

@@ -6,7 +6,7 @@ use crate::{DataSequence, Record, RecordSequence, VolumeId};
 use bytes::Bytes;
 use manylogs_block::{IoError, Nvram};
 
-use super::{FAILED, create};
+use super::{FAILED, NvTable, create};
 use crate::NvramError;
 use crate::ondisk::nvram::{Entry, entry_len};
 use crate::ondisk::root::Root;
@@ -16,6 +16,36 @@ use crate::store::Store;
 use manylogs_plant::{self as plant, Bug};
 
 impl Store {
+    /// The table in non-volatile RAM, if it is there.
+    #[must_use]
+    pub const fn table_apart(&self) -> Option<&NvTable> {
+        self.apart.as_ref()
+    }
+
+    /// Whether headers of records are kept apart from the logs, in non-volatile RAM.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        self.apart.is_some()
+    }
+
+    /// Whether a table apart takes so much room that a checkpoint should begin.
+    #[must_use]
+    pub fn is_table_crowded(&self) -> bool {
+        self.apart.as_ref().is_some_and(NvTable::is_crowded)
+    }
+
+    /// Keeps headers in `table`, of a store that holds nothing yet.
+    pub fn keep_apart(&mut self, table: NvTable) {
+        self.apart = Some(table);
+    }
+
+    /// Fills a new store with what was found in `table`.
+    pub fn fill_from(&mut self, table: NvTable, found: super::Replayed) {
+        self.apart = Some(table);
+        self.roots.on_disk.floor = self.roots.on_disk.floor.max(found.floor);
+        self.fill(found.versions);
+    }
+
     /// Begins an incarnation: the table that was looked up, or an empty one in the memory `given`.
     /// Returns the floor.
     pub fn begin_apart(

@@ -91,7 +91,7 @@ pub async fn exercise(runtime: Handle, image: Image, physical: Sectors) -> bool 
         assert!(found.layout.device() <= counting.capabilities.capacity);
         let capacity = found.layout.capacity();
         assert!(found.table.iter().all(|mapped| mapped.extent.end().0 <= capacity.0));
-        let _ = found.drain_estimate();
+        let _ = found.drain_estimate(None);
         for log in (0..).map(LogId).take(found.layout.regions().len()) {
             counting.refill();
             let _ = inspect_log(&device, log).await;

@@ -57,8 +57,8 @@ impl Inner {
         floor: DataSequence,
         band: Sectors,
     ) -> Option<(Part, u64)> {
-        let state = self.state.borrow();
-        let map = &state.store.map;
+        let state = self.engine.state.borrow();
+        let map = state.store.map();
         let here = map.lookup(Extent { start: *cursor, len: Sectors(1) });
         let here = here.filter_map(|(part, mapped)| mapped.map(|mapped| (part, mapped)));
         let (found, _) =

@@ -7,9 +7,9 @@ use manylogs_logstore::store::Place;
 use manylogs_logstore::{Class, DataSequence, EntryKind, MapValue, Mapped};
 
 use super::{HOME_WRITE_MAX, Progress};
-use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::{HomeGuard, Writer};
 use crate::state::Inner;
+use manylogs_engine::{Phase, Reader};
 use manylogs_plant::{self as plant, Bug};
 
 /// A version on its way home.
@@ -131,14 +131,14 @@ impl Inner {
             Some(early) => early,
             None => self.runs_to_copy(extents, progress).await?,
         };
-        let read_from = self.runtime.now();
+        let read_from = self.engine.runtime.now();
         self.read_logged(&mut runs, progress).await?;
         let strands = self.strands(batch, runs).await;
-        let written_from = self.runtime.now();
+        let written_from = self.engine.runtime.now();
         let result = self.write_strands(strands, progress).await;
         let report = &mut progress.report;
         report.log_read_time += written_from.since(read_from);
-        report.home_write_time += self.runtime.now().since(written_from);
+        report.home_write_time += self.engine.runtime.now().since(written_from);
         drop(guards);
         result
     }
@@ -226,8 +226,8 @@ impl Inner {
         extents: &[Extent],
         floor: DataSequence,
     ) -> Vec<(Extent, Mapped<Place>)> {
-        let state = self.state.borrow();
-        let all = extents.iter().flat_map(|extent| state.store.map.lookup(*extent));
+        let state = self.engine.state.borrow();
+        let all = extents.iter().flat_map(|extent| state.store.map().lookup(*extent));
         let mapped = all.filter_map(|(extent, mapped)| mapped.map(|mapped| (extent, mapped)));
         mapped.filter(|(_, mapped)| mapped.sequence < floor).collect()
     }
@@ -273,9 +273,9 @@ impl Inner {
         content: Option<&Payload>,
         which: Renewed,
     ) -> Sectors {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         let state = &mut *state;
-        let lookup = state.store.map.lookup(extent);
+        let lookup = state.store.map().lookup(extent);
         let parts: Vec<Extent> =
             lookup.filter(|(_, mapped)| which.takes(*mapped)).map(|(part, _)| part).collect();
         let mut left = Sectors(parts.iter().map(|part| part.len.0).sum());
@@ -356,7 +356,7 @@ impl Inner {
         let mut home = Payload::default();
         if covered < group.extent.len.0 {
             for part in self.layout.home(group.extent) {
-                home.append(self.device.read(Reader::Volume, part).await?);
+                home.append(self.device.read(Reader::System, part).await?);
             }
         }
         let gap = |from: Lba, until: Lba| {

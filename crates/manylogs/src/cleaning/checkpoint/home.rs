@@ -9,8 +9,8 @@ use manylogs_logstore::{DataSequence, EntryKind};
 use super::band::STREAM_LEAST;
 use super::copy::{Group, Renewed, Strand};
 use super::{CheckpointReport, HOME_WRITE_MAX, Progress};
-use crate::phase::Phase;
 use crate::state::Inner;
+use manylogs_engine::Phase;
 use manylogs_plant::{self as plant, Bug};
 
 /// Home writes that follow each other before records that clients wait for may pass: what a
@@ -40,15 +40,15 @@ struct RecordsHeld(Rc<Inner>);
 
 impl RecordsHeld {
     fn new(inner: &Rc<Inner>) -> Self {
-        inner.state.borrow_mut().pacing.held_by_band = true;
+        inner.engine.state.borrow_mut().pacing.held_by_band = true;
         Self(Rc::clone(inner))
     }
 }
 
 impl Drop for RecordsHeld {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().pacing.held_by_band = false;
-        self.0.commit.notify();
+        self.0.engine.state.borrow_mut().pacing.held_by_band = false;
+        self.0.engine.commit.notify();
     }
 }
 
@@ -118,11 +118,11 @@ impl Inner {
 
     /// Waits until the records that clients wait for are durable, or for a while.
     async fn let_records_pass(&self) {
-        let until = self.runtime.now() + PASSING;
+        let until = self.engine.runtime.now() + PASSING;
         loop {
-            let progress = self.progress.wait();
-            let now = self.runtime.now();
-            let waits = self.state.borrow().store.entries.waiters > 0;
+            let progress = self.engine.progress.wait();
+            let now = self.engine.runtime.now();
+            let waits = self.engine.state.borrow().store.entries().waiters > 0;
             if !waits || now >= until {
                 return;
             }

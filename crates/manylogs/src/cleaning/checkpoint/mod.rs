@@ -16,14 +16,15 @@ pub(crate) use suspect::{CONFIRM_AFTER, CONFIRM_AT_ONCE};
 use std::rc::Rc;
 
 use manylogs_block::{Extent, Lba, Nanos, Sectors};
+use manylogs_logstore::DataSequence;
 use manylogs_logstore::store::Place;
-use manylogs_logstore::{DataSequence, LogId};
 
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
 use crate::error::VolumeError;
-use crate::phase::Phase;
+use crate::reports::home_pace::{HomePace, HomeWork};
 use crate::state::Inner;
+use manylogs_engine::{Phase, raise_floor};
 use manylogs_plant::{self as plant, Bug};
 
 /// What one batch holds at most: memory, and the time for which clients may be locked out.
@@ -108,6 +109,10 @@ struct Progress {
     zeroed: Vec<Extent>,
     /// Versions that it found so far.
     versions: u64,
+    /// What these took to bring home, by the estimate.
+    work: HomeWork,
+    /// Time in which it waited for others.
+    waited: Nanos,
     report: CheckpointReport,
 }
 
@@ -116,7 +121,7 @@ impl Inner {
         self: &Rc<Self>,
         pass: Pass,
     ) -> Result<CheckpointReport, VolumeError> {
-        let resets = self.state.borrow().store.counters.log_resets;
+        let resets = self.engine.state.borrow().store.counters().log_resets;
         let result = self.run_pass(pass).await;
         self.note_pass(&result, resets);
         result
@@ -137,21 +142,21 @@ impl Inner {
             if report.unread_extents == 0 {
                 return Ok(report);
             }
-            let now = self.runtime.now();
+            let now = self.engine.runtime.now();
             let unread_for = now.since(*unread_since.get_or_insert(now));
             // Medium errors are confirmed or gone by now. The extents that are left failed for
             // other reasons.
             if unread_for.0 > 2 * pass.confirm_after.0 {
                 return Err(VolumeError::Unread { extents: report.unread_extents });
             }
-            self.runtime.sleep(Nanos(pass.confirm_after.0 / 4)).await;
+            self.engine.runtime.sleep(Nanos(pass.confirm_after.0 / 4)).await;
         }
     }
 
     /// Counts failures of passes. Writes that wait for room must not wait for ever for passes that
     /// make none. `resets` is how often logs had begun anew before it.
     fn note_pass(&self, result: &Result<CheckpointReport, VolumeError>, resets: u64) {
-        let mut guard = self.state.borrow_mut();
+        let mut guard = self.engine.state.borrow_mut();
         let state = &mut *guard;
         state.pass_at = Lba(0);
         let waiting = !state.starved.is_empty();
@@ -168,7 +173,7 @@ impl Inner {
                     reason = "the logs are full and what they hold cannot be read";
                 }
                 let left = report.kept_extents + report.unread_extents;
-                let reset = state.store.counters.log_resets > resets;
+                let reset = state.store.counters().log_resets > resets;
                 let moved = reset || report.home_write_sectors.0 > 0;
                 match left {
                     0 if moved && !starved => Outcome::Useful,
@@ -182,28 +187,28 @@ impl Inner {
                 Outcome::Kept
             }
         };
-        let enough = state.futility.note(self.runtime.now(), outcome, starved);
+        let enough = state.futility.note(self.engine.runtime.now(), outcome, starved);
         if enough {
             state.store.fail(reason);
         }
         drop(guard);
         if enough || served {
-            self.notify_progress();
+            self.engine.notify_progress();
         }
         // Maintenance later tries again the extents that this pass left.
-        self.wanted.notify();
+        self.engine.wanted.notify();
     }
 
     async fn run_pass(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
         let _turn = self.cleaning.take().await;
         let result = self.bring_home(pass).await;
-        self.state.borrow_mut().ration = None;
+        self.engine.state.borrow_mut().ration = None;
         result
     }
 
     async fn bring_home(self: &Rc<Self>, pass: Pass) -> Result<CheckpointReport, VolumeError> {
         self.may_go_on(pass)?;
-        let started = self.runtime.now();
+        let started = self.engine.runtime.now();
         let mut progress = self.begin_pass(pass);
         // From here on no version below the floor is on its way into a record.
         if !plant::is(Bug::NoBarrierBeforePass) {
@@ -211,20 +216,26 @@ impl Inner {
         }
         let mut cursor = Lba(0);
         while let Some(batch) = self.next_batch(&mut cursor, progress.floor) {
-            self.state.borrow_mut().pass_at = cursor;
+            self.engine.state.borrow_mut().pass_at = cursor;
             self.give_out_room(pass, progress.versions, batch.versions);
+            let asked = self.engine.runtime.now();
             self.yield_to_clients(pass).await?;
-            let (began, before) = (self.runtime.now(), progress.report.home_write_sectors);
+            let (began, before) = (self.engine.runtime.now(), progress.report.home_write_sectors);
+            let extents = batch.parts.iter().map(|part| part.extent);
+            progress.work = progress.work.and(self.home_work(extents));
             self.copy_home(&batch, &mut progress).await?;
             self.write_zeroes_home(&mut progress).await?;
             let moved = progress.report.home_write_sectors - before;
             progress.versions += batch.versions;
+            let done = self.engine.runtime.now();
             self.limit_rate(pass, began, moved).await?;
+            let limited = self.engine.runtime.now().since(done);
+            progress.waited = progress.waited + began.since(asked) + limited;
         }
-        self.state.borrow_mut().suspects.end();
+        self.engine.state.borrow_mut().suspects.end();
         // Versions that were overwritten before the pass reached them were not copied. The versions
         // that replaced them must be durable before the floor rises, and so must the copies.
-        self.state.borrow_mut().store.home.is_dirty |= self.below.volatile_cache;
+        self.engine.state.borrow_mut().home.is_dirty |= self.below.volatile_cache;
         if !plant::is(Bug::FloorBeforeHomeDurable) {
             self.make_durable(Phase::Checkpoint).await?;
         }
@@ -234,25 +245,36 @@ impl Inner {
         if plant::is(Bug::ForgetBeforeFloor) {
             self.forget_below(floor);
         }
-        if floor > self.state.borrow().store.roots.on_disk.floor {
-            self.raise_floor(Phase::Checkpoint, floor).await?;
+        if floor > self.engine.state.borrow().store.floor() {
+            raise_floor(&**self, Phase::Checkpoint, floor).await?;
             self.forget_below(floor);
         }
-        let report =
-            CheckpointReport { duration: self.runtime.now().since(started), ..progress.report };
-        Ok(report)
+        let duration = self.engine.runtime.now().since(started);
+        let took = Nanos(duration.0.saturating_sub(progress.waited.0));
+        let pace = HomePace::assumed(&self.below);
+        self.engine.state.borrow_mut().passes_seen.note(pace, progress.work, took);
+        Ok(CheckpointReport { duration, ..progress.report })
     }
 
     fn begin_pass(&self, pass: Pass) -> Progress {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.engine.state.borrow_mut();
         state.suspects.begin();
         let report = CheckpointReport {
             logged_writes: state.counters.logged_since_checkpoint,
             logged_sectors: Sectors(state.counters.logged_sectors_since_checkpoint),
             ..CheckpointReport::default()
         };
-        let floor = state.store.sequences.next_data;
-        Progress { pass, floor, held_back: None, zeroed: Vec::new(), versions: 0, report }
+        let floor = state.store.next_data();
+        Progress {
+            pass,
+            floor,
+            held_back: None,
+            zeroed: Vec::new(),
+            versions: 0,
+            work: HomeWork::default(),
+            waited: Nanos(0),
+            report,
+        }
     }
 
     /// The next extents with versions below the floor, in order of address.
@@ -261,10 +283,10 @@ impl Inner {
         if band > Sectors(0) {
             return self.next_bands(cursor, floor, band);
         }
-        let state = self.state.borrow();
+        let state = self.engine.state.borrow();
         let mut extents: Vec<Extent> = Vec::new();
         let mut sectors = 0;
-        for (extent, mapped) in state.store.map.iter_from(*cursor) {
+        for (extent, mapped) in state.store.map().iter_from(*cursor) {
             if sectors >= BATCH_SECTORS || extents.len() >= BATCH_RUNS {
                 break;
             }
@@ -288,31 +310,13 @@ impl Inner {
     /// nothing else are free.
     fn forget_below(&self, floor: DataSequence) {
         {
-            let mut state = self.state.borrow_mut();
+            let mut state = self.engine.state.borrow_mut();
             let state = &mut *state;
-            state.store.note_table_size();
-            let mut gone: Vec<(LogId, u64)> = Vec::new();
-            state.store.map.retain(|extent, mapped| {
-                if mapped.sequence >= floor {
-                    return true;
-                }
-                if let Some(log) = mapped.value.kept_by(self.shape) {
-                    match gone.last_mut() {
-                        Some((last, sectors)) if *last == log => *sectors += extent.len.0,
-                        _ => gone.push((log, extent.len.0)),
-                    }
-                }
-                false
-            });
-            for (log, sectors) in gone {
-                state.store.sub_live(log, sectors);
-            }
-            state.store.floor_raised(floor);
-            state.store.rewrite_after_checkpoint();
+            state.store.forget_below(floor);
             state.counters.checkpoints += 1;
             state.counters.logged_since_checkpoint = 0;
             state.counters.logged_sectors_since_checkpoint = 0;
         }
-        self.notify_progress();
+        self.engine.notify_progress();
     }
 }

@@ -3,28 +3,28 @@
 use std::rc::Rc;
 
 use manylogs_block::{Nanos, Sectors, Time};
+use manylogs_engine::System;
 use manylogs_plant::{self as plant, Bug};
 
 use super::ration::Ration;
 use super::{AT_ONCE_PRESSED, Pace, Pass};
 use crate::error::VolumeError;
 use crate::state::{Inner, State};
-use manylogs_logstore::store::apart::NvTable;
 
 /// A pass that waits looks at least this often whether it should hurry or end.
 const LOOK: Nanos = Nanos::from_millis(500);
 impl State {
     /// Whether a checkpoint must go as fast as it can: writes wait for room, or soon will.
     pub(crate) fn is_pressed(&self, watermark: f64) -> bool {
-        let crowded = self.store.apart.as_ref().is_some_and(NvTable::is_crowded);
-        !self.starved.is_empty() || crowded || self.store.logs.occupancy() >= watermark
+        let crowded = self.store.is_table_crowded();
+        !self.starved.is_empty() || crowded || self.store.logs().occupancy() >= watermark
     }
 }
 
 impl Inner {
     /// The pace of the pass now. Requests may have begun to wait for it since it started.
     fn pace_now(&self, pass: Pass) -> Pace {
-        let pressed = self.state.borrow().is_pressed(self.config().watermark);
+        let pressed = self.engine.state.borrow().is_pressed(self.config().watermark);
         if pressed || self.cleaning.is_wanted() { Pace::Urgent } else { pass.pace }
     }
 
@@ -32,12 +32,12 @@ impl Inner {
     /// begins.
     pub(super) fn give_out_room(&self, pass: Pass, found: u64, batch: u64) {
         let pressed = self.pace_now(pass) == Pace::Urgent;
-        let now = self.runtime.now();
-        let mut guard = self.state.borrow_mut();
+        let now = self.engine.runtime.now();
+        let mut guard = self.engine.state.borrow_mut();
         let state = &mut *guard;
         if state.ration.is_none() && pressed {
-            let room = Sectors(state.store.logs.room());
-            let versions = (state.store.map.len() as u64).saturating_sub(found);
+            let room = Sectors(state.store.logs().room());
+            let versions = (state.store.map().len() as u64).saturating_sub(found);
             state.ration = Some(Ration::new(room, versions, state.home_pace, now));
         }
         let Some(ration) = &mut state.ration else { return };
@@ -49,7 +49,7 @@ impl Inner {
 
     /// Reads, or writes, of a batch that may be in the device together.
     pub(super) fn at_once(&self) -> usize {
-        if self.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
+        if self.engine.state.borrow().ration.is_some() { AT_ONCE_PRESSED } else { usize::MAX }
     }
 
     /// Whether the pass may go on.
@@ -57,7 +57,7 @@ impl Inner {
     /// # Errors
     /// If the volume takes no more writes, or is being closed.
     pub(super) fn may_go_on(&self, pass: Pass) -> Result<(), VolumeError> {
-        let state = self.state.borrow();
+        let state = self.engine.state.borrow();
         state.store.writable()?;
         if state.closing && !pass.materialise {
             return Err(VolumeError::Closed);
@@ -75,7 +75,7 @@ impl Inner {
             if self.pace_now(pass) != Pace::Gentle || self.is_idle() {
                 return Ok(());
             }
-            let wanted = self.wanted.wait();
+            let wanted = self.engine.wanted.wait();
             self.nap(wanted, Nanos(self.config().idle.0.clamp(1, LOOK.0))).await;
         }
     }
@@ -100,11 +100,11 @@ impl Inner {
                 return Ok(());
             }
             let due = started + Nanos::from_secs_f64(moved.bytes() as f64 / rate as f64);
-            let now = self.runtime.now();
+            let now = self.engine.runtime.now();
             if now >= due {
                 return Ok(());
             }
-            let wanted = self.wanted.wait();
+            let wanted = self.engine.wanted.wait();
             self.nap(wanted, Nanos(due.since(now).0.min(LOOK.0))).await;
         }
     }

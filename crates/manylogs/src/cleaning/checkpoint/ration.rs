@@ -75,8 +75,9 @@ impl State {
     /// alone is far more, and is free again when they share a record.
     pub(crate) fn fits(&mut self, needed: Room, now: Time) -> bool {
         let kept = self.ration.as_ref().map_or(Sectors(0), |ration| ration.kept(now));
-        let taken = needed.log.0 + self.store.entries.volatile_sectors;
-        self.store.fits(needed) && (kept == Sectors(0) || taken + kept.0 <= self.store.logs.room())
+        let taken = needed.log.0 + self.store.entries().volatile_sectors;
+        self.store.fits(needed)
+            && (kept == Sectors(0) || taken + kept.0 <= self.store.logs().room())
     }
 }
 

@@ -10,8 +10,8 @@ use manylogs_logstore::{EntryKind, LogId, units_of};
 use super::copy::{Renewed, Run};
 use super::suspect::Verdict;
 use super::{HOME_WRITE_MAX, Progress};
-use crate::phase::Reader;
 use crate::state::Inner;
+use manylogs_engine::{Reader, end_read, read_log};
 
 /// Log reads are joined across gaps up to this: record headers lie between.
 const READ_GAP: u64 = 64;
@@ -42,7 +42,7 @@ impl Inner {
             progress.report.log_reads += 1;
             progress.report.log_read_sectors += span.len;
             // From here on no log begins anew under a read that is yet to go.
-            let read = self.state.borrow_mut().store.begin_read(log, span);
+            let read = self.engine.state.borrow_mut().store.begin_read(log, span);
             reads.push((read, members));
         }
         let (mut failed, mut result) = (Vec::new(), Ok(()));
@@ -52,11 +52,11 @@ impl Inner {
             while under_way.len() < at_once
                 && let Some((next, _)) = ahead.next()
             {
-                under_way.push_back(self.device.read(Reader::Volume, next.extent));
+                under_way.push_back(self.device.read(Reader::System, next.extent));
             }
             let Some(found) = under_way.pop_front() else { break };
             let home = runs[members[0].2].extent;
-            match self.check_logged(read, found.await, home) {
+            match end_read(&**self, read, found.await, home) {
                 Ok(payload) => {
                     for (_, part, index) in *members {
                         let skip = Sectors(part.start.0 - read.within.start.0);
@@ -130,8 +130,9 @@ impl Inner {
     ) -> Result<(), IoError> {
         let (which, confirm_after) =
             ((run.extent.start, run.sequence), progress.pass.confirm_after);
-        let now = self.runtime.now();
-        let verdict = self.state.borrow_mut().suspects.judge(which, error, now, confirm_after);
+        let now = self.engine.runtime.now();
+        let verdict =
+            self.engine.state.borrow_mut().suspects.judge(which, error, now, confirm_after);
         match verdict {
             Verdict::Wait => {
                 progress.report.unread_extents += 1;
@@ -156,9 +157,8 @@ impl Inner {
         let mut result = Err(IoError::Gone);
         for _ in 0..2 {
             let (read, found) =
-                self.read_log(&mut self.state.borrow_mut(), log, part, Reader::Volume);
-            result = self
-                .check_logged(&read, found.await, home)
+                read_log(self, &mut self.engine.state.borrow_mut(), log, part, Reader::System);
+            result = end_read(self, &read, found.await, home)
                 .map(|payload| payload.slice(read.skip, part.len));
             if result.is_ok() {
                 break;

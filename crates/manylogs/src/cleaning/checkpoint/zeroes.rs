@@ -6,9 +6,9 @@ use manylogs_block::{Extent, ExtentKind, Extents, IoError, Lba, Payload, Sectors
 use manylogs_plant::{self as plant, Bug};
 
 use super::Progress;
-use crate::phase::{Phase, Reader};
 use crate::requests::home_lock::Writer;
 use crate::state::Inner;
+use manylogs_engine::{Phase, Reader};
 use manylogs_logstore::store::Place;
 
 /// Longest request for zeroes. Clients' large writes to the same place wait for one of these, and
@@ -52,8 +52,8 @@ impl Inner {
         let _guard = self.locks.lock(Writer::Checkpoint, self.widen_to_physical(piece)).await;
         // Clients may have written there since.
         let zeroed: Vec<Extent> = {
-            let state = self.state.borrow();
-            let still = state.store.map.lookup(piece).filter(|(_, mapped)| {
+            let state = self.engine.state.borrow();
+            let still = state.store.map().lookup(piece).filter(|(_, mapped)| {
                 mapped.is_some_and(|mapped| {
                     mapped.sequence < progress.floor && matches!(mapped.value, Place::Zeroes { .. })
                 })
@@ -129,7 +129,7 @@ impl Inner {
         let whole = self.widen_to_physical(edge);
         let mut content = Payload::default();
         for home in self.layout.home(whole) {
-            content.append(self.device.read(Reader::Volume, home).await?);
+            content.append(self.device.read(Reader::System, home).await?);
         }
         let before = Sectors(edge.start.0 - whole.start.0);
         let after = Sectors(edge.end().0 - whole.start.0);

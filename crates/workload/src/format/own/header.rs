@@ -52,6 +52,9 @@ fn parse_header(bytes: &[u8]) -> Result<(RecordingInfo, usize), Fault> {
     let info = RecordingInfo {
         device: string(&mut strings),
         model: string(&mut strings),
+        serial: string(&mut strings),
+        rpm: string(&mut strings).parse().ok(),
+        link: string(&mut strings),
         sectors: u64_at(fixed, 16),
         rotational: [None, Some(false), Some(true)].get(usize::from(fixed[38])).copied().flatten(),
         started_unix_ns: u64_at(fixed, 24),

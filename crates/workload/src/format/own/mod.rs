@@ -69,6 +69,12 @@ pub struct RecordingInfo {
     pub device: String,
     /// The drive's model, as far as the kernel knows it.
     pub model: String,
+    /// The drive's serial number; empty if not known.
+    pub serial: String,
+    /// Revolutions of the drive a minute; `None` if not known.
+    pub rpm: Option<u32>,
+    /// The drive's link, `sata` or `sas`; empty if not known.
+    pub link: String,
     /// The device's capacity in 512-byte sectors; 0 if not known.
     pub sectors: u64,
     /// Whether the device says it rotates; `None` if not known.
@@ -88,6 +94,9 @@ impl Default for RecordingInfo {
         Self {
             device: String::new(),
             model: String::new(),
+            serial: String::new(),
+            rpm: None,
+            link: String::new(),
             sectors: 0,
             rotational: None,
             started_unix_ns: 0,

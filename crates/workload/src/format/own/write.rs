@@ -13,6 +13,8 @@ use crate::request::{TraceOp, TraceRequest};
 const BLOCK_BYTES: usize = 32 << 10;
 /// Longer device and model names are cut.
 const MAX_STRING_BYTES: usize = 1024;
+/// Longer serial numbers and links are cut.
+const MAX_SERIAL_BYTES: usize = 64;
 
 /// Writes requests as a recording; call [`finish`](Self::finish) or the file counts as truncated.
 #[derive(Debug)]
@@ -125,9 +127,14 @@ impl<W: Write> RecordingWriter<W> {
 }
 
 fn header(info: &RecordingInfo) -> Vec<u8> {
-    let device = shortened(&info.device);
-    let model = shortened(&info.model);
-    let bytes = HEADER_BYTES + 2 + device.len() + 2 + model.len() + 4;
+    let mut texts = vec![shortened(&info.device, MAX_STRING_BYTES)];
+    texts.push(shortened(&info.model, MAX_STRING_BYTES));
+    let rpm = info.rpm.map_or_else(String::new, |rpm| rpm.to_string());
+    let of_drive = [&info.serial, &rpm, &info.link];
+    if of_drive.iter().any(|text| !text.is_empty()) {
+        texts.extend(of_drive.map(|text| shortened(text, MAX_SERIAL_BYTES)));
+    }
+    let bytes = HEADER_BYTES + texts.iter().map(|text| 2 + text.len()).sum::<usize>() + 4;
     let mut header = Vec::with_capacity(bytes);
     header.extend_from_slice(&MAGIC);
     header.extend_from_slice(&VERSION.to_le_bytes());
@@ -148,7 +155,7 @@ fn header(info: &RecordingInfo) -> Vec<u8> {
         Some(true) => 2,
     });
     header.resize(HEADER_BYTES, 0);
-    for text in [device, model] {
+    for text in texts {
         header.extend_from_slice(&u16::try_from(text.len()).unwrap_or(0).to_le_bytes());
         header.extend_from_slice(text.as_bytes());
     }
@@ -156,8 +163,8 @@ fn header(info: &RecordingInfo) -> Vec<u8> {
     header
 }
 
-fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(MAX_STRING_BYTES);
+fn shortened(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

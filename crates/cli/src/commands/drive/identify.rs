@@ -1,0 +1,97 @@
+//! `manylogs drive identify`: which drive a disk is.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use manylogs_disk::profile::Library;
+use manylogs_lab::table::bytes;
+use manylogs_storage::{DiskBus, DiskIdentity, identify_in};
+use serde_json::json;
+
+use super::assumptions;
+use super::choose::{Chosen, How, Known, check, disk, not_modelled};
+use crate::failure::Failure;
+use crate::output::print;
+
+pub(crate) fn run(device: &Path, sys: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let found = match sys {
+        None => disk(device)?,
+        Some(sys) => copied(device, sys)?,
+    };
+    let chosen = Known::of_disk(&found).choose(&Library::of_user())?;
+    if json { print(&as_json(&found, &chosen)?) } else { print(&text(&found, &chosen)) }
+}
+
+/// The disk of another machine, in a copy of its sysfs.
+fn copied(device: &Path, sys: &Path) -> Result<DiskIdentity, Failure> {
+    let name = device.file_name().unwrap_or(device.as_os_str());
+    let dir = sys.join("class/block").join(name);
+    let found =
+        identify_in(&dir).map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
+    check(&device.display().to_string(), &found)?;
+    Ok(found)
+}
+
+const fn bus(bus: DiskBus) -> &'static str {
+    match bus {
+        DiskBus::Sata => "sata",
+        DiskBus::Sas => "sas",
+        DiskBus::Usb => "usb",
+        DiskBus::Nvme => "nvme",
+        DiskBus::Virtual => "virtual",
+        DiskBus::Unknown => "unknown",
+    }
+}
+
+fn said(text: &str) -> &str {
+    if text.is_empty() { "not told" } else { text }
+}
+
+fn text(disk: &DiskIdentity, chosen: &Chosen) -> String {
+    let rpm = disk.rpm.map_or_else(|| "not told".to_owned(), |rpm| format!("{rpm} rpm"));
+    let mut out = format!(
+        "{}: {}, serial number {}, {}, {rpm}, {}\n{}\n",
+        disk.name,
+        said(&disk.model),
+        said(&disk.serial),
+        bytes(disk.sectors.saturating_mul(512)),
+        bus(disk.bus),
+        chosen.sentence(),
+    );
+    if let (How::Class | How::Catalogue, Some(sheet)) = (&chosen.how, &chosen.profile.sheet)
+        && let Some(text) = assumptions(sheet)
+    {
+        let _ = writeln!(out, "{text}");
+    }
+    for missing in chosen.profile.not_modelled.iter().chain(&not_modelled(disk)) {
+        let _ = writeln!(out, "not modelled: {missing}");
+    }
+    out
+}
+
+fn as_json(disk: &DiskIdentity, chosen: &Chosen) -> Result<String, Failure> {
+    let missing = chosen.profile.not_modelled.iter().cloned().chain(not_modelled(disk));
+    let value = json!({
+        "format": 1,
+        "disk": {
+            "name": disk.name,
+            "vendor": disk.vendor,
+            "model": disk.model,
+            "serial": disk.serial,
+            "rpm": disk.rpm,
+            "sectors": disk.sectors,
+            "bus": bus(disk.bus),
+            "actuators": disk.actuators,
+            "host_managed": disk.host_managed,
+        },
+        "drive": chosen.profile.name,
+        "found_by": chosen.how.word(),
+        "profile_file": match &chosen.how {
+            How::Own(path) => Some(path),
+            How::Catalogue | How::Class => None,
+        },
+        "not_modelled": missing.collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_string_pretty(&value).map_err(Failure::failed)?;
+    Ok(text + "\n")
+}

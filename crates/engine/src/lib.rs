@@ -1,0 +1,42 @@
+//! The engine under every log-structured system.
+//!
+//! The store of `manylogs_logstore` is data structures and does no I/O. The engine owns a store and
+//! the devices that it lies on, its [`Member`]s, and does what every system does with them: it
+//! commits records, opens logs, sets sequences aside, reads from logs, moves and renews what logs
+//! hold, raises the floor, takes failed logs out of use, opens and recovers.
+//!
+//! A [`System`] stands on it and says what only the system knows: where a record goes, what is due,
+//! how a log is cleaned, and what follows when something became durable. The volume of the crate
+//! `manylogs` and the circular store of `manylogs_everest` are systems.
+
+mod commit;
+mod engine;
+mod floor;
+mod member;
+mod members;
+mod opener;
+mod patience;
+mod phase;
+mod read;
+mod recover;
+mod relocate;
+mod root;
+mod sequences;
+mod system;
+mod wait;
+
+pub use commit::{begin_epoch, run_committer, submit_record};
+pub use engine::Engine;
+pub use floor::{raise_floor, raise_floor_to_oldest};
+pub use member::{Member, Reader};
+pub use members::Members;
+pub use opener::run_opener;
+pub use patience::PatientReads;
+pub use phase::{Phase, PhaseProbe, Written};
+pub use read::{Source, begin_read, end_read, read_log};
+pub use recover::{Scanner, retire_failed};
+pub use relocate::{Moved, live_in, move_log, renew_log};
+pub use root::{FoundRoot, RootSlot, find_root, read_copy, update_root, write_root};
+pub use sequences::reserve_sequences;
+pub use system::{Shared, System};
+pub use wait::{wait_done, wait_durable, wait_until};

@@ -1,0 +1,199 @@
+//! Members: the devices that a system lives on, each with its scheduler and its head.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use manylogs_block::{
+    BlockDevice, Capabilities, Completion, Extent, Extents, Handle, Lba, Request, Sectors,
+};
+use manylogs_schedule::{Class, Scheduler, Targets};
+
+use crate::phase::{Phase, PhaseProbe};
+
+/// For whom is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A client, who waits.
+    Client,
+    /// The system's own work: cleaning.
+    System,
+}
+
+/// Clients' reads and writes up to this long are small.
+const SMALL: Sectors = Sectors(128);
+
+/// A device that a system lives on. It is told why the system writes, and decides when a request
+/// goes. Clones are the same member.
+#[derive(Clone)]
+pub struct Member {
+    device: Rc<dyn BlockDevice>,
+    /// Scheduler of the device, once the system serves clients.
+    scheduler: Option<Scheduler>,
+    probe: PhaseProbe,
+    /// The end of the last request that was not logged.
+    head: Rc<Cell<Lba>>,
+    /// Everything belongs to draining from now on.
+    draining: Rc<Cell<bool>>,
+    /// Clients wait for room in the logs, and so for the system's own work.
+    pressed: Rc<Cell<bool>>,
+    gone: Rc<Cell<bool>>,
+}
+
+impl Member {
+    /// The member on `device`, whose writes `probe` is told of. Every request passes at once.
+    #[must_use]
+    pub fn new(device: Rc<dyn BlockDevice>, probe: PhaseProbe) -> Self {
+        Self {
+            device,
+            scheduler: None,
+            probe,
+            head: Rc::default(),
+            draining: Rc::default(),
+            pressed: Rc::default(),
+            gone: Rc::default(),
+        }
+    }
+
+    /// Puts a scheduler in front of the device.
+    #[must_use]
+    pub fn scheduled(self, runtime: &Handle, targets: Targets) -> Self {
+        let scheduler = Scheduler::new(runtime.clone(), Rc::clone(&self.device), targets);
+        Self { scheduler: Some(scheduler), ..self }
+    }
+
+    /// The scheduler, if there is one.
+    #[must_use]
+    pub const fn scheduler(&self) -> Option<&Scheduler> {
+        self.scheduler.as_ref()
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.device.capabilities()
+    }
+
+    /// Submits a read.
+    pub fn read(&self, reader: Reader, extent: Extent) -> Completion {
+        let class = match reader {
+            Reader::Client => by_length(extent),
+            Reader::System => self.own_work(),
+        };
+        self.hand_over(class, Request::Read { extent })
+    }
+
+    /// See [`BlockDevice::extents`].
+    pub fn extents(&self, within: Extent) -> Completion<Extents> {
+        self.device.extents(within)
+    }
+
+    /// Submits anything but a read.
+    pub fn submit(&self, phase: Phase, request: Request) -> Completion {
+        let phase = if self.draining.get() { Phase::Drain } else { phase };
+        self.probe.note(phase, &request);
+        self.hand_over(self.class(phase, &request), request)
+    }
+
+    fn hand_over(&self, class: Class, request: Request) -> Completion {
+        match &self.scheduler {
+            Some(scheduler) => scheduler.submit(class, request),
+            None => self.device.submit(request),
+        }
+    }
+
+    /// Every flush is urgent: a client waits for it, or its next flush waits for one of the
+    /// volume's own work.
+    fn class(&self, phase: Phase, request: &Request) -> Class {
+        let Some(extent) = request.extent() else { return Class::Record };
+        match phase {
+            // Moved content too: a client's record behind it in the log waits for it.
+            Phase::Append
+            | Phase::Swap
+            | Phase::Supersede
+            | Phase::Discard
+            | Phase::Reset
+            | Phase::Open
+            | Phase::Recovery => Class::Record,
+            Phase::Bypass => by_length(extent),
+            // Placement would like another log, but has one meanwhile.
+            Phase::OpenedSet => self.own_work(),
+            Phase::Checkpoint | Phase::Snapshot => self.own_work(),
+            Phase::Drain => Class::Stream,
+        }
+    }
+
+    fn own_work(&self) -> Class {
+        if self.pressed.get() { Class::Stream } else { Class::Background }
+    }
+
+    /// Position of the head after the requests in the device, if requests are held back. Otherwise
+    /// the end of the last request that was not logged: see [`Member::asked`].
+    #[must_use]
+    pub fn head(&self) -> Lba {
+        self.scheduler.as_ref().and_then(Scheduler::head).unwrap_or(self.head.get())
+    }
+
+    /// The end of the last request that was not logged.
+    #[must_use]
+    pub fn asked(&self) -> Lba {
+        self.head.get()
+    }
+
+    /// Notes that a request that is not logged ends at `end`.
+    pub fn set_asked(&self, end: Lba) {
+        self.head.set(end);
+    }
+
+    /// Tells that a client asks for something to be durable.
+    pub fn sync_asked(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.sync_asked();
+        }
+    }
+
+    /// Whether clients wait for small reads, and sync so often that these need their place.
+    #[must_use]
+    pub fn serves_database(&self) -> bool {
+        self.scheduler.as_ref().is_some_and(Scheduler::serves_database)
+    }
+
+    /// Whether the device is gone: nothing more is written to it until the system is opened again.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// Notes that the device is gone.
+    pub fn set_gone(&self) {
+        self.gone.set(true);
+    }
+
+    /// From now on everything belongs to draining.
+    pub fn set_draining(&self) {
+        self.draining.set(true);
+    }
+
+    /// Says whether clients wait for room in the logs, and so for the system's own work.
+    pub fn set_pressed(&self, pressed: bool) {
+        self.pressed.set(pressed);
+    }
+
+    /// For those who only read.
+    #[must_use]
+    pub const fn device(&self) -> &Rc<dyn BlockDevice> {
+        &self.device
+    }
+}
+
+fn by_length(extent: Extent) -> Class {
+    if extent.len <= SMALL { Class::Small } else { Class::Stream }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member")
+            .field("head", &self.head.get())
+            .field("scheduler", &self.scheduler)
+            .finish_non_exhaustive()
+    }
+}

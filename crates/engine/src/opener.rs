@@ -1,0 +1,65 @@
+//! Opening logs ahead of their use, and taking failed ones out of use.
+
+use std::rc::Rc;
+
+use manylogs_logstore::LogId;
+use manylogs_plant::{self as plant, Bug};
+
+use crate::commit::begin_epoch;
+use crate::phase::Phase;
+use crate::root::update_root;
+use crate::system::System;
+
+/// Opens logs for as long as the system is open: a task of its own, as cleaning waits for records,
+/// which may wait for a log.
+pub async fn run_opener<S: System>(system: Rc<S>) {
+    let engine = system.engine();
+    loop {
+        let log_wanted = engine.log_wanted.wait();
+        if engine.is_closed() {
+            return;
+        }
+        open_wanted_log(&*system).await;
+        log_wanted.await;
+    }
+}
+
+/// Opens the logs around the one that placement asks for: the root names them as opened, ahead of
+/// use. Then begins an epoch there.
+async fn open_wanted_log<S: System>(system: &S) {
+    note_retired(system).await;
+    let engine = system.engine();
+    let Some(log) = engine.unopened.take() else { return };
+    let (opened, publishing) =
+        engine.with_store(|store| (store.is_opened(log), store.is_publishing()));
+    if !opened && !plant::is(Bug::OpenedSetLate) {
+        // While a snapshot is published its set of opened logs is fixed; placement asks again.
+        if publishing {
+            return;
+        }
+        let logs = engine.with_store(|store| store.logs().count());
+        let opening = update_root(system, Phase::OpenedSet, |root| root.open_around(log, logs));
+        // Without it the system takes no writes any more.
+        let _ = opening.await;
+    }
+    if engine.with_store(|store| store.is_opened(log)) || plant::is(Bug::OpenedSetLate) {
+        begin_epoch(system, log).await;
+    }
+    engine.notify_progress();
+}
+
+/// Tells the root of logs that went out of use, so that they stay so.
+async fn note_retired<S: System>(system: &S) {
+    let engine = system.engine();
+    let mut retired: Vec<LogId> = engine.with_store(|store| store.newly_retired());
+    // The logs of a member that is gone are sound when it is back.
+    retired.retain(|log| {
+        let device = engine.with_store(|store| store.logs().device(*log));
+        !engine.members.of(device).is_gone()
+    });
+    if !retired.is_empty() {
+        let noted = update_root(system, Phase::OpenedSet, |root| root.retired.extend(retired));
+        // A log that is tried again fails again.
+        let _ = noted.await;
+    }
+}

@@ -1,0 +1,93 @@
+//! What the engine asks of a system.
+
+use std::rc::Rc;
+
+use manylogs_block::Sectors;
+use manylogs_logstore::LogId;
+use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
+
+use crate::engine::Engine;
+use crate::root::RootSlot;
+
+/// What a system changes together with its store, under one borrow.
+pub trait Shared {
+    /// The store.
+    fn store(&self) -> &Store;
+
+    /// The store, to be changed.
+    fn store_mut(&mut self) -> &mut Store;
+}
+
+/// A log-structured system: the decisions over an [`Engine`], which does the work.
+///
+/// Nothing here waits: what takes time is a task of the engine, or of the system.
+pub trait System: Sized + 'static {
+    /// The store, and the system's own state beside it.
+    type State: Shared;
+
+    /// The engine of the system.
+    fn engine(&self) -> &Engine<Self>;
+
+    /// Where the two slots of the root are.
+    fn root_slots(&self) -> [RootSlot; 2];
+
+    /// Whether the system goes on when `device` is gone for as long as it is open. Its logs are out
+    /// of use then, and [`System::root_slots`] are on others: each of them has two places for a
+    /// root, so that a torn write leaves one.
+    fn goes_on_without(&self, _device: Device) -> bool {
+        false
+    }
+
+    /// End of the addresses of the store's map: no entry reaches beyond.
+    fn capacity(&self) -> Sectors;
+
+    // Where a record goes.
+
+    /// The log for the next record, by the system's policy: see [`Store::choose_log`].
+    fn place(&self, state: &Self::State) -> Option<Choice>;
+
+    /// Most payload of a record that several batches share.
+    fn longest_record(&self) -> Sectors;
+
+    /// Whether a log that `place` would like is opened now; `serves` says whether another one takes
+    /// the record meanwhile.
+    fn may_open(&self, _state: &mut Self::State, _serves: bool) -> bool {
+        true
+    }
+
+    // What is due.
+
+    /// Whether the next record goes now. Asked after each call of the engine's `commit` signal, and
+    /// after each record.
+    fn is_due(self: &Rc<Self>, state: &mut Self::State) -> bool;
+
+    /// A record was put behind the others of `log`, and is about to be submitted.
+    fn appended(&self, _state: &mut Self::State, _log: LogId) {}
+
+    /// The committer has nothing more to do until it is called: the time to set timers.
+    fn committer_rests(self: &Rc<Self>) {}
+
+    // What follows when something became durable.
+
+    /// A record has ended, well or not, and those who wait for progress were told.
+    fn record_ended(&self);
+
+    /// A read or a move may have freed a log: no other event may follow that would tell those who
+    /// wait for room.
+    fn offer_room(&self);
+
+    // How a log is cleaned.
+
+    /// Whether a move of a log may go on now. Asked between two of its records.
+    fn may_move(&self) -> impl Future<Output = bool> {
+        async { true }
+    }
+
+    /// A record of moved versions is about to be submitted.
+    fn moving(&self, _state: &mut Self::State, _len: Sectors) {}
+
+    /// Puts versions on their way that are renewed: see [`Store::put`].
+    fn put_renewed(&self, state: &mut Self::State, batch: Batch, room: Room) {
+        state.store_mut().put(batch, room, None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Advice on a drive of which not every number is known: what the gain is over all drives that the
+//! profile may mean.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use manylogs_block::Rng;
+use manylogs_disk::Profile;
+use manylogs_disk::profile::Sheet;
+use manylogs_disk::profile::sheet::Key;
+use serde::Serialize;
+
+use super::search::durable;
+use super::{Advice, Found};
+use crate::parallel::on_threads;
+use crate::replay::{
+    DriveSettings, Durability, NamedPolicy, Plan, Progress, ReplayError, Workload, pooled, run,
+};
+use crate::stats::round3;
+use crate::synthetic::Synthetic;
+use crate::verdict::Decision;
+
+/// Drives that are drawn. Of so many, their least and greatest gain hold those of 93 in 100 others.
+const DRAWN: usize = 28;
+/// Seeds of the replay on each of them: what is left of chance would widen the range.
+const SEEDS: usize = 2;
+/// The seed of the draws; not one that `drive vary` has by default.
+const DRAWS_SEED: u64 = 0x6164_7669_7365;
+/// A figure decides when the gain changes by this share of what the most decisive one changes ...
+const DECIDES: f64 = 0.5;
+/// ... and by so much at least.
+const DECIDES_MIN: f64 = 1.02;
+/// The most figures that are named.
+const NAMED_MAX: usize = 3;
+
+/// The gain by the mean time until data is durable, over the drives that a profile may mean.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DriveRange {
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// The figures that the gain hangs on most, by their names in a profile.
+    pub decided_by: Vec<&'static str>,
+    /// The same in words.
+    #[serde(skip)]
+    words: Vec<&'static str>,
+}
+
+/// Measures the range of the gain of the policy that `advice` is about, beside the plain drives of
+/// `found`, over what the profile of `plan` may mean. `None` if every number of it is known, or the
+/// user ended it.
+///
+/// # Errors
+/// As the replays themselves.
+pub fn drive_range(
+    plan: &Plan,
+    found: &Found,
+    advice: &Advice,
+    progress: &Arc<Progress>,
+    threads: usize,
+) -> Result<Option<DriveRange>, ReplayError> {
+    let Some(sheet) = plan.drive.profile.sheet.as_deref() else { return Ok(None) };
+    let keys: Vec<Key> = sheet.ranges().map(|(key, _)| key).collect();
+    let judged = found.finalists.iter().find(|policy| policy.name == advice.policy);
+    let Some(policy) = judged.filter(|_| !keys.is_empty()) else { return Ok(None) };
+    let plain: Vec<NamedPolicy> =
+        found.finalists.iter().filter(|policy| policy.is_plain()).cloned().collect();
+    // What decides is told by differences, for which the plain drive that was better will do.
+    let baseline: Vec<NamedPolicy> = plain
+        .iter()
+        .filter(|plain| advice.baseline.as_ref() == Some(&plain.name))
+        .cloned()
+        .collect();
+    let mut drives: Vec<Sheet> = draws(&keys).iter().map(|shares| sheet.at(shares)).collect();
+    for &key in &keys {
+        drives.extend([0.0, 1.0].map(|share| sheet.at(&[(key, share)])));
+    }
+    let plan = Plan { checkpoint_after: false, ..plan.clone() };
+    let gains = on_threads(drives.len(), threads, |index| {
+        let (seeds, plain) = if index < DRAWN { (SEEDS, &plain) } else { (1, &baseline) };
+        gain_on(&plan, seeds, &drives[index], plain, policy, progress)
+    });
+    let gains = gains.into_iter().collect::<Result<Vec<Option<f64>>, _>>()?;
+    if progress.stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    Ok(ranged(&keys, &gains))
+}
+
+/// Shares of the ranges, one list for each drawn drive. Each range is cut into as many parts as
+/// there are drives, and every part is drawn from once.
+fn draws(keys: &[Key]) -> Vec<Vec<(Key, f64)>> {
+    let mut rng = Rng::new(DRAWS_SEED);
+    let mut drives: Vec<Vec<(Key, f64)>> = vec![Vec::new(); DRAWN];
+    for &key in keys {
+        let mut parts: Vec<usize> = (0..DRAWN).collect();
+        for last in (1..DRAWN).rev() {
+            let other = manylogs_block::to_usize(rng.below(last as u64 + 1));
+            parts.swap(last, other);
+        }
+        for (drive, part) in drives.iter_mut().zip(parts) {
+            drive.push((key, (part as f64 + rng.unit()) / DRAWN as f64));
+        }
+    }
+    drives
+}
+
+/// The gain of `policy` on one drive; none if no such drive can be, or nothing was durable.
+fn gain_on(
+    plan: &Plan,
+    seeds: usize,
+    sheet: &Sheet,
+    plain: &[NamedPolicy],
+    policy: &NamedPolicy,
+    progress: &Arc<Progress>,
+) -> Result<Option<f64>, ReplayError> {
+    let Ok(profile) = sheet.clone().profile(&sheet.name) else { return Ok(None) };
+    let drive = DriveSettings { profile: Arc::new(profile), ..plan.drive.clone() };
+    let plan = Plan { drive, ..plan.clone() };
+    gain(&plan, seeds, plain, policy, progress)
+}
+
+/// How many times sooner data is durable under `policy` than on the best of the plain drives, from
+/// the first `seeds` of `plan`.
+fn gain(
+    plan: &Plan,
+    seeds: usize,
+    plain: &[NamedPolicy],
+    policy: &NamedPolicy,
+    progress: &Arc<Progress>,
+) -> Result<Option<f64>, ReplayError> {
+    let mean = |policy: &NamedPolicy| {
+        let replays = (0..seeds)
+            .map(|n| run(&Plan { seed: plan.nth_seed(n), ..plan.clone() }, policy, progress));
+        Ok::<f64, ReplayError>(durable(&pooled(replays.collect())?))
+    };
+    let mut base = f64::INFINITY;
+    for plain in plain {
+        base = base.min(mean(plain)?);
+    }
+    let ours = mean(policy)?;
+    let gain = base / ours;
+    Ok((gain.is_finite() && gain > 0.0).then_some(gain))
+}
+
+/// From the gains of the drawn drives, then of each figure at both ends of its range.
+fn ranged(keys: &[Key], gains: &[Option<f64>]) -> Option<DriveRange> {
+    let (drawn, ends) = gains.split_at(DRAWN.min(gains.len()));
+    let least = drawn.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    let most = drawn.iter().flatten().copied().fold(0.0, f64::max);
+    if most == 0.0 {
+        return None;
+    }
+    let change = |pair: &[Option<f64>]| match pair {
+        [Some(low), Some(high)] => (high / low).max(low / high),
+        _ => 1.0,
+    };
+    let mut changes: Vec<(Key, f64)> =
+        keys.iter().copied().zip(ends.chunks(2).map(change)).collect();
+    changes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let top = changes.first().map_or(1.0, |(_, change)| *change);
+    let enough = DECIDES_MIN.max(top.powf(DECIDES));
+    let deciding: Vec<Key> = changes
+        .into_iter()
+        .filter(|(_, change)| *change >= enough)
+        .map(|(key, _)| key)
+        .take(NAMED_MAX)
+        .collect();
+    Some(DriveRange {
+        low: round3(least),
+        high: round3(most),
+        decided_by: deciding.iter().map(|key| key.name()).collect(),
+        words: deciding.iter().map(|key| key.words()).collect(),
+    })
+}
+
+impl DriveRange {
+    /// Whether the drive may be one that gains, or one that loses.
+    #[must_use]
+    pub fn is_around_one(&self) -> bool {
+        self.low <= 1.0 && self.high > 1.0
+    }
+
+    /// The range in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let decides = match self.words.as_slice() {
+            [] => "no single figure of it decides".to_owned(),
+            [one] => format!("{one} decides"),
+            [others @ .., last] => format!("{} and {last} decide", others.join(", ")),
+        };
+        format!("between {:.2} and {:.2} times as fast; {decides}", self.low, self.high)
+    }
+}
+
+impl Advice {
+    /// Judges over what the drive may be: a range around 1 is no advice to use a volume.
+    pub fn over(&mut self, range: DriveRange) {
+        self.reasons.push(format!("over what the drive may be: {}", range.words()));
+        if self.decision == Decision::Use && range.is_around_one() {
+            self.decision = Decision::NoDifference;
+            self.commands.clear();
+        }
+        self.drive_range = Some(range);
+    }
+
+    /// The sentence where the drive's range leaves the decision open.
+    pub(super) fn open_sentence(&self) -> Option<String> {
+        let range = self.drive_range.as_ref().filter(|range| range.is_around_one())?;
+        (self.decision == Decision::NoDifference).then(|| {
+            format!(
+                "Whether it helps on {} cannot be said: {}. Leave it until that is known \
+                 (`{}`).",
+                self.drive,
+                range.words(),
+                self.policy
+            )
+        })
+    }
+}
+
+/// How many times sooner data is durable with the default policy than on the plain drive, for a
+/// sequential reader beside small random writes, with every write durable.
+///
+/// # Errors
+/// If the replay fails.
+pub fn plain_gain(profile: Arc<Profile>, seed: u64) -> Result<f64, ReplayError> {
+    let open = move || Ok(Box::new(Synthetic::reader_and_writers(seed, 5_000)) as _);
+    let workload = Workload::measure(Arc::new(open))?;
+    let drive = DriveSettings::new(profile, false);
+    let policy = NamedPolicy::parse(drive.default_policy())
+        .unwrap_or_else(|_| unreachable!("the default policy is one"));
+    let plan = Plan { seed, ..Plan::new(workload, drive, Durability::All) };
+    let plain = [NamedPolicy::nologging()];
+    Ok(gain(&plan, 1, &plain, &policy, &Arc::default())?.unwrap_or(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_range_is_drawn_once() {
+        let keys = [Key::Segments, Key::TrackToTrack];
+        let drives = draws(&keys);
+        for index in 0..keys.len() {
+            let part = |share: f64| (1..=DRAWN).position(|end| share * (DRAWN as f64) < end as f64);
+            let mut parts: Vec<usize> =
+                drives.iter().filter_map(|shares| part(shares[index].1)).collect();
+            parts.sort_unstable();
+            assert_eq!(parts, (0..DRAWN).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_range_is_that_of_the_drawn_and_its_ends_say_what_decides() {
+        let mut gains: Vec<Option<f64>> =
+            (0..DRAWN).map(|i| Some(0.9 + i as f64 / 100.0)).collect();
+        gains.extend([Some(0.95), Some(1.2), Some(1.1), Some(1.11), None, Some(3.0)]);
+        let keys = [Key::Segment, Key::WriteSettle, Key::Heads];
+        let range = ranged(&keys, &gains).unwrap();
+        assert_eq!((range.low, range.high), (0.9, 1.21));
+        assert_eq!(range.decided_by, ["segment"]);
+        assert!(range.is_around_one());
+        assert_eq!(range.words(), "between 0.90 and 1.21 times as fast; the read-ahead decides");
+        assert!(ranged(&keys, &[None; DRAWN]).is_none());
+    }
+}

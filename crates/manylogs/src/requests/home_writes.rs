@@ -1,0 +1,40 @@
+//! Writes that went home past the logs, and the order in which they and their supersede entries
+//! become durable.
+
+use manylogs_block::Extent;
+use manylogs_logstore::store::{SlotId, Store, Ticket};
+
+/// Writes to homes that are not durable yet.
+#[derive(Debug, Default)]
+pub(crate) struct HomeWrites {
+    /// Whether home writes were acknowledged that a power cut may still undo.
+    pub(crate) is_dirty: bool,
+    /// Supersede slots that wait for the flush that makes their home writes durable.
+    pub(crate) deferred: Vec<SlotId>,
+    /// Supersede entries that may not be durable yet, deferred or not, and their extents.
+    unsettled: Vec<(Ticket, Extent)>,
+}
+
+impl HomeWrites {
+    /// A supersede entry of `extent` was queued.
+    pub(crate) fn add(&mut self, store: &Store, entry: Ticket, extent: Extent) {
+        self.unsettled.retain(|(entry, _)| !store.entries().tickets.is_done(*entry));
+        self.unsettled.push((entry, extent));
+    }
+
+    /// Whether versions of `extent` were taken out of the map by a large write whose supersede
+    /// entry a crash would still lose.
+    pub(crate) fn is_unsettled(&self, store: &Store, extent: Extent) -> bool {
+        self.unsettled_in(store).any(|other| other.overlaps(extent))
+    }
+
+    /// Number of supersede entries that wait for a flush or are not durable yet.
+    pub(crate) fn supersedes(&self, store: &Store) -> usize {
+        self.deferred.len() + self.unsettled_in(store).count()
+    }
+
+    fn unsettled_in(&self, store: &Store) -> impl Iterator<Item = Extent> {
+        let open = |entry: &Ticket| !store.entries().tickets.is_done(*entry);
+        self.unsettled.iter().filter(move |(entry, _)| open(entry)).map(|(_, extent)| *extent)
+    }
+}

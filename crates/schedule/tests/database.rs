@@ -1,0 +1,133 @@
+//! Databases and runs in virtual time: who passes whom.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::{AT_ONCE, LATENCY, in_virtual_time, read, write};
+use manylogs_block::{Handle, Nanos, Sectors};
+use manylogs_schedule::{Class, Scheduler, Targets};
+
+const UNTIL: Nanos = Nanos::from_secs(4);
+/// As a volume has it.
+const USUAL: Targets = Targets { latency: LATENCY, contended_after: Nanos::from_millis(300) };
+
+/// Eight clients, each of which reads four times, syncs and rests, over and over. Returns the
+/// number of syncs.
+fn database(runtime: &Handle, scheduler: &Scheduler, rests_ms: u64) -> Rc<Cell<u32>> {
+    let done = Rc::new(Cell::new(0));
+    let until = runtime.now() + UNTIL;
+    for client in 0..8 {
+        let (clock, scheduler) = (runtime.clone(), scheduler.clone());
+        let done = Rc::clone(&done);
+        runtime.spawn(async move {
+            let mut at = client * 8192;
+            while clock.now() < until {
+                for _ in 0..4 {
+                    at = (at + 65_536 + 24) % (1 << 18);
+                    scheduler.submit(Class::Small, read((1 << 18) + at, 8)).await.unwrap();
+                }
+                scheduler.sync_asked();
+                let record = write((1 << 19) + client * 4096, 8, 7);
+                scheduler.submit(Class::Record, record).await.unwrap();
+                done.set(done.get() + 1);
+                clock.sleep(Nanos::from_millis(rests_ms)).await;
+            }
+        });
+    }
+    done
+}
+
+#[test]
+fn frequent_records_have_no_right_of_way_over_small_reads() {
+    for (rests_ms, frequent) in [(0, true), (700, false)] {
+        in_virtual_time(AT_ONCE, move |runtime, drive, scheduler| async move {
+            let done = database(&runtime, &scheduler, rests_ms);
+            runtime.sleep(Nanos::from_secs(2)).await;
+            let mut seen = 0;
+            for _ in 0..1000 {
+                runtime.sleep(Nanos::from_millis(1)).await;
+                seen += u32::from(scheduler.serves_database());
+            }
+            assert_eq!(seen > 800, frequent, "{seen}");
+            drive.0.beside_writes.set(0);
+            let before = done.get();
+            runtime.sleep(Nanos::from_secs(1)).await;
+            let (passed, syncs) = (drive.0.beside_writes.get(), done.get() - before);
+            assert!(syncs > 5, "{syncs}");
+            // There are four reads for each sync, and few find a record in the device.
+            assert_eq!(2 * passed > syncs, frequent, "{passed} beside {syncs}");
+        });
+    }
+}
+
+/// A stream beside a database has its turn: once in 25 targets at the latest.
+fn streams_have_turns() {
+    in_virtual_time(AT_ONCE, |runtime, _, scheduler| async move {
+        let _done = database(&runtime, &scheduler, 0);
+        runtime.sleep(Nanos::from_secs(1)).await;
+        for round in 0..8 {
+            let before = runtime.now();
+            scheduler.submit(Class::Stream, read(round * 2048, 2048)).await.unwrap();
+            let took = runtime.now().since(before);
+            assert!(took <= Nanos::from_millis(400), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stream_has_its_turns_beside_a_database() {
+    streams_have_turns();
+}
+
+/// Longest latency of a record beside a burst that came a moment before it.
+fn beside_a_burst(starts: [u64; 16]) -> Nanos {
+    let longest = Rc::new(Cell::new(Nanos(0)));
+    let found = Rc::clone(&longest);
+    in_virtual_time(USUAL, move |runtime, _, scheduler| async move {
+        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
+        for round in 1..8 {
+            runtime.sleep(Nanos::from_millis(400)).await;
+            let burst: Vec<_> =
+                starts.map(|at| scheduler.submit(Class::Stream, read(at, 2048))).into();
+            runtime.sleep(Nanos::from_millis(5)).await;
+            let before = runtime.now();
+            scheduler.submit(Class::Record, write((1 << 19) + 8 * round, 8, 1)).await.unwrap();
+            longest.set(longest.get().max(runtime.now().since(before)));
+            for read in burst {
+                assert_eq!(read.await.unwrap().len(), Sectors(2048));
+            }
+        }
+    });
+    found.get()
+}
+
+#[test]
+fn a_run_is_held_back_before_it_is_contention() {
+    let run = std::array::from_fn(|index| 2048 * index as u64);
+    let took = beside_a_burst(run);
+    assert!(took <= Nanos::from_millis(30), "a piece or two of the run: {took:?}");
+}
+
+#[test]
+fn a_burst_that_has_an_order_goes_as_a_whole() {
+    let two_runs =
+        std::array::from_fn(|index| 2048 * (index as u64 / 2) + 100_000 * (index as u64 % 2));
+    let took = beside_a_burst(two_runs);
+    assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
+}
+
+#[cfg(feature = "plant")]
+mod planted {
+    use super::*;
+    use common::is_noticed;
+    use manylogs_plant::Bug;
+
+    #[test]
+    fn starving_streams_is_noticed() {
+        is_noticed(Bug::DatabaseStarvesStreams, streams_have_turns);
+    }
+}

@@ -1,0 +1,168 @@
+//! The way to a disk, from its path in sysfs and the driver of its host adapter.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::sysfs::Disk;
+
+/// Drivers of controllers that make disks of their own of the drives: the cache is theirs.
+const RAID: [&str; 9] =
+    ["megaraid_sas", "hpsa", "smartpqi", "aacraid", "arcmsr", "3w-9xxx", "3w-sas", "ips", "stex"];
+/// Drivers of disks that a host makes for its guests.
+const VIRTUAL: [&str; 5] =
+    ["virtio_scsi", "storvsc_host_t", "storvsc", "vmw_pvscsi", "xen-scsifront"];
+/// Drivers of bridges from USB.
+const USB: [&str; 2] = ["usb-storage", "uas"];
+/// What SCSI says of a drive that speaks ATA, whose controller translates.
+const ATA_VENDOR: &str = "ATA";
+
+/// The way from the kernel to a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// SATA, by the kernel's own libata.
+    Sata,
+    /// A SATA drive behind a SAS controller, which translates: it sends the drive FLUSH CACHE for
+    /// the SYNCHRONIZE CACHE that it gets.
+    SataBehindSas,
+    /// SCSI over SAS, Fibre Channel or another link that hides nothing; the driver's name.
+    Scsi(String),
+    /// A bridge from USB, which does not tell what the drive does.
+    Usb,
+    /// A RAID controller, with a cache of its own before those of its drives; the driver's name.
+    Raid(String),
+    /// A disk that a host makes for a guest; the driver's name.
+    Virtual(String),
+    /// `NVMe`.
+    Nvme,
+    /// No hardware of its own: a loop device, a mapped device, an array, a network's; with the
+    /// disks that it is made of, if the kernel tells.
+    Made(Vec<String>),
+    /// Something else; the kernel's name of the disk.
+    Unknown(String),
+}
+
+impl Transport {
+    pub(super) fn of(disk: &Disk) -> Self {
+        let name = disk.name();
+        if !disk.is_hardware() {
+            return Self::Made(disk.members().iter().map(Disk::name).collect());
+        }
+        let Ok(dir) = fs::canonicalize(disk.dir()) else { return Self::Unknown(name) };
+        let parts: Vec<&str> = dir.iter().filter_map(|part| part.to_str()).collect();
+        let numbered = |prefix| parts.iter().any(|part| is_numbered(part, prefix));
+        let driver = adapter(&dir).unwrap_or_else(|| "unknown driver".to_owned());
+        let is = |drivers: &[&str]| drivers.contains(&driver.as_str());
+        if numbered("virtio") || is(&VIRTUAL) || parts.iter().any(|part| part.starts_with("vbd-")) {
+            return Self::Virtual(if numbered("virtio") { "virtio".to_owned() } else { driver });
+        }
+        if numbered("usb") || is(&USB) {
+            return Self::Usb;
+        }
+        if is(&RAID) {
+            return Self::Raid(driver);
+        }
+        if numbered("nvme") {
+            return Self::Nvme;
+        }
+        if !numbered("host") {
+            return Self::Unknown(name);
+        }
+        let speaks_ata = disk.attribute("device/vendor").is_some_and(|v| v == ATA_VENDOR);
+        let behind_sas = parts.iter().any(|part| part.starts_with("end_device-"));
+        match (numbered("ata"), speaks_ata) {
+            (true, _) if !behind_sas => Self::Sata,
+            (true, _) | (false, true) => Self::SataBehindSas,
+            (false, false) => Self::Scsi(driver),
+        }
+    }
+
+    /// Whether the drive speaks ATA and can be seen: its FLUSH CACHE is no queued command.
+    #[must_use]
+    pub const fn is_sata(&self) -> bool {
+        matches!(self, Self::Sata | Self::SataBehindSas)
+    }
+
+    /// Whether it is a SCSI drive that can be seen: its flush is queued.
+    #[must_use]
+    pub const fn is_scsi(&self) -> bool {
+        matches!(self, Self::Scsi(_))
+    }
+
+    /// Why nobody can see the drive's cache from here, or set it; `None` where it can be seen.
+    #[must_use]
+    pub fn hides_cache(&self) -> Option<String> {
+        match self {
+            Self::Sata | Self::SataBehindSas | Self::Scsi(_) => None,
+            Self::Usb => Some("a USB bridge does not tell of the drive's cache".to_owned()),
+            Self::Raid(driver) => Some(format!(
+                "the RAID controller ({driver}) has a cache of its own, and hides those of its \
+                 drives: its own tool shows and sets them"
+            )),
+            Self::Virtual(driver) => Some(format!(
+                "the disk is a host's ({driver}): its cache is set there, and is not seen from \
+                 here"
+            )),
+            Self::Nvme => Some("the cache of NVMe disks is not looked at".to_owned()),
+            Self::Made(parts) if parts.is_empty() => {
+                Some("it is no disk but made of something else, whose cache counts".to_owned())
+            }
+            Self::Made(parts) => {
+                Some(format!("it is made of {}, whose caches count", parts.join(", ")))
+            }
+            Self::Unknown(_) => Some("the way to the disk is not known".to_owned()),
+        }
+    }
+
+    /// A word for programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sata => "sata",
+            Self::SataBehindSas => "sata-behind-sas",
+            Self::Scsi(_) => "sas",
+            Self::Usb => "usb",
+            Self::Raid(_) => "raid",
+            Self::Virtual(_) => "virtual",
+            Self::Nvme => "nvme",
+            Self::Made(_) => "made",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sata => f.write_str("SATA"),
+            Self::SataBehindSas => f.write_str("SATA behind a SAS controller"),
+            Self::Scsi(driver) => write!(f, "SAS or another SCSI link ({driver})"),
+            Self::Usb => f.write_str("USB"),
+            Self::Raid(driver) => write!(f, "a RAID controller ({driver})"),
+            Self::Virtual(driver) => write!(f, "a host's ({driver})"),
+            Self::Nvme => f.write_str("NVMe"),
+            Self::Made(_) => f.write_str("made of others"),
+            Self::Unknown(_) => f.write_str("an unknown link"),
+        }
+    }
+}
+
+/// `prefix` and digits.
+fn is_numbered(part: &str, prefix: &str) -> bool {
+    part.strip_prefix(prefix)
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The name that the driver of the SCSI host gives itself, from the disk's directory.
+fn adapter(dir: &Path) -> Option<String> {
+    let host: PathBuf = dir
+        .ancestors()
+        .find(|dir| {
+            dir.file_name().and_then(|n| n.to_str()).is_some_and(|n| is_numbered(n, "host"))
+        })?
+        .to_owned();
+    let name = host.file_name()?;
+    let told = fs::read_to_string(host.join("scsi_host").join(name).join("proc_name")).ok()?;
+    let told = told.trim();
+    (!told.is_empty() && told != "<NULL>" && told != "(null)").then(|| told.to_owned())
+}
