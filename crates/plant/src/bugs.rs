@@ -16,14 +16,17 @@ with_file_systems! {
         FloorWithoutBarrier,
         /// A reclaimed version is deleted from the store before it is durable on its volume.
         DeleteBeforeBaseDurable,
-        /// Two rounds of reclaiming go on at a time.
-        ReclaimsOverlap,
         /// A deletion takes away newer versions too.
         DeleteIgnoresVersion,
         /// A client that is opened anew counts its versions from the start.
         VersionsCountedAnew,
         /// A store is opened under sequences that its last opening used.
         StoreReusesSequences,
+    }
+    /// Bugs of Everest's client that its own tests show.
+    EVEREST_CLIENT {
+        /// Two rounds of reclaiming go on at a time.
+        ReclaimsOverlap,
     }
     /// Bugs of the scheduler, that its own tests show.
     SCHEDULER {

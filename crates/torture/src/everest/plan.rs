@@ -3,9 +3,6 @@
 use manylogs_block::{Nanos, Rng, Sectors};
 use manylogs_sim::CrashDiskConfig;
 
-/// Longest time of a request to a slow home.
-const SLOW: Nanos = Nanos::from_millis(30);
-
 /// The plan of a history. The store is so small that it wraps all the time.
 #[derive(Clone, Debug)]
 pub struct EverestPlan {
@@ -41,15 +38,6 @@ impl EverestPlan {
         };
         let stores = self.stores.iter().copied().map(more).collect();
         Self { stores, fork_every: 4 * self.fork_every, trouble: true, ..self }
-    }
-
-    /// The same with homes that are slow to write and reclaiming that hardly rests: rounds of it
-    /// take long, so that two would meet if nothing kept them apart.
-    #[must_use]
-    pub fn with_slow_homes(self) -> Self {
-        let slow = |disk: &CrashDiskConfig| CrashDiskConfig { latency_max: SLOW, ..*disk };
-        let bases = self.bases.iter().map(slow).collect();
-        Self { bases, reclaim_every: Nanos::from_micros(1), ..self }
     }
 
     /// The plan of a seed; the same one each time.
