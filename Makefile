@@ -84,7 +84,7 @@ test: tools nbd-tools test-tools
 check: tools
 	$(CARGO) fmt --all --check
 	@rm -f $(SKIPPED)
-	$(TEST) --lib --test tidy; status=$$?; tools/skipped.sh $(SKIPPED) || exit; exit $$status
+	$(TEST) --lib --bins --test tidy; status=$$?; tools/skipped.sh $(SKIPPED) || exit; exit $$status
 
 # About 40 s of processor time for each system. The targets of single campaigns run many more.
 TORTURE = $(TARGET)/release/manylogs torture

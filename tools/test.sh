@@ -26,7 +26,7 @@ cat > "$out/run" <<'RUN'
 out=$1 dir=$2 program=$3
 said=$(mktemp "$out/said.XXXXXX")
 began=$(date +%s)
-cd "$dir" && "$program" > "$said" 2>&1 || echo "$program" >> "$out/failed"
+cd "$dir" && "$program" > "$said" 2>&1 || echo "$program" >> "$out/failed" || exit 255
 took=$(($(date +%s) - began))
 exec 9> "$out/lock"
 flock 9

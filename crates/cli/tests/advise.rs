@@ -117,8 +117,8 @@ fn a_replay_on_a_shingled_drive_begins_with_a_cache_as_full_as_asked_for() {
         json["policies"]["nologging"]["latency_us"]["durable"]["mean"].as_f64().unwrap()
     };
     let (empty, half, full) = (mean("empty"), mean("0.5"), mean("full"));
-    // How much that changes is tested with the drive's model: `shingled/tests.rs` of manylogs-disk.
-    assert!(empty < half && empty < full, "{empty}, {half}, {full}");
+    // A full one takes nothing before a band was cleaned.
+    assert!(full > 10.0 * empty && full > half, "{empty}, {half}, {full}");
     let conventional = ["replay", "synthetic", "--limit", "300", "--smr-cache", "0.5"];
     place.run(&conventional).fails(2, &["conventional drive"]);
     let wrong = ["replay", "synthetic", "--drive", "st8000as0002", "--smr-cache", "fully"];

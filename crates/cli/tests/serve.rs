@@ -157,7 +157,7 @@ fn the_exported_file_takes_whole_sectors_and_keeps_its_size() {
     assert_eq!(file.read_at(&mut found, len).unwrap(), 0);
     assert_eq!(file.metadata().unwrap().len(), len);
     drop(file);
-    run(&["status", image.path(), "--forget-lateness"], 1, "no drive is emulated");
+    run(&["status", image.path(), "--forget-lateness"], 2, "no drive is emulated");
     run(&["stop", image.path()], 0, "closed");
     assert!(server.wait().0.success());
 }
@@ -242,7 +242,7 @@ fn an_emulated_drive_keeps_what_is_written_and_tells_how_late_it_is() {
     let mut magic = [0; 8];
     server.file().read_exact_at(&mut magic, 0).unwrap();
     assert_eq!(&magic, b"MANYLOGS");
-    run(&["checkpoint", image.path()], 1, "without a volume");
+    run(&["checkpoint", image.path()], 2, "without a volume");
     server.terminate();
     assert!(server.wait().0.success());
 }
@@ -262,7 +262,7 @@ fn bad_input_gets_a_clear_message() {
     run(&["serve", image.path(), "--write-back"], 2, "--ublk");
     run(&["stop", image.path()], 2, "no server has");
     run(&["top", image.path()], 2, "no server has");
-    run(&["stop", "/nowhere.img"], 1, "No such file");
+    run(&["stop", "/nowhere.img"], 2, "does not exist");
     let emulate = ["serve", image.path(), "--loop", "--emulate", "floppy"];
     run(&emulate, 2, "unknown drive");
     let plain = image.beside("plain.img");

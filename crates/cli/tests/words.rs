@@ -53,7 +53,7 @@ fn are_here(names: &[&str]) -> bool {
     let missing: Vec<_> =
         names.iter().filter(|name| program(name).arg("-V").output().is_err()).collect();
     if !missing.is_empty() {
-        eprintln!("skipped: needs {missing:?}");
+        manylogs_testkit::skip(format_args!("needs {missing:?}"));
     }
     missing.is_empty()
 }

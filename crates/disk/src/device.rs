@@ -118,7 +118,8 @@ impl ModelledDrive {
 
     /// See [`crate::Drive::fill_persistent_cache`].
     pub fn fill_persistent_cache(&self, share: f64, seed: u64) {
-        self.0.host.borrow_mut().drive_mut().fill_persistent_cache(share, seed);
+        let now = self.0.runtime.now();
+        self.0.host.borrow_mut().drive_mut().fill_persistent_cache(share, seed, now);
     }
 
     /// Counters of the drive.

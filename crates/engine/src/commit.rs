@@ -17,7 +17,7 @@ const RECORD_WATCHERS_KEPT: usize = 2;
 /// Sees to it that records take effect when the device has answered.
 pub(crate) fn record_watchers<S: System>(runtime: &Handle) -> Watchers<RecordUnderWay<S>> {
     Watchers::new(runtime.clone(), RECORD_WATCHERS_KEPT, |record: RecordUnderWay<S>, result| {
-        record_ended(&*record.system, record.log, record.sequence, result);
+        record_ended(&record, result);
     })
 }
 
@@ -110,19 +110,21 @@ pub fn submit_record<S: System>(
         Request::Write { extent: slot.target, payload: slot.payload, fua: true, hint: Hint::None };
     let device = engine.with_store(|store| store.logs().device(log));
     let written = engine.members.of(device).submit(phase, write);
-    let record = RecordUnderWay { system: Rc::clone(system), log, sequence };
+    let sent = engine.runtime.now();
+    let record = RecordUnderWay { system: Rc::clone(system), log, sequence, sent };
     engine.records.watch(written, record);
 }
 
 /// The device has answered to a record.
-fn record_ended<S: System>(system: &S, log: LogId, sequence: RecordSequence, result: IoResult) {
-    let engine = system.engine();
+fn record_ended<S: System>(record: &RecordUnderWay<S>, result: IoResult) {
+    let RecordUnderWay { system, log, sequence, sent } = record;
+    let (engine, log, sequence) = (system.engine(), *log, *sequence);
     match result {
         Ok(_) => engine.with_store(|store| store.record_written(log, sequence)),
-        Err(error) => record_failed(system, log, sequence, &error),
+        Err(error) => record_failed(&**system, log, sequence, &error),
     }
     engine.progress.notify();
-    system.record_ended();
+    system.record_ended(*sent);
 }
 
 /// Phase of a record, if it differs from that which records `usually` have.

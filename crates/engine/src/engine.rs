@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use manylogs_block::{Handle, Signal, Watchers};
+use manylogs_block::{Handle, Signal, Time, Watchers};
 use manylogs_logstore::{LogId, RecordSequence};
 
 use crate::commit::record_watchers;
@@ -38,6 +38,7 @@ pub(crate) struct RecordUnderWay<S: System> {
     pub(crate) system: Rc<S>,
     pub(crate) log: LogId,
     pub(crate) sequence: RecordSequence,
+    pub(crate) sent: Time,
 }
 
 impl<S: System> Engine<S> {

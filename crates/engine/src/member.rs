@@ -176,6 +176,9 @@ impl Member {
     /// Says whether clients wait for room in the logs, and so for the system's own work.
     pub fn set_pressed(&self, pressed: bool) {
         self.pressed.set(pressed);
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.set_pressed(pressed);
+        }
     }
 
     /// For those who only read.

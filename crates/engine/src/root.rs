@@ -73,7 +73,9 @@ async fn write_slot<S: System>(
         let RootSlot { device, place } = system.root_slots()[slot];
         let written = write_twice(engine.members.of(device), phase, root.write_to(place, volume));
         match written.await {
-            Err(IoError::Gone) if lose_member(system, device) => {}
+            // A record may have found it out while the root was on its way.
+            Err(IoError::Gone)
+                if engine.members.of(device).is_gone() || lose_member(system, device) => {}
             result => return result,
         }
     }
@@ -81,7 +83,7 @@ async fn write_slot<S: System>(
 
 /// A member is gone: its logs are out of use. False if the system does not go on without it, or
 /// knew.
-pub(crate) fn lose_member<S: System>(system: &S, device: Device) -> bool {
+pub fn lose_member<S: System>(system: &S, device: Device) -> bool {
     let engine = system.engine();
     let member = engine.members.of(device);
     if member.is_gone() || !system.goes_on_without(device) {

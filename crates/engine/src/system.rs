@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::Sectors;
+use manylogs_block::{Sectors, Time};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 
@@ -69,8 +69,8 @@ pub trait System: Sized + 'static {
 
     // What follows when something became durable.
 
-    /// A record has ended, well or not, and those who wait for progress were told.
-    fn record_ended(&self);
+    /// A record that went at `sent` has ended, well or not, and those who wait for progress were told.
+    fn record_ended(&self, sent: Time);
 
     /// A read or a move may have freed a log: no other event may follow that would tell those who
     /// wait for room.

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use manylogs_block::{IoError, Sectors};
-use manylogs_engine::{raise_floor_to_oldest, renew_log};
+use manylogs_engine::{lose_member, raise_floor_to_oldest, renew_log};
 use manylogs_logstore::store::{Cleaner, Device, Job};
 
 use crate::ring::FromTail;
@@ -39,8 +39,17 @@ impl Inner {
         let Some(Job::Renew(log)) = job else { return Ok(false) };
         let resets = || self.engine.state.borrow().store.counters().log_resets;
         let before = resets();
-        if !renew_log(self, log).await? {
-            return Ok(false);
+        match renew_log(self, log).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                // Nobody may write to that device any more, so that no record finds it out.
+                if error == IoError::Gone {
+                    let device = self.engine.state.borrow().store.logs().device(log);
+                    lose_member(self, device);
+                }
+                return Err(error);
+            }
         }
         raise_floor_to_oldest(self).await?;
         self.engine.notify_progress();

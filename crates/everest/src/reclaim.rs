@@ -37,8 +37,10 @@ impl Client {
 
     /// Brings the oldest ranges home; false if there is none.
     pub(crate) async fn reclaim_some(&self) -> Result<bool, LenderError> {
-        let turn = self.reclaiming.take().await;
-        let _turn = if plant::is(Bug::ReclaimsOverlap) { None } else { Some(turn) };
+        let mut turn = Some(self.reclaiming.take().await);
+        if plant::is(Bug::ReclaimsOverlap) {
+            turn = None;
+        }
         let ranges = self.store.oldest(self.options.base, TOGETHER).await?;
         if ranges.is_empty() {
             return Ok(false);
@@ -58,6 +60,7 @@ impl Client {
         for Range { extent, version } in ranges {
             self.store.delete(self.options.base, extent, version).await?;
         }
+        drop(turn);
         Ok(true)
     }
 }

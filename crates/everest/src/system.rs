@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::Sectors;
+use manylogs_block::{Sectors, Time};
 use manylogs_engine::{Engine, RootSlot, Shared, System};
 use manylogs_logstore::store::{Batch, Choice, Device, Room, Store};
 use manylogs_logstore::{LogId, Space};
@@ -37,9 +37,9 @@ impl System for Inner {
     }
 
     fn goes_on_without(&self, device: Device) -> bool {
-        // The roots are on the first two.
-        let others = || (0..2).map(Device).filter(|other| *other != device);
-        self.roots_on_two && others().all(|other| !self.engine.members.of(other).is_gone())
+        // The roots are on the first two, and one of them is enough.
+        let mut others = (0..2).map(Device).filter(|other| *other != device);
+        self.roots_on_two && others.any(|other| !self.engine.members.of(other).is_gone())
     }
 
     fn capacity(&self) -> Sectors {
@@ -65,7 +65,7 @@ impl System for Inner {
         state.advance(log);
     }
 
-    fn record_ended(&self) {
+    fn record_ended(&self, _sent: Time) {
         self.engine.commit.notify();
         self.engine.wanted.notify();
     }

@@ -134,14 +134,14 @@ impl Advice {
         let logs = best.and_then(|(outcome, result)| LogsOutlook::of(replay, outcome, result));
         let mut warnings = replay.warnings.clone();
         warnings.extend(logs.as_ref().and_then(LogsOutlook::warning));
+        let caches = Caches::of(replay, outcomes, best.map(|(_, result)| *result));
         let commands = match decision {
-            Decision::Use => commands(found.default, &settings, &device),
+            Decision::Use => commands(found.default, &settings, caches.set_for_volume, &device),
             Decision::NoDifference | Decision::DoNotUse => Vec::new(),
         };
         let mut reasons = reasons(&gain, decision, &logs);
         let base = replay.base().zip(best);
         reasons.extend(base.and_then(|(plain, (_, with))| cleaning_sentence(plain, with)));
-        let caches = Caches::of(replay, outcomes, best.map(|(_, result)| *result));
         reasons.extend(caches.sentences());
         Self {
             format: FORMAT,
@@ -207,7 +207,8 @@ impl Advice {
     #[must_use]
     pub fn sentence(&self) -> String {
         let before = self.too_much.as_ref().map(|found| found.sentence(&self.drive) + " ");
-        let behind = self.other_cache.as_ref().map(|other| " ".to_owned() + &other.headline(self));
+        let other = self.other_cache.as_ref().filter(|_| self.open_sentence().is_none());
+        let behind = other.map(|other| " ".to_owned() + &other.headline(self));
         before.unwrap_or_default() + &self.judgement() + &behind.unwrap_or_default()
     }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use manylogs_block::Sectors;
+use manylogs_block::{Sectors, Time};
 use manylogs_engine::{Engine, RootSlot, System};
 use manylogs_logstore::LogId;
 use manylogs_logstore::store::Choice;
@@ -48,9 +48,9 @@ impl System for Inner {
         self.look_again();
     }
 
-    fn record_ended(&self) {
+    fn record_ended(&self, sent: Time) {
         let now = self.engine.runtime.now();
-        self.engine.state.borrow_mut().pacing.record_ended(now);
+        self.engine.state.borrow_mut().pacing.record_ended(sent, now);
         self.wake_committer(&self.engine.state.borrow());
     }
 

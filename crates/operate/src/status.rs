@@ -125,8 +125,7 @@ pub struct VolumeStatus {
     pub health: String,
     /// Why writes are refused, if they are.
     pub read_only: Option<String>,
-    /// Home bytes whose newest version is in a log. A reader of the plain disk sees older data
-    /// there.
+    /// Home bytes whose newest version is in a log: the plain disk has older data there.
     pub at_risk_bytes: u64,
     /// Of those, what was zeroed or discarded; `None` in a table too large to walk through.
     pub zeroed_bytes: Option<u64>,

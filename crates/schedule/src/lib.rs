@@ -17,7 +17,6 @@ mod limits;
 mod line;
 mod queue;
 mod rhythm;
-mod run;
 mod scheduler;
 mod state;
 mod stats;

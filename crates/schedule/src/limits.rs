@@ -102,6 +102,8 @@ pub(crate) struct InDevice {
     /// Number of clients' small requests and of those of streams.
     pub(crate) small: usize,
     pub(crate) streams: usize,
+    /// Number of requests of the volume's own work.
+    pub(crate) background: usize,
     /// Number of scattered requests, each of which needs a seek. Their number is limited.
     pub(crate) scattered: usize,
     /// Number of flowing requests: all others but records.
@@ -128,7 +130,7 @@ impl InDevice {
             Class::Record => return step(&mut self.records),
             Class::Small => step(&mut self.small),
             Class::Stream => step(&mut self.streams),
-            Class::Background => {}
+            Class::Background => step(&mut self.background),
         }
         match load {
             Load::Scattered => step(&mut self.scattered),

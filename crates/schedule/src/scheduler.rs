@@ -128,6 +128,11 @@ impl Scheduler {
         self.0.state.borrow().serves_database(self.0.runtime.now())
     }
 
+    /// Says whether clients wait for the volume's own work, as they need room in the logs.
+    pub fn set_pressed(&self, pressed: bool) {
+        self.0.state.borrow_mut().pressed = pressed;
+    }
+
     /// Position of the head while requests are held back, as far as it is known: the end of the
     /// last client's request that the device has answered.
     #[must_use]

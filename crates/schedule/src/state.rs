@@ -13,7 +13,6 @@ use crate::limits::{
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
-use crate::run::Run;
 use crate::stats::{Cause, Counters, Waits};
 use manylogs_plant::{self as plant, Bug};
 
@@ -33,7 +32,8 @@ pub(crate) struct State {
     pub(crate) streak: Streak,
     pub(crate) contention: Contention,
     pub(crate) syncs: Syncs,
-    pub(crate) run: Run,
+    /// Clients wait for the volume's own work.
+    pub(crate) pressed: bool,
     pub(crate) flushes: Flushes,
     /// Whether a record moved the head since a stream's request last went.
     pub(crate) away: bool,
@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) stream_end: Lba,
     /// When that went.
     pub(crate) stream_sent: Time,
+    /// End of the last request of a stream that arrived.
+    pub(crate) asked_end: Lba,
     pub(crate) counters: Counters,
     /// Reason why the next request did not go when it was last checked.
     cause: Cause,
@@ -91,7 +93,7 @@ impl State {
             streak: Streak::default(),
             contention: Contention::new(targets.contended_after),
             syncs: Syncs::default(),
-            run: Run::default(),
+            pressed: false,
             flushes: Flushes::default(),
             away: false,
             alone_until: Time(0),
@@ -100,6 +102,7 @@ impl State {
             head: None,
             stream_end: Lba(0),
             stream_sent: Time(0),
+            asked_end: Lba(0),
             counters: Counters::default(),
             cause: Cause::Record,
             waits: Waits::default(),
@@ -108,13 +111,9 @@ impl State {
 
     /// Records the arrival of a client's request.
     pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
-        let goes_on = match request.extent() {
-            Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
-            _ => {
-                self.run.small_asked(self.in_device.small + self.queues.len(Class::Small));
-                false
-            }
-        };
+        let stream = if class == Class::Stream { request.extent() } else { None };
+        let goes_on = stream.is_some_and(|extent| extent.start == self.asked_end);
+        self.asked_end = stream.map_or(self.asked_end, Extent::end);
         self.contention.arrived(now, goes_on);
     }
 
@@ -222,25 +221,33 @@ impl State {
         waits || self.in_device.clients() > 0
     }
 
-    /// Whether requests are held back and limited because records are expected. A run is held back
-    /// from its first request on, others once clients have kept the device busy for a while: before
-    /// that they may be a burst, all of which the device needs to order it.
+    /// Whether requests are held back and limited because records are expected.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
-        let run = self.run.is_all() && self.client_waits();
-        self.expects_records(now) && (run || self.contention.lasts(now))
+        self.expects_records(now) && self.contention.lasts(now)
     }
 
     /// Whether clients wait for small reads, and sync so often that records do not go before
-    /// these.
+    /// these. Where more requests of streams wait than small ones, streams are what clients are
+    /// about: a turn now and then would leave them behind for ever. Where clients wait for the
+    /// volume's own work, that must not wait for its turn either.
     pub(crate) fn serves_database(&self, now: Time) -> bool {
-        let reads = self.in_device.small > 0 || self.queues.waits(Class::Small);
-        reads && self.syncs.are_frequent(now, &self.bounds) && self.holds_back(now)
+        let reads = self.small_reads();
+        let mostly = reads > 0 && self.queues.len(Class::Stream) <= reads;
+        mostly
+            && !self.pressed
+            && self.syncs.are_frequent(now, &self.bounds)
+            && self.holds_back(now)
     }
 
     /// Time from which another request of a stream may go beside a database.
     pub(crate) fn stream_turn(&self) -> Time {
-        let reads = (self.in_device.small + self.queues.len(Class::Small)) as u64;
-        self.stream_sent + Nanos(self.bounds.between.0 * reads).min(self.bounds.longest)
+        let between = Nanos(self.bounds.between.0 * self.small_reads() as u64);
+        self.stream_sent + between.min(self.bounds.longest)
+    }
+
+    /// Number of small requests of clients, here and in the device.
+    fn small_reads(&self) -> usize {
+        self.in_device.small + self.queues.len(Class::Small)
     }
 
     /// As [`State::next`] beside a database: small reads and records lie in the device together,
@@ -250,7 +257,8 @@ impl State {
         let stream = self.in_device.streams == 0
             && (now >= self.stream_turn() && !plant::is(Bug::DatabaseStarvesStreams));
         let class = match self.class(now) {
-            Some(Class::Background) => Some(Class::Background),
+            // One at a time: nothing else bounds it here.
+            Some(Class::Background) if self.in_device.background == 0 => Some(Class::Background),
             _ if self.queues.waits(Class::Small) => Some(Class::Small),
             _ if self.queues.waits(Class::Stream) && stream => Some(Class::Stream),
             _ => None,
@@ -326,10 +334,12 @@ impl State {
             Class::Stream if flight.len >= Sectors(64) => {
                 self.learned.stream.observe(flight.len, busy);
             }
-            Class::Record if flight.goes_first => {
-                self.syncs.record_took(now.since(flight.sent));
-                if !flight.flush && flight.beside_scattered {
-                    self.learned.small.observe(now.since(flight.sent), self.bounds.small);
+            // What a flush takes says nothing of records.
+            Class::Record if flight.goes_first && !flight.flush => {
+                let took = now.since(flight.sent);
+                self.syncs.record_took(took.min(self.bounds.longest));
+                if flight.beside_scattered {
+                    self.learned.small.observe(took, self.bounds.small);
                 }
             }
             _ => {}

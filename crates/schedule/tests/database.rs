@@ -1,4 +1,4 @@
-//! Databases and runs in virtual time: who passes whom.
+//! Databases in virtual time: who passes whom.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -7,13 +7,11 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{AT_ONCE, LATENCY, in_virtual_time, read, write};
-use manylogs_block::{Handle, Nanos, Sectors};
-use manylogs_schedule::{Class, Scheduler, Targets};
+use common::{AT_ONCE, in_virtual_time, read, write};
+use manylogs_block::{Handle, Nanos};
+use manylogs_schedule::{Class, Scheduler};
 
 const UNTIL: Nanos = Nanos::from_secs(4);
-/// As a volume has it.
-const USUAL: Targets = Targets { latency: LATENCY, contended_after: Nanos::from_millis(300) };
 
 /// Eight clients, each of which reads four times, syncs and rests, over and over. Returns the
 /// number of syncs.
@@ -81,43 +79,6 @@ fn streams_have_turns() {
 #[test]
 fn a_stream_has_its_turns_beside_a_database() {
     streams_have_turns();
-}
-
-/// Longest latency of a record beside a burst that came a moment before it.
-fn beside_a_burst(starts: [u64; 16]) -> Nanos {
-    let longest = Rc::new(Cell::new(Nanos(0)));
-    let found = Rc::clone(&longest);
-    in_virtual_time(USUAL, move |runtime, _, scheduler| async move {
-        scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
-        for round in 1..8 {
-            runtime.sleep(Nanos::from_millis(400)).await;
-            let burst: Vec<_> =
-                starts.map(|at| scheduler.submit(Class::Stream, read(at, 2048))).into();
-            runtime.sleep(Nanos::from_millis(5)).await;
-            let before = runtime.now();
-            scheduler.submit(Class::Record, write((1 << 19) + 8 * round, 8, 1)).await.unwrap();
-            longest.set(longest.get().max(runtime.now().since(before)));
-            for read in burst {
-                assert_eq!(read.await.unwrap().len(), Sectors(2048));
-            }
-        }
-    });
-    found.get()
-}
-
-#[test]
-fn a_run_is_held_back_before_it_is_contention() {
-    let run = std::array::from_fn(|index| 2048 * index as u64);
-    let took = beside_a_burst(run);
-    assert!(took <= Nanos::from_millis(30), "a piece or two of the run: {took:?}");
-}
-
-#[test]
-fn a_burst_that_has_an_order_goes_as_a_whole() {
-    let two_runs =
-        std::array::from_fn(|index| 2048 * (index as u64 / 2) + 100_000 * (index as u64 % 2));
-    let took = beside_a_burst(two_runs);
-    assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
 }
 
 #[cfg(feature = "plant")]

@@ -12,6 +12,7 @@ use manylogs_lab::replay::{
     DriveSettings, NamedPolicy, Outcome, Plan, Progress, assemble, run_all,
 };
 use manylogs_lab::results::{RateDetails, Replay};
+use manylogs_lab::verdict::Decision;
 use manylogs_lab::{report, table};
 use manylogs_storage::Attached;
 use manylogs_workload::read_info;
@@ -72,7 +73,8 @@ pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
             advice = advice.with_other_cache(other);
         }
     }
-    let now = disk.as_ref().map(|disk| link::cache_now(disk, advice.caches.set_for_volume));
+    let used = disk.as_ref().filter(|_| advice.decision == Decision::Use);
+    let now = used.map(|disk| link::cache_now(disk, advice.caches.set_for_volume));
     advice.reasons.extend(now);
     write(&advice, replay, json, page)?;
     print(&text(&advice, &device, &table))

@@ -48,13 +48,13 @@ impl Held {
     }
 }
 
-/// Puts back what a killed server has left of the write cache of the disk at `device`; whether one
-/// has.
+/// Puts back what a killed server has left of the write cache of the disk at `device`, and says what
+/// became of it. Whether something was put back.
 pub(crate) fn settle(device: &Path) -> bool {
     let settled = manylogs_storage::settle(device);
-    let found = !matches!(settled, Ok(None));
+    let is_back = matches!(settled, Ok(Some(Released::PutBack { .. })));
     tell(device, settled);
-    found
+    is_back
 }
 
 fn tell(device: &Path, released: Result<Option<Released>, CacheError>) {

@@ -43,11 +43,13 @@ impl Drive {
     }
 
     /// Fills the persistent cache of a shingled drive up to `share` of what it takes, 0 to 1, by
-    /// small writes at places drawn from `seed`, as earlier work leaves them. Takes no time, and
-    /// nothing happens to a conventional drive.
-    pub fn fill_persistent_cache(&mut self, share: f64, seed: u64) {
+    /// small writes at places drawn from `seed`, as earlier work leaves them that ends at `now`.
+    /// Takes no time, and nothing happens to a conventional drive.
+    pub fn fill_persistent_cache(&mut self, share: f64, seed: u64, now: Time) {
         if let Some(translated) = &mut self.translated {
-            translated.layer.fill(share, seed);
+            translated.layer.fill(share, seed, now);
+            // The drive has not cleaned before there was anything to clean.
+            self.free_at = self.free_at.max(now);
         }
     }
 

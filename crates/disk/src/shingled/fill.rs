@@ -1,6 +1,6 @@
 //! A persistent cache that holds something from the start, as earlier work leaves it.
 
-use manylogs_block::{Extent, Rng};
+use manylogs_block::{Extent, Rng, Time};
 
 use super::Shingled;
 
@@ -11,8 +11,9 @@ const FILL: u64 = 0x5368_696e_676c_6564;
 
 impl Shingled {
     /// Fills the persistent cache up to `share` (1: no further write finds room) by small writes at
-    /// places drawn from `seed`, in no time. The figures do not count them.
-    pub(crate) fn fill(&mut self, share: f64, seed: u64) {
+    /// places drawn from `seed`, in no time: the last ends at `now`. The figures do not count them.
+    pub(crate) fn fill(&mut self, share: f64, seed: u64, now: Time) {
+        self.last_command = now;
         let mut rng = Rng::new(seed ^ FILL);
         let places = (self.capacity().0 / WRITE_SECTORS).max(1);
         let logs = self.cache.logs().len();

@@ -133,7 +133,7 @@ fn random_writes_are_fast_until_the_cache_is_full_and_then_collapse() {
 fn a_cache_that_is_full_from_the_start_is_as_one_that_was_filled() {
     let rate = |share: f64| {
         let mut bench = Bench::of(&seagate());
-        bench.drive.fill_persistent_cache(share, 1);
+        bench.drive.fill_persistent_cache(share, 1, Time(0));
         let filled = bench.figures();
         assert_eq!((filled.cached_sectors, filled.refused_entries), (Sectors(0), 0));
         let tenths = bench.random_writes(8, seagate().capacity().0, Nanos::from_secs(2));

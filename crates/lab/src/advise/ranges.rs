@@ -260,10 +260,10 @@ mod tests {
         gains.extend([Some(0.95), Some(1.2), Some(1.1), Some(1.11), None, Some(3.0)]);
         let keys = [Key::Segment, Key::WriteSettle, Key::Heads];
         let range = ranged(&keys, &gains).unwrap();
-        assert_eq!((range.low, range.high), (0.9, 1.21));
+        assert_eq!((range.low, range.high), (0.9, 1.17));
         assert_eq!(range.decided_by, ["segment"]);
         assert!(range.is_around_one());
-        assert_eq!(range.words(), "between 0.90 and 1.21 times as fast; the read-ahead decides");
+        assert_eq!(range.words(), "between 0.90 and 1.17 times as fast; the read-ahead decides");
         assert!(ranged(&keys, &[None; DRAWN]).is_none());
     }
 }

@@ -73,13 +73,14 @@ impl PersistentCache {
     /// What the decision would be.
     pub(super) fn headline(&self, advice: &Advice) -> String {
         let state = self.state();
+        let use_it = format!("use it, as `{}`", self.policy);
         let then = match self.decision {
             _ if self.decision == advice.decision => {
                 return format!(
                     "The same holds with a persistent cache that is {state} at the start."
                 );
             }
-            Decision::Use => "use it, as below",
+            Decision::Use => &use_it,
             Decision::NoDifference => "it makes no difference",
             Decision::DoNotUse => "do not use it",
         };

@@ -11,18 +11,26 @@ const MOUNTED_ON: &str = "/mnt";
 
 /// Every step for the disk at `device`, in order, as a shell takes them. `default` is the policy
 /// that has the defaults of `format` for the drive, `settings` are those that differ.
-pub(super) fn commands(default: &str, settings: &Map<String, Value>, device: &str) -> Vec<String> {
+/// `write_cache` says whether the drive's cache was on when they were measured.
+pub(super) fn commands(
+    default: &str,
+    settings: &Map<String, Value>,
+    write_cache: Option<bool>,
+    device: &str,
+) -> Vec<String> {
     let mut format = format!("manylogs format {device}");
     if default == SHINGLED {
         format += " --shingled";
     }
-    let (mut set, mut cache) = (String::new(), "");
+    let mut set = String::new();
+    // A drive's cache is on unless somebody has turned it off.
+    let mut cache = if write_cache == Some(false) { " --write-cache off" } else { "" };
     let mut commands = Vec::new();
     for (key, value) in settings {
         let value = value.as_str().unwrap_or_default();
         match key.as_str() {
-            "cache" if value == "off" => cache = " --write-cache off",
-            "cache" => cache = " --write-cache on",
+            "cache" if value == "on" => cache = " --write-cache on",
+            "cache" => {}
             key if OF_FORMAT.contains(&key) => format += &format!(" --{key} {value}"),
             key => set += &format!(" {key}={value}"),
         }
@@ -56,10 +64,12 @@ mod tests {
             "mkfs.ext4 /run/manylogs-sdb",
             "mount -o noatime,data=ordered /run/manylogs-sdb /mnt",
         ];
-        assert_eq!(commands("mlb", &settings, "/dev/sdb"), expected);
-        let plain = commands("mlb", &Map::new(), "/dev/sdb");
+        assert_eq!(commands("mlb", &settings, Some(false), "/dev/sdb"), expected);
+        let plain = commands("mlb", &Map::new(), Some(true), "/dev/sdb");
         assert_eq!(plain[0], "manylogs format /dev/sdb");
-        let shingled = commands(SHINGLED, &Map::new(), "/dev/sdb");
+        let shingled = commands(SHINGLED, &Map::new(), Some(false), "/dev/sdb");
         assert_eq!(shingled[0], "manylogs format /dev/sdb --shingled");
+        // The cache was off for all policies, and no setting says so.
+        assert!(shingled[1].ends_with("--write-cache off &"), "{shingled:?}");
     }
 }

@@ -55,9 +55,9 @@ impl Rest {
 }
 
 impl Pacing {
-    /// The last record has ended.
-    pub(crate) fn record_ended(&mut self, now: Time) {
-        self.rest = Rest { ended: now, took: now.since(self.last_append) };
+    /// A record that went at `sent` has ended.
+    pub(crate) fn record_ended(&mut self, sent: Time, now: Time) {
+        self.rest = Rest { ended: now, took: now.since(sent) };
     }
 }
 
@@ -131,13 +131,12 @@ mod tests {
 
     #[test]
     fn records_rest_as_long_as_the_last_one_took() {
-        let mut pacing = Pacing { last_append: at(100), ..Pacing::default() };
+        let mut pacing = Pacing::default();
         assert_eq!(pacing.rest.until(at(0)), None, "there was none");
-        pacing.record_ended(at(180));
+        pacing.record_ended(at(100), at(180));
         assert_eq!(pacing.rest.until(at(180)), Some(at(260)));
         assert_eq!(pacing.rest.until(at(260)), None);
-        pacing.last_append = at(300);
-        pacing.record_ended(at(3000));
+        pacing.record_ended(at(300), at(3000));
         assert_eq!(pacing.rest.until(at(3000)), Some(at(3250)), "but not for ever");
     }
 

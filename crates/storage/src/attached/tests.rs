@@ -200,10 +200,10 @@ fn a_disk_that_refuses_or_does_nothing_is_told_as_such() {
     assert!(matches!(switch.set(false), Err(CacheError::Flush { .. })));
     assert_eq!(machine.told(word), "write back", "nothing was changed");
     fs::write(machine.dir.path().join("dev/sdb"), "").unwrap();
-    // Of what is written here nothing arrives.
+    // Nothing can be read here.
     let path = machine.disk.join(word);
     fs::remove_file(&path).unwrap();
-    symlink("/dev/full", &path).unwrap();
+    fs::create_dir(&path).unwrap();
     assert!(matches!(switch.is_on(), Err(CacheError::Unreadable { .. })));
 }
 
