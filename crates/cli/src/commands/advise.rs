@@ -73,9 +73,9 @@ pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
             advice = advice.with_other_cache(other);
         }
     }
-    let used = disk.as_ref().filter(|_| advice.decision == Decision::Use);
-    let now = used.map(|disk| link::cache_now(disk, advice.caches.set_for_volume));
-    advice.reasons.extend(now);
+    let volume = advice.decision == Decision::Use;
+    let set = if volume { advice.caches.set_for_volume } else { advice.caches.set_for_plain };
+    advice.reasons.extend(disk.as_ref().map(|disk| link::cache_now(disk, set, volume)));
     write(&advice, replay, json, page)?;
     print(&text(&advice, &device, &table))
 }

@@ -133,17 +133,20 @@ fn contradictions(profile: &Profile, disk: &Attached, given: LinkSettings) -> Ve
     notes
 }
 
-/// What is to be done to the disk's cache for it to be as `set` says.
-pub(crate) fn cache_now(disk: &Attached, set: Option<bool>) -> String {
+/// What is to be done to the disk's cache for it to be as `set` says, with a volume or without.
+pub(crate) fn cache_now(disk: &Attached, set: Option<bool>, volume: bool) -> String {
     let own = &disk.disk;
     let hidden = disk.transport.hides_cache();
     match (disk.write_cache.or(disk.flushed).filter(|_| hidden.is_none()), set) {
         (None, _) => format!("whether the write cache of {own} is on cannot be seen from here"),
-        (Some(now), Some(set)) if now != set => format!(
-            "the write cache of {own} is {} now: manylogs serve --write-cache {} sets it",
-            on_off(now),
-            on_off(set)
-        ),
+        (Some(now), Some(set)) if now != set => {
+            let sets = if volume {
+                format!("manylogs serve --write-cache {}", on_off(set))
+            } else {
+                format!("hdparm -W {} /dev/{own}", u8::from(set))
+            };
+            format!("the write cache of {own} is {} now: {sets} sets it", on_off(now))
+        }
         (Some(now), _) => format!("the write cache of {own} is {} now: leave it", on_off(now)),
     }
 }
@@ -201,8 +204,9 @@ mod tests {
         let hidden = Attached { transport: Transport::Usb, ..sata() };
         let text = said("exos-x20", &hidden, LinkSettings::default());
         assert!(text.contains("cannot be seen: a USB bridge"), "{text}");
-        assert!(cache_now(&hidden, Some(false)).contains("cannot be seen"));
-        assert!(cache_now(&sata(), Some(false)).contains("--write-cache off sets it"));
-        assert!(cache_now(&sata(), Some(true)).contains("leave it"));
+        assert!(cache_now(&hidden, Some(false), true).contains("cannot be seen"));
+        assert!(cache_now(&sata(), Some(false), true).contains("--write-cache off sets it"));
+        assert!(cache_now(&sata(), Some(false), false).contains("hdparm -W 0 /dev/sdb sets it"));
+        assert!(cache_now(&sata(), Some(true), true).contains("leave it"));
     }
 }

@@ -48,8 +48,8 @@ impl Held {
     }
 }
 
-/// Puts back what a killed server has left of the write cache of the disk at `device`, and says what
-/// became of it. Whether something was put back.
+/// Puts back what a killed server has left of the write cache of the disk at `device`, and says
+/// what became of it. Whether something was put back.
 pub(crate) fn settle(device: &Path) -> bool {
     let settled = manylogs_storage::settle(device);
     let is_back = matches!(settled, Ok(Some(Released::PutBack { .. })));
