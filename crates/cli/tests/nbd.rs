@@ -339,7 +339,9 @@ fn with_tls_only_those_who_have_a_key_are_let_in() {
     let (keys, others) = (place.path("keys"), place.path("others"));
     fs::write(&keys, format!("alice:{}\n", "5a".repeat(32))).unwrap();
     fs::write(&others, format!("alice:{}\n", "5b".repeat(32))).unwrap();
-    let server = Server::start(place.serve_command().arg("--tls-psk").arg(&keys), &place.disk());
+    let mut serve = place.serve_command();
+    serve.arg("--tls-psk").arg(&keys).arg("--nbdkit-plugin").arg(plugin());
+    let server = Server::start(&mut serve, &place.disk());
     assert!(server.uri.starts_with("nbds+unix:///?socket="), "{}", server.uri);
     let uri = |keys: &Path| {
         let uri = server.uri.replace(":///", "://alice@/");
