@@ -218,9 +218,10 @@ medium: tools
 coverage: tools
 	@command -v cargo-tarpaulin >/dev/null || $(CARGO) install cargo-tarpaulin --version 0.37.5 --locked
 	$(CARGO) tarpaulin --engine llvm --skip-clean --timeout 3600 --target-dir $(TARGET)/coverage \
-		--package manylogs-torture --test campaign --out Stdout \
+		--package manylogs-torture --test all --out Stdout \
 		--include-files 'crates/manylogs/src/*' 'crates/manylogs/src/**/*' 'crates/logstore/src/*' \
-		--exclude-files 'crates/manylogs/src/settings/policy.rs' 'crates/manylogs/src/checks/fuzz/*'
+		--exclude-files 'crates/manylogs/src/settings/policy.rs' 'crates/manylogs/src/checks/fuzz/*' \
+		-- campaign::
 
 # CHECKS names some of the checks of tests/programs/run.sh; FAST=1 and more: see there.
 PROGRAMS := fio xfsprogs e2fsprogs stress-ng postgresql nbdkit libnbd-bin qemu-utils

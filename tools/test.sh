@@ -17,7 +17,7 @@ sed -n "/\"overflow_checks\":[a-z]*,\"test\":true/$pattern" "$out/messages" > "$
 
 # Programs that run for long begin first.
 long='kernel|campaign|everest|exercise|figures|day|mutated|tiny_logs|medium_planted|fs_memory|nbd'
-long="/($long|ext4|mlfs|adopt|planted)-"
+long="/($long|all|mlfs|adopt|planted)-"
 { grep -E "$long" "$out/programs" || true; } > "$out/ordered"
 { grep -Ev "$long" "$out/programs" || true; } >> "$out/ordered"
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Disk, file, images, with};
+use crate::common::{Disk, file, images, with};
 use manylogs_block::RequestKind;
 use manylogs_ext4::{FileKind, Ino, New};
 use manylogs_near::{Granularity, Near};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{
     Allocate, Change, Credentials, Error, Ext4, FileKind, Ino, New, NewTime, OpenFor, Seek, SetIds,
     SetXattr, Taken, Timestamp,
@@ -396,7 +394,7 @@ fn immutable_inodes_stay_and_append_only_ones_grow() {
                 .is_ok_and(|said| said.status.success())
         );
     }
-    let world = World::new(8, SMALL_MIB, common::load(&path));
+    let world = World::new(8, SMALL_MIB, crate::common::load(&path));
     let done = world.run(async |fs| {
         let root = Ino::ROOT;
         let no = Some(Error::NotPermitted);

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Judged, Mounted, World, can_mount, content, load, mkfs, names, save};
+use crate::common::{Judged, Mounted, World, can_mount, content, load, mkfs, names, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};
@@ -192,7 +190,7 @@ fn the_kernel_replays_what_a_crash_left_of_ours() {
         let crashed = world.disk.after_power_cut(Survival::Nothing, &mut Rng::new(1));
         save(&crashed, MIB, path);
         assert_same(&of_kernel(Mounted::new(path)?.path()), &tree.unwrap());
-        let (code, said) = common::e2fsck(&["-fn"], path);
+        let (code, said) = crate::common::e2fsck(&["-fn"], path);
         assert_eq!(code, 0, "{said}");
         Some(())
     });

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Judged, SMALL, SMALL_MIB, World, mkfs};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, mkfs};
 use manylogs_ext4::{
     AccessTimes, Allocate, Attributes, Change, Credentials, Error, Ext4, FileKind, Ino, New,
     NewTime, SetIds, SetXattr, Taken, Timestamp,

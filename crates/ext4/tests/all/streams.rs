@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Handle, IoError, Nanos, Request, Rng, Signal, Time,
     completion, to_usize,
@@ -205,7 +203,8 @@ fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
         for seed in 0..40 {
             let world = World::new(seed, SMALL_MIB, image.clone());
             let runtime = world.runtime();
-            let mounting = common::mount_in(mode, Rc::new(world.disk.clone()), runtime.clone());
+            let mounting =
+                crate::common::mount_in(mode, Rc::new(world.disk.clone()), runtime.clone());
             // Of each page: the versions that were written, and that a sync made durable.
             let versions = Rc::new(RefCell::new(vec![(0, 0); to_usize(PAGES)]));
             let noted = Rc::clone(&versions);
@@ -247,7 +246,8 @@ fn parts_that_were_written_side_by_side_survive_as_they_were_synced() {
             let survival = [Survival::Nothing, Survival::Random][to_usize(seed) % 2];
             let crashed = world.disk.after_power_cut(survival, &mut Rng::new(seed));
             let world = World::new(seed, SMALL_MIB, crashed);
-            let mounting = common::mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
+            let mounting =
+                crate::common::mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
             let synced = versions.borrow().clone();
             kept += world.sim.block_on(world.user, async move {
                 let fs = mounting.await.unwrap();
@@ -451,6 +451,9 @@ fn whoever_finds_no_room_waits_a_moment_for_the_close_of_a_removed_file() {
 fn planted_bugs_are_noticed() {
     use manylogs_plant::Bug;
     let parts = parts_that_were_written_side_by_side_survive_as_they_were_synced;
-    common::assert_noticed(Bug::Ext4ContentSyncUnflushed, parts);
-    common::assert_noticed(Bug::Ext4DataAfterMetadata, a_crash_in_a_stream_shows_content_or_zeroes);
+    crate::common::assert_noticed(Bug::Ext4ContentSyncUnflushed, parts);
+    crate::common::assert_noticed(
+        Bug::Ext4DataAfterMetadata,
+        a_crash_in_a_stream_shows_content_or_zeroes,
+    );
 }

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{Judged, World, content, mkfs};
+use crate::common::{Judged, World, content, mkfs};
 use manylogs_block::{
     BlockDevice, Capabilities, Completion, Handle, Nanos, Request, Signal, completion,
 };

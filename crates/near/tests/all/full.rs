@@ -8,8 +8,7 @@ use bytes::Bytes;
 use manylogs_block::{Handle, Payload, completion};
 use manylogs_near::{Granularity, Near};
 
-mod common;
-use common::{file, images, with};
+use crate::common::{file, images, with};
 
 /// Of each write: it goes into a record, whole.
 const CHUNK_BYTES: usize = 32 << 10;

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{file, images, with};
+use crate::common::{file, images, with};
 use manylogs_block::{Handle, Nanos, to_usize};
 use manylogs_ext4::{Ino, SinkStats};
 use manylogs_near::{Granularity, Near};

@@ -3,9 +3,7 @@
 #![cfg(feature = "plant")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::every_bug_is_noticed;
+use crate::common::every_bug_is_noticed;
 use manylogs_plant::{Bug, NEAR, NEAR_TROUBLE};
 use manylogs_torture::ext4::{Ext4Plan, Journal};
 

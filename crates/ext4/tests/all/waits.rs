@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
 use bytes::Bytes;
-use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
 use manylogs_block::{Handle, Nanos, Request, RequestKind, Rng};
 use manylogs_ext4::{BLOCK_BYTES, Ext4, FileKind, Ino, New, SetXattr, Taken};
 use manylogs_filters::Stop;
@@ -234,6 +232,9 @@ fn everybody_waits_for_what_must_come_first() {
 fn who_does_not_wait_is_noticed() {
     use manylogs_plant::Bug;
 
-    common::assert_noticed(Bug::Ext4QuietNotAwaited, freed_blocks_wait_for_what_goes_home);
-    common::assert_noticed(Bug::Ext4CommittingNotAwaited, a_sync_waits_for_what_is_being_committed);
+    crate::common::assert_noticed(Bug::Ext4QuietNotAwaited, freed_blocks_wait_for_what_goes_home);
+    crate::common::assert_noticed(
+        Bug::Ext4CommittingNotAwaited,
+        a_sync_waits_for_what_is_being_committed,
+    );
 }

@@ -9,8 +9,7 @@ use manylogs_mlfs::adopt::{Volumes, release};
 use manylogs_sim::Survival;
 use manylogs_torture::ext4::{ImageSource, World};
 
-mod used;
-use used::{Logs, MIB, MIB_BLOCKS, PATIENCE, SECOND, User, adopted, mount, site, within};
+use crate::used::{Logs, MIB, MIB_BLOCKS, PATIENCE, SECOND, User, adopted, mount, site, within};
 
 /// Uses the disk, restarts or kills the program now and then, and gives the disk back to ext4.
 fn use_it(logs: Logs, seed: u64, restarts: u32, spells: u32) {

@@ -14,8 +14,7 @@ use manylogs_mlfs::adopt::{
 use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::{ImageSource, World};
 
-mod used;
-use used::{Logs, MIB, MIB_BLOCKS, PATIENCE, User, adopted, mount, mounting, site, within};
+use crate::used::{Logs, MIB, MIB_BLOCKS, PATIENCE, User, adopted, mount, mounting, site, within};
 
 const OLD: Logs = Logs { every: 2, blocks: 6 * MIB_BLOCKS, physical: Sectors(1) };
 const FILES: u8 = 9;
@@ -154,7 +153,7 @@ fn a_crash_in_that_release_loses_nothing() {
 #[test]
 fn sectors_larger_than_blocks_are_refused_and_nothing_is_changed() {
     let plain = manylogs_torture::ext4::has_program("mkfs.ext4")
-        .then(|| manylogs_torture::ext4::mkfs(MIB, used::OPTIONS).unwrap());
+        .then(|| manylogs_torture::ext4::mkfs(MIB, crate::used::OPTIONS).unwrap());
     let Some(image) = plain else { return };
     let world = World::with_sectors(5, MIB, image.clone(), Sectors(32));
     let site = site(&world);

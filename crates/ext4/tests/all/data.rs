@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs};
 use manylogs_block::{Nanos, Rng};
 use manylogs_ext4::{Allocate, Change, Error, Ext4, FileKind, Ino, Mode, New, SetXattr};
 use manylogs_sim::Survival;
@@ -15,7 +13,7 @@ const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
 /// Mounts the world's disk in this mode and calls `work`.
 fn run_in<T: 'static>(mode: Mode, world: &World, work: impl AsyncFnOnce(Ext4) -> T + 'static) -> T {
-    let mounting = common::mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
+    let mounting = crate::common::mount_in(mode, Rc::new(world.disk.clone()), world.runtime());
     world.sim.block_on(world.user, async move { work(mounting.await.unwrap()).await })
 }
 
@@ -308,9 +306,9 @@ fn a_cut_that_a_crash_interrupts_is_finished() {
 fn planted_bugs_are_noticed() {
     use manylogs_plant::Bug;
     let read = journalled_content_is_read_overwritten_cut_and_comes_home;
-    common::assert_noticed(Bug::Ext4JournalledContentUnread, read);
+    crate::common::assert_noticed(Bug::Ext4JournalledContentUnread, read);
     let overwritten = what_is_overwritten_in_place_is_durable_without_its_times;
-    common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
+    crate::common::assert_noticed(Bug::Ext4ContentSyncUnflushed, overwritten);
 }
 
 /// Mount options of ext4 say how long that takes.

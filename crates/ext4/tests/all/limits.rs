@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use common::{Judged, SMALL, SMALL_MIB, World, content, load, mkfs, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, load, mkfs, save};
 use manylogs_block::{IoError, Request};
 use manylogs_ext4::{Allocate, Caller, Change, Error, Ext4, FileKind, Ino, New};
 
@@ -336,6 +334,6 @@ fn bugs_of_limits_are_noticed() {
         (Bug::Ext4EqualHashesCut, names_of_one_hash_are_found_across_nodes_of_an_index),
         (Bug::Ext4RetriedForEver, what_cannot_be_written_is_given_up_and_told_once),
     ] {
-        common::assert_noticed(bug, test);
+        crate::common::assert_noticed(bug, test);
     }
 }

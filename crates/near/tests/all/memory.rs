@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{file, images, with};
+use crate::common::{file, images, with};
 use manylogs_ext4::Part;
 use manylogs_near::{Granularity, Near};
 use manylogs_torture::ext4::content;

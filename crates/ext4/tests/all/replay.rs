@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::process::Command;
 
-use common::{Judged, SMALL, SMALL_MIB, World, has, mkfs};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, has, mkfs};
 use manylogs_block::Rng;
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 use manylogs_sim::Survival;

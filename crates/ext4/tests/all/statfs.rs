@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Mounted, World, can_mount, mkfs, save};
+use crate::common::{Mounted, World, can_mount, mkfs, save};
 use manylogs_ext4::{Ext4, FileKind, Ino, New};
 
 const MIB: u64 = 200;

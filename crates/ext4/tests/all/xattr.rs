@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use common::{Judged, World, content, has, load, mkfs, save};
+use crate::common::{Judged, World, content, has, load, mkfs, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Change, Error, Ext4, FileKind, Ino, New, SetXattr};
 use manylogs_sim::Survival;
@@ -159,7 +157,7 @@ fn lists_of_access_and_modes_keep_in_step_and_are_handed_down() {
 
 #[test]
 fn crashes_leave_attributes_whole() {
-    let Some(image) = mkfs(MIB, common::SMALL) else { return };
+    let Some(image) = mkfs(MIB, crate::common::SMALL) else { return };
     for seed in 0..30 {
         let world = World::new(seed, MIB, image.clone());
         world
@@ -217,7 +215,7 @@ fn told(root: &std::path::Path) -> String {
 
 #[test]
 fn the_kernel_and_we_read_one_anothers_attributes() {
-    if !common::can_mount() || !has("getfattr") || !has("setfacl") {
+    if !crate::common::can_mount() || !has("getfattr") || !has("setfacl") {
         manylogs_testkit::skip("needs root, loop devices, getfattr and setfacl");
         return;
     }
@@ -231,7 +229,7 @@ fn the_kernel_and_we_read_one_anothers_attributes() {
             setfattr -n user.same -v \"$(head -c 900 /dev/zero | tr '\\0' x)\" same$i; done; \
             setfattr -n user.t\u{e4}st -v \u{e4}\u{fc} d/f; setfattr -n trusted.t -v 0x0102 d/f";
         {
-            let Some(mounted) = common::Mounted::new(&path) else { return };
+            let Some(mounted) = crate::common::Mounted::new(&path) else { return };
             let done =
                 Command::new("sh").args(["-ec", script]).current_dir(mounted.path()).status();
             assert!(done.unwrap().success());
@@ -266,7 +264,7 @@ fn the_kernel_and_we_read_one_anothers_attributes() {
             .unwrap();
         world.check();
         save(&world.settled(), MIB, &path);
-        let Some(mounted) = common::Mounted::new(&path) else { return };
+        let Some(mounted) = crate::common::Mounted::new(&path) else { return };
         let told = told(mounted.path());
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert!(told.contains(&format!("user.more=0x{}", hex(&content(1, 1500)))), "{told}");
@@ -283,8 +281,8 @@ fn the_kernel_and_we_read_one_anothers_attributes() {
 fn planted_bugs_are_noticed() {
     use manylogs_plant::Bug;
     let replaced = attributes_are_set_replaced_listed_and_removed;
-    common::assert_noticed(Bug::Ext4XattrBlockKept, replaced);
-    common::assert_noticed(Bug::Ext4XattrHashWrong, crashes_leave_attributes_whole);
+    crate::common::assert_noticed(Bug::Ext4XattrBlockKept, replaced);
+    crate::common::assert_noticed(Bug::Ext4XattrHashWrong, crashes_leave_attributes_whole);
     let lists = lists_of_access_and_modes_keep_in_step_and_are_handed_down;
-    common::assert_noticed(Bug::Ext4AclLeavesMode, lists);
+    crate::common::assert_noticed(Bug::Ext4AclLeavesMode, lists);
 }

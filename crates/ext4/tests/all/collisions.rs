@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::process::Command;
 
-use common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::DiskImage;
 
@@ -80,5 +78,5 @@ fn names_of_one_hash_are_found_wherever_they_go_on() {
 fn an_index_that_does_not_say_that_a_hash_goes_on_is_noticed() {
     use manylogs_plant::Bug;
 
-    common::assert_noticed(Bug::Ext4HashEndsWithBlock, names_of_one_hash_are_found);
+    crate::common::assert_noticed(Bug::Ext4HashEndsWithBlock, names_of_one_hash_are_found);
 }

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{Disk, file, images, with};
+use crate::common::{Disk, file, images, with};
 use manylogs_block::{BlockDevice, Extent, Handle, Nanos, Request, RequestKind};
 use manylogs_ext4::{Error, Ext4, Ino, SetXattr};
 use manylogs_near::{Granularity, Near};

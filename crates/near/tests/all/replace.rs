@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::images;
+use crate::common::images;
 use manylogs::OpenOptions;
 use manylogs_block::Rng;
 use manylogs_ext4::{Change, Ext4, FileKind, Ino, New, Taken};

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use common::{Judged, SMALL, SMALL_MIB, World, content, e2fsck, load, mkfs, mount, save};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, e2fsck, load, mkfs, mount, save};
 use manylogs_block::Rng;
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::{DiskImage, Survival};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
-use common::{Judged, World, content, mkfs};
+use crate::common::{Judged, World, content, mkfs};
 use manylogs_block::{Extent, Lba, Rng, SECTOR_BYTES, Sector};
 use manylogs_ext4::{Allocate, BLOCK_BYTES, Change, Error, Ext4, FileKind, Ino, New, Seek};
 use manylogs_sim::{DiskImage, Survival};
@@ -91,7 +89,7 @@ fn directories_and_links_are_mapped_by_blocks_too() {
     world
         .run(async |fs| {
             let dir = fs.lookup(Ino::ROOT, b"dir").await.unwrap().ino;
-            for (name, _) in common::names(&fs, dir).await {
+            for (name, _) in crate::common::names(&fs, dir).await {
                 fs.unlink(dir, &name).await.unwrap();
             }
             fs.remove_directory(Ino::ROOT, b"dir").await.unwrap();
@@ -144,7 +142,7 @@ fn what_a_crash_leaves_is_whole() {
 
 /// Which block has the first table of pointers of a file, as debugfs says.
 fn table_of(path: &std::path::Path, ino: Ino) -> Option<u64> {
-    if !common::has("debugfs") {
+    if !crate::common::has("debugfs") {
         manylogs_testkit::skip("needs debugfs");
         return None;
     }
@@ -211,5 +209,5 @@ fn pointers_that_lead_nowhere_are_errors() {
 #[test]
 fn planted_bugs_are_noticed() {
     let levels = blocks_of_all_levels_are_written_read_cut_and_freed;
-    common::assert_noticed(manylogs_plant::Bug::Ext4TableKept, levels);
+    crate::common::assert_noticed(manylogs_plant::Bug::Ext4TableKept, levels);
 }

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
+use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, mount};
 use manylogs_block::{Extent, IoError, Request, Rng, to_usize};
 use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
 use manylogs_sim::Survival;

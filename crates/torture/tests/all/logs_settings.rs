@@ -11,8 +11,7 @@ use manylogs_mlfs::adopt::{Site, Volumes, locate};
 use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::World;
 
-mod used;
-use used::{Logs, MIB, MIB_BLOCKS, User, adopted, mount, site, within};
+use crate::used::{Logs, MIB, MIB_BLOCKS, User, adopted, mount, site, within};
 
 /// Of a log of 4 MiB: a run of 6 MiB less the structures at its ends.
 const LOGS: Logs = Logs { every: 4, blocks: 6 * MIB_BLOCKS, physical: Sectors(8) };

@@ -10,8 +10,7 @@ use manylogs_mlfs::adopt::{Site, Volumes, adopt, open, release, repair};
 use manylogs_sim::{DiskImage, Survival};
 use manylogs_torture::ext4::{ImageSource, World, e2fsck, has_program, load, save};
 
-mod used;
-use used::{Logs, MIB, MIB_BLOCKS, PATIENCE, adopted, mount, mounting, site, within};
+use crate::used::{Logs, MIB, MIB_BLOCKS, PATIENCE, adopted, mount, mounting, site, within};
 
 const LOGS: Logs = Logs { every: 2, blocks: 6 * MIB_BLOCKS, physical: Sectors(8) };
 

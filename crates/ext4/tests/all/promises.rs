@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
-
 use std::rc::Rc;
 
-use common::{SMALL, SMALL_MIB, World, content, mkfs};
+use crate::common::{SMALL, SMALL_MIB, World, content, mkfs};
 use manylogs_block::Rng;
 use manylogs_ext4::{
     Allocate, Change, Durability, Error, Ext4, FileKind, Ino, Mode, New, Options, SetXattr, Taken,
@@ -160,7 +158,7 @@ async fn change_names(fs: &Ext4, what: &str, dir: Ino, old: Ino) -> Result<(), E
 
 /// The names of `dir` and of the root, with what has them.
 async fn names(fs: &Ext4, dir: Ino) -> [Vec<(Vec<u8>, Ino)>; 2] {
-    [common::names(fs, dir).await, common::names(fs, Ino::ROOT).await]
+    [crate::common::names(fs, dir).await, crate::common::names(fs, Ino::ROOT).await]
 }
 
 fn names_survive(image: &DiskImage, durability: Durability, dir_flags: u32, expected: bool) {
@@ -288,6 +286,6 @@ fn broken_promises_are_noticed() {
         (Bug::Ext4DirSyncIgnored, names_are_durable_when_that_is_promised),
         (Bug::Ext4SyncIgnored, changes_of_files_are_durable_when_that_is_promised),
     ] {
-        common::assert_noticed(bug, test);
+        crate::common::assert_noticed(bug, test);
     }
 }

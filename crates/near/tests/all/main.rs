@@ -1,0 +1,11 @@
+//! A file system whose transactions are records of a volume, in virtual time.
+//!
+//! One program holds all of them: each that is linked alone compiles the layers below once more.
+
+mod common;
+mod cost;
+mod full;
+mod memory;
+mod parts;
+mod policies;
+mod replace;

@@ -1,0 +1,24 @@
+//! Crash campaigns of every system in small, the bugs planted in them, and histories that once
+//! lost something.
+//!
+//! One program holds all of them: each that is linked alone compiles the layers below once more.
+
+mod adopt;
+mod adopt_planted;
+mod adopt_refused;
+mod campaign;
+mod common;
+mod everest;
+mod ext4;
+mod ext4_planted;
+mod failing_logs;
+mod logs_settings;
+mod mlfs;
+mod mlfs_planted;
+mod moved_logs;
+mod planted;
+mod short_logs;
+mod stories;
+mod told;
+mod unchanged;
+mod used;
