@@ -34,6 +34,8 @@ with_file_systems! {
         RecordsStarveOthers,
         /// A run is held back for however long its requests wait.
         RunHeldBackForEver,
+        /// A run is held back for frequent syncs, too.
+        RunHeldBackForFrequent,
         /// A run is held back only once it is contention.
         RunsPass,
         /// A stream never has a turn beside a database.

@@ -245,7 +245,8 @@ impl State {
     /// records that are rare, as each costs it a movement and back.
     fn is_a_run(&self, now: Time) -> bool {
         let run = self.run.is_all() && self.client_waits() && !plant::is(Bug::RunsPass);
-        let rare = !self.syncs.are_frequent(now, &self.bounds);
+        let rare =
+            !self.syncs.are_frequent(now, &self.bounds) || plant::is(Bug::RunHeldBackForFrequent);
         let time = self.slack.is_there() && !self.is_overdue(now);
         run && rare && (time || plant::is(Bug::RunHeldBackForEver))
     }

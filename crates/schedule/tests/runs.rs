@@ -19,7 +19,7 @@ const USUAL: Targets =
 const REQUEST: u64 = 2048;
 
 /// A record 5 ms after each of these bursts: the longest latency.
-fn beside_bursts(starts: [u64; 16], apart_ms: u64) -> Nanos {
+fn beside_bursts(starts: [u64; 16], frequent_syncs: bool) -> Nanos {
     let longest = Rc::new(Cell::new(Nanos(0)));
     let found = Rc::clone(&longest);
     in_virtual_time(USUAL, move |runtime, _, scheduler| async move {
@@ -31,7 +31,12 @@ fn beside_bursts(starts: [u64; 16], apart_ms: u64) -> Nanos {
             scheduler.submit(Class::Record, write(1 << 19, 8, 1)).await.unwrap();
         }
         for round in 1..8 {
-            runtime.sleep(Nanos::from_millis(apart_ms)).await;
+            for _ in 0..30 {
+                runtime.sleep(Nanos::from_millis(10)).await;
+                if frequent_syncs {
+                    scheduler.sync_asked();
+                }
+            }
             let burst: Vec<_> =
                 starts.map(|at| scheduler.submit(Class::Stream, read(at, REQUEST))).into();
             runtime.sleep(Nanos::from_millis(5)).await;
@@ -66,10 +71,9 @@ const fn run() -> [u64; 16] {
     starts
 }
 
-/// Whether records wait for little, in bursts that are far apart, and in the first second of a
-/// stream that goes on.
+/// A record waits for little, although bursts are far apart.
 fn a_run_is_held_back() {
-    let took = beside_bursts(run(), 300);
+    let took = beside_bursts(run(), false);
     assert!(took <= Nanos::from_millis(30), "a piece or two of the run: {took:?}");
 }
 
@@ -82,11 +86,22 @@ fn a_run_is_held_back_before_it_is_contention() {
 fn a_burst_that_has_an_order_goes_as_a_whole() {
     let two_runs =
         std::array::from_fn(|index| REQUEST * (index as u64 / 2) + 100_000 * (index as u64 % 2));
-    let took = beside_bursts(two_runs, 300);
+    let took = beside_bursts(two_runs, false);
     assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
 }
 
-/// Records beside a reader of depth 16 that has just begun: when the first was fast.
+/// Each of frequent records would cost the run a movement and back.
+fn a_run_beside_frequent_syncs_passes() {
+    let took = beside_bursts(run(), true);
+    assert!(took >= Nanos::from_millis(100), "all of it is in the device: {took:?}");
+}
+
+#[test]
+fn a_run_is_not_held_back_for_frequent_syncs() {
+    a_run_beside_frequent_syncs_passes();
+}
+
+/// Records beside a reader of depth 16 that has just begun are fast, after a moment.
 #[test]
 fn records_beside_a_stream_that_begins_are_fast_within_a_tenth_of_a_second() {
     in_virtual_time(USUAL, |runtime, _, scheduler| async move {
@@ -175,6 +190,11 @@ mod planted {
     #[test]
     fn a_run_that_is_held_back_for_ever_is_noticed() {
         is_noticed(Bug::RunHeldBackForEver, holding_back_ends);
+    }
+
+    #[test]
+    fn a_run_that_is_held_back_for_frequent_syncs_is_noticed() {
+        is_noticed(Bug::RunHeldBackForFrequent, a_run_beside_frequent_syncs_passes);
     }
 
     #[test]
