@@ -38,8 +38,8 @@ impl Run {
         self.only = self.only && others < FEW;
     }
 
-    /// Whether clients ask for one run alone, and for more of it than a record can wait for. A drive
-    /// needs none of it ahead of time, as there is nothing to order.
+    /// Whether clients ask for one run alone, and for more of it than a record can wait for. There
+    /// is nothing to order, so that a drive needs none of it ahead of time.
     pub(crate) fn is_all(&self) -> bool {
         self.only && self.len > SHORT
     }
