@@ -32,6 +32,12 @@ with_file_systems! {
     SCHEDULER {
         /// Nothing else goes while records do.
         RecordsStarveOthers,
+        /// A run is held back for however long its requests wait.
+        RunHeldBackForEver,
+        /// A run is held back for frequent syncs, too.
+        RunHeldBackForFrequent,
+        /// A run is held back only once it is contention.
+        RunsPass,
         /// A stream never has a turn beside a database.
         DatabaseStarvesStreams,
         /// A request goes before an earlier one that touches the same sectors.

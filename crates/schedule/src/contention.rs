@@ -95,7 +95,7 @@ impl Contention {
     }
 
     /// How long clients have asked for nothing.
-    fn pause(&self, now: Time) -> Nanos {
+    pub(crate) fn pause(&self, now: Time) -> Nanos {
         if self.under_way == 0 { now.since(self.last_end) } else { Nanos(0) }
     }
 

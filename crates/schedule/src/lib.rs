@@ -17,7 +17,9 @@ mod limits;
 mod line;
 mod queue;
 mod rhythm;
+mod run;
 mod scheduler;
+mod slack;
 mod state;
 mod stats;
 

@@ -21,6 +21,8 @@ const PATIENCE_TARGETS: f64 = 1.0;
 const LONGEST_TARGETS: f64 = 25.0;
 /// Streams go in pieces once they have lasted this many targets.
 const STREAK_TARGETS: f64 = 10.0;
+/// ... or this many, if they are a run that is held back from its beginning.
+const RUN_TARGETS: f64 = 2.25;
 /// More waiting requests than this are a burst. Then more requests may be in the device, as its
 /// ordering saves time for all of them.
 const BURST: usize = 16;
@@ -66,6 +68,8 @@ pub(crate) struct Bounds {
     pub(crate) longest: Nanos,
     /// Streams go in pieces once they have lasted this long without a pause.
     pub(crate) streak: Nanos,
+    /// A run that is held back from its beginning goes in pieces after this.
+    pub(crate) run: Nanos,
     /// A request that has waited this long shows that the device is overloaded.
     pub(crate) overwhelmed: Nanos,
     /// Syncs that come this often do not go before small reads.
@@ -87,6 +91,7 @@ impl Bounds {
             turn: times(TURN_TARGETS),
             patience: times(PATIENCE_TARGETS),
             streak: times(STREAK_TARGETS),
+            run: times(RUN_TARGETS),
             overwhelmed: times(OVERWHELMED_TARGETS),
             frequent: times(FREQUENT_TARGETS),
             between: times(STREAM_TARGETS),

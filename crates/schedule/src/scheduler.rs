@@ -92,6 +92,7 @@ impl Scheduler {
         }
         if state.queues.is_empty() && !state.expects_records(now) {
             state.last_turn = now;
+            state.slack.unseen(now);
             // The end of a flush that goes here is not seen, so that the flush does not count.
             if request != Request::Flush {
                 state.flushes.sent(&request, now);

@@ -13,6 +13,8 @@ use crate::limits::{
 };
 use crate::queue::{Departing, Queues};
 use crate::rhythm::Rhythm;
+use crate::run::Run;
+use crate::slack::Slack;
 use crate::stats::{Cause, Counters, Waits};
 use manylogs_plant::{self as plant, Bug};
 
@@ -32,6 +34,8 @@ pub(crate) struct State {
     pub(crate) streak: Streak,
     pub(crate) contention: Contention,
     pub(crate) syncs: Syncs,
+    pub(crate) run: Run,
+    pub(crate) slack: Slack,
     /// Clients wait for the volume's own work.
     pub(crate) pressed: bool,
     pub(crate) flushes: Flushes,
@@ -51,8 +55,6 @@ pub(crate) struct State {
     pub(crate) stream_end: Lba,
     /// When that went.
     pub(crate) stream_sent: Time,
-    /// End of the last request of a stream that arrived.
-    pub(crate) asked_end: Lba,
     pub(crate) counters: Counters,
     /// Reason why the next request did not go when it was last checked.
     cause: Cause,
@@ -93,6 +95,8 @@ impl State {
             streak: Streak::default(),
             contention: Contention::new(targets.contended_after),
             syncs: Syncs::default(),
+            run: Run::default(),
+            slack: Slack::new(now),
             pressed: false,
             flushes: Flushes::default(),
             away: false,
@@ -102,7 +106,6 @@ impl State {
             head: None,
             stream_end: Lba(0),
             stream_sent: Time(0),
-            asked_end: Lba(0),
             counters: Counters::default(),
             cause: Cause::Record,
             waits: Waits::default(),
@@ -111,9 +114,14 @@ impl State {
 
     /// Records the arrival of a client's request.
     pub(crate) fn client_asks(&mut self, class: Class, request: &Request, now: Time) {
-        let stream = if class == Class::Stream { request.extent() } else { None };
-        let goes_on = stream.is_some_and(|extent| extent.start == self.asked_end);
-        self.asked_end = stream.map_or(self.asked_end, Extent::end);
+        self.slack.arrived(now, self.contention.pause(now));
+        let goes_on = match request.extent() {
+            Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
+            _ => {
+                self.run.small_asked(self.small_reads());
+                false
+            }
+        };
         self.contention.arrived(now, goes_on);
     }
 
@@ -122,6 +130,9 @@ impl State {
         if self.queues.is_empty() {
             self.last_turn = now;
             return Vec::new();
+        }
+        if self.is_overdue(now) {
+            self.slack.used_up(now);
         }
         if !self.holds_back(now) {
             let class = Class::ALL.into_iter().find(|class| self.queues.waits(*class));
@@ -137,7 +148,8 @@ impl State {
         }
         let Some(next) = self.queues.next(class, now) else { return Vec::new() };
         let streams = self.queues.waits(Class::Stream) || self.in_device.flowing > 0;
-        let goes_on = self.streak.is_long(now, self.bounds.streak, streams);
+        let long = if self.is_a_run(now) { self.bounds.run } else { self.bounds.streak };
+        let goes_on = self.streak.is_long(now, long, streams);
         let Some(piece) = next.next_piece(true) else {
             let held_back = self.is_held_back(class, Load::Scattered, goes_on, now, priorities);
             self.cause = Cause::Record;
@@ -221,9 +233,28 @@ impl State {
         waits || self.in_device.clients() > 0
     }
 
-    /// Whether requests are held back and limited because records are expected.
+    /// Whether requests are held back and limited because records are expected. A run is held back
+    /// from its second request on, as long as the device has time for that. Others are once
+    /// clients have kept the device busy for a while: before that they may be a burst, all of which
+    /// the device needs to order it.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
-        self.expects_records(now) && self.contention.lasts(now)
+        self.expects_records(now) && (self.is_a_run(now) || self.contention.lasts(now))
+    }
+
+    /// Whether clients wait for one run alone, and the device has the time to hold it back: for
+    /// records that are rare, as each costs it a movement and back.
+    fn is_a_run(&self, now: Time) -> bool {
+        let run = self.run.is_all() && self.client_waits() && !plant::is(Bug::RunsPass);
+        let rare =
+            !self.syncs.are_frequent(now, &self.bounds) || plant::is(Bug::RunHeldBackForFrequent);
+        let time = self.slack.is_there() && !self.is_overdue(now);
+        run && rare && (time || plant::is(Bug::RunHeldBackForEver))
+    }
+
+    /// Whether a request of a stream has waited here for too long.
+    fn is_overdue(&self, now: Time) -> bool {
+        let oldest = self.queues.oldest(Class::Stream);
+        oldest.is_some_and(|oldest| now.since(oldest) >= self.bounds.longest)
     }
 
     /// Whether clients wait for small reads, and sync so often that records do not go before
