@@ -31,7 +31,16 @@ pub(crate) struct Load {
 impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
-        let usual = DriveSettings::new(Arc::new(drive(args)?), false);
+        Self::read_on(drive(args)?, args, policies)
+    }
+
+    /// The same on the drive of this profile.
+    pub(crate) fn read_on(
+        profile: Profile,
+        args: &LoadArgs,
+        policies: &[NamedPolicy],
+    ) -> Result<Self, Failure> {
+        let usual = DriveSettings::new(Arc::new(profile), false);
         let smr_cache = args.smr_cache.unwrap_or(0.0);
         let mut drive = DriveSettings { link: args.link.settings(), smr_cache, ..usual };
         if args.smr_cache.is_some() && drive.profile.shingled.is_none() {
@@ -97,7 +106,7 @@ impl Load {
 
 /// The drive: that of --drive, the disk of --device, the one that the trace was recorded on, or the
 /// default.
-fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
+pub(crate) fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
     let disk = Some(&args.open.device).filter(|device| device.starts_with('/'));
     if let Some(name) = args.drive.as_ref().or(disk) {
         return super::drive(name);

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::on_off;
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::status::DiskStatus;
 use manylogs_storage::{CacheError, HeldCache, HoldError, Released};
@@ -28,7 +29,7 @@ pub(crate) fn hold(device: &Path, wish: CacheArg, emulates: bool) -> Result<Held
         return Ok(held);
     };
     let cache = HeldCache::take(device, on).map_err(|error| failure(device, &error))?;
-    let (disk, set, former) = (cache.disk(), word(on), word(cache.former()));
+    let (disk, set, former) = (cache.disk(), on_off(on), on_off(cache.former()));
     let message = if cache.former() == on {
         format!("the write cache of {disk} is {set}, as it was")
     } else {
@@ -61,7 +62,7 @@ fn tell(device: &Path, released: Result<Option<Released>, CacheError>) {
     let (level, message) = match released {
         Ok(None | Some(Released::AsBefore)) => return,
         Ok(Some(Released::PutBack { on })) => {
-            (Level::Info, format!("the write cache of its disk is {} again", word(on)))
+            (Level::Info, format!("the write cache of its disk is {} again", on_off(on)))
         }
         Ok(Some(Released::Shared)) => (
             Level::Info,
@@ -87,10 +88,6 @@ fn failure(device: &Path, error: &HoldError) -> Failure {
         HoldError::Cache(_) => Failure::Failed(message),
         _ => Failure::Input(message + "; with --write-cache keep it stays as it is"),
     }
-}
-
-const fn word(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 /// Says what is to be known of the disk below a server that begins.

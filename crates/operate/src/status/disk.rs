@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use manylogs_block::BlockDevice;
+use manylogs_block::{BlockDevice, on_off};
 use manylogs_disk::LinkKind;
 use manylogs_storage::{Attached, Noted, noted};
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ impl DiskStatus {
     pub fn summary(&self) -> String {
         let mut out = format!("{}: {}", self.disk, self.link_text);
         match self.write_cache {
-            Some(on) => drop(write!(out, ", write cache {}", if on { "on" } else { "off" })),
+            Some(on) => drop(write!(out, ", write cache {}", on_off(on))),
             None => out += ", write cache unknown",
         }
         if let Some(fua) = self.fua.filter(|_| self.write_cache == Some(true)) {
@@ -129,8 +129,7 @@ impl DiskStatus {
 }
 
 fn of_note(noted: &Noted) -> String {
-    let word = |on: bool| if on { "on" } else { "off" };
-    let (set, former, pid) = (word(noted.set), word(noted.former), noted.pid);
+    let (set, former, pid) = (on_off(noted.set), on_off(noted.former), noted.pid);
     if noted.is_held {
         format!("process {pid} has turned the write cache {set}, and turns it {former} at its end")
     } else {
