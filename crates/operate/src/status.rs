@@ -146,6 +146,10 @@ pub struct VolumeStatus {
     pub records: u64,
     /// See `records`.
     pub record_bytes: u64,
+    /// What a record took since the server began, from the command to the device's answer; `None`
+    /// before the first one.
+    #[serde(default)]
+    pub record_mean_us: Option<f64>,
     /// Writes that found the logs full and had to wait.
     pub starved_writes: u64,
     /// The longest write that is logged now: the setting, or less while the logs fill too fast.

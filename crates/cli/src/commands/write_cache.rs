@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use manylogs_block::on_off;
 use manylogs_operate::log::{Level, line};
-use manylogs_operate::status::DiskStatus;
+use manylogs_operate::status::{DiskStatus, VolumeStatus};
 use manylogs_storage::{CacheError, HeldCache, HoldError, Released};
 
 use crate::args::serve::CacheArg;
@@ -94,6 +94,9 @@ fn failure(device: &Path, error: &HoldError) -> Failure {
 pub(crate) fn say(device: &Path, disk: Option<&DiskStatus>) {
     let Some(disk) = disk else { return };
     line(Level::Info, Some(device), &disk.summary(), &[("link", disk.link.as_str().into())]);
+    if let Some(drive) = &disk.drive {
+        line(Level::Info, Some(device), drive, &[]);
+    }
     // What this process has set itself is said already.
     let own = format!("process {} ", std::process::id());
     for note in disk.notes.iter().filter(|note| !note.starts_with(&own)) {
@@ -101,14 +104,20 @@ pub(crate) fn say(device: &Path, disk: Option<&DiskStatus>) {
     }
 }
 
-/// The rows of a status. So many records were written since the server began, if one did.
-pub(crate) fn rows(disk: &DiskStatus, records: Option<u64>) -> String {
+/// The rows of a status, with what records took, if a server writes some.
+pub(crate) fn rows(disk: &DiskStatus, volume: Option<&VolumeStatus>) -> String {
     let mut out = format!("disk            {}\n", disk.summary());
-    for note in &disk.notes {
+    for note in disk.drive.iter().chain(&disk.notes) {
         let _ = writeln!(out, "                {note}");
     }
-    if let Some(records) = records.filter(|records| disk.drains_queue && *records > 0) {
-        let _ = writeln!(out, "                {records} records did so since the server began");
+    let records = volume.filter(|volume| disk.drains_queue && volume.records > 0);
+    if let Some(volume) = records {
+        let each = volume
+            .record_mean_us
+            .map_or_else(String::new, |mean| format!(", and took {:.1} ms each", mean / 1e3));
+        let count = volume.records;
+        let _ =
+            writeln!(out, "                {count} records did so since the server began{each}");
     }
     out
 }

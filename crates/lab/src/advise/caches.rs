@@ -107,11 +107,17 @@ impl Caches {
             ));
         }
         if self.link == "sata" && !self.fua && !out.is_empty() {
-            out.push(
+            let took = |volume| Some(duration(found(volume, true)?.durable_mean_us?));
+            let costs = match (took(true), took(false)) {
+                (Some(with), Some(plain)) => {
+                    format!(", which is in the {with} with the volume and the {plain} without")
+                }
+                _ => String::new(),
+            };
+            out.push(format!(
                 "on SATA without FUA each durable write with the cache on makes the drive's queue \
-                 end first (a write and a FLUSH CACHE)"
-                    .to_owned(),
-            );
+                 end first (a write and a FLUSH CACHE){costs}"
+            ));
         }
         out
     }

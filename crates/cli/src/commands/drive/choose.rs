@@ -148,19 +148,44 @@ pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
     Ok(chosen.profile)
 }
 
-/// The drive that `format` lays a volume out for: that of --drive, or the one that the disk is
-/// found to be; none where it is not found, as in an image. With what is to be said of it.
+/// The drive of a volume: that of --drive, or the one that the disk at `path` is found to be; none
+/// where it is not found, as in an image. With what is to be said of it.
+pub(crate) fn recognised(
+    given: Option<&str>,
+    path: &Path,
+) -> Result<Option<(Profile, String)>, Failure> {
+    if let Some(name) = given {
+        return given_drive(name).map(Some);
+    }
+    Ok(found_at(path).map(|(found, chosen)| {
+        let said = format!("{}: {}", found.model, chosen.sentence());
+        (chosen.profile, said)
+    }))
+}
+
+fn given_drive(name: &str) -> Result<(Profile, String), Failure> {
+    let profile = crate::commands::drive(name)?;
+    let said = format!("{}, as --drive says", profile.name);
+    Ok((profile, said))
+}
+
+/// The disk at `path`, and its profile.
+fn found_at(path: &Path) -> Option<(DiskIdentity, Chosen)> {
+    let found = disk(path).ok()?;
+    let chosen = Known::of_disk(&found).choose(&Library::of_user()).ok()?;
+    Some((found, chosen))
+}
+
+/// The same for `format`, which lays the volume out for the drive: with all that is guessed of it,
+/// and not modelled.
 pub(crate) fn for_format(
     given: Option<&str>,
     path: &Path,
 ) -> Result<Option<(Profile, String)>, Failure> {
     if let Some(name) = given {
-        let profile = crate::commands::drive(name)?;
-        let said = format!("{}, as --drive says", profile.name);
-        return Ok(Some((profile, said)));
+        return given_drive(name).map(Some);
     }
-    let Ok(found) = disk(path) else { return Ok(None) };
-    let Ok(chosen) = Known::of_disk(&found).choose(&Library::of_user()) else { return Ok(None) };
+    let Some((found, chosen)) = found_at(path) else { return Ok(None) };
     let mut said = format!("{}: {}", found.model, chosen.sentence());
     if let Some(text) = chosen.profile.sheet.as_deref().and_then(assumptions) {
         said += &format!("\n           {text}");
