@@ -1,5 +1,6 @@
 //! A load made ready to be replayed, as the command line says.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,7 @@ use manylogs_lab::results::RateDetails;
 use manylogs_lab::stats::round3;
 
 use super::drive::assumptions;
-use super::drive::choose::of_trace;
+use super::drive::choose::{of_disk, of_trace};
 use super::{command_line, trace_failure};
 use crate::args::lab::{DEFAULT_DRIVE, LoadArgs};
 use crate::failure::Failure;
@@ -107,9 +108,11 @@ impl Load {
 /// The drive: that of --drive, the disk of --device, the one that the trace was recorded on, or the
 /// default.
 pub(crate) fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
-    let disk = Some(&args.open.device).filter(|device| device.starts_with('/'));
-    if let Some(name) = args.drive.as_ref().or(disk) {
+    if let Some(name) = &args.drive {
         return super::drive(name);
+    }
+    if args.open.device.starts_with('/') {
+        return of_disk(Path::new(&args.open.device));
     }
     let recorded = match args.traces.as_slice() {
         [trace] if trace.is_file() => of_trace(trace),
