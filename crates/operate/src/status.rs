@@ -2,6 +2,7 @@
 
 mod disk;
 mod file_system;
+mod nbd;
 mod scheduler;
 
 use manylogs::{CheckpointReport, Volume};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
+pub use nbd::NbdStatus;
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.
@@ -303,19 +305,6 @@ pub struct EmulationStatus {
     pub by_timer: Lateness,
     /// Late because the content is slower than the drive.
     pub by_content: Lateness,
-}
-
-/// The clients over NBD, and what they may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NbdStatus {
-    /// Number of connected clients.
-    pub connections: u64,
-    /// Largest number of clients.
-    pub connections_max: u64,
-    /// What requests under way and answers that nobody has fetched hold, of all of them.
-    pub held_bytes: u64,
-    /// Limit for one client.
-    pub held_bytes_max: u64,
 }
 
 /// A server, now.

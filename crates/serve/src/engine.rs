@@ -51,8 +51,8 @@ pub struct Recognised {
 }
 
 impl EngineOptions {
-    /// How fast the drive, the emulated one or the disk's own, takes what goes home. Nothing is said
-    /// of shingled ones: what their persistent cache takes is not yet on its bands.
+    /// How fast the drive, the emulated one or the disk's own, takes what goes home. Nothing is
+    /// said of shingled ones: what their persistent cache takes is not yet on its bands.
     fn pace(&self) -> Option<HomePace> {
         let emulated = self.emulation.as_ref().map(|drive| &drive.profile);
         let profile = emulated.or(self.recognised.as_ref().map(|drive| &drive.profile))?;
