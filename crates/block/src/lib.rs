@@ -32,6 +32,6 @@ pub use runtime::{Handle, LocalTask, Runtime, Sleep};
 pub use signal::{Signal, Wait, yield_now};
 pub use task_lock::{TaskGuard, TaskLock};
 pub use tasks::Tasks;
-pub use text::{bytes_text, parse_bytes, parse_share, parse_span, span_text};
+pub use text::{bytes_text, on_off, parse_bytes, parse_share, parse_span, span_text};
 pub use units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, Time, TimeOfDay, narrow, to_usize};
 pub use watch::Watchers;

@@ -61,6 +61,12 @@ pub fn span_text(span: Nanos) -> String {
     in_units(span.0, &SPANS).unwrap_or_else(|| "0s".to_owned())
 }
 
+/// The state of a switch, as settings and messages have it.
+#[must_use]
+pub const fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text.split_at(end)

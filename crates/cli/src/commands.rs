@@ -67,6 +67,19 @@ fn drive(name: &str) -> Result<Profile, Failure> {
 }
 
 impl OpenArgs {
+    /// The same for commands that have no drive: a device is one of the trace's own.
+    fn options_without_drive(&self) -> Result<OpenOptions, Failure> {
+        if self.device.starts_with('/') {
+            return Err(Failure::input(format!(
+                "--device: expected one of the trace's devices, by its number from 0 on \
+                 (`manylogs trace stat` counts them), or all; found {}, a path: a disk of this \
+                 machine is something to replay on",
+                self.device
+            )));
+        }
+        self.options()
+    }
+
     /// As the readers of traces take it.
     fn options(&self) -> Result<OpenOptions, Failure> {
         let format = self.format.as_deref().map(str::parse::<Format>).transpose();

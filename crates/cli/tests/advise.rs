@@ -39,7 +39,7 @@ fn a_reader_beside_small_writes_is_what_it_is_for() {
     assert!(choices.iter().all(|choice| choice["durable_mean_us"].as_f64().unwrap() > 0.0));
     let set = found["caches"]["set_for_volume"].as_bool().unwrap();
     let sentence =
-        format!("with the volume: set the drive's write cache {}", if set { "on" } else { "off" });
+        format!("with the volume: set the drive's write cache {}", manylogs_block::on_off(set));
     assert!(said.contains(&sentence), "{said}");
     assert!(found["warnings"].is_array() && found["settings"].is_object());
     assert!(said.contains("manylogs format /dev/sdX") && said.contains("noatime"), "{said}");

@@ -154,7 +154,7 @@ fn a_disk_is_its_own_profile_then_its_model_then_its_class() {
             ("device/vpd_pg80", SERIAL),
             ("device/vpd_pgb1", TURNS),
         ];
-        sysfs(&place, "pci0/ata1/0:0:0:0/block/sdb", &files);
+        sysfs(&place, "pci0/ata1/host0/0:0:0:0/block/sdb", &files);
         identified(&place, "/dev/sdb")
     };
     let found = model(b"ST18000NM000J-2T\n");
@@ -188,17 +188,17 @@ fn disks_that_no_profile_can_stand_for_are_named() {
     };
     sysfs(&place, "virtual/block/loop0", &[]);
     refused("loop0", &["loop0", "virtual disk"]);
-    sysfs(&place, "pci0/usb2/block/sdc", &[("device/model", b"Ext HDD\n")]);
+    sysfs(&place, "pci0/usb2/host3/block/sdc", &[("device/model", b"Ext HDD\n")]);
     refused("sdc", &["sdc", "USB bridge", "Ext HDD", "--drive"]);
     sysfs(
         &place,
-        "pci0/ata2/block/sdd",
+        "pci0/ata2/host1/block/sdd",
         &[("device/model", b"Fast\n"), ("device/vendor", b"ATA\n"), ("queue/rotational", b"0\n")],
     );
     refused("sdd", &["does not turn"]);
     sysfs(
         &place,
-        "pci0/ata2/block/sde",
+        "pci0/ata2/host1/block/sde",
         &[("device/model", b"Old\n"), ("device/vendor", b"ATA\n")],
     );
     refused("sde", &["sde", "how fast it turns", "drive new"]);
@@ -207,7 +207,7 @@ fn disks_that_no_profile_can_stand_for_are_named() {
     run(&place, &["drive", "identify", "/dev/nothing"]).fails(2, &["/dev/nothing"]);
     sysfs(
         &place,
-        "pci0/ata3/block/sdf",
+        "pci0/ata3/host2/block/sdf",
         &[
             ("device/vendor", b"ATA\n"),
             ("device/model", b"ST30000NM004K\n"),

@@ -26,6 +26,7 @@ pub mod host;
 pub mod lateness;
 pub mod link;
 pub mod mechanics;
+pub mod pace;
 #[cfg(test)]
 mod planted;
 pub mod profile;
@@ -43,6 +44,7 @@ pub use host::{BlockLayer, Dispatched, Elevator, ElevatorOptions, Host, Issued, 
 pub use lateness::{LatenessFigures, LatenessReport};
 pub use link::{Link, LinkKind, LinkSettings};
 pub use mechanics::{Access, Mechanism, RandomTerms};
+pub use pace::Pace;
 pub use profile::Profile;
 pub use queue::Policy as QueuePolicy;
 pub use shingled::{CachePlacement, ShingledFigures};

@@ -16,6 +16,7 @@ use crate::drive::{Drive, Options};
 use crate::mechanics::RandomTerms;
 use crate::profile::Profile;
 
+pub(crate) use gates::elapsed;
 pub use gates::{Gates, gates, random_read_iops};
 pub use report::{Bar, Report, own_bars, recorded_bars, report};
 pub use score::{Decile, Part, Quantile, Score};

@@ -1,5 +1,6 @@
 //! The verdict in words, computed from the figures alone.
 
+use manylogs_block::on_off;
 use serde::Serialize;
 
 use crate::replay::Outcome;
@@ -152,7 +153,7 @@ fn durability(replay: &Replay, base: &PolicyResult) -> String {
         "recorded" => "FUA writes and flushes as recorded".to_owned(),
         other => other.replace("sync-every=", "a flush every "),
     };
-    let cache = if base.drive_write_cache { "on" } else { "off" };
+    let cache = on_off(base.drive_write_cache);
     format!("{how}; plain drive with its write cache {cache}")
 }
 

@@ -17,7 +17,7 @@ use crate::cleaning::swap::FullLogs;
 use crate::ondisk::layout::Layout;
 use crate::records::hold::Pacing;
 use crate::reports::counters::Counters;
-use crate::reports::home_pace::PassesSeen;
+use crate::reports::home_pace::{HomePace, PassesSeen};
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::home_writes::HomeWrites;
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) flush_asked: Signal,
     /// Where records go, whatever the head does.
     pub(crate) logs_near: Cell<Option<Lba>>,
+    /// See [`crate::OpenOptions::pace`].
+    pub(crate) pace: Cell<Option<HomePace>>,
     /// The shortest `record=` that the owner of the volume can do with.
     pub(crate) record_least: Cell<Sectors>,
     /// One change of the superblock at a time.

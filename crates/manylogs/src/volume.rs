@@ -67,6 +67,7 @@ impl Volume {
             flush_lock: manylogs_block::TaskLock::default(),
             flush_asked: Signal::default(),
             logs_near: Cell::default(),
+            pace: Cell::default(),
             record_least: Cell::default(),
             superblock_lock: manylogs_block::TaskLock::default(),
             activity: Rc::new(()),

@@ -41,6 +41,7 @@ impl Served {
             capacity: capacity_of(&mounted.fs().usage()),
             volume: mounted.volume().cloned(),
             drive,
+            recognised: None,
             probe,
         };
         let operated = Operated::start(runtime, subject);

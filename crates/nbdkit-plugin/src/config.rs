@@ -103,6 +103,7 @@ pub(crate) fn options() -> Result<EngineOptions> {
         table: given.table.clone(),
         give_up_table: given.give_up_table,
         raw: given.raw,
+        recognised: None,
         emulation: given.emulate.clone().map(|profile| Emulation {
             profile,
             fit: given.fit,

@@ -30,6 +30,8 @@ pub struct Subject {
     pub volume: Option<Volume>,
     /// What is emulated.
     pub drive: Option<Emulated>,
+    /// What the disk was recognised as, in words.
+    pub recognised: Option<String>,
     /// The writes of the volume by purpose.
     pub probe: PhaseProbe,
 }
@@ -164,7 +166,7 @@ impl Operated {
             stopping: self.is_stopping().then(|| self.waits_for()),
             nbd: None,
             emulation: drive.map(emulation::status),
-            disk: DiskStatus::of_served(Path::new(&subject.name), drive),
+            disk: DiskStatus::of_served(Path::new(&subject.name), drive, &subject.recognised),
             volume: volume.map(|volume| volume_status(volume, &subject.probe)),
             file_system: None,
         }

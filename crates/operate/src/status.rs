@@ -2,6 +2,7 @@
 
 mod disk;
 mod file_system;
+mod nbd;
 mod scheduler;
 
 use manylogs::{CheckpointReport, Volume};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use disk::DiskStatus;
 pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
+pub use nbd::NbdStatus;
 pub use scheduler::{TurnStatus, WaitStatus};
 
 /// Stretches of the disk in a status.
@@ -146,6 +148,10 @@ pub struct VolumeStatus {
     pub records: u64,
     /// See `records`.
     pub record_bytes: u64,
+    /// What a record took since the server began, from the command to the device's answer; `None`
+    /// before the first one.
+    #[serde(default)]
+    pub record_mean_us: Option<f64>,
     /// Writes that found the logs full and had to wait.
     pub starved_writes: u64,
     /// The longest write that is logged now: the setting, or less while the logs fill too fast.
@@ -299,19 +305,6 @@ pub struct EmulationStatus {
     pub by_timer: Lateness,
     /// Late because the content is slower than the drive.
     pub by_content: Lateness,
-}
-
-/// The clients over NBD, and what they may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NbdStatus {
-    /// Number of connected clients.
-    pub connections: u64,
-    /// Largest number of clients.
-    pub connections_max: u64,
-    /// What requests under way and answers that nobody has fetched hold, of all of them.
-    pub held_bytes: u64,
-    /// Limit for one client.
-    pub held_bytes_max: u64,
 }
 
 /// A server, now.

@@ -35,6 +35,8 @@ pub(crate) fn volume_status(volume: &Volume, probe: &PhaseProbe) -> VolumeStatus
         bypassed_writes: stats.bypassed_writes,
         records: stats.records,
         record_bytes: stats.record_bytes,
+        record_mean_us: (stats.records_ended > 0)
+            .then(|| stats.record_ns as f64 / 1e3 / stats.records_ended as f64),
         starved_writes: stats.starved_writes,
         threshold_bytes: stats.threshold_bytes,
         sent_home_writes: stats.sent_home_writes,

@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use manylogs::{PhaseProbe, RecoveryReport, Volume, VolumeError};
+use manylogs::{HomePace, PhaseProbe, RecoveryReport, Volume, VolumeError};
 use manylogs_block::{BlockDevice, Capabilities, Nvram};
-use manylogs_disk::ContentTooLarge;
 use manylogs_disk::profile::ProfileError;
+use manylogs_disk::{ContentTooLarge, Pace, Profile};
 use manylogs_operate::Subject;
 use manylogs_storage::{MappedNvram, Reactor};
 use thiserror::Error;
@@ -37,6 +37,29 @@ pub struct EngineOptions {
     pub raw: bool,
     /// A drive to emulate.
     pub emulation: Option<Emulation>,
+    /// The drive that the device is, if that is known and none is emulated.
+    pub recognised: Option<Recognised>,
+}
+
+/// What a disk was found to be.
+#[derive(Clone, Debug)]
+pub struct Recognised {
+    /// The model of it.
+    pub profile: Profile,
+    /// Which profile, and why that one.
+    pub words: String,
+}
+
+impl EngineOptions {
+    /// How fast the drive, the emulated one or the disk's own, takes what goes home. Nothing is
+    /// said of shingled ones: what their persistent cache takes is not yet on its bands.
+    fn pace(&self) -> Option<HomePace> {
+        let emulated = self.emulation.as_ref().map(|drive| &drive.profile);
+        let profile = emulated.or(self.recognised.as_ref().map(|drive| &drive.profile))?;
+        let conventional = Some(profile).filter(|profile| profile.shingled.is_none())?;
+        let pace = Pace::of(conventional);
+        Some(HomePace::of_disk(pace.step, pace.bytes_per_s))
+    }
 }
 
 /// Why an engine did not start, or did not end in order.
@@ -217,6 +240,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         stack.lock()?;
         let open = manylogs::OpenOptions {
             probe: probe.clone(),
+            pace: options.pace(),
             ..Stack::options(table(options)?, options.give_up_table)
         };
         let (volume, report) = stack.open_volume(open)?;
@@ -230,6 +254,7 @@ fn run(options: &EngineOptions, serving: Serving) -> Result<Left, ServeError> {
         name: options.stack.path.display().to_string(),
         capacity: device.capabilities().capacity,
         drive,
+        recognised: options.recognised.as_ref().map(|drive| drive.words.clone()),
         volume,
         probe,
     };

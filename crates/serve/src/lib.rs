@@ -42,7 +42,7 @@ mod users;
 pub use address::{AddressError, MetricsAddress, NbdAddress};
 pub use emulation::Emulation;
 pub use ending::{End, Ending};
-pub use engine::{About, Engine, EngineOptions, Left, ServeError};
+pub use engine::{About, Engine, EngineOptions, Left, Recognised, ServeError};
 pub use errno::{errno, nbd_errno};
 pub use front_end::{FrontEnd, LinkError, LoopFrontEnd, NbdFrontEnd, Shown};
 pub use fuse::{FuseError, FuseFile};

@@ -6,7 +6,10 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::attached::Transport;
+use crate::sysfs::Disk;
 
 /// Where IDENTIFY data begins in page 89h (SAT-4, ATA information VPD page).
 const IDENTIFY_AT: usize = 60;
@@ -20,23 +23,6 @@ const RATE_WORD: usize = 217;
 const RATES: std::ops::Range<u16> = 0x0401..0xffff;
 /// Makers' names of disks that a hypervisor makes up.
 const HYPERVISORS: [&str; 7] = ["QEMU", "VBOX", "VMware", "Msft", "Virtual", "Google", "Nutanix"];
-
-/// The way to a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskBus {
-    /// ATA.
-    Sata,
-    /// SCSI over SAS or Fibre Channel.
-    Sas,
-    /// A bridge to USB.
-    Usb,
-    /// NVMe.
-    Nvme,
-    /// There is no disk: a loop device, a mapped device, an array, or a hypervisor's.
-    Virtual,
-    /// Not known.
-    Unknown,
-}
 
 /// A disk as it describes itself. What it does not say is empty or `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +42,9 @@ pub struct DiskIdentity {
     /// Length in sectors of 512 bytes.
     pub sectors: u64,
     /// The way to it.
-    pub bus: DiskBus,
+    pub transport: Transport,
+    /// Whether a hypervisor makes it up: its name is no drive's.
+    pub is_made_up: bool,
     /// Whether the host has to manage its zones.
     pub host_managed: bool,
     /// Ranges of addresses that have an actuator each; 1 if it does not say.
@@ -85,94 +73,79 @@ pub fn identify_in(dir: &Path) -> io::Result<DiskIdentity> {
     let dir = fs::canonicalize(dir)?;
     let is_partition = dir.join("partition").exists();
     let dir = if is_partition { dir.join("..").canonicalize()? } else { dir };
-    let size = text(&dir.join("size"));
+    let disk = Disk::in_copy(dir);
+    let size = disk.attribute("size");
     let sectors = size.and_then(|size| size.parse().ok()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("{} has no size", dir.display()))
+        let message = format!("{} has no size", disk.dir().display());
+        io::Error::new(io::ErrorKind::NotFound, message)
     })?;
-    let name = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    Ok(Sysfs { dir, name }.identity(sectors))
+    Ok(identity(&disk, sectors))
 }
 
-struct Sysfs {
-    dir: PathBuf,
-    name: String,
+fn identity(disk: &Disk, sectors: u64) -> DiskIdentity {
+    let ata = ata(disk);
+    let own = |name: &str| disk.attribute(&format!("device/{name}")).unwrap_or_default();
+    let told = |words| ata.as_ref().map(|ata| ata.text(words)).filter(|text| !text.is_empty());
+    let vendor = own("vendor");
+    let model = told(MODEL_WORDS).unwrap_or_else(|| own("model"));
+    let serial = told(SERIAL_WORDS).or_else(|| page_80(disk)).unwrap_or_else(|| own("serial"));
+    DiskIdentity {
+        name: disk.name(),
+        serial,
+        rpm: ata.as_ref().and_then(Identify::rpm).or_else(|| page_b1(disk)),
+        rotational: disk.queue("rotational").map(|value| value == "1"),
+        sectors,
+        transport: Transport::of(disk),
+        is_made_up: HYPERVISORS
+            .iter()
+            .any(|name| vendor.starts_with(name) || model.starts_with(name)),
+        host_managed: disk.queue("zoned").as_deref() == Some("host-managed"),
+        actuators: actuators(disk),
+        vendor,
+        model,
+    }
 }
 
-impl Sysfs {
-    fn identity(&self, sectors: u64) -> DiskIdentity {
-        let ata = self.ata();
-        let own = |name: &str| text(&self.dir.join("device").join(name)).unwrap_or_default();
-        let model = ata.as_ref().map(|ata| ata.text(MODEL_WORDS)).filter(|model| !model.is_empty());
-        let serial = ata.as_ref().map(|ata| ata.text(SERIAL_WORDS)).filter(|text| !text.is_empty());
-        let rotational = text(&self.dir.join("queue/rotational")).map(|value| value == "1");
-        let vendor = own("vendor");
-        let model = model.unwrap_or_else(|| own("model"));
-        let bus = self.bus(&vendor, &model, ata.is_some());
-        DiskIdentity {
-            name: self.name.clone(),
-            serial: serial.or_else(|| self.page_80()).unwrap_or_else(|| own("serial")),
-            rpm: ata.as_ref().and_then(Identify::rpm).or_else(|| self.page_b1()),
-            rotational,
-            sectors,
-            bus,
-            host_managed: text(&self.dir.join("queue/zoned")).as_deref() == Some("host-managed"),
-            actuators: self.actuators(),
-            vendor,
-            model,
-        }
+impl DiskIdentity {
+    /// Whether no drive stands behind it: a loop device, a mapped device, an array, or a
+    /// hypervisor's.
+    #[must_use]
+    pub const fn is_virtual(&self) -> bool {
+        self.is_made_up || matches!(self.transport, Transport::Virtual(_) | Transport::Made(_))
     }
+}
 
-    fn page(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(self.dir.join("device").join(name)).ok()
-    }
+fn page(disk: &Disk, name: &str) -> Option<Vec<u8>> {
+    fs::read(disk.dir().join("device").join(name)).ok()
+}
 
-    /// IDENTIFY data, of an ATA disk.
-    fn ata(&self) -> Option<Identify> {
-        let page = self.page("vpd_pg89")?;
-        let data = page.get(IDENTIFY_AT..IDENTIFY_AT + IDENTIFY_BYTES)?;
-        Some(Identify(data.to_vec()))
-    }
+/// IDENTIFY data, of an ATA disk.
+fn ata(disk: &Disk) -> Option<Identify> {
+    let page = page(disk, "vpd_pg89")?;
+    let data = page.get(IDENTIFY_AT..IDENTIFY_AT + IDENTIFY_BYTES)?;
+    Some(Identify(data.to_vec()))
+}
 
-    /// The serial number of page 80h: four bytes, of which two are the length, and text.
-    fn page_80(&self) -> Option<String> {
-        let page = self.page("vpd_pg80")?;
-        let (head, rest) = page.split_first_chunk::<4>()?;
-        let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        let serial = String::from_utf8_lossy(rest.get(..len.min(rest.len()))?).trim().to_owned();
-        (!serial.is_empty()).then_some(serial)
-    }
+/// The serial number of page 80h: four bytes, of which two are the length, and text.
+fn page_80(disk: &Disk) -> Option<String> {
+    let page = page(disk, "vpd_pg80")?;
+    let (head, rest) = page.split_first_chunk::<4>()?;
+    let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    let serial = String::from_utf8_lossy(rest.get(..len.min(rest.len()))?).trim().to_owned();
+    (!serial.is_empty()).then_some(serial)
+}
 
-    /// The speed of page B1h (SBC-4, block device characteristics).
-    fn page_b1(&self) -> Option<u32> {
-        let page = self.page("vpd_pgb1")?;
-        let rate = page.get(4..6)?;
-        rpm(u16::from_be_bytes([rate[0], rate[1]]))
-    }
+/// The speed of page B1h (SBC-4, block device characteristics).
+fn page_b1(disk: &Disk) -> Option<u32> {
+    let page = page(disk, "vpd_pgb1")?;
+    let rate = page.get(4..6)?;
+    rpm(u16::from_be_bytes([rate[0], rate[1]]))
+}
 
-    fn bus(&self, vendor: &str, model: &str, ata: bool) -> DiskBus {
-        let made_up =
-            HYPERVISORS.iter().any(|name| vendor.starts_with(name) || model.starts_with(name));
-        let path = self.dir.to_string_lossy().into_owned();
-        if path.contains("/usb") {
-            DiskBus::Usb
-        } else if !self.dir.join("device").exists() || path.contains("/virtio") || made_up {
-            DiskBus::Virtual
-        } else if self.name.starts_with("nvme") {
-            DiskBus::Nvme
-        } else if ata || vendor == "ATA" || path.contains("/ata") {
-            DiskBus::Sata
-        } else if path.contains("/end_device-") || path.contains("/rport-") || !vendor.is_empty() {
-            DiskBus::Sas
-        } else {
-            DiskBus::Unknown
-        }
-    }
-
-    fn actuators(&self) -> u32 {
-        let ranges = fs::read_dir(self.dir.join("queue/independent_access_ranges"));
-        let count = ranges.into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
-        u32::try_from(count.count()).unwrap_or(1).max(1)
-    }
+fn actuators(disk: &Disk) -> u32 {
+    let ranges = fs::read_dir(disk.dir().join("queue/independent_access_ranges"));
+    let count = ranges.into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
+    u32::try_from(count.count()).unwrap_or(1).max(1)
 }
 
 /// IDENTIFY data: words of two bytes, the low one first.
@@ -194,10 +167,6 @@ impl Identify {
 
 fn rpm(rate: u16) -> Option<u32> {
     RATES.contains(&rate).then(|| u32::from(rate))
-}
-
-fn text(path: &Path) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -253,7 +222,10 @@ mod tests {
             (found.model.as_str(), found.serial.as_str()),
             ("ST18000NM000J-2TV103", "ZR512ABC")
         );
-        assert_eq!((found.rpm, found.bus, found.actuators), (Some(7200), DiskBus::Sata, 1));
+        assert_eq!(
+            (found.rpm, &found.transport, found.actuators),
+            (Some(7200), &Transport::Sata, 1)
+        );
         assert_eq!(found.sectors, 35_156_656_128);
         let partition = tree.with("sda1/partition", "1\n").with("sda1/size", "2048\n");
         let dir = partition.0.path().join(&partition.1).join("sda1");
@@ -272,7 +244,8 @@ mod tests {
             .with("queue/independent_access_ranges/1/sector", "9\n");
         let found = tree.identity();
         assert_eq!((found.serial.as_str(), found.rpm), ("WAB1CDE2", Some(15_000)));
-        assert_eq!((found.bus, found.actuators, found.host_managed), (DiskBus::Sas, 2, true));
+        assert!(found.transport.is_scsi() && !found.is_virtual());
+        assert_eq!((found.actuators, found.host_managed), (2, true));
     }
 
     #[test]
@@ -280,11 +253,16 @@ mod tests {
         let bridge = Tree::new("pci0/usb2/2-1/host6/6:0:0:0/block/sdc")
             .with("device/model", "External\n")
             .with("device/vendor", "Generic\n");
-        assert_eq!((bridge.identity().bus, bridge.identity().rpm), (DiskBus::Usb, None));
+        assert_eq!((bridge.identity().transport, bridge.identity().rpm), (Transport::Usb, None));
         let image = Tree::new("virtual/block/loop0");
-        assert_eq!(image.identity().bus, DiskBus::Virtual);
+        assert!(image.identity().is_virtual());
         let guest = Tree::new("pci0/ata1/block/sda").with("device/model", "QEMU HARDDISK\n");
-        assert_eq!(guest.identity().bus, DiskBus::Virtual);
+        assert!(guest.identity().is_virtual());
+        let array = Tree::new("pci0/host0/target0:2:0/0:2:0:0/block/sda")
+            .with("device/model", "LOGICAL VOLUME\n")
+            .with("device/vendor", "HPE\n")
+            .with("../../../../scsi_host/host0/proc_name", "hpsa\n");
+        assert_eq!(array.identity().transport, Transport::Raid("hpsa".to_owned()));
         let short = Tree::new("pci0/ata1/block/sda")
             .with("device/model", "ST1000DM010-2EP\n")
             .with("device/vendor", "ATA\n")

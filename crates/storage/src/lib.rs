@@ -55,7 +55,7 @@ pub use attached::{
 pub use buffer::{Buffer, Shelf};
 pub use event::Event;
 pub use file_device::{Backend, FileDevice, OpenOptions};
-pub use identity::{DiskBus, DiskIdentity, identify, identify_in};
+pub use identity::{DiskIdentity, identify, identify_in};
 pub use image::{ImageError, create_image};
 pub use mapped_nvram::MappedNvram;
 pub use open::{OpenError, OpenMode, check_readable, check_unused};

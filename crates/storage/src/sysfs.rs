@@ -143,6 +143,12 @@ impl Disk {
         found
     }
 
+    /// The disk in a copy of sysfs, which may not tell its number.
+    pub(crate) fn in_copy(dir: PathBuf) -> Self {
+        let nameless = DeviceNumber { major: 0, minor: 0 };
+        Self::in_dir(dir.clone()).unwrap_or(Self { number: nameless, dir })
+    }
+
     pub(crate) fn in_dir(dir: PathBuf) -> Option<Self> {
         let number = DeviceNumber::parse(&fs::read_to_string(dir.join("dev")).ok()?)?;
         Some(Self { number, dir })

@@ -22,7 +22,8 @@ pub(crate) struct LoadArgs {
     #[arg(required = true)]
     pub(crate) traces: Vec<PathBuf>,
     /// The drive: a name (see `manylogs drive list`), a profile file, or a disk of this machine.
-    /// When not given: the disk that the trace was recorded on, if it notes that, or exos-x20.
+    /// When not given: the disk of --disk or --device, or the one that the trace was recorded on,
+    /// if it notes that, or exos-x20.
     #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Option<String>,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! The link between host and modelled drive.
 
 use clap::Args;
+use manylogs_block::on_off;
 use manylogs_disk::{LinkKind, LinkSettings};
 
 use super::serve::OnOff;
@@ -38,10 +39,8 @@ impl LinkArgs {
         let settings = self.settings();
         let link =
             settings.kind.iter().flat_map(|kind| ["--drive-link".to_owned(), kind.to_string()]);
-        let fua = settings
-            .fua
-            .iter()
-            .flat_map(|&fua| ["--drive-fua".to_owned(), if fua { "on" } else { "off" }.to_owned()]);
+        let fua =
+            settings.fua.iter().flat_map(|&fua| ["--drive-fua".to_owned(), on_off(fua).to_owned()]);
         link.chain(fua).collect()
     }
 }

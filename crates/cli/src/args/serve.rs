@@ -47,7 +47,13 @@ pub(crate) struct ServeArgs {
         hide_default_value = true)]
     pub(crate) write_cache: CacheArg,
     #[command(flatten)]
-    pub(crate) drive: LinkArgs,
+    pub(crate) drive_link: LinkArgs,
+    /// The drive that the disk is: a name, or a profile file. When not given, it is recognised by
+    /// its serial number, its model or its class. The first estimates of the time to drain are for
+    /// that drive.
+    #[arg(long, value_name = "DRIVE", value_parser = DRIVES, hide_possible_values = true,
+        conflicts_with_all = ["emulate", "raw"])]
+    pub(crate) drive: Option<String>,
     /// With --loop or --ublk: a symbolic link to the device, removed at the end. If it ends in a
     /// slash, its name is the volume's id.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "nbd"])]

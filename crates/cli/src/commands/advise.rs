@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use manylogs_disk::Profile;
 use manylogs_lab::advise::{
     Advice, Found, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search,
 };
@@ -18,7 +19,7 @@ use manylogs_storage::Attached;
 use manylogs_workload::read_info;
 
 use super::link;
-use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
+use super::load::{Load, choose_rate, drive as drive_of, replay_failure, stop_on_ctrl_c};
 use crate::args::lab::{AdviseArgs, LoadArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -29,12 +30,12 @@ const UNKNOWN_DISK: &str = "/dev/sdX";
 
 pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
     let mut load = given.load.clone();
-    let disk = attached(given, &mut load)?;
+    let (profile, disk) = drive(given, &mut load)?;
     let args = &load;
     let reserve = |path: &Option<_>| path.as_deref().map(Output::reserve).transpose();
     let (json, page) = (reserve(&args.json)?, reserve(&args.report)?);
     let ours = [NamedPolicy::parse("mlb").map_err(Failure::input)?];
-    let load = Load::read(args, &ours)?;
+    let load = Load::read_on(profile, args, &ours)?;
     let mut plan = load.plan(args, &ours);
     let mut rate = choose_rate(args, &mut plan)?;
     let progress = Arc::<Progress>::default();
@@ -105,12 +106,15 @@ fn disk(args: &AdviseArgs) -> Option<&Path> {
     args.disk.as_deref().or_else(|| device.is_absolute().then_some(device))
 }
 
-/// How that disk is attached, if one was given. Its own profile counts unless another one was
-/// given, and its link in any case.
-fn attached(args: &AdviseArgs, load: &mut LoadArgs) -> Result<Option<Attached>, Failure> {
-    let Some(disk) = disk(args) else { return Ok(None) };
-    let drive = load.drive.get_or_insert_with(|| disk.display().to_string());
-    link::of_disk(disk, drive, &mut load.link).map(Some)
+/// The drive, and how the disk that the advice is for is attached, if one was given. The disk's own
+/// profile counts unless another one was given, and its link in any case.
+fn drive(args: &AdviseArgs, load: &mut LoadArgs) -> Result<(Profile, Option<Attached>), Failure> {
+    let Some(disk) = disk(args) else { return Ok((drive_of(load)?, None)) };
+    let attached = link::attached(disk)?;
+    load.drive.get_or_insert_with(|| disk.display().to_string());
+    let profile = drive_of(load)?;
+    link::of_disk(&attached, &profile, &mut load.link);
+    Ok((profile, Some(attached)))
 }
 
 /// The disk that commands name: as given, as recorded, or one that stands for it. A loop device is

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use manylogs_block::on_off;
 use manylogs_disk::{LinkKind, LinkSettings, Profile};
 use manylogs_lab::replay::DriveSettings;
-use manylogs_storage::Attached;
+use manylogs_storage::{Attached, Transport};
 
 use super::volume::human;
 use crate::args::link::LinkArgs;
@@ -49,23 +50,12 @@ pub(crate) fn emulated(
 }
 
 /// Lets the link of `disk` count where the command line says nothing of it, and says what
-/// contradicts the profile of the drive `name`, or cannot be seen.
-///
-/// # Errors
-/// If it is no disk.
-pub(crate) fn of_disk(disk: &Path, name: &str, link: &mut LinkArgs) -> Result<Attached, Failure> {
-    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", disk.display()));
-    disk.metadata().map_err(named)?;
-    let none = || {
-        let disk = disk.display();
-        Failure::input(format!("{disk}: --disk takes a disk, as /dev/sdb, and this is none"))
-    };
-    let attached = Attached::at(disk).ok_or_else(none)?;
-    let profile = super::drive(name)?;
-    for note in contradictions(&profile, &attached, link.settings()) {
+/// contradicts the drive's profile, or cannot be seen.
+pub(crate) fn of_disk(attached: &Attached, profile: &Profile, link: &mut LinkArgs) {
+    for note in contradictions(profile, attached, link.settings()) {
         eprintln!("note: {note}");
     }
-    if let Some(kind) = kind(&attached) {
+    if let Some(kind) = link_of(&attached.transport) {
         link.drive_link.get_or_insert(kind);
         // Told of the link that it has: another one has its own.
         if link.drive_fua.is_none() && link.drive_link == Some(kind) {
@@ -73,11 +63,24 @@ pub(crate) fn of_disk(disk: &Path, name: &str, link: &mut LinkArgs) -> Result<At
             link.drive_fua = fua.map(|fua| if fua { OnOff::On } else { OnOff::Off });
         }
     }
-    Ok(attached)
 }
 
-fn kind(attached: &Attached) -> Option<LinkKind> {
-    let transport = &attached.transport;
+/// How the disk at that path is attached.
+///
+/// # Errors
+/// If it is no disk.
+pub(crate) fn attached(disk: &Path) -> Result<Attached, Failure> {
+    let named = |error: std::io::Error| Failure::input(format!("{}: {error}", disk.display()));
+    disk.metadata().map_err(named)?;
+    let none = || {
+        let disk = disk.display();
+        Failure::input(format!("{disk}: --disk takes a disk, as /dev/sdb, and this is none"))
+    };
+    Attached::at(disk).ok_or_else(none)
+}
+
+/// The link of a drive that can be seen; none where something stands between.
+pub(crate) const fn link_of(transport: &Transport) -> Option<LinkKind> {
     match (transport.is_sata(), transport.is_scsi()) {
         (true, _) => Some(LinkKind::Sata),
         (false, true) => Some(LinkKind::Sas),
@@ -95,7 +98,7 @@ fn contradictions(profile: &Profile, disk: &Attached, given: LinkSettings) -> Ve
             given.over(of_profile).kind
         ));
     }
-    if let Some(kind) = kind(disk) {
+    if let Some(kind) = link_of(&disk.transport) {
         let meant = given.kind.unwrap_or(of_profile.kind);
         if kind != meant {
             let who = if given.kind.is_some() { "--drive-link" } else { drive.as_str() };
@@ -151,14 +154,8 @@ pub(crate) fn cache_now(disk: &Attached, set: Option<bool>, volume: bool) -> Str
     }
 }
 
-const fn on_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
 #[cfg(test)]
 mod tests {
-    use manylogs_storage::Transport;
-
     use super::*;
 
     fn sata() -> Attached {

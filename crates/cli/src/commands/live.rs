@@ -78,8 +78,7 @@ pub(crate) fn text(status: &Status) -> String {
         emulated(&mut out, emulation);
     }
     if let Some(disk) = &status.disk {
-        let records = status.volume.as_ref().map(|volume| volume.records);
-        out += &write_cache::rows(disk, records);
+        out += &write_cache::rows(disk, status.volume.as_ref());
     }
     if let Some(file_system) = &status.file_system {
         file_system_text(&mut out, file_system);

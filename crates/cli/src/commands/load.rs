@@ -1,5 +1,6 @@
 //! A load made ready to be replayed, as the command line says.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,7 @@ use manylogs_lab::results::RateDetails;
 use manylogs_lab::stats::round3;
 
 use super::drive::assumptions;
-use super::drive::choose::of_trace;
+use super::drive::choose::{of_disk, of_trace};
 use super::{command_line, trace_failure};
 use crate::args::lab::{DEFAULT_DRIVE, LoadArgs};
 use crate::failure::Failure;
@@ -31,7 +32,16 @@ pub(crate) struct Load {
 impl Load {
     /// Reads the traces, which must fit what the drive exports under each of `policies`.
     pub(crate) fn read(args: &LoadArgs, policies: &[NamedPolicy]) -> Result<Self, Failure> {
-        let usual = DriveSettings::new(Arc::new(drive(args)?), false);
+        Self::read_on(drive(args)?, args, policies)
+    }
+
+    /// The same on the drive of this profile.
+    pub(crate) fn read_on(
+        profile: Profile,
+        args: &LoadArgs,
+        policies: &[NamedPolicy],
+    ) -> Result<Self, Failure> {
+        let usual = DriveSettings::new(Arc::new(profile), false);
         let smr_cache = args.smr_cache.unwrap_or(0.0);
         let mut drive = DriveSettings { link: args.link.settings(), smr_cache, ..usual };
         if args.smr_cache.is_some() && drive.profile.shingled.is_none() {
@@ -97,10 +107,12 @@ impl Load {
 
 /// The drive: that of --drive, the disk of --device, the one that the trace was recorded on, or the
 /// default.
-fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
-    let disk = Some(&args.open.device).filter(|device| device.starts_with('/'));
-    if let Some(name) = args.drive.as_ref().or(disk) {
+pub(crate) fn drive(args: &LoadArgs) -> Result<Profile, Failure> {
+    if let Some(name) = &args.drive {
         return super::drive(name);
+    }
+    if args.open.device.starts_with('/') {
+        return of_disk(Path::new(&args.open.device));
     }
     let recorded = match args.traces.as_slice() {
         [trace] if trace.is_file() => of_trace(trace),

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use manylogs_storage::{DiskBus, identify};
+use manylogs_disk::LinkKind;
+use manylogs_storage::{Transport, identify};
 use manylogs_workload::BlockEvent;
 use manylogs_workload::record::{
     RecordError, RecordOptions, RecordProgress, RecordSummary, RecordedDrive, record,
 };
 
 use crate::args::{EventArg, RecordArgs};
+use crate::commands::link::link_of;
 use crate::failure::Failure;
 use crate::output::{Output, print};
 
@@ -56,13 +58,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Failure> {
 /// A disk that stands for no drive is noted as nothing: its hypervisor's name would mislead.
 fn noted(device: &Path) -> RecordedDrive {
     let Ok(disk) = identify(device) else { return RecordedDrive::default() };
-    let link = match disk.bus {
-        DiskBus::Sata => "sata",
-        DiskBus::Sas => "sas",
-        DiskBus::Virtual | DiskBus::Nvme => return RecordedDrive::default(),
-        DiskBus::Usb | DiskBus::Unknown => "",
-    };
-    RecordedDrive { model: disk.model, serial: disk.serial, rpm: disk.rpm, link: link.to_owned() }
+    if disk.is_virtual() || disk.transport == Transport::Nvme {
+        return RecordedDrive::default();
+    }
+    let link = link_of(&disk.transport).map_or("", LinkKind::name).to_owned();
+    // The speed that a RAID controller tells is not one of a single drive.
+    let rpm = disk.rpm.filter(|_| !matches!(disk.transport, Transport::Raid(_)));
+    RecordedDrive { model: disk.model, serial: disk.serial, rpm, link }
 }
 
 fn failure(error: &RecordError) -> Failure {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
 }
 
 fn stat(args: &StatArgs) -> Result<(), Failure> {
-    let options = args.open.options()?;
+    let options = args.open.options_without_drive()?;
     let mut source =
         manylogs_workload::open(&args.trace, &options).map_err(|e| trace_failure(&e))?;
     let stats = TraceStats::collect(&mut source).map_err(|e| trace_failure(&e))?;
@@ -106,7 +106,7 @@ fn bytes_per_second(rate: f64) -> String {
 fn spec(files: Vec<PathBuf>, open: &OpenArgs, change: &ChangeArgs) -> Result<TraceSpec, Failure> {
     Ok(TraceSpec {
         files,
-        open: open.options()?,
+        open: open.options_without_drive()?,
         window: change.window.map(Into::into),
         limit: change.limit,
         seed: change.seed,

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::on_off;
 use manylogs_operate::log::{Level, line};
-use manylogs_operate::status::DiskStatus;
+use manylogs_operate::status::{DiskStatus, VolumeStatus};
 use manylogs_storage::{CacheError, HeldCache, HoldError, Released};
 
 use crate::args::serve::CacheArg;
@@ -28,7 +29,7 @@ pub(crate) fn hold(device: &Path, wish: CacheArg, emulates: bool) -> Result<Held
         return Ok(held);
     };
     let cache = HeldCache::take(device, on).map_err(|error| failure(device, &error))?;
-    let (disk, set, former) = (cache.disk(), word(on), word(cache.former()));
+    let (disk, set, former) = (cache.disk(), on_off(on), on_off(cache.former()));
     let message = if cache.former() == on {
         format!("the write cache of {disk} is {set}, as it was")
     } else {
@@ -61,7 +62,7 @@ fn tell(device: &Path, released: Result<Option<Released>, CacheError>) {
     let (level, message) = match released {
         Ok(None | Some(Released::AsBefore)) => return,
         Ok(Some(Released::PutBack { on })) => {
-            (Level::Info, format!("the write cache of its disk is {} again", word(on)))
+            (Level::Info, format!("the write cache of its disk is {} again", on_off(on)))
         }
         Ok(Some(Released::Shared)) => (
             Level::Info,
@@ -89,14 +90,13 @@ fn failure(device: &Path, error: &HoldError) -> Failure {
     }
 }
 
-const fn word(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
 /// Says what is to be known of the disk below a server that begins.
 pub(crate) fn say(device: &Path, disk: Option<&DiskStatus>) {
     let Some(disk) = disk else { return };
     line(Level::Info, Some(device), &disk.summary(), &[("link", disk.link.as_str().into())]);
+    if let Some(drive) = &disk.drive {
+        line(Level::Info, Some(device), drive, &[]);
+    }
     // What this process has set itself is said already.
     let own = format!("process {} ", std::process::id());
     for note in disk.notes.iter().filter(|note| !note.starts_with(&own)) {
@@ -104,14 +104,20 @@ pub(crate) fn say(device: &Path, disk: Option<&DiskStatus>) {
     }
 }
 
-/// The rows of a status. So many records were written since the server began, if one did.
-pub(crate) fn rows(disk: &DiskStatus, records: Option<u64>) -> String {
+/// The rows of a status, with what records took, if a server writes some.
+pub(crate) fn rows(disk: &DiskStatus, volume: Option<&VolumeStatus>) -> String {
     let mut out = format!("disk            {}\n", disk.summary());
-    for note in &disk.notes {
+    for note in disk.drive.iter().chain(&disk.notes) {
         let _ = writeln!(out, "                {note}");
     }
-    if let Some(records) = records.filter(|records| disk.drains_queue && *records > 0) {
-        let _ = writeln!(out, "                {records} records did so since the server began");
+    let records = volume.filter(|volume| disk.drains_queue && volume.records > 0);
+    if let Some(volume) = records {
+        let each = volume
+            .record_mean_us
+            .map_or_else(String::new, |mean| format!(", and took {:.1} ms each", mean / 1e3));
+        let count = volume.records;
+        let _ =
+            writeln!(out, "                {count} records did so since the server began{each}");
     }
     out
 }

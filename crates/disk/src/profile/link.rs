@@ -1,5 +1,6 @@
 //! The table of the link between host and drive, and what holds without one.
 
+use manylogs_block::on_off;
 use serde::{Deserialize, Serialize};
 
 use super::check::Check;
@@ -50,7 +51,7 @@ impl Profile {
                      FUA {} (add a [link] with kind, fua and their sources, or choose the link \
                      with --drive-link)",
                     link.kind,
-                    if link.fua { "on" } else { "off" }
+                    on_off(link.fua)
                 )
             }),
             useless.then(|| {

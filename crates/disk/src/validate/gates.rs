@@ -61,7 +61,7 @@ fn sequential_mb_s(profile: &Profile, seed: u64, zone: Extent) -> f64 {
     let options = Options { seed, depth: 2, ..Options::of(profile) };
     let requests = (zone.len.0 / SEQUENTIAL_SECTORS).min(SEQUENTIAL_READS);
     let mut next = zone.start.0;
-    let elapsed = run(profile, &options, requests, || {
+    let elapsed = elapsed(profile, &options, requests, || {
         let extent = Extent::new(next, SEQUENTIAL_SECTORS);
         next += SEQUENTIAL_SECTORS;
         extent
@@ -75,7 +75,7 @@ pub fn random_read_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
     let options = Options { seed, depth, ..Options::of(profile) };
     let mut rng = Rng::new(seed);
     let places = profile.capacity().0 / RANDOM_SECTORS;
-    let elapsed = run(profile, &options, RANDOM_READS, || Extent {
+    let elapsed = elapsed(profile, &options, RANDOM_READS, || Extent {
         start: Lba(rng.below(places) * RANDOM_SECTORS),
         ..Extent::new(0, RANDOM_SECTORS)
     });
@@ -83,7 +83,7 @@ pub fn random_read_iops(profile: &Profile, seed: u64, depth: u32) -> f64 {
 }
 
 /// Reads `requests` extents, the drive's queue always full; the time it takes.
-fn run(
+pub(crate) fn elapsed(
     profile: &Profile,
     options: &Options,
     requests: u64,

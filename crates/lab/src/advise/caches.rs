@@ -1,5 +1,6 @@
 //! The drive's write cache on or off, for the plain drive and for the volume.
 
+use manylogs_block::on_off;
 use serde::Serialize;
 
 use super::{kept, search};
@@ -94,7 +95,7 @@ impl Caches {
             };
             let set = if volume { self.set_for_volume } else { self.set_for_plain };
             let what = match set {
-                Some(set) => format!("set the drive's write cache {}", word(set)),
+                Some(set) => format!("set the drive's write cache {}", on_off(set)),
                 None => "the drive's write cache makes no difference".to_owned(),
             };
             out.push(format!(
@@ -106,11 +107,17 @@ impl Caches {
             ));
         }
         if self.link == "sata" && !self.fua && !out.is_empty() {
-            out.push(
+            let took = |volume| Some(duration(found(volume, true)?.durable_mean_us?));
+            let costs = match (took(true), took(false)) {
+                (Some(with), Some(plain)) => {
+                    format!(", which is in the {with} with the volume and the {plain} without")
+                }
+                _ => String::new(),
+            };
+            out.push(format!(
                 "on SATA without FUA each durable write with the cache on makes the drive's queue \
-                 end first (a write and a FLUSH CACHE)"
-                    .to_owned(),
-            );
+                 end first (a write and a FLUSH CACHE){costs}"
+            ));
         }
         out
     }
@@ -153,10 +160,6 @@ fn sooner(on: &CacheChoice, off: &CacheChoice) -> Option<bool> {
     } else {
         None
     }
-}
-
-const fn word(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 fn streams(on: &CacheChoice, off: &CacheChoice) -> String {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::search::plain_drives;
 use crate::replay::{NamedPolicy, Plan, Progress, ReplayError, highest_rate, run};
 use crate::stats::round3;
 
@@ -12,7 +13,8 @@ use crate::stats::round3;
 pub struct TooMuch {
     /// The rate that was asked for, in times of the recorded one.
     pub asked: f64,
-    /// The highest rate that the plain drive can do, at which settings are judged.
+    /// The highest rate that the plain drive can do with its cache on or off, whichever is higher,
+    /// at which settings are judged.
     pub judged: f64,
     /// Whether the drive can do the rate that was asked for with the volume that is judged. `None`
     /// before that is known.
@@ -27,14 +29,16 @@ impl TooMuch {
     /// As the replays themselves.
     pub fn of(plan: &Plan, progress: &Arc<Progress>) -> Result<Option<Self>, ReplayError> {
         let probe = Plan { checkpoint_after: false, ..plan.clone() };
-        let off = NamedPolicy::parse("nologging:cache=off").ok();
-        let plain = [Some(NamedPolicy::nologging()), off.filter(|_| plan.drive.write_cache)];
-        for policy in plain.into_iter().flatten() {
-            if !run(&probe, &policy, progress)?.overloaded {
+        let plain = plain_drives(plan);
+        for policy in &plain {
+            if !run(&probe, policy, progress)?.overloaded {
                 return Ok(None);
             }
         }
-        let judged = highest_rate(&probe, progress)?.factor;
+        let mut judged = 0.0_f64;
+        for policy in &plain {
+            judged = judged.max(highest_rate(&probe, policy, progress)?.factor);
+        }
         Ok(Some(Self { asked: plan.rate, judged, volume_keeps_up: None }))
     }
 

@@ -89,8 +89,7 @@ pub fn replays_at_most() -> u64 {
 /// # Errors
 /// As the replays themselves.
 pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, ReplayError> {
-    let mut names = vec![NamedPolicy::nologging()];
-    names.extend(NamedPolicy::parse(&format!("nologging:cache={}", other_cache(plan))));
+    let names = plain_drives(plan);
     let plan = Plan { checkpoint_after: false, ..plan.clone() };
     let plain = replay(&plan, &names, progress, threads)?;
     let Some(base) = plain.into_iter().min_by(|a, b| durable(a).total_cmp(&durable(b))) else {
@@ -110,6 +109,13 @@ pub fn search(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<F
         }
     }
     Ok(tries.finish(names))
+}
+
+/// The plain drive, with its write cache as the durability has it and the other way.
+pub(super) fn plain_drives(plan: &Plan) -> Vec<NamedPolicy> {
+    let mut names = vec![NamedPolicy::nologging()];
+    names.extend(NamedPolicy::parse(&format!("nologging:cache={}", other_cache(plan))));
+    names
 }
 
 /// The setting of the drive's write cache that the durability does not demand.

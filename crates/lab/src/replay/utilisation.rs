@@ -49,17 +49,20 @@ pub fn find_rate(
     search(target, Begin { factor: 1.0, too_fast: None }, &mut probe)
 }
 
-/// Searches about the highest rate at which the plain drive keeps up with the load, below that of
-/// `plan`, at which it does not. All seeds of `plan` count.
+/// Searches about the highest rate at which the drive keeps up with the load under `policy`, below
+/// that of `plan`, at which it does not. All seeds of `plan` count.
 ///
 /// # Errors
 /// As the replay itself.
-pub fn highest_rate(plan: &Plan, progress: &Arc<Progress>) -> Result<RateFound, ReplayError> {
-    let policy = NamedPolicy::nologging();
+pub fn highest_rate(
+    plan: &Plan,
+    policy: &NamedPolicy,
+    progress: &Arc<Progress>,
+) -> Result<RateFound, ReplayError> {
     let outcome = |factor: f64, nth: u32| {
         let seed = plan.nth_seed(nth as usize);
         let plan = Plan { rate: factor, seed, checkpoint_after: false, ..plan.clone() };
-        run(&plan, &policy, progress)
+        run(&plan, policy, progress)
     };
     let mut probe = |factor: f64| -> Result<Probe, ReplayError> {
         let outcome = outcome(factor, 0)?;

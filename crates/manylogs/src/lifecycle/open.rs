@@ -110,6 +110,7 @@ impl Opening {
         let named = (superblock.volume, superblock.label.clone());
         let volume = Volume::assemble(runtime, device, below, named, layout, config, store);
         volume.inner().logs_near.set(options.logs_near);
+        volume.inner().pace.set(options.pace);
         volume.inner().record_least.set(options.record_least);
         let options = options.clone();
         Ok(Self { volume, superblock, older, root, largest, options, report, started })

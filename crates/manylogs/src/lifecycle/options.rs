@@ -6,6 +6,7 @@ use manylogs_block::{Extent, Lba, Nanos, Nvram, Sectors};
 use manylogs_logstore::{LogId, VolumeId};
 
 use crate::ondisk::layout::{Anchors, Layout};
+use crate::reports::home_pace::HomePace;
 use crate::settings::config::{TablePlace, VolumeConfig};
 use manylogs_engine::PhaseProbe;
 
@@ -36,6 +37,9 @@ pub struct OpenOptions {
     pub record_least: Sectors,
     /// Records go to the log nearest this address, wherever the head is.
     pub logs_near: Option<Lba>,
+    /// How fast the device takes what goes home, as far as that is known before any checkpoint;
+    /// else that of devices of the kind.
+    pub pace: Option<HomePace>,
     /// Told what each write of the volume is for.
     pub probe: PhaseProbe,
 }

@@ -20,6 +20,9 @@ const PROBE: u32 = 16;
 pub(crate) struct Pacing {
     /// How long records pause beside a database.
     pub(crate) rest: Rest,
+    /// Records that the device has answered to, and what they took together.
+    pub(crate) ended: u64,
+    pub(crate) took_ns: u64,
     /// Time of the last submitted record.
     pub(crate) last_append: Time,
     /// The log that it went to.
@@ -58,6 +61,8 @@ impl Pacing {
     /// A record that went at `sent` has ended.
     pub(crate) fn record_ended(&mut self, sent: Time, now: Time) {
         self.rest = Rest { ended: now, took: now.since(sent) };
+        self.ended += 1;
+        self.took_ns += now.since(sent).0;
     }
 }
 

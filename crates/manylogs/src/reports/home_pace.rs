@@ -99,6 +99,13 @@ impl HomePace {
     /// Any other device.
     const SOLID: Self = Self { run: Nanos::from_micros(100), bytes_per_s: 1e9 };
 
+    /// That of a disk that takes so long from one access to the next in a sweep over all of it, and
+    /// transfers so fast.
+    #[must_use]
+    pub fn of_disk(step: Nanos, bytes_per_s: f64) -> Self {
+        Self { run: Nanos(step.0 + step.0 / MORE_FOR_A_COPY), bytes_per_s }
+    }
+
     /// The pace of devices of this kind.
     pub(crate) const fn assumed(below: &Capabilities) -> Self {
         if below.rotational { Self::DISK } else { Self::SOLID }

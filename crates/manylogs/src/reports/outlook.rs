@@ -23,8 +23,8 @@ const PARTS_MAX: usize = 4096;
 pub struct DrainEstimate {
     /// The time.
     pub time: Nanos,
-    /// Whether that is by what checkpoints were seen to take; else it is by what devices of the
-    /// kind take.
+    /// Whether that is by what checkpoints were seen to take; else it is by
+    /// [`crate::OpenOptions::pace`], or by what devices of the kind take.
     pub is_seen: bool,
 }
 
@@ -45,7 +45,7 @@ impl Volume {
         let some = HomeWork::of(mapped, &inner.below);
         let all = map.len() as u64;
         let work = some.scaled(all, all.min(LOOKED_AT as u64)).of_drain();
-        let assumed = HomePace::assumed(&inner.below).time_of(work);
+        let assumed = inner.pace().time_of(work);
         let factor = state.passes_seen.factor();
         let time = Nanos::from_secs_f64(assumed.as_secs_f64() * factor.unwrap_or(1.0));
         DrainEstimate { time, is_seen: factor.is_some() }
@@ -61,6 +61,11 @@ impl Volume {
 }
 
 impl Inner {
+    /// How fast the device takes what goes home, before any checkpoint has shown it.
+    pub(crate) fn pace(&self) -> HomePace {
+        self.pace.get().unwrap_or_else(|| HomePace::assumed(&self.below))
+    }
+
     /// The work to bring home what is in `extents` of the table.
     pub(crate) fn home_work(&self, extents: impl Iterator<Item = Extent>) -> HomeWork {
         let state = self.engine.state.borrow();

@@ -19,6 +19,10 @@ pub struct VolumeStats {
     pub records: u64,
     /// Length of the records, headers and padding included.
     pub record_bytes: u64,
+    /// Records that the device has answered to since the volume was opened.
+    pub records_ended: u64,
+    /// What these took, from the command to the answer, added up in nanoseconds.
+    pub record_ns: u64,
     /// Supersede entries appended for bypassing writes.
     pub supersedes: u64,
     /// Full logs whose content was moved to an empty one.
@@ -118,6 +122,8 @@ impl Volume {
             bypassed_writes: counters.bypassed_writes,
             records: store.counters().records,
             record_bytes: Sectors(store.counters().record_sectors).bytes(),
+            records_ended: state.pacing.ended,
+            record_ns: state.pacing.took_ns,
             supersedes: store.counters().supersedes,
             log_swaps: counters.log_swaps,
             swapped_bytes: Sectors(counters.swapped_sectors).bytes(),

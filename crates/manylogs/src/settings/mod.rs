@@ -10,7 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use manylogs_block::{
-    Nanos, SECTOR_BYTES, Sectors, bytes_text, parse_bytes, parse_share, parse_span, span_text,
+    Nanos, SECTOR_BYTES, Sectors, bytes_text, on_off, parse_bytes, parse_share, parse_span,
+    span_text,
 };
 use thiserror::Error;
 
@@ -264,7 +265,7 @@ pub(crate) fn sectors(text: &str) -> Option<Sectors> {
 }
 
 fn on_or_off(on: bool) -> String {
-    (if on { "on" } else { "off" }).to_owned()
+    on_off(on).to_owned()
 }
 
 fn switch(text: &str) -> Option<bool> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use manylogs_block::BlockDevice;
+use manylogs_block::{BlockDevice, on_off};
 use manylogs_disk::LinkKind;
 use manylogs_storage::{Attached, Noted, noted};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ pub struct DiskStatus {
     pub disk: String,
     /// Whether it is a model.
     pub emulated: bool,
+    /// What the disk was recognised as, in words; `None` of a model, and where it was not.
+    #[serde(default)]
+    pub drive: Option<String>,
     /// sata, sata-behind-sas, sas (also other SCSI links), usb, raid, virtual, nvme, made (of other
     /// devices) or unknown.
     pub link: String,
@@ -51,9 +54,14 @@ impl DiskStatus {
         Attached::at(path).map(|attached| Self::of(attached, noted(path)))
     }
 
-    /// The drive that is emulated, or else the disk at `path`.
-    pub(crate) fn of_served(path: &Path, drive: Option<&Emulated>) -> Option<Self> {
-        drive.map_or_else(|| Self::at(path), |drive| Some(Self::of_emulated(drive)))
+    /// The drive that is emulated, or else the disk at `path`, which was `recognised`.
+    pub(crate) fn of_served(
+        path: &Path,
+        drive: Option<&Emulated>,
+        recognised: &Option<String>,
+    ) -> Option<Self> {
+        let disk = drive.map_or_else(|| Self::at(path), |drive| Some(Self::of_emulated(drive)));
+        disk.map(|disk| Self { drive: recognised.clone(), ..disk })
     }
 
     fn of(attached: Attached, noted: Option<Noted>) -> Self {
@@ -88,6 +96,7 @@ impl DiskStatus {
             put_back: changed.map(|noted| noted.former),
             disk: attached.disk,
             emulated: false,
+            drive: None,
             notes,
         }
     }
@@ -99,6 +108,7 @@ impl DiskStatus {
         Self {
             disk: drive.name.clone(),
             emulated: true,
+            drive: None,
             link: link.kind.name().to_owned(),
             link_text: link.kind.name().to_uppercase(),
             write_cache: Some(write_cache),
@@ -115,7 +125,7 @@ impl DiskStatus {
     pub fn summary(&self) -> String {
         let mut out = format!("{}: {}", self.disk, self.link_text);
         match self.write_cache {
-            Some(on) => drop(write!(out, ", write cache {}", if on { "on" } else { "off" })),
+            Some(on) => drop(write!(out, ", write cache {}", on_off(on))),
             None => out += ", write cache unknown",
         }
         if let Some(fua) = self.fua.filter(|_| self.write_cache == Some(true)) {
@@ -129,8 +139,7 @@ impl DiskStatus {
 }
 
 fn of_note(noted: &Noted) -> String {
-    let word = |on: bool| if on { "on" } else { "off" };
-    let (set, former, pid) = (word(noted.set), word(noted.former), noted.pid);
+    let (set, former, pid) = (on_off(noted.set), on_off(noted.former), noted.pid);
     if noted.is_held {
         format!("process {pid} has turned the write cache {set}, and turns it {former} at its end")
     } else {

@@ -156,6 +156,7 @@ impl Bench {
                 capacity: CAPACITY,
                 volume,
                 drive: None,
+                recognised: None,
                 probe: PhaseProbe::default(),
             };
             let exported = Exported { device, subject };

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::on_off;
 use rustix::fs::{Mode, OFlags};
 use thiserror::Error;
 
@@ -85,10 +86,6 @@ pub enum CacheError {
     },
 }
 
-const fn on_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
 /// The switch of the write cache of a drive that can be seen. A setting is the whole drive's, also
 /// where a partition was named. ATA drives forget it without power; SCSI drives that can keep it
 /// are told to.
@@ -98,6 +95,16 @@ pub struct CacheSwitch {
     identity: String,
     node: PathBuf,
     cache_type: PathBuf,
+    /// Makes the kernel ask the drive again what it is like.
+    rescan: PathBuf,
+    store: Store,
+}
+
+/// Writes into an attribute of sysfs. Tests have kernels of their own.
+pub(super) type Store = fn(&Path, &str) -> io::Result<()>;
+
+fn store(attribute: &Path, text: &str) -> io::Result<()> {
+    fs::write(attribute, text)
 }
 
 impl CacheSwitch {
@@ -120,7 +127,14 @@ impl CacheSwitch {
         let told = ["device/wwid", "diskseq"].into_iter().find_map(|name| disk.attribute(name));
         let identity = told.filter(|told| !told.is_empty());
         let identity = identity.ok_or_else(|| NoSwitch::Nameless { disk: name.clone() })?;
-        Ok(Self { node: system.dev.join(&name), disk: name, identity, cache_type })
+        let (node, rescan) = (system.dev.join(&name), disk.dir().join("device/rescan"));
+        Ok(Self { disk: name, identity, node, cache_type, rescan, store })
+    }
+
+    /// The same over a kernel of a test's.
+    #[cfg(test)]
+    pub(super) fn through(self, store: Store) -> Self {
+        Self { store, ..self }
     }
 
     /// The kernel's name of the disk.
@@ -148,7 +162,8 @@ impl CacheSwitch {
     /// What the drive had acknowledged is durable before the cache is off. Before it is on the
     /// kernel sends flushes again: there is no moment at which a flush is dropped although
     /// the cache is on, whoever uses the disk beside this program. After a failed attempt to turn
-    /// the cache on the kernel may send flushes that nobody needs.
+    /// the cache on the kernel is made to ask the drive again. Where it cannot be, it goes on to
+    /// believe that the cache is on, and sends flushes that nobody needs.
     ///
     /// # Errors
     /// See [`CacheError`].
@@ -167,7 +182,11 @@ impl CacheSwitch {
         } else {
             self.flush().map_err(|source| CacheError::Flush { disk: disk(), source })?;
         }
-        self.write(word).map_err(refused)?;
+        if let Err(source) = self.write(word) {
+            // What it believes since the write above is what was wished. An error here is no news.
+            let _ = (self.store)(&self.rescan, "1\n");
+            return Err(refused(source));
+        }
         if self.is_on()? == on { Ok(()) } else { Err(CacheError::Unmoved { disk: disk(), on }) }
     }
 
@@ -178,7 +197,7 @@ impl CacheSwitch {
     }
 
     fn write(&self, word: &str) -> io::Result<()> {
-        fs::write(&self.cache_type, format!("{word}\n"))
+        (self.store)(&self.cache_type, &format!("{word}\n"))
     }
 
     /// Of the disk, whoever else has it open.

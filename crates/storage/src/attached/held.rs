@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use manylogs_block::on_off;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -33,7 +34,7 @@ pub enum HoldError {
         "process {pid}, which serves {} on the same disk, has turned its write cache {}: a setting \
          is the whole disk's",
         device.display(),
-        if *on { "on" } else { "off" }
+        on_off(*on)
     )]
     Other {
         /// The process.
@@ -100,7 +101,8 @@ impl HeldCache {
     /// killed server is believed. Another server of this user may have the same wish.
     ///
     /// # Errors
-    /// See [`HoldError`]. The cache is as it was then.
+    /// See [`HoldError`]. The cache is as it was then. Where the kernel believes otherwise, the
+    /// note stays, and the next opening puts it right.
     pub fn take(device: &Path, on: bool) -> Result<Self, HoldError> {
         Self::take_in(&runtime_dir()?, CacheSwitch::at(device)?, device, on)
     }
@@ -193,7 +195,12 @@ fn set_anew(
         undo();
         return Err(HoldError::Note { path: path.to_owned(), source });
     }
-    switch.set(on).inspect_err(|_| undo())?;
+    switch.set(on).inspect_err(|_| {
+        // If the kernel believes now that it was set, the note says what to put back.
+        if switch.is_on().is_ok_and(|is_on| is_on == now) {
+            undo();
+        }
+    })?;
     Ok(note)
 }
 

@@ -6,6 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use manylogs_block::on_off;
+
 /// Extension of notes.
 const EXTENSION: &str = "cache";
 /// Longest note that is read, and longest name of one.
@@ -64,9 +66,8 @@ impl Note {
 
     /// Puts it into `file` in one piece: whoever is killed leaves the old one or the new one.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
-        let word = |on: bool| if on { "on" } else { "off" };
         let Self { identity, former, set, pid, device } = self;
-        let head = format!("{}\n{}\n{pid}\n{identity}\n", word(*former), word(*set));
+        let head = format!("{}\n{}\n{pid}\n{identity}\n", on_off(*former), on_off(*set));
         let mut text = head.into_bytes();
         text.extend_from_slice(device.as_os_str().as_bytes());
         text.extend_from_slice(END);

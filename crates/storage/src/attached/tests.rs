@@ -217,6 +217,66 @@ fn flushes_that_the_kernel_drops_over_a_cache_are_noticed() {
     assert!(!machine.attached().drops_flushes());
 }
 
+/// A kernel over a drive whose cache is off, and that refuses to have it turned on.
+fn refusing(attribute: &Path, text: &str) -> std::io::Result<()> {
+    let believed = |path: &Path, word: &str| fs::write(path, format!("{word}\n"));
+    match (attribute.ends_with("rescan"), text.trim().strip_prefix("temporary ")) {
+        (true, _) => {
+            believed(&attribute.with_file_name("scsi_disk/0:0:0:0/cache_type"), "write through")
+        }
+        (false, Some(word)) => believed(attribute, word),
+        (false, None) if text.starts_with("write back") => {
+            Err(std::io::ErrorKind::InvalidInput.into())
+        }
+        (false, None) => believed(attribute, text.trim()),
+    }
+}
+
+/// The same where the drive cannot be asked again.
+fn refusing_for_good(attribute: &Path, text: &str) -> std::io::Result<()> {
+    if attribute.ends_with("rescan") {
+        Err(std::io::ErrorKind::NotFound.into())
+    } else {
+        refusing(attribute, text)
+    }
+}
+
+#[test]
+fn a_failed_attempt_to_turn_the_cache_on_is_not_believed_the_next_time() {
+    let machine = Machine::new(SATA, "ahci");
+    machine.say(CACHE_TYPE, "write through");
+    let switch = machine.switch().unwrap().through(refusing);
+    for _ in 0..2 {
+        assert!(matches!(switch.set(true), Err(CacheError::Refused { on: true, .. })));
+        assert!(!switch.is_on().unwrap());
+    }
+    let run = machine.dir.path().join("run");
+    let take = |switch| HeldCache::take_in(&run, switch, Path::new("/dev/sdb"), true);
+    for _ in 0..2 {
+        assert!(take(switch.clone()).is_err());
+        assert_eq!(notes(&machine), 0);
+    }
+    // A note of a killed server that cannot be put back stays, however often that is tried.
+    machine.say(CACHE_TYPE, "write back");
+    killed(&machine, hold(&machine, "/dev/sdb", false).unwrap());
+    for _ in 0..2 {
+        assert!(settle_in(&run, &switch).is_err());
+        assert_eq!(notes(&machine), 1);
+    }
+}
+
+#[test]
+fn what_the_kernel_believes_for_good_is_noted_and_put_right() {
+    let machine = Machine::new(SATA, "ahci");
+    machine.say(CACHE_TYPE, "write through");
+    let switch = machine.switch().unwrap().through(refusing_for_good);
+    let run = machine.dir.path().join("run");
+    assert!(HeldCache::take_in(&run, switch.clone(), Path::new("/dev/sdb"), true).is_err());
+    assert!(is_on(&machine) && notes(&machine) == 1);
+    assert_eq!(settle_in(&run, &switch).unwrap(), Some(Released::PutBack { on: false }));
+    assert!(!is_on(&machine) && notes(&machine) == 0);
+}
+
 /// What a machine has of notes.
 fn notes(machine: &Machine) -> usize {
     fs::read_dir(machine.dir.path().join("run")).map_or(0, Iterator::count)

@@ -43,7 +43,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    pub(super) fn of(disk: &Disk) -> Self {
+    pub(crate) fn of(disk: &Disk) -> Self {
         let name = disk.name();
         if !disk.is_hardware() {
             return Self::Made(disk.members().iter().map(Disk::name).collect());

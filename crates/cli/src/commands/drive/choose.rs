@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use manylogs_disk::LinkKind;
 use manylogs_disk::profile::sheet::Key;
 use manylogs_disk::profile::{Library, Profile, Sheet, catalogued_model};
-use manylogs_storage::{DiskBus, DiskIdentity, identify};
+use manylogs_storage::{DiskIdentity, Transport, identify};
 use manylogs_workload::{RecordingInfo, read_info};
 
 use super::{assumptions, profile_failure};
+use crate::commands::link::link_of;
 use crate::failure::Failure;
 
 /// A profile and the reason for it.
@@ -79,11 +80,7 @@ impl Known {
             serial: disk.serial.clone(),
             rpm: disk.rpm,
             sectors: disk.sectors,
-            link: match disk.bus {
-                DiskBus::Sata => Some(LinkKind::Sata),
-                DiskBus::Sas => Some(LinkKind::Sas),
-                _ => None,
-            },
+            link: link_of(&disk.transport),
         }
     }
 
@@ -151,19 +148,44 @@ pub(crate) fn of_disk(path: &Path) -> Result<Profile, Failure> {
     Ok(chosen.profile)
 }
 
-/// The drive that `format` lays a volume out for: that of --drive, or the one that the disk is
-/// found to be; none where it is not found, as in an image. With what is to be said of it.
+/// The drive of a volume: that of --drive, or the one that the disk at `path` is found to be; none
+/// where it is not found, as in an image. With what is to be said of it.
+pub(crate) fn recognised(
+    given: Option<&str>,
+    path: &Path,
+) -> Result<Option<(Profile, String)>, Failure> {
+    if let Some(name) = given {
+        return given_drive(name).map(Some);
+    }
+    Ok(found_at(path).map(|(found, chosen)| {
+        let said = format!("{}: {}", found.model, chosen.sentence());
+        (chosen.profile, said)
+    }))
+}
+
+fn given_drive(name: &str) -> Result<(Profile, String), Failure> {
+    let profile = crate::commands::drive(name)?;
+    let said = format!("{}, as --drive says", profile.name);
+    Ok((profile, said))
+}
+
+/// The disk at `path`, and its profile.
+fn found_at(path: &Path) -> Option<(DiskIdentity, Chosen)> {
+    let found = disk(path).ok()?;
+    let chosen = Known::of_disk(&found).choose(&Library::of_user()).ok()?;
+    Some((found, chosen))
+}
+
+/// The same for `format`, which lays the volume out for the drive: with all that is guessed of it,
+/// and not modelled.
 pub(crate) fn for_format(
     given: Option<&str>,
     path: &Path,
 ) -> Result<Option<(Profile, String)>, Failure> {
     if let Some(name) = given {
-        let profile = crate::commands::drive(name)?;
-        let said = format!("{}, as --drive says", profile.name);
-        return Ok(Some((profile, said)));
+        return given_drive(name).map(Some);
     }
-    let Ok(found) = disk(path) else { return Ok(None) };
-    let Ok(chosen) = Known::of_disk(&found).choose(&Library::of_user()) else { return Ok(None) };
+    let Some((found, chosen)) = found_at(path) else { return Ok(None) };
     let mut said = format!("{}: {}", found.model, chosen.sentence());
     if let Some(text) = chosen.profile.sheet.as_deref().and_then(assumptions) {
         said += &format!("\n           {text}");
@@ -194,31 +216,42 @@ pub(crate) fn of_trace(path: &Path) -> Option<Profile> {
 pub(crate) fn disk(path: &Path) -> Result<DiskIdentity, Failure> {
     let found =
         identify(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-    check(&path.display().to_string(), &found)?;
+    check(&path.display().to_string(), &found, &Library::of_user())?;
     Ok(found)
 }
 
 /// Refuses what does not turn, and what stands for no disk.
-pub(crate) fn check(shown: &str, disk: &DiskIdentity) -> Result<(), Failure> {
+pub(crate) fn check(shown: &str, disk: &DiskIdentity, library: &Library) -> Result<(), Failure> {
     let refused = |why: &str| Err(Failure::input(format!("{shown}: {why}")));
-    match disk.bus {
-        DiskBus::Virtual => refused(
+    let hides = |what: &str| {
+        let told = format!("{} {}", disk.vendor, disk.model);
+        refused(&format!(
+            "{what} that hides the drive's model (it says {:?}): give --drive, or describe the \
+             drive with `manylogs drive new NAME --serial {:?} ...`",
+            told.trim(),
+            disk.serial
+        ))
+    };
+    match disk.transport {
+        _ if disk.is_virtual() => refused(
             "a virtual disk, with no drive of its own behind it: name the disk below it, or give \
              --drive",
         ),
-        DiskBus::Nvme => refused("an NVMe disk, which does not turn: it has no seeks to save"),
-        DiskBus::Usb if catalogued_model(&disk.model).ok().flatten().is_none() => {
-            refused(&format!(
-                "a USB bridge that hides the drive's model (it says {:?}): give --drive, or \
-                 connect the drive to the machine itself",
-                format!("{} {}", disk.vendor, disk.model).trim()
-            ))
-        }
+        Transport::Nvme => refused("an NVMe disk, which does not turn: it has no seeks to save"),
+        Transport::Usb if !is_named(disk, library) => hides("a USB bridge"),
+        Transport::Raid(_) if !is_named(disk, library) => hides("a RAID controller"),
         _ if disk.rotational == Some(false) => {
             refused("it does not turn (an SSD): it has no seeks to save")
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a profile names the disk by its serial number, or the catalogue its model. Two profiles
+/// that name it are an error of its own.
+fn is_named(disk: &DiskIdentity, library: &Library) -> bool {
+    !matches!(library.of_serial(&disk.serial), Ok(None))
+        || !matches!(catalogued_model(&disk.model), Ok(None))
 }
 
 /// What the model does not have of this disk.

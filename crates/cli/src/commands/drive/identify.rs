@@ -5,7 +5,7 @@ use std::path::Path;
 
 use manylogs_disk::profile::Library;
 use manylogs_lab::table::bytes;
-use manylogs_storage::{DiskBus, DiskIdentity, identify_in};
+use manylogs_storage::{DiskIdentity, identify_in};
 use serde_json::json;
 
 use super::assumptions;
@@ -28,19 +28,8 @@ fn copied(device: &Path, sys: &Path) -> Result<DiskIdentity, Failure> {
     let dir = sys.join("class/block").join(name);
     let found =
         identify_in(&dir).map_err(|error| Failure::input(format!("{}: {error}", dir.display())))?;
-    check(&device.display().to_string(), &found)?;
+    check(&device.display().to_string(), &found, &Library::of_user())?;
     Ok(found)
-}
-
-const fn bus(bus: DiskBus) -> &'static str {
-    match bus {
-        DiskBus::Sata => "sata",
-        DiskBus::Sas => "sas",
-        DiskBus::Usb => "usb",
-        DiskBus::Nvme => "nvme",
-        DiskBus::Virtual => "virtual",
-        DiskBus::Unknown => "unknown",
-    }
 }
 
 fn said(text: &str) -> &str {
@@ -55,7 +44,7 @@ fn text(disk: &DiskIdentity, chosen: &Chosen) -> String {
         said(&disk.model),
         said(&disk.serial),
         bytes(disk.sectors.saturating_mul(512)),
-        bus(disk.bus),
+        disk.transport,
         chosen.sentence(),
     );
     if let (How::Class | How::Catalogue, Some(sheet)) = (&chosen.how, &chosen.profile.sheet)
@@ -80,7 +69,7 @@ fn as_json(disk: &DiskIdentity, chosen: &Chosen) -> Result<String, Failure> {
             "serial": disk.serial,
             "rpm": disk.rpm,
             "sectors": disk.sectors,
-            "bus": bus(disk.bus),
+            "link": disk.transport.name(),
             "actuators": disk.actuators,
             "host_managed": disk.host_managed,
         },

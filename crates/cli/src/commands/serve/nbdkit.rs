@@ -19,6 +19,9 @@ use crate::output::print;
 pub(super) fn run(args: &ServeArgs, address: &NbdAddress) -> Result<(), Failure> {
     options::check_security(&args.nbd, address)?;
     let metrics = options::metrics_listener(args)?;
+    if args.drive.is_some() {
+        return Err(Failure::input("--drive: nbdkit's plugin takes none; leave it out"));
+    }
     let (signals, signalled) = sync_channel(8);
     super::on_signal(move || {
         let _ = signals.try_send(());
@@ -86,7 +89,7 @@ fn parameters(args: &ServeArgs) -> Vec<(&'static str, OsString)> {
     if let Some(on) = args.write_cache.wish().filter(|_| args.emulate.is_some()) {
         parameters.push(("write-cache", on.to_string().into()));
     }
-    let settings = args.drive.settings();
+    let settings = args.drive_link.settings();
     if let Some(kind) = settings.kind {
         parameters.push(("drive-link", kind.name().into()));
     }

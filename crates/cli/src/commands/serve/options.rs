@@ -6,13 +6,15 @@ use std::path::Path;
 use manylogs_operate::log::{Level, line};
 use manylogs_operate::watch;
 use manylogs_serve::{
-    Emulation, EngineOptions, NbdAddress, RESTART_PATIENCE, StackOptions, answer_scrapes,
+    Emulation, EngineOptions, NbdAddress, RESTART_PATIENCE, Recognised, StackOptions,
+    answer_scrapes,
 };
 use manylogs_storage::OpenMode;
 
 use super::failure::listen_failure;
 use crate::args::nbd::NbdArgs;
 use crate::args::serve::ServeArgs;
+use crate::commands::drive::choose::recognised;
 use crate::commands::{drive, link};
 use crate::failure::Failure;
 
@@ -20,13 +22,19 @@ use crate::failure::Failure;
 pub(super) fn engine(args: &ServeArgs) -> Result<EngineOptions, Failure> {
     let profile = args.emulate.as_deref().map(drive).transpose()?;
     let write_cache = args.write_cache.wish();
-    let (link, notes) = link::emulated(args.drive, profile.as_ref(), write_cache)?;
+    let (link, notes) = link::emulated(args.drive_link, profile.as_ref(), write_cache)?;
     for note in notes {
         line(Level::Warning, Some(&args.volume.device), &note, &[]);
     }
     let fit = !args.no_fit;
     let emulation = profile.map(|profile| Emulation { profile, fit, write_cache, link });
+    let path = &args.volume.device;
+    let recognised = match emulation {
+        None if !args.raw => recognised(args.drive.as_deref(), path)?,
+        _ => None,
+    };
     Ok(EngineOptions {
+        recognised: recognised.map(|(profile, words)| Recognised { profile, words }),
         stack: StackOptions {
             backend: args.volume.backend.into(),
             patience: RESTART_PATIENCE,

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::set::as_json as settings_json;
 use super::{Session, human, id_text, span};
 use crate::args::volume::{StatusArgs, TableArgs};
+use crate::commands::drive::choose::recognised;
 use crate::commands::{live, write_cache};
 use crate::failure::Failure;
 use crate::output::print;
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let found = session.run(async move { inspect_with(&device, &options).await });
     let found = found.map_err(|error| session.failure(&error))?;
     let drain = found.drain_estimate(pace(&session, &found));
-    let disk = DiskStatus::at(session.path());
+    let drive = recognised(None, session.path())?.map(|(_, words)| words);
+    let disk = DiskStatus::at(session.path()).map(|disk| DiskStatus { drive, ..disk });
     if args.json {
         let mut value = as_json(&found, drain);
         value["disk"] = json!(disk);

@@ -22,7 +22,7 @@ use manylogs_logstore::store::Place;
 use self::copy::{Batch, Part};
 use self::futility::Outcome;
 use crate::error::VolumeError;
-use crate::reports::home_pace::{HomePace, HomeWork};
+use crate::reports::home_pace::HomeWork;
 use crate::state::Inner;
 use manylogs_engine::{Phase, raise_floor};
 use manylogs_plant::{self as plant, Bug};
@@ -251,7 +251,7 @@ impl Inner {
         }
         let duration = self.engine.runtime.now().since(started);
         let took = Nanos(duration.0.saturating_sub(progress.waited.0));
-        let pace = HomePace::assumed(&self.below);
+        let pace = self.pace();
         self.engine.state.borrow_mut().passes_seen.note(pace, progress.work, took);
         Ok(CheckpointReport { duration, ..progress.report })
     }
