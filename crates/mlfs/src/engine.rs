@@ -154,6 +154,7 @@ impl Engine {
         let (tell, told) = mpsc::channel();
         self.queue.push(Box::new(move |served| {
             let (watcher, fs) = (served.watcher.clone(), served.fs().clone());
+            served.tally.replace(Some(session.tally()));
             // Nobody listens any more only if the program is ending.
             Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
