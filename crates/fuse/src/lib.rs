@@ -30,7 +30,7 @@ pub use decode::{DecodeError, Dialect};
 pub use filesystem::Filesystem;
 pub use mount::{MountFlags, MountOptions, Source, Superblock, unmount_from};
 pub use negotiate::{Agreed, InitError, Wanted};
-pub use reply::{Pruner, Reply};
+pub use reply::{Notifier, Reply};
 pub use request::{Context, Request};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};

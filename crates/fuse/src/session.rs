@@ -14,7 +14,7 @@ use crate::dispatch::{Next, dispatch};
 use crate::filesystem::Filesystem;
 use crate::mount::Mount;
 use crate::negotiate::{Agreed, Answered, Wanted, negotiate};
-use crate::reply::{Pruner, Reply};
+use crate::reply::{Notifier, Reply};
 use crate::request::{Operation, Request, RequestId};
 use crate::tally::Tally;
 use crate::wire::{InitOut, OutHeader};
@@ -199,10 +199,10 @@ impl Session {
 }
 
 impl PolledSession {
-    /// What asks the kernel to forget inodes.
+    /// What has the kernel forget what it keeps.
     #[must_use]
-    pub fn pruner(&self) -> Pruner {
-        Pruner(Arc::downgrade(&self.channel.device))
+    pub fn notifier(&self) -> Notifier {
+        Notifier(Arc::downgrade(&self.channel.device))
     }
 
     /// Counts the requests that are served.

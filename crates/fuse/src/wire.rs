@@ -78,6 +78,7 @@ operations! {
     FALLOCATE "fallocate" = 43,
     RENAME2 "rename" = 45,
     LSEEK "lseek" = 46,
+    READDIRPLUS "readdirplus" = 44,
     SYNCFS "syncfs" = 50,
     TMPFILE "tmpfile" = 51,
     STATX "statx" = 52,
@@ -121,6 +122,8 @@ structures! {
     /// A notification: the kernel forgets attributes, and pages from `off` on unless it is
     /// negative.
     InvalidateInode: 24 { ino: u64, off: i64, len: i64 }
+    /// A notification: the kernel forgets a name, which follows with a zero behind it.
+    InvalidateEntry: 16 { parent: u64, namelen: u32, flags: u32 }
     /// A notification: the kernel forgets inodes that nobody uses, whose numbers follow.
     Prune: 16 { count: u32, padding: u32, spare: u64 }
     /// Of an inode.
