@@ -145,7 +145,8 @@ def compare(arguments, mode, archive, device, place):
     where = arguments.drive or "a file in memory"
     names = arguments.dirs * arguments.files + arguments.dirs + 11
     print(f"# {names} names, {arguments.rounds} rounds on {where}, mode {mode}")
-    print(f"{'program':<18}{'MLFS ms':>10}{'ext4 ms':>10}{'ratio':>8}{'requests':>10}  of these most")
+    print(f"{'program':<18}{'MLFS ms':>10}{'ext4 ms':>10}{'ratio':>8}{'requests':>10}"
+          "  of these most")
     missed = []
     for name in rounds[0][0]:
         columns = [[side[name][0] for side in both] for both in zip(*rounds)]
@@ -154,8 +155,8 @@ def compare(arguments, mode, archive, device, place):
         kinds = rounds[-1][0][name][1]
         most = sorted(kinds.items(), key=lambda kind: -kind[1])[:7]
         text = ", ".join(f"{count} {kind}" for kind, count in most)
-        print(f"{name:<18}{mine:>10.1f}{other:>10.1f}{ratio:>8.2f}{sum(kinds.values()):>10}  {text}",
-              flush=True)
+        print(f"{name:<18}{mine:>10.1f}{other:>10.1f}{ratio:>8.2f}"
+              f"{sum(kinds.values()):>10}  {text}", flush=True)
         gate = 1 if arguments.drive else GATES.get(name)
         if name in GATES and ratio > gate:
             missed.append(f"{mode}, {name}: {ratio:.2f} times as long, at most {gate}")

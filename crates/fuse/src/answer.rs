@@ -125,8 +125,8 @@ impl Names {
         self.push_behind(&[], number, next, kind, name)
     }
 
-    /// As [`Names::push`], in a listing with what is known of each inode. The kernel knows the inode
-    /// from now on, under this name; without an `entry`, or of `.` and `..`, it does not.
+    /// As [`Names::push`], in a listing with what is known of each inode. The kernel knows the
+    /// inode from now on, under this name; without an `entry`, or of `.` and `..`, it does not.
     #[must_use]
     pub fn push_known(
         &mut self,

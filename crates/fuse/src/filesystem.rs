@@ -141,8 +141,8 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Opens a directory. `ENOSYS` says that none needs to be opened: the kernel does not ask again,
-    /// keeps lists, and asks for one when the directory was changed since.
+    /// Opens a directory. `ENOSYS` says that none needs to be opened: the kernel does not ask
+    /// again, keeps lists, and asks for one when the directory was changed since.
     fn open_directory(&self, _context: Context, _open: Open, reply: Reply<Opened>) {
         reply.send(&Opened::default());
     }

@@ -1,6 +1,8 @@
-//! What the kernel keeps of names, attributes and lists. Nobody else changes a mounted disk, so that
-//! all of it stays right: what programs change the kernel sees, and of what changes by itself it is
-//! told ([`crate::teller`]). Options turn each off.
+//! What the kernel keeps of names, attributes and lists.
+//!
+//! Nobody else changes a mounted disk, so that all of it stays right: what programs change the
+//! kernel sees, and of what changes by itself it is told ([`crate::teller`]). Options turn each
+//! off.
 
 use std::time::Duration;
 

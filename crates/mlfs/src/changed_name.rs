@@ -7,8 +7,8 @@ use manylogs_plant::{Bug, is};
 use crate::listings::Listings;
 use crate::teller::Teller;
 
-/// The kernel has forgotten an inode so many times. A failure leaves an orphan, which the next mount
-/// ends.
+/// The kernel has forgotten an inode so many times. A failure leaves an orphan, which the next
+/// mount ends.
 pub(crate) async fn forget(fs: &Ext4, listings: &Listings, ino: Ino, users: u32) {
     drop(fs.close(ino, users).await);
     if !fs.is_known(ino) {

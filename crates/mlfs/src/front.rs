@@ -19,8 +19,8 @@ use crate::answers::{self, Allocating, Writing};
 use crate::asker::Asker;
 use crate::changed_name::{ChangedName, forget};
 use crate::convert::{
-    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_open,
-    to_order, to_seek, to_sync, to_taken,
+    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_open, to_order,
+    to_seek, to_sync, to_taken,
 };
 use crate::hidden::Hidden;
 use crate::jobs::Jobs;
