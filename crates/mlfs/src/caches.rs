@@ -25,13 +25,16 @@ pub(crate) struct Caches {
     pub(crate) missing: bool,
     /// Lists of directories: `dircache`.
     pub(crate) lists: bool,
+    /// Where symbolic links lead. Whoever follows a link reads it: kept only where that is not
+    /// noticed.
+    pub(crate) links: bool,
     /// Lists come with attributes: `readdirplus`.
     pub(crate) plus: bool,
 }
 
 impl Default for Caches {
     fn default() -> Self {
-        Self { attributes: true, names: true, missing: true, lists: true, plus: true }
+        Self { attributes: true, names: true, missing: true, lists: true, links: true, plus: true }
     }
 }
 
@@ -48,6 +51,8 @@ impl Caches {
             "lookupcache=none" => (self.names, self.missing) = (false, false),
             "dircache" => self.lists = true,
             "nodircache" => self.lists = false,
+            "linkcache" => self.links = true,
+            "nolinkcache" => self.links = false,
             "readdirplus" => self.plus = true,
             "noreaddirplus" => self.plus = false,
             _ => return false,
@@ -57,15 +62,18 @@ impl Caches {
 
     /// As they are where each reading of a file or a directory is to be noticed.
     pub(crate) fn noticing(self, files: AccessTimes, directories: AccessTimes) -> Self {
-        let lists = self.lists && directories != AccessTimes::Strict;
-        // Where links lead is kept with the lists: both are what a reading would notice.
-        Self { lists: lists && files != AccessTimes::Strict, ..self }
+        Self {
+            lists: self.lists && directories != AccessTimes::Strict,
+            links: self.links && files == AccessTimes::Off,
+            ..self
+        }
     }
 
     /// What is agreed upon with the kernel for these.
     pub(crate) fn flags(self) -> InitFlags {
         let mut flags = InitFlags::empty();
-        flags.set(InitFlags::NO_OPENDIR_SUPPORT | InitFlags::CACHE_SYMLINKS, self.lists);
+        flags.set(InitFlags::NO_OPENDIR_SUPPORT, self.lists);
+        flags.set(InitFlags::CACHE_SYMLINKS, self.links);
         flags.set(InitFlags::READDIRPLUS, self.plus);
         flags
     }
@@ -110,15 +118,21 @@ mod tests {
         assert_eq!(with(&["lookupcache=positive"]), Caches { missing: false, ..all });
         assert_eq!(with(&["lookupcache=none"]), Caches { names: false, missing: false, ..all });
         assert_eq!(with(&["nodircache"]), Caches { lists: false, ..all });
+        assert_eq!(with(&["nolinkcache"]), Caches { links: false, ..all });
         assert_eq!(with(&["noreaddirplus"]), Caches { plus: false, ..all });
         assert_eq!(with(&["nodircache", "dircache", "lookupcache=none", "lookupcache=all"]), all);
         assert!(!Caches::default().add("lookupcache=some"));
-        let strict = AccessTimes::Strict;
-        assert!(!all.noticing(strict, AccessTimes::Off).lists);
-        assert!(
-            !all.noticing(AccessTimes::Relative, strict)
-                .flags()
-                .contains(InitFlags::CACHE_SYMLINKS)
-        );
+    }
+
+    #[test]
+    fn what_a_reading_would_change_is_kept_where_nobody_notices() {
+        let all = Caches::default();
+        let (off, relative, strict) =
+            (AccessTimes::Off, AccessTimes::Relative, AccessTimes::Strict);
+        assert_eq!(all.noticing(off, off), all);
+        assert_eq!(all.noticing(relative, relative), Caches { links: false, ..all });
+        let none = Caches { links: false, lists: false, ..all };
+        assert_eq!(all.noticing(strict, strict), none);
+        assert!(!none.flags().contains(InitFlags::CACHE_SYMLINKS));
     }
 }
