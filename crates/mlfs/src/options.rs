@@ -138,9 +138,10 @@ impl MountOptions {
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
     /// `data=journal`, `memory=SIZE`, `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`,
     /// `suid`, `exec` and their opposites, `noattrcache`, `lookupcache=all|positive|none`,
-    /// `nodircache`, `nolinkcache`, `noreaddirplus`, and what ext4 has besides: `commit=SECONDS` counts, and
-    /// others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those for programs
-    /// that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `nodircache`, `nolinkcache`, `noreaddirplus`, and what ext4 has besides: `commit=SECONDS`
+    /// counts, and others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those
+    /// for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change
+    /// nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
