@@ -139,7 +139,7 @@ def compare(arguments, mode, archive, device, place):
         for system in ((ours, kernels) if number % 2 else (kernels, ours)):
             both[system] = measure(system, archive)
             if system is ours and mode in ("manylogs", "adaptive"):
-                run(arguments.manylogs, "fs", "release", "--yes", device)
+                run(arguments.manylogs, "fs", "release", device)
             run("e2fsck", "-fn", device)
         rounds.append((both[ours], both[kernels]))
     where = arguments.drive or "a file in memory"
