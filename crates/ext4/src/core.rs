@@ -15,7 +15,7 @@ use crate::journal::{Handle, Journal};
 use crate::memory::Memory;
 use crate::ondisk::inode::{FileKind, RawInode, SHORT, flags};
 use crate::ondisk::superblock::Superblock;
-use crate::ops::{Durability, Found};
+use crate::ops::{Durability, Found, Listener};
 use crate::units::{BLOCK_BYTES, BlockNo, Ino, Timestamp};
 
 /// What the journal holds.
@@ -83,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) descriptors: Cell<u64>,
     /// What could not be written of any file.
     pub(crate) losses: Losses,
+    /// See [`crate::Ext4::tell_changes`].
+    pub(crate) listener: RefCell<Option<Listener>>,
     pub(crate) mode: Mode,
     pub(crate) memory: Memory,
 }

@@ -102,8 +102,8 @@ pub use ondisk::inode::FileKind;
 pub use ondisk::jbd2::Tid;
 pub use ondisk::pointer::{Pointer, Stage};
 pub use ops::{
-    AccessTimes, Attributes, Caller, Change, Credentials, Durability, Ext4, LOG_FILE_NAME, LogFile,
-    New, NewTime, OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
+    AccessTimes, Attributes, Caller, Change, Changed, Credentials, Durability, Ext4, LOG_FILE_NAME,
+    LogFile, New, NewTime, OpenFor, Options, SetIds, SetXattr, Taken, Usage, Wanted,
 };
 pub use summary::Summary;
 pub use units::{BLOCK_BYTES, BlockNo, FileBlock, GroupNo, Ino, Run, Timestamp};

@@ -112,17 +112,57 @@ impl Names {
         Self { bytes: Vec::new(), room: usize::try_from(room).unwrap_or(usize::MAX) }
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Adds a name of inode `number`; `next` is the place from which listing goes on behind it.
     /// False if there is no room: nothing is added then.
     #[must_use]
     pub fn push(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+        self.push_behind(&[], number, next, kind, name)
+    }
+
+    /// As [`Names::push`], in a listing with what is known of each inode. The kernel knows the
+    /// inode from now on, under this name; without an `entry`, or of `.` and `..`, it does not.
+    #[must_use]
+    pub fn push_known(
+        &mut self,
+        entry: Option<&Entry>,
+        (number, next): (u64, u64),
+        kind: Kind,
+        name: &[u8],
+    ) -> bool {
+        let entry = entry.map_or_else(wire::EntryOut::default, |entry| entry.to_wire());
+        self.push_behind(entry.as_bytes(), number, next, kind, name)
+    }
+
+    /// Whether a name of so many bytes has room, with what is known of its inode.
+    #[must_use]
+    pub fn have_room_for_known(&self, name: usize) -> bool {
+        let bytes = size_of::<wire::EntryOut>() + size_of::<wire::Dirent>() + name;
+        self.bytes.len() + bytes.next_multiple_of(8) <= self.room
+    }
+
+    fn push_behind(
+        &mut self,
+        entry: &[u8],
+        number: u64,
+        next: u64,
+        kind: Kind,
+        name: &[u8],
+    ) -> bool {
         let Ok(namelen) = u32::try_from(name.len()) else { return false };
         let kind = u32::from(kind.mode() >> 12);
         let head = wire::Dirent { ino: number, off: next, namelen, kind };
-        let end = self.bytes.len() + (size_of::<wire::Dirent>() + name.len()).next_multiple_of(8);
+        let len = entry.len() + size_of::<wire::Dirent>() + name.len();
+        let end = self.bytes.len() + len.next_multiple_of(8);
         if end > self.room {
             return false;
         }
+        self.bytes.extend_from_slice(entry);
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(name);
         self.bytes.resize(end, 0);

@@ -151,6 +151,7 @@ fn of_open_file(code: u32, mut rest: Rest<'_>) -> Result<Operation<'_>, TooShort
         opcode::OPEN => Operation::Open(open(rest.take()?)),
         opcode::OPENDIR => Operation::OpenDirectory(open(rest.take()?)),
         opcode::READ => Operation::Read(read(&rest.take()?)),
+        opcode::READDIRPLUS => Operation::ReadDirectoryPlus(read(&rest.take()?)),
         opcode::READDIR => Operation::ReadDirectory(read(&rest.take()?)),
         opcode::WRITE => Operation::Write(write(rest)?),
         opcode::FLUSH => Operation::Flush(FileHandle(rest.take::<wire::FlushIn>()?.fh)),

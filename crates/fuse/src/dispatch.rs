@@ -56,6 +56,9 @@ pub(crate) fn dispatch(fs: &impl Filesystem, request: Request<'_>, device: &Arc<
         Operation::Seek(seek) => fs.seek(of, seek, to(device, id)),
         Operation::OpenDirectory(open) => fs.open_directory(of, open, to(device, id)),
         Operation::ReadDirectory(read) => fs.read_directory(of, read, to(device, id)),
+        Operation::ReadDirectoryPlus(read) => {
+            fs.read_directory_plus(of, read, to(device, id));
+        }
         Operation::ReleaseDirectory(handle) => fs.release_directory(of, handle, to(device, id)),
         Operation::SyncDirectory(sync) => fs.sync_directory(of, sync, to(device, id)),
         Operation::Usage => fs.usage(of, to(device, id)),

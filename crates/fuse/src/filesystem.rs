@@ -141,13 +141,20 @@ pub trait Filesystem {
         reply.error(Errno::NOSYS);
     }
 
-    /// Opens a directory.
+    /// Opens a directory. `ENOSYS` says that none needs to be opened: the kernel does not ask
+    /// again, keeps lists, and asks for one when the directory was changed since.
     fn open_directory(&self, _context: Context, _open: Open, reply: Reply<Opened>) {
         reply.send(&Opened::default());
     }
 
     /// Lists a directory.
     fn read_directory(&self, _context: Context, _read: Read, reply: Reply<Names>) {
+        reply.error(Errno::NOSYS);
+    }
+
+    /// Lists a directory, with what is known of each inode ([`Names::push_known`]). Asked only if
+    /// [`crate::InitFlags::READDIRPLUS`] was agreed upon.
+    fn read_directory_plus(&self, _context: Context, _read: Read, reply: Reply<Names>) {
         reply.error(Errno::NOSYS);
     }
 

@@ -19,6 +19,7 @@ mod negotiate;
 mod reply;
 pub mod request;
 mod session;
+mod tally;
 mod values;
 mod wire;
 
@@ -29,10 +30,11 @@ pub use decode::{DecodeError, Dialect};
 pub use filesystem::Filesystem;
 pub use mount::{MountFlags, MountOptions, Source, Superblock, unmount_from};
 pub use negotiate::{Agreed, InitError, Wanted};
-pub use reply::{Pruner, Reply};
+pub use reply::{Notifier, Reply};
 pub use request::{Context, Request};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Ended, PolledSession, Session, Turn};
+pub use tally::Tally;
 pub use values::{
     Attributes, Device, FileHandle, InitFlags, Kind, NewTime, NodeId, OpenFlags, OpenedFlags,
     RenameFlags, Time, XattrFlags,

@@ -3,20 +3,23 @@
 use std::io::IoSlice;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, writev};
 use zerocopy::IntoBytes;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Entry};
 use crate::request::{RequestId, Room};
 use crate::values::NodeId;
-use crate::wire::{GetxattrOut, InvalidateInode, OutHeader, Prune};
+use crate::wire::{EntryOut, GetxattrOut, InvalidateEntry, InvalidateInode, OutHeader, Prune};
 
 /// What notifications have in place of a request's number.
 const NO_REQUEST: RequestId = RequestId(0);
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`.
+const INVALIDATE_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`.
 const PRUNE: i32 = 9;
 
@@ -28,18 +31,52 @@ pub struct Reply<A: Answer + ?Sized> {
     answer: PhantomData<fn(&A)>,
 }
 
-/// Asks the kernel to forget inodes, for as long as the session lasts.
+/// Has the kernel forget what it keeps, for as long as the session lasts.
 #[derive(Clone, Debug)]
-pub struct Pruner(pub(crate) Weak<OwnedFd>);
+pub struct Notifier(pub(crate) Weak<OwnedFd>);
 
-impl Pruner {
+impl Notifier {
+    fn device(&self) -> Result<Arc<OwnedFd>, Errno> {
+        self.0.upgrade().ok_or(Errno::NODEV)
+    }
+
+    /// The kernel forgets the attributes of an inode. It may wait for an inode that is being
+    /// forgotten.
+    ///
+    /// # Errors
+    /// [`Errno::NOENT`] if it does not know the inode, others at the session's end.
+    pub fn forget_attributes(&self, node: NodeId) -> Result<(), Errno> {
+        invalidate(&*self.device()?, node, -1)
+    }
+
+    /// The kernel forgets the attributes of an inode, and its content or list of names. It waits
+    /// for whoever has a page of it locked, who may wait for an answer.
+    ///
+    /// # Errors
+    /// As [`Notifier::forget_attributes`].
+    pub fn forget_content(&self, node: NodeId) -> Result<(), Errno> {
+        invalidate(&*self.device()?, node, 0)
+    }
+
+    /// The kernel forgets what a name stands for, or that it is missing. It takes the lock of the
+    /// directory for that: whoever has it may wait for an answer.
+    ///
+    /// # Errors
+    /// [`Errno::NOENT`] if it knows nothing of the name, others at the session's end.
+    pub fn forget_name(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let namelen = u32::try_from(name.len()).map_err(|_| Errno::INVAL)?;
+        let what = InvalidateEntry { parent: dir.0, namelen, flags: 0 };
+        let name = [name, &[0]].concat();
+        write(&*self.device()?, NO_REQUEST, INVALIDATE_ENTRY, [what.as_bytes(), &name])
+    }
+
     /// The kernel forgets those of the inodes that nobody uses, and tells so as always. It takes
     /// locks of its own for that: whoever answers its requests must not be the one who asks.
     ///
     /// # Errors
     /// [`Errno::INVAL`] from kernels that cannot (before Linux 6.18), others at the session's end.
     pub fn prune(&self, nodes: &[NodeId]) -> Result<(), Errno> {
-        let device = self.0.upgrade().ok_or(Errno::NODEV)?;
+        let device = self.device()?;
         let count = u32::try_from(nodes.len()).map_err(|_| Errno::INVAL)?;
         let numbers: Vec<u64> = nodes.iter().map(|node| node.0).collect();
         let what = Prune { count, ..Prune::default() };
@@ -71,10 +108,8 @@ impl<A: Answer + ?Sized> Reply<A> {
     /// and its answer has no place for them.
     pub fn forget_attributes(&self, node: NodeId) {
         if let Some(pending) = &self.pending {
-            let what = InvalidateInode { ino: node.0, off: -1, len: 0 };
-            let parts = [what.as_bytes(), &[]];
             // If it fails the kernel does not know the inode any more, or the mount is gone.
-            let _ = write(&pending.device, NO_REQUEST, INVALIDATE_INODE, parts);
+            let _ = invalidate(&pending.device, node, -1);
         }
     }
 
@@ -92,6 +127,23 @@ impl<A: Answer + ?Sized> Reply<A> {
             Err(errno) => self.error(errno),
         }
     }
+}
+
+impl Reply<Entry> {
+    /// There is no such name, and that is right for so long.
+    pub fn missing(mut self, valid: Duration) {
+        if let Some(pending) = self.pending.take() {
+            let (entry_valid, entry_valid_nsec) = (valid.as_secs(), valid.subsec_nanos());
+            let none = EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() };
+            pending.send([none.as_bytes(), &[]]);
+        }
+    }
+}
+
+/// The kernel forgets attributes, and pages from byte `off` on unless that is negative.
+fn invalidate(device: &OwnedFd, node: NodeId, off: i64) -> Result<(), Errno> {
+    let what = InvalidateInode { ino: node.0, off, len: 0 };
+    write(device, NO_REQUEST, INVALIDATE_INODE, [what.as_bytes(), &[]])
 }
 
 impl<A: Answer + ?Sized> Drop for Reply<A> {

@@ -95,6 +95,8 @@ pub enum Operation<'a> {
     OpenDirectory(Open),
     /// List a directory.
     ReadDirectory(Read),
+    /// List a directory, with what is known of each inode.
+    ReadDirectoryPlus(Read),
     /// The open directory has no descriptors any more.
     ReleaseDirectory(FileHandle),
     /// Make a directory durable.

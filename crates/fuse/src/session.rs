@@ -14,8 +14,9 @@ use crate::dispatch::{Next, dispatch};
 use crate::filesystem::Filesystem;
 use crate::mount::Mount;
 use crate::negotiate::{Agreed, Answered, Wanted, negotiate};
-use crate::reply::{Pruner, Reply};
+use crate::reply::{Notifier, Reply};
 use crate::request::{Operation, Request, RequestId};
+use crate::tally::Tally;
 use crate::wire::{InitOut, OutHeader};
 
 /// Least bytes that the kernel wants to be read at once.
@@ -28,6 +29,7 @@ const BEFORE_DATA: usize = 4096;
 pub(crate) struct Channel {
     device: Arc<OwnedFd>,
     agreed: Agreed,
+    tally: Tally,
     buffer: Vec<u8>,
 }
 
@@ -89,7 +91,7 @@ impl Channel {
                 Ok(Answered::Again(out)) => introduce(&device, request.id, &out)?,
                 Ok(Answered::Agreed(out, agreed)) => {
                     introduce(&device, request.id, &out)?;
-                    return Ok(Self { device, agreed, buffer });
+                    return Ok(Self { device, agreed, tally: Tally::default(), buffer });
                 }
                 Err(error) => {
                     Reply::<()>::new(device, request.id).error(Errno::PROTO);
@@ -135,6 +137,9 @@ impl Channel {
             Received::Nothing => return Ok(Turn::Nothing),
             Received::End => return Ok(Turn::Ended(Ended(None))),
         };
+        if let Some(opcode) = opcode_of(&self.buffer[..len]) {
+            self.tally.count(opcode);
+        }
         match Request::decode(&self.buffer[..len], self.agreed.dialect) {
             Ok(request) => match dispatch(fs, request, &self.device) {
                 Next::Request => Ok(Turn::Request),
@@ -194,10 +199,16 @@ impl Session {
 }
 
 impl PolledSession {
-    /// What asks the kernel to forget inodes.
+    /// What has the kernel forget what it keeps.
     #[must_use]
-    pub fn pruner(&self) -> Pruner {
-        Pruner(Arc::downgrade(&self.channel.device))
+    pub fn notifier(&self) -> Notifier {
+        Notifier(Arc::downgrade(&self.channel.device))
+    }
+
+    /// Counts the requests that are served.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.channel.tally.clone()
     }
 
     /// Another descriptor of the connection, to wait for requests with. The connection lasts until
@@ -242,6 +253,11 @@ enum Received {
     Nothing,
     /// The file system is unmounted.
     End,
+}
+
+/// What a request is about; its header says it behind the length.
+fn opcode_of(request: &[u8]) -> Option<u32> {
+    request.get(4..)?.first_chunk().map(|number| u32::from_ne_bytes(*number))
 }
 
 /// Reads one request.

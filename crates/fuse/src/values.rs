@@ -175,10 +175,16 @@ bitflags! {
         const DONT_MASK = 1 << 6;
         /// `ioctl` on directories.
         const HAS_IOCTL_DIR = 1 << 11;
+        /// Listings come with what is known of each inode.
+        const READDIRPLUS = 1 << 13;
         /// Direct I/O of one call goes on side by side.
         const ASYNC_DIO = 1 << 15;
         /// Lookups and listings of one directory go on side by side.
         const PARALLEL_DIROPS = 1 << 18;
+        /// Where symbolic links lead is kept as content of files is.
+        const CACHE_SYMLINKS = 1 << 23;
+        /// Directories need not be opened: see [`crate::Filesystem::open_directory`].
+        const NO_OPENDIR_SUPPORT = 1 << 24;
         /// The kernel checks lists of access, which the server keeps.
         const POSIX_ACL = 1 << 20;
         /// The server says how many pages a request may have.

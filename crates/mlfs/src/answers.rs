@@ -1,39 +1,111 @@
 //! Answers that take more than one question to the file system.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds};
+use manylogs_ext4::{AccessTimes, Allocate, Error, Ext4, Ino, Listed, SIZE_MOST, SetIds};
 use manylogs_fuse::{IoctlDone, Kind as NodeKind, Names, Reply, Usage, Written};
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
 use crate::asker::Asker;
+use crate::caches::Caches;
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
-use crate::jobs::{Refuse, note_access};
+use crate::jobs::{Refuse, answer_empty, note_access};
+use crate::listings::Listings;
+use crate::teller::Teller;
 
-/// The names of a directory from a place on, as many as there is room for.
-pub(crate) async fn list(
-    fs: &Ext4,
-    refuse: Refuse,
-    (ino, offset, room): (Ino, u64, u32),
-    (hidden, times): (Hidden, AccessTimes),
-    reply: Reply<Names>,
-) {
-    let listed = match shown(fs, hidden, ino, offset).await {
-        Ok(listed) => listed,
-        Err(error) => return reply.error(refuse.errno(fs, &error)),
-    };
-    let mut names = Names::with_room(room);
-    for entry in listed {
-        // What the directory does not say is said when somebody looks.
-        let kind = entry.kind.map_or(NodeKind::File, to_kind);
-        if !names.push(entry.ino.0.into(), entry.next, kind, &entry.name) {
-            break;
+/// Bytes of the largest directory whose listing comes with inodes: who lists a larger one may want
+/// its names alone, and the kernel has a KiB for each inode that it knows.
+const PLUS_MOST: u64 = 1 << 20;
+
+/// What is asked for of a directory.
+pub(crate) struct Listing {
+    pub(crate) dir: Ino,
+    pub(crate) offset: u64,
+    pub(crate) room: u32,
+    /// The process that reads.
+    pub(crate) reader: u32,
+    /// Each name comes with what is known of its inode, which the kernel keeps so.
+    pub(crate) plus: Option<Caches>,
+    pub(crate) hidden: Hidden,
+    pub(crate) times: AccessTimes,
+}
+
+impl Listing {
+    /// Answers with names from a place on, as many as there is room for. `kept` is there if the
+    /// kernel keeps lists.
+    pub(crate) async fn answer(
+        self,
+        fs: &Ext4,
+        refuse: Refuse,
+        kept: Option<(Listings, Teller)>,
+        reply: Reply<Names>,
+    ) {
+        if let (0, Some((listings, _))) = (self.offset, &kept) {
+            listings.begin(self.dir, self.reader);
+        }
+        let names = match self.names(fs).await {
+            Ok(names) => names,
+            Err(error) => return reply.error(refuse.errno(fs, &error)),
+        };
+        let noted = note_access(fs, self.dir, self.times).await;
+        match kept {
+            Some((listings, teller)) if names.is_empty() && listings.end(self.dir, self.reader) => {
+                teller.end_forgotten(self.dir, reply);
+            }
+            _ => reply.send(&names),
+        }
+        noted.keep(fs).await;
+    }
+
+    async fn names(&self, fs: &Ext4) -> Result<Names, Error> {
+        let mut names = Names::with_room(self.room);
+        let mut offset = self.offset;
+        let with_inodes = match self.plus {
+            Some(_) => fs.attributes(self.dir).await?.size <= PLUS_MOST,
+            None => false,
+        };
+        loop {
+            let listed = match shown(fs, self.hidden, self.dir, offset).await {
+                // What was found so far is no less true.
+                Err(_) if !names.is_empty() => return Ok(names),
+                listed => listed?,
+            };
+            let Some(last) = listed.last() else { return Ok(names) };
+            offset = last.next;
+            for entry in &listed {
+                if !self.push(fs, &mut names, entry, with_inodes).await {
+                    return Ok(names);
+                }
+            }
         }
     }
-    let noted = note_access(fs, ino, times).await;
-    reply.send(&names);
-    noted.keep(fs).await;
+
+    /// False if there is no room.
+    async fn push(&self, fs: &Ext4, names: &mut Names, listed: &Listed, with_inode: bool) -> bool {
+        // What the directory does not say is said when somebody looks.
+        let kind = listed.kind.map_or(NodeKind::File, to_kind);
+        let number = listed.ino.0.into();
+        let Some(caches) = self.plus else {
+            return names.push(number, listed.next, kind, &listed.name);
+        };
+        if !names.have_room_for_known(listed.name.len()) {
+            return false;
+        }
+        let is_own = matches!(&*listed.name, b"." | b"..");
+        // An inode that cannot be read says so to whoever looks for it.
+        let known = match with_inode && !is_own {
+            true => fs.attributes(listed.ino).await.ok(),
+            false => None,
+        };
+        if let Some(known) = &known {
+            fs.open(known.ino);
+        }
+        let entry = known.map(|known| caches.entry(&known));
+        names.push_known(entry.as_ref(), (number, listed.next), kind, &listed.name)
+    }
 }
 
 /// The next names that anybody may see; none at the end of the directory only.
@@ -104,6 +176,34 @@ pub(crate) async fn write(
         Ok(()) => reply.send(&Written(len)),
         Err(error) => reply.error(refuse.errno(fs, &error)),
     }
+}
+
+/// What `fallocate` asks for.
+pub(crate) struct Allocating {
+    pub(crate) ino: Ino,
+    pub(crate) range: Range<u64>,
+    pub(crate) what: Allocate,
+    pub(crate) keep_size: bool,
+}
+
+pub(crate) async fn allocate(
+    fs: &Ext4,
+    refuse: Refuse,
+    Allocating { ino, range, what, keep_size }: Allocating,
+    (uid, asker): (u32, Asker),
+    reply: Reply<()>,
+) {
+    let allocated = async {
+        fs.check_allocation(ino, &range, what).await?;
+        let in_group = |gid| asker.is_in(gid);
+        let set_ids = SetIds::taken_if(uid != 0, asker.credentials(&in_group));
+        if fs.drop_privileges(ino, set_ids).await? {
+            reply.forget_attributes(to_node(ino));
+        }
+        fs.allocate(ino, range, what, keep_size).await
+    };
+    let allocated = allocated.await;
+    answer_empty(fs, &refuse, reply, allocated);
 }
 
 pub(crate) fn usage(fs: &Ext4) -> Usage {

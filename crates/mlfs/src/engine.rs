@@ -21,8 +21,8 @@ use manylogs_storage::{FileDevice, OpenMode, OpenOptions, Reactor, Watcher};
 use crate::front::Front;
 use crate::jobs::LARGEST;
 use crate::mounted::Mounted;
-use crate::reminder::Reminder;
 use crate::served::Served;
+use crate::teller::ToTell;
 use crate::{MountError, MountOptions};
 
 /// What the file system is asked for: becomes a task of its thread.
@@ -150,10 +150,17 @@ impl Engine {
     ///
     /// # Errors
     /// Those of reading from the kernel; [`MountError::Lost`].
-    pub(crate) fn serve(&self, session: PolledSession, front: Front) -> io::Result<Ended> {
+    pub(crate) fn serve(
+        &self,
+        session: PolledSession,
+        front: Front,
+        to_tell: ToTell,
+    ) -> io::Result<Ended> {
+        to_tell.start(session.notifier())?;
         let (tell, told) = mpsc::channel();
         self.queue.push(Box::new(move |served| {
             let (watcher, fs) = (served.watcher.clone(), served.fs().clone());
+            served.tally.replace(Some(session.tally()));
             // Nobody listens any more only if the program is ending.
             Box::pin(async move { drop(tell.send(serve(session, &front, &watcher, &fs).await)) })
         }));
@@ -210,6 +217,30 @@ fn run(
     })
 }
 
+/// Whether there is a request to read when one is answered. A program that asks for one thing after
+/// another has none then: to look for it before waiting would cost a call for each.
+#[derive(Debug, Default)]
+struct Pace {
+    /// So many requests are waited for before a look.
+    waits: u32,
+}
+
+impl Pace {
+    /// So many are not looked for after a look in vain.
+    const WAITS: u32 = 15;
+
+    fn found_nothing(&mut self) {
+        self.waits = Self::WAITS;
+    }
+
+    /// Whether to wait without a look.
+    fn waits(&mut self) -> bool {
+        let waits = self.waits > 0;
+        self.waits = self.waits.saturating_sub(1);
+        waits
+    }
+}
+
 /// Serves requests until the file system is unmounted.
 async fn serve(
     mut session: PolledSession,
@@ -218,17 +249,30 @@ async fn serve(
     fs: &Ext4,
 ) -> io::Result<Ended> {
     let requests = Arc::new(File::from(session.to_wait_for()?));
-    let reminder = Reminder::start(session.pruner())?;
+    let teller = front.teller.clone();
+    fs.tell_changes(move |ino, what| teller.changed(ino, what));
+    let mut pace = Pace::default();
     loop {
         // The kernel keeps what there is no memory for, and its callers wait. Each request under
         // way ends without a later one.
         fs.memory().room(Part::Requests, LARGEST).await;
-        reminder.remind(fs);
+        front.teller.remind(fs);
         match session.serve_next(front)? {
             // What was asked for is under way before the next request is read.
-            Turn::Request => yield_now().await,
-            Turn::Nothing => watcher.readable(&requests).await,
-            Turn::Ended(ended) => return Ok(ended),
+            Turn::Request => {
+                yield_now().await;
+                if pace.waits() {
+                    watcher.readable(&requests).await;
+                }
+            }
+            Turn::Nothing => {
+                pace.found_nothing();
+                watcher.readable(&requests).await;
+            }
+            Turn::Ended(ended) => {
+                fs.tell_nobody();
+                return Ok(ended);
+            }
         }
     }
 }

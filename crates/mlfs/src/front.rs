@@ -1,49 +1,31 @@
 //! What the kernel asks for, as jobs for the file system.
 
+mod lists;
+
 use bytes::Bytes;
-use manylogs_ext4::{AccessTimes, Ext4, FileKind, New, SetIds};
+use manylogs_ext4::{AccessTimes, Error, Ext4, FileKind, New};
 use manylogs_fuse::request::{
     Allocate, Create, Forgets, GetXattr, Ioctl, Link, MakeDirectory, MakeNode, MakeSymlink, Open,
     Read, Rename, Room, Seek, SetAttributes, SetXattr, Sync, Write,
 };
 use manylogs_fuse::{
-    Context, Created, Entry, Errno, FileHandle, Filesystem, Found, InitFlags, IoctlDone, Known,
-    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, Reply, Usage, Wanted, Written, XattrFlags,
+    Context, Created, Entry, Errno, FileHandle, Filesystem, Found, IoctlDone, Known,
+    KnownFromBirth, Names, NodeId, Opened, OpenedFlags, Reply, Usage, Written, XattrFlags,
 };
 use rustix::fs::OFlags;
 
-use crate::answers::{self, Writing};
+use crate::agreed::OPENED;
+use crate::answers::{self, Allocating, Writing};
 use crate::asker::Asker;
+use crate::changed_name::{ChangedName, forget};
 use crate::convert::{
-    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_node, to_open,
-    to_order, to_seek, to_sync, to_taken,
+    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_open, to_order,
+    to_seek, to_sync, to_taken,
 };
 use crate::hidden::Hidden;
-use crate::jobs::{Jobs, answer_empty};
-
-/// What is agreed upon with the kernel.
-pub(crate) const WANTED: Wanted = Wanted {
-    // The kernel checks lists of access; the umask is ours, as a default list may replace it.
-    // Privileges of files are ours to take, as the kernel says who may keep them.
-    required: InitFlags::POSIX_ACL
-        .union(InitFlags::DONT_MASK)
-        .union(InitFlags::HANDLE_KILLPRIV_V2)
-        .union(InitFlags::SETXATTR_EXT),
-    desired: InitFlags::ASYNC_READ
-        .union(InitFlags::ASYNC_DIO)
-        .union(InitFlags::EXPORT_SUPPORT)
-        .union(InitFlags::PARALLEL_DIROPS)
-        .union(InitFlags::HAS_IOCTL_DIR),
-    // 256 pages.
-    max_write: 1 << 20,
-    max_background: 16,
-    congestion_threshold: 12,
-};
-
-/// How the kernel treats open files: nobody else changes them. A close promises something of files
-/// that had content before, if they are open for writing; of others the kernel need not tell.
-pub(crate) const OPENED: Opened =
-    Opened { handle: FileHandle(0), flags: OpenedFlags::KEEP_CACHE.union(OpenedFlags::NO_FLUSH) };
+use crate::jobs::Jobs;
+use crate::listings::Listings;
+use crate::teller::Teller;
 
 /// Translates.
 pub(crate) struct Front {
@@ -51,16 +33,25 @@ pub(crate) struct Front {
     hidden: Hidden,
     files: AccessTimes,
     directories: AccessTimes,
+    listings: Listings,
+    pub(crate) teller: Teller,
 }
 
 impl Front {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         jobs: Jobs,
         hidden: Hidden,
-        files: AccessTimes,
-        directories: AccessTimes,
+        (files, directories): (AccessTimes, AccessTimes),
+        (listings, teller): (Listings, Teller),
     ) -> Self {
-        Self { jobs, hidden, files, directories }
+        Self { jobs, hidden, files, directories, listings, teller }
+    }
+
+    /// A name of `dir` is about to change. What is to be told if nobody knows whether it did.
+    fn changes(&self, dir: NodeId, name: &[u8]) -> ChangedName {
+        let dir = to_ino(dir);
+        self.listings.changes(dir);
+        ChangedName { dir, name: name.to_vec(), teller: self.teller.clone() }
     }
 
     /// Whether nobody may see the name.
@@ -81,9 +72,11 @@ impl Front {
         if self.hides(context.node, name) {
             return reply.error(Errno::PERM);
         }
-        let (dir, name, caller) = (to_ino(context.node), name.to_vec(), to_caller(context));
-        self.jobs
-            .entry(reply, async move |fs| fs.on_behalf_of(caller).create(dir, &name, new).await);
+        let (name, caller) = (self.changes(context.node, name), to_caller(context));
+        self.jobs.entry(reply, async move |fs| {
+            let fs = fs.on_behalf_of(caller);
+            name.noted(fs.create(name.dir, &name.name, new).await)
+        });
     }
 }
 
@@ -97,27 +90,38 @@ impl Filesystem for Front {
         if self.hides(context.node, name) {
             return reply.error(Errno::NOENT);
         }
-        let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.entry(reply, async move |fs| match &*name {
-            // Of any inode, whose number somebody has kept.
-            b"." => fs.attributes_by_number(dir).await,
-            name => fs.lookup(dir, name).await,
+        let (dir, name, caches) = (to_ino(context.node), name.to_vec(), self.jobs.caches);
+        self.jobs.run(async move |fs, refuse| {
+            let found = match &*name {
+                // Of any inode, whose number somebody has kept.
+                b"." => fs.attributes_by_number(dir).await,
+                name => fs.lookup(dir, name).await,
+            };
+            match (found, caches.missing_valid()) {
+                (Ok(known), _) => {
+                    fs.open(known.ino);
+                    reply.send(&caches.entry(&known));
+                }
+                (Err(Error::NotFound), Some(valid)) if *name != *b"." => reply.missing(valid),
+                (Err(error), _) => reply.error(refuse.errno(&fs, &error)),
+            }
         });
     }
 
     fn forget(&self, node: NodeId, times: u64) {
         let (ino, times) = (to_ino(node), u32::try_from(times).unwrap_or(u32::MAX));
-        // A failure leaves an orphan, which the next mount ends.
-        self.jobs.run(async move |fs, _| drop(fs.close(ino, times).await));
+        let listings = self.listings.clone();
+        self.jobs.run(async move |fs, _| forget(&fs, &listings, ino, times).await);
     }
 
     fn forget_many(&self, forgets: Forgets<'_>) {
         let users = |times| u32::try_from(times).unwrap_or(u32::MAX);
         let all: Vec<_> = forgets.map(|(node, times)| (to_ino(node), users(times))).collect();
         let bytes = size_of_val(all.as_slice()) as u64;
+        let listings = self.listings.clone();
         self.jobs.run_with(bytes, async move |fs, _| {
             for (ino, users) in all {
-                drop(fs.close(ino, users).await);
+                forget(&fs, &listings, ino, users).await;
             }
         });
     }
@@ -169,16 +173,18 @@ impl Filesystem for Front {
         if self.hides(context.node, name) {
             return reply.error(Errno::NOENT);
         }
-        let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.empty(reply, async move |fs| fs.unlink(dir, &name).await);
+        let name = self.changes(context.node, name);
+        self.jobs.empty(reply, async move |fs| name.noted(fs.unlink(name.dir, &name.name).await));
     }
 
     fn remove_directory(&self, context: Context, name: &[u8], reply: Reply<()>) {
         if self.hides(context.node, name) {
             return reply.error(Errno::NOENT);
         }
-        let (dir, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.empty(reply, async move |fs| fs.remove_directory(dir, &name).await);
+        let name = self.changes(context.node, name);
+        self.jobs.empty(reply, async move |fs| {
+            name.noted(fs.remove_directory(name.dir, &name.name).await)
+        });
     }
 
     fn rename(&self, context: Context, rename: Rename<'_>, reply: Reply<()>) {
@@ -192,16 +198,17 @@ impl Filesystem for Front {
         if self.hides(rename.to, rename.to_name) {
             return reply.error(Errno::PERM);
         }
-        let from = (to_ino(context.node), rename.name.to_vec());
-        let to = (to_ino(rename.to), rename.to_name.to_vec());
+        let from = self.changes(context.node, rename.name);
+        let to = self.changes(rename.to, rename.to_name);
         let (caller, owner) = (to_caller(context), (context.uid, context.gid));
         self.jobs.empty(reply, async move |fs| {
             let fs = fs.on_behalf_of(caller);
-            let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
-            match leaves {
-                true => fs.rename_and_leave(from, to, taken, owner).await,
-                false => fs.rename(from, to, taken).await,
-            }
+            let (old, new) = ((from.dir, &*from.name), (to.dir, &*to.name));
+            let renamed = match leaves {
+                true => fs.rename_and_leave(old, new, taken, owner).await,
+                false => fs.rename(old, new, taken).await,
+            };
+            to.noted(from.noted(renamed))
         });
     }
 
@@ -209,9 +216,12 @@ impl Filesystem for Front {
         if self.hides(context.node, link.name) {
             return reply.error(Errno::PERM);
         }
-        let (ino, dir, name) = (to_ino(link.node), to_ino(context.node), link.name.to_vec());
+        let (ino, name) = (to_ino(link.node), self.changes(context.node, link.name));
         let caller = to_caller(context);
-        self.jobs.entry(reply, async move |fs| fs.on_behalf_of(caller).link(ino, dir, &name).await);
+        self.jobs.entry(reply, async move |fs| {
+            let fs = fs.on_behalf_of(caller);
+            name.noted(fs.link(ino, name.dir, &name.name).await)
+        });
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
@@ -244,9 +254,10 @@ impl Filesystem for Front {
             return reply.error(Errno::PERM);
         }
         let new = new(context, FileKind::File, file.permissions, file.umask);
-        let (dir, name, caller) = (to_ino(context.node), file.name.to_vec(), to_caller(context));
+        let (name, caller) = (self.changes(context.node, file.name), to_caller(context));
         self.jobs.created(reply, async move |fs| {
-            let known = fs.on_behalf_of(caller).create(dir, &name, new).await?;
+            let known = fs.on_behalf_of(caller).create(name.dir, &name.name, new).await;
+            let known = name.noted(known)?;
             fs.open(known.ino);
             Ok(known)
         });
@@ -300,14 +311,20 @@ impl Filesystem for Front {
         self.jobs.sync(reply, async move |fs| fs.sync_all().await);
     }
 
+    fn open_directory(&self, _: Context, _: Open, reply: Reply<Opened>) {
+        match self.jobs.caches.lists {
+            // The kernel opens them itself from now on, and keeps their lists.
+            true => reply.error(Errno::NOSYS),
+            false => reply.send(&Opened::default()),
+        }
+    }
+
     fn read_directory(&self, context: Context, read: Read, reply: Reply<Names>) {
-        let from = (to_ino(context.node), read.offset, read.size);
-        let unnoticed = has(read.flags, OFlags::NOATIME);
-        let times = if unnoticed { AccessTimes::Off } else { self.directories };
-        let hidden = self.hidden;
-        self.jobs.run_with(read.size.into(), async move |fs, refuse| {
-            answers::list(&fs, refuse, from, (hidden, times), reply).await;
-        });
+        self.list(context, read, false, reply);
+    }
+
+    fn read_directory_plus(&self, context: Context, read: Read, reply: Reply<Names>) {
+        self.list(context, read, true, reply);
     }
 
     fn allocate(&self, context: Context, allocate: Allocate, reply: Reply<()>) {
@@ -319,18 +336,10 @@ impl Filesystem for Front {
         // go.
         let (ino, caller) = (to_ino(context.node), to_caller(context));
         let asker = Asker::of(context);
+        let wanted = Allocating { ino, range, what, keep_size };
         self.jobs.run(async move |fs, refuse| {
-            let allocated = async {
-                fs.check_allocation(ino, &range, what).await?;
-                let in_group = |gid| asker.is_in(gid);
-                let set_ids = SetIds::taken_if(context.uid != 0, asker.credentials(&in_group));
-                if fs.drop_privileges(ino, set_ids).await? {
-                    reply.forget_attributes(to_node(ino));
-                }
-                fs.on_behalf_of(caller).allocate(ino, range, what, keep_size).await
-            };
-            let allocated = allocated.await;
-            answer_empty(&fs, &refuse, reply, allocated);
+            let fs = fs.on_behalf_of(caller);
+            answers::allocate(&fs, refuse, wanted, (context.uid, asker), reply).await;
         });
     }
 

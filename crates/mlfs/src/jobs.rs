@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Attributes, Error, Ext4, Ino, Memory, Part, Permit, Timestamp};
@@ -12,27 +11,24 @@ use manylogs_fuse::{Created, Entry, Errno, FileHandle, Known, KnownFromBirth, Op
 use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
-use crate::convert::{to_attributes, to_errno, to_time};
+use crate::agreed::{MAX_WRITE, OPENED};
+use crate::caches::Caches;
+use crate::convert::{to_errno, to_time};
 use crate::engine::Queue;
-use crate::front::{OPENED, WANTED};
 use crate::options::OnError;
-
-/// Nobody else changes names.
-const NAMES_TTL: Duration = Duration::from_secs(3600);
-/// Blocks in use change when data is written back.
-const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 
 /// Memory of a job and its answer, beside the content of files: names, values of attributes, and
 /// the work itself.
 const JOB_COST: u64 = 32 << 10;
 /// The largest request: to read 1 MiB.
-pub(crate) const LARGEST: u64 = JOB_COST + 2 * WANTED.max_write as u64;
+pub(crate) const LARGEST: u64 = JOB_COST + 2 * MAX_WRITE as u64;
 
 /// Sends jobs to the file system's thread.
 pub(crate) struct Jobs {
     queue: Arc<Queue>,
     on_error: OnError,
     memory: Memory,
+    pub(crate) caches: Caches,
 }
 
 /// What is known of an error before the kernel hears of it.
@@ -58,8 +54,13 @@ impl Refuse {
 }
 
 impl Jobs {
-    pub(crate) const fn new(queue: Arc<Queue>, on_error: OnError, memory: Memory) -> Self {
-        Self { queue, on_error, memory }
+    pub(crate) const fn new(
+        queue: Arc<Queue>,
+        on_error: OnError,
+        memory: Memory,
+        caches: Caches,
+    ) -> Self {
+        Self { queue, on_error, memory, caches }
     }
 
     /// Runs `job` on the file system's thread.
@@ -151,10 +152,11 @@ impl Jobs {
         reply: Reply<Entry>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
+        let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(known) => {
                 fs.open(known.ino);
-                reply.send(&to_entry(&known));
+                reply.send(&caches.entry(&known));
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -166,10 +168,11 @@ impl Jobs {
         reply: Reply<Created>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
+        let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(known) => {
                 let opened = Opened { handle: FileHandle(fs.new_descriptor().0), ..OPENED };
-                reply.send(&Created { entry: to_entry(&known), opened });
+                reply.send(&Created { entry: caches.entry(&known), opened });
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -181,10 +184,11 @@ impl Jobs {
         reply: Reply<KnownFromBirth>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
+        let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(known) => {
                 let born = (known.born != Timestamp::default()).then(|| to_time(known.born));
-                reply.send(&KnownFromBirth { known: to_known(&known), born });
+                reply.send(&KnownFromBirth { known: caches.known(&known), born });
             }
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
@@ -196,8 +200,9 @@ impl Jobs {
         reply: Reply<Known>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
+        let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => reply.send(&to_known(&known)),
+            Ok(known) => reply.send(&caches.known(&known)),
             Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
@@ -245,20 +250,6 @@ pub(crate) fn answer_empty(
     match result {
         Ok(()) => reply.send(&()),
         Err(error) => reply.error(refuse.errno(fs, &error)),
-    }
-}
-
-fn to_known(known: &Attributes) -> Known {
-    Known { attributes: to_attributes(known), valid: ATTRIBUTES_TTL }
-}
-
-/// An inode that the kernel knows from now on.
-fn to_entry(known: &Attributes) -> Entry {
-    Entry {
-        attributes: to_attributes(known),
-        generation: known.generation.into(),
-        name_valid: NAMES_TTL,
-        attributes_valid: ATTRIBUTES_TTL,
     }
 }
 

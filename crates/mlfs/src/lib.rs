@@ -6,18 +6,22 @@
 //! or not it has a name.
 
 pub mod adopt;
+mod agreed;
 mod answers;
 mod asker;
+mod caches;
+mod changed_name;
 mod convert;
 mod engine;
 mod front;
 mod hidden;
 mod jobs;
+mod listings;
 mod memory;
 mod mounted;
 mod options;
-mod reminder;
 mod served;
+mod teller;
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -29,13 +33,16 @@ use manylogs_fuse::{MountOptions as Mounting, Source, Superblock};
 use manylogs_storage::{OpenError, OpenMode};
 use thiserror::Error;
 
+use agreed::wanted;
 use engine::{Engine, Queue};
-use front::{Front, WANTED};
+use front::Front;
 use hidden::Hidden;
 use jobs::Jobs;
+use listings::Listings;
 use manylogs_near::NearError;
 use manylogs_operate::control::ControlSocket;
 use manylogs_operate::log::{Level, line};
+use teller::Teller;
 
 pub use manylogs_ext4::AccessTimes;
 pub use mounted::Mounted;
@@ -161,16 +168,18 @@ pub fn serve(
     let files = options.access_times;
     let directories = if options.no_directory_times { AccessTimes::Off } else { files };
     let on_error = options.on_error;
-    let memory = options.account();
+    let (memory, caches) = (options.account(), options.caches());
+    let (teller, to_tell) = Teller::new();
     let engine = Engine::start(source, target, (options, memory.clone()), open)?;
     // Others may have it open read-only as well: only who has it alone is found by its name.
     let control = (open != OpenMode::ReadOnly).then(|| listen(source, engine.queue()));
-    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error, memory);
+    let listings = Listings::new(&memory);
+    let jobs = Jobs::new(Arc::clone(engine.queue()), on_error, memory, caches);
     let hidden = Hidden(engine.is_adopted());
-    let front = Front::new(jobs, hidden, files, directories);
-    let served = superblock.attach(&WANTED).and_then(|session| {
+    let front = Front::new(jobs, hidden, (files, directories), (listings, teller));
+    let served = superblock.attach(&wanted(caches)).and_then(|session| {
         mounted();
-        engine.serve(session.polled()?, front)
+        engine.serve(session.polled()?, front, to_tell)
     });
     let closed = engine.stop();
     drop(control);

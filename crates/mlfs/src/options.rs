@@ -12,6 +12,7 @@ use manylogs_operate::Emulated;
 use manylogs_storage::Reactor;
 use thiserror::Error;
 
+use crate::caches::Caches;
 use crate::memory::usual_memory;
 
 /// Puts an emulated drive between the device and the file system.
@@ -32,6 +33,8 @@ pub struct MountOptions {
     /// Where the journal is, and what it holds. When not given, [`JournalMode::Manylogs`] for an
     /// adopted file system, and [`JournalMode::Ordered`] for plain ext4.
     pub mode: Option<JournalMode>,
+    /// What the kernel keeps.
+    caches: Caches,
     /// What the mount forbids, and how it works.
     flags: MountFlags,
     /// What it allows although a user may not by default.
@@ -134,9 +137,11 @@ impl MountOptions {
     /// Adds options as `mount -o` has them, with commas between: `ro`, `rw`, `noatime`, `relatime`,
     /// `strictatime`, `nodiratime`, `errors=continue`, `errors=remount-ro`, `data=ordered`,
     /// `data=journal`, `memory=SIZE`, `sync`, `dirsync`, `auto_da_alloc`, `noauto_da_alloc`, `dev`,
-    /// `suid`, `exec` and their opposites, and what ext4 has besides: `commit=SECONDS` counts, and
-    /// others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those for programs
-    /// that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change nothing.
+    /// `suid`, `exec` and their opposites, `noattrcache`, `lookupcache=all|positive|none`,
+    /// `nodircache`, `nolinkcache`, `noreaddirplus`, and what ext4 has besides: `commit=SECONDS`
+    /// counts, and others are taken where nothing is lost by it ([`MountOptions::ignored`]). Those
+    /// for programs that read fstab (`defaults`, `nofail`, `x-systemd.automount` ...) change
+    /// nothing.
     ///
     /// # Errors
     /// For an option that is not among them; none of the list may be in effect then.
@@ -154,6 +159,13 @@ impl MountOptions {
         let bytes = parse_bytes(size).filter(|bytes| *bytes >= Memory::LEAST);
         self.memory = Some(bytes.ok_or_else(|| OptionError::Memory(size.to_owned()))?);
         Ok(())
+    }
+
+    /// What the kernel keeps of it.
+    pub(crate) fn caches(&self) -> Caches {
+        let directories =
+            if self.no_directory_times { AccessTimes::Off } else { self.access_times };
+        self.caches.noticing(self.access_times, directories)
     }
 
     /// A new account of its memory.
@@ -198,7 +210,7 @@ impl MountOptions {
             "remount" => {
                 return Err(not_offered("unmount the file system and mount it again"));
             }
-            _ if is_for_others(option) => {}
+            _ if is_for_others(option) || self.caches.add(option) => {}
             _ => return self.add_foreign(option),
         }
         Ok(())

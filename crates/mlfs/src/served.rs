@@ -1,13 +1,17 @@
 //! What the thread of a server has: the file system, and the operator's view of it.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
 use manylogs::PhaseProbe;
 use manylogs_block::{Handle, LocalTask, Sectors};
 use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
+use manylogs_fuse::Tally;
 use manylogs_operate::control::{Answer, Order, OrderError};
-use manylogs_operate::status::{FileSystemStatus, MemoryPart, MemoryStatus, Status};
+use manylogs_operate::status::{
+    FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
+};
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
@@ -24,6 +28,8 @@ pub(crate) struct Served {
     pub(crate) operated: Rc<Operated>,
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
+    /// Counts them, once they are served.
+    pub(crate) tally: RefCell<Option<Tally>>,
 }
 
 impl Served {
@@ -45,7 +51,13 @@ impl Served {
             probe,
         };
         let operated = Operated::start(runtime, subject);
-        Self { mounted, mounted_on: target.display().to_string(), operated, watcher }
+        Self {
+            mounted,
+            mounted_on: target.display().to_string(),
+            operated,
+            watcher,
+            tally: RefCell::default(),
+        }
     }
 
     pub(crate) const fn fs(&self) -> &Ext4 {
@@ -71,8 +83,17 @@ impl Served {
             bytes_at_risk: journal.at_risk_bytes,
             checkpoint_bytes: journal.home_bytes,
             memory: memory_status(fs.memory()),
+            kernel_requests: self.kernel_requests(),
         };
         Status { file_system: Some(file_system), ..self.operated.status() }
+    }
+
+    fn kernel_requests(&self) -> Vec<KernelRequests> {
+        let tally = self.tally.borrow();
+        let counts = tally.as_ref().map(Tally::counts).unwrap_or_default().into_iter();
+        let status =
+            |(kind, requests): (&str, u64)| KernelRequests { kind: kind.to_owned(), requests };
+        counts.map(status).collect()
     }
 
     /// Begins to carry out an order; `reply` hears the answer.

@@ -109,6 +109,11 @@ pub fn exposition(status: &Status) -> String {
     }
     if let Some(file_system) = &status.file_system {
         memory(&mut page, &file_system.memory);
+        let name = "kernel_requests_total";
+        page.family(name, "counter", "Requests that the kernel sent to the file system's server.");
+        for kind in &file_system.kernel_requests {
+            page.sample(name, &[("kind", &kind.kind)], kind.requests);
+        }
     }
     if let Some(emulation) = &status.emulation {
         emulated(&mut page, emulation);

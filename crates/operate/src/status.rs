@@ -10,7 +10,7 @@ use manylogs_block::{Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
 pub use disk::DiskStatus;
-pub use file_system::{FileSystemStatus, MemoryPart, MemoryStatus};
+pub use file_system::{FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus};
 pub use nbd::NbdStatus;
 pub use scheduler::{TurnStatus, WaitStatus};
 

@@ -147,6 +147,17 @@ macro_rules! with_file_systems {
                 /// A mount completes the marks before it knows that it goes on.
                 MlfsMarksBeforeChecks,
             }
+            /// Bugs of what the kernel keeps of a mounted file system.
+            KERNEL_KEEPS {
+                /// Blocks that a file gets when it is written back are not told.
+                MlfsBlocksUntold,
+                /// No bug: a new name fails after it was made, as if a sync had failed.
+                MlfsCreateFails,
+                /// Nobody tells that a name may be there whose making failed.
+                MlfsMissingStays,
+                /// The kernel goes on with a list that it began before a name was added.
+                MlfsListStale,
+            }
             /// Bugs of the account of a mount's memory.
             MEMORY {
                 /// Nobody waits for memory.

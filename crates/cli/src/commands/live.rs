@@ -137,6 +137,10 @@ fn file_system_text(out: &mut String, fs: &FileSystemStatus) {
             part.part
         );
     }
+    let kinds = fs.kernel_requests.iter();
+    let kinds: Vec<_> = kinds.map(|kind| format!("{} {}", kind.requests, kind.kind)).collect();
+    let all: u64 = fs.kernel_requests.iter().map(|kind| kind.requests).sum();
+    let _ = writeln!(out, "the kernel asks {all} requests: {}", kinds.join(", "));
 }
 
 fn volume_text(out: &mut String, volume: &VolumeStatus) {

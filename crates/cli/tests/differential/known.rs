@@ -39,14 +39,14 @@ struct Known {
 }
 
 const KNOWN: [Known; 16] = [
-    // The kernel answers reads of what its page cache holds, and behind the end. Nobody hears of
-    // them.
+    // The kernel answers reads of what its page cache holds, and behind the end, and lists that it
+    // has kept. Nobody hears of them.
     Known {
         name: "the time of access after a read that the kernel answers",
         applies: |case, differs| {
             let reads = matches!(
                 case.step.call,
-                Call::Read { .. } | Call::Pread { .. } | Call::CopyRange { .. }
+                Call::Read { .. } | Call::Pread { .. } | Call::CopyRange { .. } | Call::List(..)
             );
             reads && differs.what == "atime" && differs.ours != "moved"
         },

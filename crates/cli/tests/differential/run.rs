@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    IFlags, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, ioctl_getflags,
-    ioctl_setflags,
+    IFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens,
+    ioctl_getflags, ioctl_setflags,
 };
 
 use crate::call::{Call, Of, Slot, Step};
@@ -175,6 +175,7 @@ impl<'w> Run<'w> {
     /// again.
     fn mend(&self, step: &Step, ended: &[Vec<[Change; 2]>]) {
         match step.call {
+            Call::List(ref path) => self.mend_listed(path, ended),
             Call::Seek { slot, .. } => self.mend_place(slot),
             Call::Write { slot, .. } | Call::Pwrite { slot, .. } | Call::Allocate { slot, .. } => {
                 self.mend_written(slot, ended);
@@ -230,6 +231,17 @@ impl<'w> Run<'w> {
         let moved: Vec<_> = moved.collect();
         if moved.iter().any(|one| *one != moved[0]) {
             self.all(slot).for_each(set_old);
+        }
+    }
+
+    /// The directory that was listed is the first.
+    fn mend_listed(&self, path: &str, ended: &[Vec<[Change; 2]>]) {
+        let moved = ended.iter().map(|ended| ended.first()?[1].moved(ACCESS));
+        let moved: Vec<_> = moved.collect();
+        if moved.iter().any(|one| *one != moved[0]) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME;
+            let open = |world: &World| rustix::fs::openat(&world.base, path, flags, Mode::empty());
+            self.dirs.iter().flat_map(|world| open(world).ok()).for_each(|dir| set_old(&dir));
         }
     }
 

@@ -7,6 +7,7 @@ use super::writeback::Held;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::{Node, Page};
+use crate::ops::Changed;
 
 /// Attempts to write a page. The last is made with the page alone, so that only what really cannot
 /// be written is lost.
@@ -95,5 +96,6 @@ impl Core {
         let newest = self.descriptors.get();
         node.losses.note(error, newest);
         self.losses.note(error, newest);
+        self.tell(node.ino, Changed::Content);
     }
 }

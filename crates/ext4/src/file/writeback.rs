@@ -24,6 +24,7 @@ use crate::memory::Permit;
 use crate::ondisk::bytes::low32;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{RawInode, TimeField};
+use crate::ops::Changed;
 use crate::units::{BLOCK, BLOCK_SECTORS, BlockNo, Ino, Run};
 
 /// Batches under way: the device has the next one when the last is mapped.
@@ -292,6 +293,8 @@ impl Core {
         piece: Piece,
     ) -> Result<()> {
         let extent = Extent { written: true, ..piece.extent };
+        let promised = if piece.claim.is_some() { u64::from(extent.blocks) } else { 0 };
+        let expected = raw.sectors() + promised * BLOCK_SECTORS;
         if let Some(claim) = piece.claim {
             raw.set_sectors(raw.sectors() + u64::from(extent.blocks) * BLOCK_SECTORS);
             self.use_claim(handle, claim).await?;
@@ -302,6 +305,10 @@ impl Core {
             return Ok(());
         }
         self.insert_extent(handle, node.ino, raw, extent).await?;
+        // The map itself may need blocks, of which nobody knew before.
+        if raw.sectors() != expected && !is(Bug::MlfsBlocksUntold) {
+            self.tell(node.ino, Changed::Attributes);
+        }
         // Data is never behind the end: the inode's size follows it.
         let behind = extent.end() * BLOCK;
         let size = node.size.get().unwrap_or(0).min(behind).max(raw.size());

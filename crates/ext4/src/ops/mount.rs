@@ -255,6 +255,7 @@ impl Ext4 {
             durability: options.durability,
             descriptors: Cell::default(),
             losses: Losses::default(),
+            listener: RefCell::default(),
             mode,
             memory: options.memory.clone(),
         };

@@ -105,6 +105,7 @@ fn bodies() -> Vec<(u32, Vec<u8>, Operation<'static>)> {
         (opcode::TMPFILE, of(&[create.as_bytes(), b"name\0"]), Operation::CreateUnnamed(created)),
         (opcode::READ, of(&[read.as_bytes()]), Operation::Read(part)),
         (opcode::READDIR, of(&[read.as_bytes()]), Operation::ReadDirectory(part)),
+        (opcode::READDIRPLUS, of(&[read.as_bytes()]), Operation::ReadDirectoryPlus(part)),
         (
             opcode::WRITE,
             of(&[

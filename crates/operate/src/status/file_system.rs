@@ -27,6 +27,18 @@ pub struct FileSystemStatus {
     /// What its server uses of memory.
     #[serde(default)]
     pub memory: MemoryStatus,
+    /// Requests of the kernel by kind, without those of which there were none.
+    #[serde(default)]
+    pub kernel_requests: Vec<KernelRequests>,
+}
+
+/// Requests of one kind that the kernel sent to the server of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelRequests {
+    /// As the protocol calls it, in small letters: lookup, getattr, readdirplus ...
+    pub kind: String,
+    /// Since the mount.
+    pub requests: u64,
 }
 
 /// Memory that grows with what programs do, against its bound.

@@ -1,0 +1,282 @@
+//! What the kernel keeps of a mounted file system: it asks for nothing twice, hears of all that
+//! changes by itself, and each cache has an option that turns it off.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::Place;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, statx};
+use serde_json::Value;
+
+const DIRS: usize = 20;
+const FILES: usize = 40;
+/// How long the kernel may need to hear of something, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it is given where nobody tells it.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// A mounted image.
+struct Server {
+    place: Place,
+}
+
+impl Server {
+    /// `None`, which is said, where nothing can be mounted. `planted` are bugs of the server.
+    fn start(options: &str, planted: &str) -> Option<Self> {
+        let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        let place = Place::new();
+        File::create(place.path("disk.img")).unwrap().set_len(64 << 20).unwrap();
+        let mut mkfs = Command::new("mkfs.ext4");
+        // Without an index new names go to the first block that has room for them.
+        mkfs.args(["-q", "-b", "4096", "-O", "^dir_index"]).arg(place.path("disk.img"));
+        let made = mkfs.status().is_ok_and(|status| status.success());
+        if !root || !made || !Path::new("/dev/fuse").exists() {
+            manylogs_testkit::skip("needs root, /dev/fuse and mkfs.ext4");
+            return None;
+        }
+        fs::create_dir(place.path("mnt")).unwrap();
+        let mount = ["fs", "mount", "disk.img", "mnt", "--background", "-o", options];
+        let started = place.command(&mount).env("MANYLOGS_PLANT", planted).output().unwrap();
+        assert!(started.status.success(), "{started:?}");
+        Some(Self { place })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path("mnt").join(name)
+    }
+
+    /// Requests of the kernel by kind.
+    fn requests(&self) -> BTreeMap<String, u64> {
+        let status = self.place.run(&["fs", "status", "mnt", "--json"]);
+        let status: Value = serde_json::from_str(&status.succeeds().stdout).unwrap();
+        let kinds = &status["server"]["file_system"]["kernel_requests"];
+        let count = |kind: &Value| {
+            (kind["kind"].as_str().unwrap().to_owned(), kind["requests"].as_u64().unwrap())
+        };
+        kinds.as_array().unwrap().iter().map(count).collect()
+    }
+
+    /// What `work` has the kernel ask for. Looking at the counts asks a few things of the root.
+    fn asked(&self, work: impl FnOnce(&Self)) -> BTreeMap<String, u64> {
+        let before = self.requests();
+        work(self);
+        let since = |(kind, count): (String, u64)| {
+            let more = count - before.get(&kind).copied().unwrap_or(0);
+            (kind, more)
+        };
+        self.requests().into_iter().map(since).filter(|(_, more)| *more > 0).collect()
+    }
+
+    /// Looks at everything, as `find` and `du` do; how many files there are.
+    fn walk(&self) -> usize {
+        fn below(dir: &Path) -> usize {
+            let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+            entries.fold(0, |count, path| match fs::symlink_metadata(&path).unwrap().is_dir() {
+                true => count + below(&path),
+                false => count + 1,
+            })
+        }
+        below(&self.path("tree"))
+    }
+
+    fn plant_tree(&self) {
+        for dir in 0..DIRS {
+            let dir = self.path(&format!("tree/dir{dir}"));
+            fs::create_dir_all(&dir).unwrap();
+            (0..FILES).for_each(|file| fs::write(dir.join(format!("file{file}")), "x").unwrap());
+        }
+    }
+
+    /// The kernel forgets all that it can.
+    fn forget(&self) {
+        File::open(self.path("")).and_then(|root| root.sync_all()).unwrap();
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let stopped = self.place.run(&["fs", "unmount", "mnt"]);
+        if !thread::panicking() {
+            stopped.succeeds();
+        }
+    }
+}
+
+/// Whether something becomes so in time.
+fn becomes(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    while !is_so() {
+        if Instant::now() > until {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+fn patience(planted: &str) -> Duration {
+    if planted.is_empty() { PATIENCE } else { IN_VAIN }
+}
+
+#[test]
+fn what_was_looked_at_is_not_asked_for_again() {
+    let Some(server) = Server::start("noatime", "") else { return };
+    server.plant_tree();
+    server.forget();
+    let cold = server.asked(|server| assert_eq!(server.walk(), DIRS * FILES));
+    // Each directory has a list with its inodes, and an end.
+    let listed = cold.get("readdirplus").copied().unwrap_or(0);
+    assert!(listed <= 3 * (DIRS as u64 + 1), "{cold:?}");
+    assert!(cold.get("lookup").copied().unwrap_or(0) <= 4, "{cold:?}");
+    // Listing has changed the times of the directories as far as the kernel knows.
+    server.walk();
+    let warm = server.asked(|server| assert_eq!(server.walk(), DIRS * FILES));
+    assert!(warm.values().sum::<u64>() <= 6, "{warm:?}");
+    // What is missing is kept as well, until it is there.
+    let missing = server.path("tree/dir0/missing");
+    let asked = server.asked(|_| (0..50).for_each(|_| assert!(!missing.exists())));
+    assert!(asked.get("lookup").copied().unwrap_or(0) <= 1, "{asked:?}");
+    fs::write(&missing, "x").unwrap();
+    assert_eq!(server.walk(), DIRS * FILES + 1);
+    fs::rename(&missing, server.path("tree/elsewhere")).unwrap();
+    assert!(!missing.exists());
+    assert_eq!(server.walk(), DIRS * FILES + 1);
+}
+
+#[test]
+fn options_turn_each_cache_off() {
+    let options = "noattrcache,lookupcache=none,nodircache,noreaddirplus";
+    let Some(server) = Server::start(options, "") else { return };
+    server.plant_tree();
+    server.walk();
+    let files = (DIRS * FILES) as u64;
+    let warm = server.asked(|server| assert_eq!(server.walk(), DIRS * FILES));
+    assert!(warm["lookup"] >= files && warm["readdir"] >= 2 * DIRS as u64, "{warm:?}");
+    assert!(warm["opendir"] >= DIRS as u64 && !warm.contains_key("readdirplus"), "{warm:?}");
+    let missing = server.path("missing");
+    let asked = server.asked(|_| (0..50).for_each(|_| assert!(!missing.exists())));
+    assert!(asked["lookup"] >= 50, "{asked:?}");
+}
+
+/// Whether blocks that write-back adds to a file are seen, as the server says them.
+fn tells_blocks(planted: &str) -> Option<bool> {
+    let server = Server::start("noatime", planted)?;
+    let path = server.path("holes");
+    let file = File::create(&path).unwrap();
+    // So many extents that the inode has no room for them.
+    (0..400).for_each(|piece| file.write_all_at(&[7; 4096], piece * 8192).unwrap());
+    let promised = fs::metadata(&path).unwrap().blocks();
+    file.sync_all().unwrap();
+    // The kernel's memory of it is what counts: `now` would bring it up to date.
+    let told = becomes(patience(planted), || fs::metadata(&path).unwrap().blocks() > promised);
+    let now = statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BLOCKS).unwrap();
+    assert!(now.stx_blocks > promised, "write-back added no blocks: nothing is tested");
+    Some(told)
+}
+
+#[test]
+fn blocks_that_write_back_adds_are_seen() {
+    assert_ne!(tells_blocks(""), Some(false));
+}
+
+#[test]
+fn planted_blocks_that_are_not_told_are_noticed() {
+    assert_ne!(tells_blocks("MlfsBlocksUntold"), Some(true));
+}
+
+/// Whether a name is found that was made, and whose making failed all the same.
+fn finds_what_failed(planted: &str) -> Option<bool> {
+    let all = format!("MlfsCreateFails,{planted}");
+    let server = Server::start("noatime", &all)?;
+    let path = server.path("fails");
+    assert!(!path.exists(), "the kernel keeps that it is missing");
+    fs::create_dir(&path).unwrap_err();
+    Some(becomes(patience(planted), || path.exists()))
+}
+
+#[test]
+fn a_name_that_is_there_after_a_failure_is_found() {
+    assert_ne!(finds_what_failed(""), Some(false));
+}
+
+#[test]
+fn planted_missing_names_that_stay_are_noticed() {
+    assert_ne!(finds_what_failed("MlfsMissingStays"), Some(true));
+}
+
+/// A directory that is read with little room.
+struct Reader {
+    dir: File,
+    names: Vec<String>,
+}
+
+impl Reader {
+    fn new(path: &Path) -> Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = rustix::fs::open(path, flags, Mode::empty()).unwrap();
+        Self { dir: dir.into(), names: Vec::new() }
+    }
+
+    /// Reads until it has so many names, or all.
+    fn read(&mut self, most: usize) {
+        let mut room = [MaybeUninit::uninit(); 1024];
+        while self.names.len() < most {
+            let mut entries = RawDir::new(&self.dir, &mut room);
+            let Some(first) = entries.next() else { return };
+            self.names.push(first.unwrap().file_name().to_str().unwrap().to_owned());
+            // The rest of what one call brought.
+            while !entries.is_buffer_empty() {
+                let entry = entries.next().unwrap().unwrap();
+                self.names.push(entry.file_name().to_str().unwrap().to_owned());
+            }
+        }
+    }
+}
+
+/// Whether a reader sees a name that was there when it began, though another one began before.
+fn lists_what_is_new(planted: &str) -> Option<bool> {
+    let server = Server::start("noatime", planted)?;
+    let dir = server.path("dir");
+    fs::create_dir(&dir).unwrap();
+    let name = |number: usize| format!("{number:0200}");
+    // They fill 15 blocks of 19 names.
+    (0..15 * 19).for_each(|number| File::create(dir.join(name(number))).map(drop).unwrap());
+    fs::remove_file(dir.join(name(100))).unwrap();
+    let mut first = Reader::new(&dir);
+    first.read(200);
+    // It takes the place of the one that was removed, which the first reader has left behind.
+    File::create(dir.join(name(1000))).unwrap();
+    let mut second = Reader::new(&dir);
+    second.read(20);
+    first.read(usize::MAX);
+    second.read(usize::MAX);
+    let mut third = Reader::new(&dir);
+    third.read(usize::MAX);
+    assert!(third.names.contains(&name(1000)));
+    let mut sorted = second.names.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), second.names.len(), "each is listed once");
+    Some(second.names.contains(&name(1000)))
+}
+
+#[test]
+fn a_list_has_what_was_there_when_it_was_begun() {
+    assert_ne!(lists_what_is_new(""), Some(false));
+}
+
+#[test]
+fn planted_lists_that_miss_a_new_name_are_noticed() {
+    assert_ne!(lists_what_is_new("MlfsListStale"), Some(true));
+}
