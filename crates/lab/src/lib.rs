@@ -8,6 +8,7 @@ pub mod parallel;
 pub mod prepare;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod results;
 pub mod runs;
 pub mod smr;

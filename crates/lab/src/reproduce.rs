@@ -39,6 +39,6 @@ pub use html::page;
 pub use judged::{JudgedFigure, Report, judge};
 pub use library::{Chosen, chosen, papers};
 pub use markdown::markdown;
-pub use plan::{Planned, PlanError, Scale, plan};
+pub use plan::{PlanError, Planned, Scale, plan};
 pub use text::{figure_text, listing};
 pub use work::{Context, Run, RunError};

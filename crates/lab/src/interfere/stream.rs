@@ -108,7 +108,8 @@ pub(super) fn start(
         let (kind, size) = (load.kind, load.size);
         let pace = Pace::of(load, index, runtime.now());
         let index = manylogs_block::to_usize(u64::from(index));
-        let cursor = Rc::new(Cursor { index, kind, size, start, room, next: Cell::new(0), rng, pace });
+        let cursor =
+            Rc::new(Cursor { index, kind, size, start, room, next: Cell::new(0), rng, pace });
         for _ in 0..load.depth {
             moved.running.set(moved.running.get() + 1);
             runtime.spawn(keep_one_in_flight(

@@ -143,7 +143,8 @@ fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
 impl Prepared {
     /// Makes what the case needs to begin: with logs, if its mode has some.
     pub(super) fn of(case: &MlfsCase) -> Result<Self, MlfsError> {
-        let world = World::new(case, mkfs(case.drive.capacity(), case.journal).map_err(MlfsError::Mkfs)?)?;
+        let world =
+            World::new(case, mkfs(case.drive.capacity(), case.journal).map_err(MlfsError::Mkfs)?)?;
         if case.is_adopted() {
             let runtime = world.runtime.clone();
             let site = Site { device: world.device(), clock: clock(&runtime), runtime };

@@ -56,7 +56,7 @@ pub struct Figure {
     pub parts: Vec<Part>,
     /// Ratios of two series, over all places.
     #[serde(default, rename = "ratio")]
-    pub ratios: Vec<Ratio>,
+    pub(super) ratios: Vec<Ratio>,
     /// What is drawn, and put into tables.
     #[serde(default, rename = "plot")]
     pub plots: Vec<Plot>,
@@ -164,6 +164,9 @@ pub struct Replay {
     /// The most requests that the drive is handed at a time.
     #[serde(default)]
     pub(super) outstanding: Option<u32>,
+    /// Latency and speed-up at each percentile become places of the series.
+    #[serde(default)]
+    pub(super) curve: bool,
     /// A shingled drive does not clean by itself within the run.
     #[serde(default)]
     pub(super) never_idle: bool,
@@ -175,16 +178,18 @@ pub struct Replay {
 
 /// A figure at the smallest and at the full scale.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Scaled(pub(super) u64, pub(super) u64);
+pub(super) struct Scaled(pub(super) u64, pub(super) u64);
 
-/// How much more (or less) `series` has than `over`: least, most and mean over all places.
+/// How much more (or less) `series` has than `over`: least, most and mean over all places. Without
+/// `over` they are of the metric itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Ratio {
+pub(super) struct Ratio {
     /// What it is called: a series with the places `min`, `max` and `mean`.
     pub(super) name: String,
     pub(super) series: String,
-    pub(super) over: String,
+    #[serde(default)]
+    pub(super) over: Option<String>,
     pub(super) metric: String,
     /// Less is better: the ratio is that of `over` to `series`.
     #[serde(default)]

@@ -78,7 +78,7 @@ pub(super) enum PlaceKind {
     /// The share of the stream that is kept.
     Beside,
     /// The paper's measure of speed-up, at each percentile. The rate is the drive's, in MB/s.
-    Replayed { outer_mb_s: f64 },
+    Replayed { outer_mb_s: f64, curve: bool },
 }
 
 /// Plans `figure`, with those of `others` whose parts it has as well.
@@ -100,8 +100,7 @@ pub fn plan(
         places: Vec::new(),
     };
     let borrowed = others.iter().filter(|other| figure.parts_of.contains(&other.name));
-    let parts: Vec<&Part> =
-        borrowed.flat_map(|other| &other.parts).chain(&figure.parts).collect();
+    let parts: Vec<&Part> = borrowed.flat_map(|other| &other.parts).chain(&figure.parts).collect();
     for part in parts {
         match part {
             Part::FsInterfere(part) => parts::fs_interfere(part, scale, &mut planned),
@@ -129,6 +128,9 @@ impl Planned {
             let runs: Vec<Metrics> = place.runs.iter().filter_map(one).collect();
             if !runs.is_empty() {
                 cells.add(&place.series, &place.x, &runs);
+                if matches!(place.kind, PlaceKind::Replayed { curve: true, .. }) {
+                    curve(place, &runs, &mut cells);
+                }
             }
         }
         for ratio in &self.figure.ratios {
@@ -143,11 +145,12 @@ fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Met
     let Some(base) = base else { return metrics };
     match kind {
         PlaceKind::Beside => {
-            if let (Some(own), Some(alone)) = (metrics.get("stream_mb_s"), base.get("stream_mb_s")) {
+            if let (Some(own), Some(alone)) = (metrics.get("stream_mb_s"), base.get("stream_mb_s"))
+            {
                 metrics.insert("kept_percent".to_owned(), own / alone.max(1e-9) * 100.0);
             }
         }
-        PlaceKind::Replayed { outer_mb_s } => replayed(&mut metrics, base, outer_mb_s),
+        PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
     }
     metrics
 }
@@ -186,10 +189,32 @@ fn replayed(metrics: &mut Metrics, base: &Metrics, outer_mb_s: f64) {
     }
 }
 
+/// Latency and speed-up at each percentile, as places.
+fn curve(place: &Place, runs: &[Metrics], cells: &mut Cells) {
+    for percent in 1..100 {
+        let of = |run: &Metrics| {
+            let mut metrics = Metrics::new();
+            if let Some(us) = run.get(&percentile(percent)) {
+                metrics.insert("latency_ms".to_owned(), us / 1e3);
+            }
+            if let Some(times) = run.get(&format!("times_p{percent:02}")) {
+                metrics.insert("times".to_owned(), *times);
+            }
+            metrics
+        };
+        let all: Vec<Metrics> = runs.iter().map(of).collect();
+        cells.add(&place.series, &percent.to_string(), &all);
+    }
+}
+
 fn summarise(ratio: &Ratio, cells: &mut Cells) {
     let mut found = Vec::new();
-    // Series may be of several drives or streams: `{over}` in a name stands for any of them.
-    for (series, over) in pairs(cells, &ratio.series, &ratio.over) {
+    let Some(over) = &ratio.over else {
+        let all = cells.places(&ratio.series, &ratio.metric);
+        let values: Vec<f64> = all.into_iter().map(|(_, value)| value).collect();
+        return spread(&ratio.name, &values, cells);
+    };
+    for (series, over) in pairs(cells, &ratio.series, over) {
         for (x, own) in cells.places(&series, &ratio.metric) {
             if let Some(other) = cells.get(&over, x, &ratio.metric) {
                 let (more, less) = if ratio.less_is_better { (other, own) } else { (own, other) };
@@ -197,6 +222,11 @@ fn summarise(ratio: &Ratio, cells: &mut Cells) {
             }
         }
     }
+    spread(&ratio.name, &found, cells);
+}
+
+/// Least, most and mean of `found`, as places of a series.
+fn spread(name: &str, found: &[f64], cells: &mut Cells) {
     if found.is_empty() {
         return;
     }
@@ -204,7 +234,7 @@ fn summarise(ratio: &Ratio, cells: &mut Cells) {
     let max = found.iter().copied().fold(0.0, f64::max);
     let mean = found.iter().sum::<f64>() / found.len() as f64;
     for (x, value) in [("min", min), ("max", max), ("mean", mean)] {
-        cells.add(&ratio.name, x, &[BTreeMap::from([("times".to_owned(), value)])]);
+        cells.add(name, x, &[BTreeMap::from([("times".to_owned(), value)])]);
     }
 }
 

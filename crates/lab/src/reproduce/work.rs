@@ -86,8 +86,8 @@ fn of_case(found: &interfere::CaseFigures) -> Metrics {
     put(&mut metrics, "stream_mb_s", found.stream_mb_s);
     put(&mut metrics, "small_per_second", found.syncs_per_second);
     syncs(&mut metrics, &found.sync_ms);
-    for (each, name) in found.each_mb_s.iter().zip(["first_mb_s", "second_mb_s"]) {
-        put(&mut metrics, name, *each);
+    if let [first, second] = found.each_mb_s[..] {
+        put(&mut metrics, "first_percent", first / (first + second).max(1e-9) * 100.0);
     }
     metrics
 }

@@ -6,7 +6,7 @@ use manylogs_workload::{SourceCounts, TraceError, TraceOp, TraceRequest, TraceSo
 use super::Tenant;
 
 /// Length of what is generated.
-pub const SPAN: Nanos = Nanos::from_secs(3600);
+const SPAN: Nanos = Nanos::from_secs(3600);
 /// Addresses in use, the same for all.
 const FOOTPRINT_SECTORS: u64 = 96 << 21;
 const SECTORS_PER_KIB: u64 = 2;
@@ -27,8 +27,7 @@ pub struct TenantLoad {
     tenant: &'static Tenant,
     rng: Rng,
     at: u64,
-    /// The minute that `quarters` is of.
-    minute: u64,
+    /// The rate of this minute.
     quarters: u64,
     /// Requests left of the burst, and what they are.
     burst: u64,
@@ -43,7 +42,7 @@ impl TenantLoad {
     pub fn new(tenant: &'static Tenant, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let quarters = one_of(&mut rng, &MINUTE_QUARTERS);
-        Self { tenant, rng, at: 0, minute: 0, quarters, burst: 0, op: TraceOp::Read, ends: [0; 2] }
+        Self { tenant, rng, at: 0, quarters, burst: 0, op: TraceOp::Read, ends: [0; 2] }
     }
 
     /// Goes to the arrival of the next request.
