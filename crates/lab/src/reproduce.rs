@@ -37,7 +37,7 @@ pub use file::{Claim, Figure, Paper, Part};
 pub use folder::{Folder, Found};
 pub use html::page;
 pub use judged::{JudgedFigure, Report, judge};
-pub use library::{Chosen, chosen, papers};
+pub use library::{Chosen, chosen, papers, use_folder};
 pub use markdown::markdown;
 pub use plan::{PlanError, Planned, Scale, plan};
 pub use text::{figure_text, listing};

@@ -22,6 +22,10 @@ pub(crate) struct ReproduceArgs {
     /// is generated.
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
+    /// Take the figures of this folder (one folder each paper, one TOML file each figure) instead of
+    /// those of the program.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) figures: Option<PathBuf>,
     /// Write all plots to this HTML file; OUT/figures.html when not given.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,

@@ -12,7 +12,7 @@ use manylogs_lab::parallel::on_threads;
 use manylogs_lab::replay::Progress;
 use manylogs_lab::reproduce::{
     Chosen, Context, Folder, JudgedFigure, Metrics, Paper, Planned, Report, Run, RunError, Scale,
-    chosen, figure_text, judge, listing, markdown, page, papers, plan, raw,
+    chosen, figure_text, judge, listing, markdown, page, papers, plan, raw, use_folder,
 };
 use manylogs_lab::runs::{Kept, KeptError, RunKey};
 use manylogs_lab::sweep::JobError;
@@ -28,6 +28,9 @@ use crate::progress::Bars;
 const ROWS: &str = "runs.jsonl";
 
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    if let Some(dir) = &args.figures {
+        use_folder(dir).map_err(Failure::input)?;
+    }
     let wanted = chosen(args.paper.as_deref(), &args.only).map_err(Failure::input)?;
     if args.list {
         return print(&listing(&wanted));

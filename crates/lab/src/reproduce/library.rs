@@ -1,5 +1,7 @@
 //! The figures that there are.
 
+use std::fs::read_to_string;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use super::file::{Figure, Paper};
@@ -29,10 +31,55 @@ const PAPERS: [Files; 1] = [figures!("manylogs":
     "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
 )];
 
+static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
+
+/// Takes the figures of a folder instead of those that the program has: a folder for each paper,
+/// with a file `paper.toml` and one for each figure. Call it before any other.
+///
+/// # Errors
+/// If a file cannot be read, or makes no sense; the message names it.
+pub fn use_folder(dir: &Path) -> Result<(), String> {
+    let text = |path: &Path| {
+        read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let list = |dir: &Path| -> Result<Vec<std::path::PathBuf>, String> {
+        let failed = |error| format!("cannot read {}: {error}", dir.display());
+        let entries = dir.read_dir().map_err(failed)?;
+        let mut paths = entries
+            .map(|entry| Ok(entry.map_err(failed)?.path()))
+            .collect::<Result<Vec<_>, _>>()?;
+        paths.sort();
+        Ok(paths)
+    };
+    let mut found = Vec::new();
+    for dir in list(dir)?.into_iter().filter(|path| path.is_dir()) {
+        let file = dir.join("paper.toml");
+        let paper = toml::from_str(&text(&file)?);
+        let paper = paper.map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut figures = Vec::new();
+        for path in list(&dir)? {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let is_figure = path.extension().is_some_and(|it| it == "toml");
+            if is_figure && name != "paper" && name != "tenants" {
+                let figure = Figure::parse(&text(&path)?);
+                figures.push(figure.map_err(|error| format!("{}: {error}", path.display()))?);
+            }
+        }
+        figures.sort_by_key(|figure| place(&figure.name));
+        found.push(Chosen { paper, figures });
+    }
+    PARSED.set(found).map_err(|_| "the figures were in use before".to_owned())
+}
+
+/// Where a figure has its place among those that the program has; behind them, if it is new.
+fn place(name: &str) -> usize {
+    let mut known = PAPERS.iter().flat_map(|(_, figures)| figures.iter());
+    known.position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+}
+
 /// All papers with all figures.
 #[must_use]
 pub fn papers() -> &'static [Chosen] {
-    static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
     PARSED.get_or_init(|| {
         let read = |(paper, figures): &Files| Chosen {
             paper: toml::from_str(paper)
@@ -78,7 +125,6 @@ pub fn chosen(paper: Option<&str>, only: &[String]) -> Result<Vec<Chosen>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn every_file_is_in_the_library_under_its_name() {

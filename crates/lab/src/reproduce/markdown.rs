@@ -8,6 +8,9 @@ use super::judged::JudgedFigure;
 use super::plan::Scale;
 use super::text::number;
 
+/// A table has no more columns.
+const PLACES_MAX: usize = 20;
+
 /// All figures, with tables of what came out.
 #[must_use]
 pub fn markdown(paper: &Paper, figures: &[JudgedFigure], scale: Scale, command: &str) -> String {
@@ -91,7 +94,7 @@ fn table(judged: &JudgedFigure, plot: &Plot) -> String {
     let series = judged.series_of(plot);
     let places = judged.places_of(&series, &plot.metric);
     // A curve is for the page.
-    if series.is_empty() || plot.numeric {
+    if series.is_empty() || plot.numeric || places.len() > PLACES_MAX {
         return String::new();
     }
     let mut out = format!("| {} | {} |\n", plot.title, places.join(" | "));
