@@ -46,8 +46,8 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
         let failed = |error| format!("cannot read {}: {error}", dir.display());
         let entries = dir.read_dir().map_err(failed)?;
         let mut paths = entries
-            .map(|entry| Ok(entry.map_err(failed)?.path()))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|entry| entry.map(|entry| entry.path()).map_err(failed))
+            .collect::<Result<Vec<_>, String>>()?;
         paths.sort();
         Ok(paths)
     };
