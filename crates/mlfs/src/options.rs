@@ -76,8 +76,8 @@ pub enum JournalMode {
     /// Each transaction is a record in the logs in the middle of the device, as the paper has the
     /// adaptive journaling of Prabhakaran. The file system is adopted.
     Adaptive,
-    /// Ext4's own journal holds metadata and the content of small writes: the adaptive journaling of
-    /// the Manylogs paper (section IV-B). It is what the other modes are measured against, and no
+    /// Ext4's own journal holds metadata and the content of small writes: the adaptive journaling
+    /// of the Manylogs paper (section IV-B). It is what the other modes are measured against, and no
     /// mount option asks for it.
     AdaptiveJbd2,
 }

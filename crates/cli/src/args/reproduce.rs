@@ -22,7 +22,7 @@ pub(crate) struct ReproduceArgs {
     /// is generated.
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
-    /// Take the figures of this folder (one folder each paper, one TOML file each figure) instead of
+    /// Take the figures of this folder (one folder each paper, one TOML file each figure), not
     /// those of the program.
     #[arg(long, value_name = "DIR")]
     pub(crate) figures: Option<PathBuf>,

@@ -19,7 +19,10 @@ macro_rules! figures {
     ($paper:literal: $($name:literal),+ $(,)?) => {
         (
             include_str!(concat!("../../../../figures/", $paper, "/paper.toml")),
-            &[$(($name, include_str!(concat!("../../../../figures/", $paper, "/", $name, ".toml")))),+],
+            &[$((
+                $name,
+                include_str!(concat!("../../../../figures/", $paper, "/", $name, ".toml")),
+            )),+],
         )
     };
 }
@@ -27,8 +30,8 @@ macro_rules! figures {
 type Files = (&'static str, &'static [(&'static str, &'static str)]);
 
 const PAPERS: [Files; 1] = [figures!("manylogs":
-    "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b", "fig6c",
-    "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
+    "intro", "fig2a", "fig2b", "fig3a", "fig3b", "fig4a", "fig4b", "fig5", "fig6a", "fig6b",
+    "fig6c", "table2", "fig7a", "fig7b", "fig8", "section6", "section3e", "slides", "default"
 )];
 
 static PARSED: OnceLock<Vec<Chosen>> = OnceLock::new();
@@ -95,7 +98,8 @@ pub fn papers() -> &'static [Chosen] {
     })
 }
 
-/// The figures of this paper that `only` names; all, if it names none. All papers, if none is named.
+/// The figures of this paper that `only` names; all, if it names none. All papers, if none is
+/// named.
 ///
 /// # Errors
 /// If a paper or a figure is not known: the message lists what there is.

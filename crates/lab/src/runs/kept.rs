@@ -1,8 +1,8 @@
 //! Rows of finished runs, so that what was interrupted can go on.
 //!
 //! The file's first line says what it is, and of which program; each further line is a row with its
-//! key. All are JSON. A line is written when its run is finished. One that was cut short is dropped,
-//! and its run is done again; so are the rows of another program.
+//! key. All are JSON. A line is written when its run is finished. One that was cut short is
+//! dropped, and its run is done again; so are the rows of another program.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
