@@ -77,8 +77,8 @@ pub enum JournalMode {
     /// adaptive journaling of Prabhakaran. The file system is adopted.
     Adaptive,
     /// Ext4's own journal holds metadata and the content of small writes: the adaptive journaling
-    /// of the Manylogs paper (section IV-B). It is what the other modes are measured against, and no
-    /// mount option asks for it.
+    /// of the Manylogs paper (section IV-B). It is what the other modes are measured against, and
+    /// no mount option asks for it.
     AdaptiveJbd2,
 }
 
