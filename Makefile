@@ -9,6 +9,10 @@
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make figures   puts what replays print into README.md and docs/results.md (make test compares)
+#   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
+#               docs/results/manylogs.md, out/reproduce/figures.html and claims.json
+#   make reproduce-short  the same at the smallest scale, with every change: docs/results/manylogs-smallest.md
+#               must be what comes out (WRITE=1 writes it)
 #   make bench  instructions per replayed request, against benches/budget.txt
 #   make cost   memory and instructions that the mapping table takes (some minutes)
 #   make planted   bugs planted in the volume and between it and its clients: tests must notice each
@@ -53,7 +57,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
@@ -156,6 +160,23 @@ uninstall:
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures
+
+# Disks of file systems are made by mkfs.ext4.
+REPRODUCE_TOOLS := e2fsprogs
+reproduce: tools
+	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	$(TARGET)/release/manylogs reproduce manylogs --out out/reproduce --markdown docs/results/manylogs.md
+
+SMALLEST := docs/results/manylogs-smallest.md
+reproduce-short: tools
+	@dpkg -s $(REPRODUCE_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(REPRODUCE_TOOLS)
+	$(CARGO) build --release --locked --package manylogs-cli
+	mkdir -p out
+	$(TARGET)/release/manylogs reproduce manylogs --scale 1 --out out/reproduce-short \
+		--markdown $(if $(WRITE),$(SMALLEST),out/manylogs-smallest.md)
+	@$(if $(WRITE),true,cmp out/manylogs-smallest.md $(SMALLEST)) || \
+		{ echo "figures changed: make reproduce-short WRITE=1 writes $(SMALLEST) anew"; exit 1; }
 
 interfere: tools
 	$(CARGO) build --release --locked --package manylogs-cli

@@ -7,6 +7,7 @@ pub(crate) mod interfere;
 pub(crate) mod lab;
 pub(crate) mod link;
 pub(crate) mod nbd;
+pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod suggest;
 pub(crate) mod torture;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Sweep(lab::SweepArgs),
     /// Measure small durable writes beside streams on modelled drives, under several policies.
     Interfere(interfere::InterfereArgs),
+    /// Run the figures of the papers, and put what comes out beside what they have.
+    Reproduce(reproduce::ReproduceArgs),
     /// List the volumes of this machine and their servers.
     List(volume::ListArgs),
     /// Make a volume on a disk, a partition or in an image file.

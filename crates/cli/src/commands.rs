@@ -12,6 +12,7 @@ mod load;
 pub(crate) mod manual;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod stop;
 pub(crate) mod sweep;

@@ -77,8 +77,77 @@ fn a_sweep_that_was_ended_goes_on_where_it_was() {
     let text = std::fs::read_to_string(&journal).unwrap();
     let few: Vec<&str> = text.lines().take(3).collect();
     std::fs::write(&journal, few.join("\n") + "\n{\"ask\":").unwrap();
-    place.file("s.toml", long.replace("400", "401"));
-    place.run(&["sweep", "s.toml"]).fails(2, &["other settings"]);
+    // A shorter sweep of the same traces has its rows from there, too.
+    place.file("s.toml", SWEEP);
+    let again = place.run(&["sweep", "s.toml"]);
+    let said = &again.succeeds().stdout;
+    assert!(!said.contains("0 kept from before"), "{said}");
+}
+
+#[test]
+fn traces_are_told_apart_by_what_they_hold() {
+    let place = Place::new();
+    for (dir, requests) in [("a", 400), ("b", 900)] {
+        std::fs::create_dir(place.path(dir)).unwrap();
+        place.trace(&format!("{dir}/sdb.trace"), requests);
+    }
+    let sweep = "traces = ['a/sdb.trace', 'b/sdb.trace']\ndrives = ['exos-x20']\n\
+                 policies = ['nologging', 'mlb']\nseeds = 1\n[output]\ncsv = 'out.csv'\n";
+    let file = place.file("s.toml", sweep);
+    place.run(&["sweep", text(&file)]).succeeds();
+    let rows = rows(&place);
+    for (row, dir, requests) in [(1, "a", 400), (2, "a", 400), (3, "b", 900), (4, "b", 900)] {
+        assert!(rows[row].starts_with(&format!("{dir}/sdb.trace,")), "{}", rows[row]);
+        assert!(rows[row].contains(&format!(",{requests},")), "{}", rows[row]);
+    }
+}
+
+#[test]
+fn a_trace_that_changed_is_run_again() {
+    let place = Place::new();
+    place.trace("t.csv", 400);
+    place.trace("u.csv", 600);
+    // What cannot be read keeps the rows of the others for the next time.
+    let sweep = "traces = ['t.csv', 'u.csv', 'none.csv']\ndrives = ['exos-x20']\n\
+                 policies = ['mlb']\nseeds = 2\n[output]\ncsv = 'out.csv'\n";
+    let file = place.file("s.toml", sweep);
+    place.run(&["sweep", text(&file)]).fails(2, &["none.csv"]);
+    let before = rows(&place);
+    assert_eq!(before.len(), 1 + 2 * 2);
+    place.trace("t.csv", 500);
+    let again = place.run(&["sweep", text(&file)]);
+    again.fails(2, &["none.csv"]);
+    assert!(again.stdout.contains("computing took: 2 runs"), "{}", again.stdout);
+    assert!(again.stdout.contains("2 kept from before"), "{}", again.stdout);
+    let after = rows(&place);
+    assert_eq!(after[3..], before[3..], "u.csv is what it was");
+    assert!(after[1] != before[1] && after[1].contains(",500,"), "{after:?}");
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_leaves_the_others_to_run() {
+    let place = Place::new();
+    place.trace("t.csv", 300);
+    place.file("bad.csv", "time_us,op,offset,bytes\n0,R,0,4096\n1,X,0,4096\n");
+    let sweep = SWEEP.replace("'t.csv'", "'bad.csv', 'none.csv', 't.csv', ['t.csv', 'bad.csv']");
+    let file = place.file("s.toml", sweep);
+    let outcome = place.run(&["sweep", text(&file)]);
+    outcome.fails(2, &["not complete", "bad.csv", "none.csv"]);
+    assert!(outcome.stdout.contains("not run: none.csv: cannot read"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("computing took: 12 runs"), "{}", outcome.stdout);
+    assert_eq!(rows(&place).len(), 1 + 12, "all of t.csv");
+}
+
+#[test]
+fn rows_of_another_version_are_run_again() {
+    let place = Place::new();
+    place.trace("t.csv", 200);
+    let file = place.file("s.toml", SWEEP);
+    place.file("out.csv.journal", "{\"traces\":[]}\n{\"ask\":1}\n{\"ask\":2}\n");
+    let outcome = place.run(&["sweep", text(&file)]);
+    outcome.succeeds();
+    assert!(outcome.stderr.contains("2 rows are of another version"), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("12 runs"), "{}", outcome.stdout);
 }
 
 #[test]

@@ -150,6 +150,7 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
         files: vec![file],
         open: OpenOptions::default(),
         window: None,
+        windows: Vec::new(),
         limit: None,
         seed: 1,
     };

@@ -1,7 +1,7 @@
 //! Small durable writes beside streams, in virtual time: what each costs the other.
 //!
-//! Seed 000 measures a file system's journal beside streams (Fig. 1 and 2); this is the same at
-//! block level, where one can choose what the drive does and see why. See [`run_all`].
+//! The Manylogs paper measures a file system's journal beside streams (Fig. 1 and 2); this is the
+//! same at block level, where one can choose what the drive does and see why. See [`run_all`].
 
 mod case;
 mod drive_did;
@@ -19,5 +19,5 @@ pub use case::{
 pub use drive_did::DriveDid;
 pub use page::html;
 pub use results::{CaseResult, Interference, SyncMillis};
-pub use run::{InterfereError, run_all};
+pub use run::{CaseFigures, InterfereError, measure_one, run_all};
 pub use table::text;

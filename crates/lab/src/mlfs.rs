@@ -1,5 +1,5 @@
 //! MLFS on modelled drives, in virtual time: small durable writes beside a stream, in each mode of
-//! the journal (seed 000, Fig. 2 and Table II). See [`run_all`].
+//! the journal (the Manylogs paper, Fig. 2 and Table II). See [`run_all`].
 
 mod case;
 mod disk;
@@ -8,8 +8,8 @@ mod results;
 mod run;
 mod table;
 
-pub use case::{MlfsCase, WRITES_PER_SYNC};
+pub use case::{JOURNAL, MlfsCase, WRITES_PER_SYNC};
 pub use disk::MlfsError;
 pub use results::{MlfsFigures, MlfsResult, Speedup};
-pub use run::run_all;
+pub use run::{Disks, Figures, measure_one, run_all};
 pub use table::text;

@@ -13,8 +13,10 @@ use thiserror::Error;
 
 use crate::replay::OpenTrace;
 use crate::synthetic::Synthetic;
+use crate::tenants::{self, TenantLoad};
 
-/// Name of the generated trace, given in place of a file.
+/// Name of a generated trace, given in place of a file. `tenant:T1` to `tenant:T10` are others: see
+/// [`tenants`].
 pub const SYNTHETIC: &str = "synthetic";
 const SYNTHETIC_REQUESTS: u64 = 60_000;
 /// Tenants' slices begin at whole mebibytes.
@@ -42,6 +44,8 @@ pub struct TraceSpec {
     pub open: OpenOptions,
     /// The part of each trace to use.
     pub window: Option<WindowChoice>,
+    /// Parts of single files, in the order of `files`, that are used instead. May be shorter.
+    pub windows: Vec<Option<WindowChoice>>,
     /// Largest number of requests to use of each trace.
     pub limit: Option<u64>,
     /// Seed of all random choices.
@@ -98,8 +102,8 @@ pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepare
     let slices = slices(capacity, spec.files.len())?;
     let mut transforms = Vec::new();
     let mut tenants = Vec::new();
-    for (file, &slice) in spec.files.iter().zip(&slices) {
-        tenants.push((tenant(spec, file, slice, &slices, fit, &mut transforms)?, slice));
+    for (index, &slice) in slices.iter().enumerate() {
+        tenants.push((tenant(spec, index, slice, &slices, fit, &mut transforms)?, slice));
     }
     if let [(open, _)] = tenants.as_slice() {
         return Ok(Prepared { open: Arc::clone(open), transforms });
@@ -123,7 +127,7 @@ pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepare
 /// If the trace cannot be read.
 pub fn prepare_unplaced(spec: &TraceSpec, file: &Path) -> Result<Prepared, PrepareError> {
     let mut transforms = Vec::new();
-    let open = part(spec, file, &mut transforms)?;
+    let open = part(spec, file, spec.window, &mut transforms)?;
     Ok(Prepared { open, transforms })
 }
 
@@ -142,13 +146,15 @@ fn slices(capacity: Sectors, tenants: usize) -> Result<Vec<Extent>, PrepareError
 /// One trace, cut to its window and fitted to its slice.
 fn tenant(
     spec: &TraceSpec,
-    file: &Path,
+    index: usize,
     slice: Extent,
     slices: &[Extent],
     fit: bool,
     transforms: &mut Vec<String>,
 ) -> Result<OpenTrace, PrepareError> {
-    let open = part(spec, file, transforms)?;
+    let file = spec.files[index].as_path();
+    let choice = spec.windows.get(index).copied().flatten().or(spec.window);
+    let open = part(spec, file, choice, transforms)?;
     if fit {
         let plan = Arc::new(FitPlan::measure(&mut open()?, slice.len)?);
         match plan.rule() {
@@ -185,17 +191,15 @@ fn end_of(source: &mut impl TraceSource) -> Result<Sectors, TraceError> {
     Ok(Sectors(end))
 }
 
-/// One trace, cut to its window.
+/// One trace, cut to the window that `choice` says.
 fn part(
     spec: &TraceSpec,
     file: &Path,
+    choice: Option<WindowChoice>,
     transforms: &mut Vec<String>,
 ) -> Result<OpenTrace, PrepareError> {
     let whole = whole(spec, file);
-    let window = match spec.window {
-        None => None,
-        Some(choice) => Some(resolve(choice, &whole, spec.seed)?),
-    };
+    let window = choice.map(|choice| resolve(choice, &whole, spec.seed)).transpose()?;
     if let Some(window) = window {
         transforms.push(format!(
             "{}: window of {} s from {} s on",
@@ -221,7 +225,17 @@ fn part(
     Ok(Arc::new(cut))
 }
 
+/// Whether `file` is the name of a generated trace.
+#[must_use]
+pub fn is_generated(file: &Path) -> bool {
+    file.as_os_str() == SYNTHETIC || tenants::named(file).is_some()
+}
+
 fn whole(spec: &TraceSpec, file: &Path) -> OpenTrace {
+    if let Some((tenant, nth)) = tenants::named(file) {
+        let seed = spec.seed ^ (nth + 1) << 32;
+        return Arc::new(move || Ok(Box::new(TenantLoad::new(tenant, seed))));
+    }
     if file.as_os_str() == SYNTHETIC {
         let seed = spec.seed;
         let count = spec.limit.unwrap_or(SYNTHETIC_REQUESTS);

@@ -79,9 +79,23 @@ pub enum JournalMode {
     /// Each transaction is a record in the logs in the middle of the device, as the paper has the
     /// adaptive journaling of Prabhakaran. The file system is adopted.
     Adaptive,
+    /// Ext4's own journal holds metadata and the content of small writes: the adaptive journaling
+    /// of the Manylogs paper (section IV-B). It is what the other modes are measured against, and
+    /// no mount option asks for it.
+    AdaptiveJbd2,
 }
 
 impl JournalMode {
+    /// All modes.
+    pub const ALL: [Self; 5] =
+        [Self::Ordered, Self::Data, Self::AdaptiveJbd2, Self::Adaptive, Self::Manylogs];
+
+    /// The mode of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
     /// What `--mode` and `-o mode=` call it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -90,6 +104,7 @@ impl JournalMode {
             Self::Data => "data",
             Self::Manylogs => "manylogs",
             Self::Adaptive => "adaptive",
+            Self::AdaptiveJbd2 => "adaptive-jbd2",
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod transform;
 pub use cache::RequestCache;
 pub use error::{BadRecord, IoFailure, Position, TraceError, UnknownFormat};
 pub use export::{Losses, TraceWriter};
+pub use format::blktrace_set::files_of;
 pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;
 pub use merge::Merge;

@@ -160,15 +160,11 @@ pub(crate) struct FsInterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
           value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
-    /// Modes of the journal.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "ordered,data,adaptive,manylogs"
-    )]
-    pub(crate) mode: Vec<ModeArg>,
+    /// Modes of the journal: ordered, data, adaptive-jbd2 (content of small writes joins ext4's
+    /// own journal, as the paper's adaptive journaling has it), adaptive, manylogs.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,
+          default_value = "ordered,data,adaptive,manylogs")]
+    pub(crate) mode: Vec<JournalMode>,
     /// What the stream does with a file of 2 GiB, 1 MiB at a time: read, write.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "read,write",
           value_parser = sequential)]
@@ -179,6 +175,12 @@ pub(crate) struct FsInterfereArgs {
     /// One log of 10 MiB in so many bytes, as for `fs adopt`.
     #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
     pub(crate) log_every: Option<Sectors>,
+    /// The longest write that goes to a log; 32K when not given.
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size)]
+    pub(crate) threshold: Option<Sectors>,
+    /// Size of ext4's own journal, in whole MiB.
+    #[arg(long, value_name = "SIZE", value_parser = journal, default_value = "1G")]
+    pub(crate) journal: Sectors,
     /// Whether writes may wait in the drive's cache.
     #[arg(long, value_enum, value_name = "on|off", default_value = "off")]
     pub(crate) drive_cache: OnOff,
@@ -197,6 +199,18 @@ pub(crate) struct FsInterfereArgs {
     /// Cases measured at the same time; as many as there are cores when not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) threads: Option<u64>,
+}
+
+fn mode(text: &str) -> Result<JournalMode, String> {
+    let known = || JournalMode::ALL.map(JournalMode::name).join(", ");
+    JournalMode::named(text).ok_or_else(|| format!("expected a mode (there are: {})", known()))
+}
+
+fn journal(text: &str) -> Result<Sectors, String> {
+    let size = crate::units::size(text).map_err(|error| error.to_string())?;
+    let whole = size.bytes().is_multiple_of(1 << 20) && size.bytes() >= 4 << 20;
+    let expected = "expected whole MiB, at least 4M: mke2fs takes no less";
+    whole.then_some(size).ok_or_else(|| expected.to_owned())
 }
 
 fn sequential(text: &str) -> Result<StreamKind, String> {

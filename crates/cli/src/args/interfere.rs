@@ -61,7 +61,7 @@ pub(crate) struct InterfereArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) writes_per_sync: Vec<u32>,
     /// fua (each write is durable), flush (writes, then a flush), journal (as ext4: writes, a
-    /// journal write, a flush, the commit block, a flush).
+    /// journal write, a flush, the commit block, a flush), read (reads instead of writes).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "flush")]
     pub(crate) sync_mode: Vec<SyncMode>,
     /// Whether writes may wait in the drive's cache: on, off.

@@ -59,6 +59,7 @@ impl Load {
             files: args.traces.clone(),
             open: args.open.options()?,
             window: args.change.window.map(Into::into),
+            windows: Vec::new(),
             limit: args.change.limit,
             seed: args.change.seed,
         };

@@ -1,17 +1,16 @@
 //! `manylogs sweep`: every combination of a file's traces, drives, policies, parameters and seeds.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use manylogs_lab::parallel::on_threads;
-use manylogs_lab::prepare::SYNTHETIC;
 use manylogs_lab::replay::Progress;
+use manylogs_lab::runs::{Kept, KeptError, RunKey};
 use manylogs_lab::sweep::{
-    Ask, Columns, Job, Journal, JournalError, Loads, Row, Sweep, SweepError, columns, jobs, summary,
+    Ask, Columns, Job, JobError, Jobs, Row, Sweep, SweepError, columns, jobs, summary,
 };
 
 use super::load::stop_on_ctrl_c;
@@ -25,28 +24,22 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
         SweepError::Read { ref source, .. } => Failure::of_given(source, &error),
         other => Failure::input(other),
     })?;
-    try_traces(&sweep)?;
     let outputs = Outputs::reserve(&sweep)?;
-    let jobs = jobs(&sweep).map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
-    let (journal, kept) = match &outputs.journal {
-        Some(path) => {
-            let (journal, rows) = Journal::open(path, &sweep).map_err(journal_failure)?;
-            (Some(journal), rows)
-        }
-        None => (None, Vec::new()),
-    };
+    let Jobs { jobs, left_out } =
+        jobs(&sweep).map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
     let work = Work {
-        sweep: &sweep,
-        loads: Loads::default(),
+        requests: sweep.output.requests.as_deref(),
         progress: Arc::default(),
         runs: Arc::default(),
-        done: Mutex::new(kept.into_iter().map(|row| (row.ask.clone(), row)).collect()),
-        journal: Mutex::new(journal),
+        done: Mutex::new(kept(&outputs)?),
+        left_out: Mutex::new(left_out),
         failure: Mutex::default(),
     };
     stop_on_ctrl_c(vec![Arc::clone(&work.progress)])?;
     let began = Instant::now();
-    let left: Vec<&Job> = jobs.iter().filter(|job| !work.is_done(&job.ask)).collect();
+    let mut keys = BTreeSet::new();
+    let wanted = jobs.iter().filter(|job| keys.insert(job.key));
+    let left: Vec<&Job> = wanted.filter(|job| !work.is_done(job.key)).collect();
     let shown = Bars::show(&["runs".to_owned()], &[Arc::clone(&work.runs)], left.len() as u64);
     on_threads(left.len(), args.threads(), |index| work.one(left[index]));
     drop(shown);
@@ -58,32 +51,36 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
         began.elapsed().as_secs_f64(),
         jobs.len() - left.len()
     );
-    print(&(summary(&rows) + &outputs.names() + &cost))?;
+    print(&(summary(&rows) + &work.told() + &outputs.names() + &cost))?;
     work.end(rows.len() == jobs.len())
 }
 
-/// Whether the traces can be read: that one cannot is known before anything runs.
-fn try_traces(sweep: &Sweep) -> Result<(), Failure> {
-    let files = sweep.traces.iter().flat_map(|list| list.files());
-    for file in files.filter(|file| file.as_os_str() != SYNTHETIC) {
-        File::open(file).map_err(|error| {
-            Failure::of_given(&error, format!("cannot read {}: {error}", file.display()))
-        })?;
+/// The rows that an earlier command left.
+fn kept(outputs: &Outputs) -> Result<Kept<Row>, Failure> {
+    let Some(path) = &outputs.journal else { return Ok(Kept::in_memory()) };
+    let kept = Kept::open(path).map_err(|error| kept_failure(&error))?;
+    if kept.dropped() > 0 {
+        eprintln!(
+            "note: {}: {} rows are of another version of this program: their runs are done again",
+            path.display(),
+            kept.dropped()
+        );
     }
-    Ok(())
+    Ok(kept)
 }
 
 /// A sweep under way.
 struct Work<'a> {
-    sweep: &'a Sweep,
-    loads: Loads,
+    /// Where files with one row a request go.
+    requests: Option<&'a Path>,
     /// Ends the replays under way.
     progress: Arc<Progress>,
     /// Counts the runs that are done.
     runs: Arc<Progress>,
-    done: Mutex<BTreeMap<Ask, Row>>,
-    journal: Mutex<Option<Journal>>,
-    /// The first.
+    done: Mutex<Kept<Row>>,
+    /// Why runs have no result, each reason once.
+    left_out: Mutex<Vec<JobError>>,
+    /// Results that cannot be kept: the first ends the sweep.
     failure: Mutex<Option<Failure>>,
 }
 
@@ -92,33 +89,37 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Work<'_> {
-    fn is_done(&self, ask: &Ask) -> bool {
-        locked(&self.done).contains_key(ask)
+    fn is_done(&self, key: RunKey) -> bool {
+        locked(&self.done).get(key).is_some()
     }
 
+    /// One that fails leaves the others to run.
     fn one(&self, job: &Job) {
         if self.progress.stop.load(Ordering::Relaxed) {
             return;
         }
-        let result = job.run(self.sweep, &self.loads, &self.progress).map_err(Failure::input);
-        let kept = result.and_then(|found| match found {
-            Some((row, requests)) => self.keep(row, &requests),
-            None => Ok(()),
-        });
-        if let Err(failure) = kept {
+        let found = match job.run(self.requests.is_some(), &self.progress) {
+            Ok(Some(found)) => found,
+            Ok(None) => return,
+            Err(error) => {
+                let mut left_out = locked(&self.left_out);
+                if !left_out.contains(&error) {
+                    left_out.push(error);
+                }
+                return;
+            }
+        };
+        if let Err(failure) = self.keep(job, found) {
             locked(&self.failure).get_or_insert(failure);
             self.progress.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    fn keep(&self, row: Row, requests: &Columns) -> Result<(), Failure> {
-        if let Some(dir) = &self.sweep.output.requests {
-            write_requests(dir, &row.ask, requests)?;
+    fn keep(&self, job: &Job, (row, requests): (Row, Columns)) -> Result<(), Failure> {
+        if let Some(dir) = self.requests {
+            write_requests(dir, job, &requests)?;
         }
-        if let Some(journal) = &mut *locked(&self.journal) {
-            journal.keep(&row).map_err(journal_failure)?;
-        }
-        locked(&self.done).insert(row.ask.clone(), row);
+        locked(&self.done).keep(job.key, row).map_err(|error| kept_failure(&error))?;
         self.runs.done.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -126,20 +127,31 @@ impl Work<'_> {
     /// What is done, in the order of the sweep.
     fn rows(&self, jobs: &[Job]) -> Vec<Row> {
         let done = locked(&self.done);
-        jobs.iter().filter_map(|job| done.get(&job.ask).cloned()).collect()
+        let row = |job: &Job| Some(Row { ask: job.ask.clone(), ..done.get(job.key)?.clone() });
+        jobs.iter().filter_map(row).collect()
+    }
+
+    /// What has no result.
+    fn told(&self) -> String {
+        locked(&self.left_out).iter().map(|error| format!("not run: {error}\n")).collect()
     }
 
     fn end(self, complete: bool) -> Result<(), Failure> {
         if let Some(failure) = locked(&self.failure).take() {
             return Err(failure);
         }
-        if !complete {
+        if self.progress.stop.load(Ordering::Relaxed) && !complete {
             return Err(Failure::Interrupted);
         }
-        if let Some(journal) = locked(&self.journal).take() {
-            journal.remove();
+        let left_out = self.left_out.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if left_out.is_empty() {
+            self.done.into_inner().unwrap_or_else(PoisonError::into_inner).remove();
+            return Ok(());
         }
-        Ok(())
+        let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+        let message = format!("the sweep is not complete: {}", reasons.join("; "));
+        let of_input = left_out.iter().all(JobError::is_of_input);
+        Err(if of_input { Failure::Input(message) } else { Failure::Failed(message) })
     }
 }
 
@@ -191,19 +203,18 @@ impl Outputs {
     }
 }
 
-/// One file a run, named after what it is of.
-fn write_requests(dir: &Path, ask: &Ask, requests: &Columns) -> Result<(), Failure> {
-    let Ask { trace, drive, policy, seed } = ask;
+/// One file a run, named after what it is of, and told apart by its key.
+fn write_requests(dir: &Path, job: &Job, requests: &Columns) -> Result<(), Failure> {
+    let Ask { trace, drive, policy, seed } = &job.ask;
+    let short = job.key.short();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-.=+".contains(c) { c } else { '_' };
-    let name: String = format!("{trace}-{drive}-{policy}-{seed}").chars().map(plain).collect();
+    let name: String =
+        format!("{trace}-{drive}-{policy}-{seed}-{short}").chars().map(plain).collect();
     let mut bytes = Vec::new();
     requests.parquet(&mut bytes).map_err(Failure::failed)?;
     Output::reserve(&dir.join(name + ".parquet"))?.write(&bytes)
 }
 
-fn journal_failure(error: JournalError) -> Failure {
-    match &error {
-        JournalError::Io { source, .. } => Failure::of_given(source, &error),
-        _ => Failure::input(error),
-    }
+fn kept_failure(error: &KeptError) -> Failure {
+    Failure::of_given(&error.source, error)
 }

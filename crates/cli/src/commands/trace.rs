@@ -108,6 +108,7 @@ fn spec(files: Vec<PathBuf>, open: &OpenArgs, change: &ChangeArgs) -> Result<Tra
         files,
         open: open.options_without_drive()?,
         window: change.window.map(Into::into),
+        windows: Vec::new(),
         limit: change.limit,
         seed: change.seed,
     })

@@ -42,6 +42,8 @@ pub enum SyncMode {
     /// The requests of a journaling file system: writes, a write to the journal, a flush, the
     /// commit block, a flush.
     Journal,
+    /// Reads of as many places, and nothing that is durable: what small reads cost a stream.
+    Read,
 }
 
 /// A name on the command line that stands for nothing.
@@ -193,7 +195,7 @@ macro_rules! named {
 
 named!(StreamKind, "stream", "read" => Read, "write" => Write, "random" => Random);
 named!(Place, "place", "outer" => Outer, "inner" => Inner);
-named!(SyncMode, "sync mode", "fua" => Fua, "flush" => Flush, "journal" => Journal);
+named!(SyncMode, "sync mode", "fua" => Fua, "flush" => Flush, "journal" => Journal, "read" => Read);
 
 #[cfg(test)]
 mod tests {
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_what_there_is() {
         let error = "fsync".parse::<SyncMode>().unwrap_err().to_string();
-        assert_eq!(error, "unknown sync mode \"fsync\"; there are: fua, flush, journal");
+        assert_eq!(error, "unknown sync mode \"fsync\"; there are: fua, flush, journal, read");
     }
 
     #[test]

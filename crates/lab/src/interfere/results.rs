@@ -71,6 +71,8 @@ pub struct CaseResult {
     pub stream_mb_s_alone: f64,
     /// Throughput of all streams together beside the syncs.
     pub stream_mb_s: f64,
+    /// Throughput of each stream beside the syncs.
+    pub each_mb_s: Vec<f64>,
     /// `stream_mb_s` over what `nologging` gives the streams alone.
     pub kept: f64,
     /// Latency of the streams' requests beside the syncs, from the moment at which each was due.
@@ -145,6 +147,7 @@ pub(super) fn result(
         seconds: case.span.as_secs_f64(),
         stream_mb_s_alone: round3(own.stream_mb_s),
         stream_mb_s: round3(beside.stream_mb_s),
+        each_mb_s: beside.each_mb_s.iter().copied().map(round3).collect(),
         kept: (beside.stream_mb_s / base.stream_mb_s.max(1e-9) * 1e4).round() / 1e4,
         stream_ms: beside.stream_latencies.summary().into(),
         sync_ms: beside.latencies.summary().into(),

@@ -11,12 +11,12 @@ use thiserror::Error;
 
 use super::case::{Case, SyncLoad, UnfitStream};
 use super::drive_did::DriveDid;
-use super::results::{CaseResult, result};
+use super::results::{CaseResult, SyncMillis, result};
 use super::stream::{self, Moved};
 use super::sync::{self, Synced};
 use crate::parallel::in_parallel;
 use crate::replay::{NamedPolicy, Stack};
-use crate::stats::Latencies;
+use crate::stats::{Latencies, round3};
 
 /// Warm-up: streams and syncs run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(2);
@@ -68,6 +68,7 @@ pub enum InterfereError {
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) stream_mb_s: f64,
+    pub(super) each_mb_s: Vec<f64>,
     pub(super) stream_latencies: Latencies,
     pub(super) latencies: Latencies,
     pub(super) syncs_per_second: f64,
@@ -112,6 +113,33 @@ fn base(case: &Case) -> Case {
     Case { policy: NamedPolicy::nologging(), ..without_syncs(case) }
 }
 
+/// Figures of one run.
+#[derive(Clone, Debug)]
+pub struct CaseFigures {
+    /// Throughput of all streams together.
+    pub stream_mb_s: f64,
+    /// Throughput of each.
+    pub each_mb_s: Vec<f64>,
+    /// Latency of a sync.
+    pub sync_ms: SyncMillis,
+    /// Syncs a second that began and ended within the measurement.
+    pub syncs_per_second: f64,
+}
+
+/// Measures the case alone, and nothing that it is to be compared with.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn measure_one(case: &Case) -> Result<CaseFigures, InterfereError> {
+    let found = measure(case)?;
+    Ok(CaseFigures {
+        stream_mb_s: round3(found.stream_mb_s),
+        each_mb_s: found.each_mb_s.iter().copied().map(round3).collect(),
+        sync_ms: found.latencies.summary().into(),
+        syncs_per_second: round3(found.syncs_per_second),
+    })
+}
+
 /// Key of a case without syncs. Cases with equal keys share one run.
 fn key(case: &Case) -> String {
     let Case { drive, policy, stream, seed, span, .. } = case;
@@ -138,7 +166,7 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let moved = Rc::new(Moved {
         from,
         until,
-        bytes: Cell::new(0),
+        bytes: (0..case.stream.streams).map(|_| Cell::new(0)).collect(),
         latencies: RefCell::default(),
         running: Cell::new(0),
         failed: RefCell::default(),
@@ -166,7 +194,8 @@ fn measure(case: &Case) -> Result<Measured, InterfereError> {
     let seconds = case.span.as_secs_f64();
     let revolution_us = case.drive.profile.spindle.revolution_us;
     Ok(Measured {
-        stream_mb_s: moved.bytes.get() as f64 / 1e6 / seconds,
+        stream_mb_s: moved.bytes.iter().map(Cell::get).sum::<u64>() as f64 / 1e6 / seconds,
+        each_mb_s: moved.bytes.iter().map(|it| it.get() as f64 / 1e6 / seconds).collect(),
         stream_latencies: moved.latencies.borrow().clone(),
         latencies: synced.latencies.borrow().clone(),
         syncs_per_second: synced.in_time.get() as f64 / seconds,

@@ -17,7 +17,8 @@ pub(super) struct Moved {
     pub(super) from: Time,
     /// The streams end at this time.
     pub(super) until: Time,
-    pub(super) bytes: Cell<u64>,
+    /// Of each stream.
+    pub(super) bytes: Vec<Cell<u64>>,
     /// From the moment at which each request was due, which for one that waits for its place among
     /// those in flight is before it is sent.
     pub(super) latencies: RefCell<Latencies>,
@@ -27,6 +28,7 @@ pub(super) struct Moved {
 
 /// Position of one stream.
 struct Cursor {
+    index: usize,
     kind: StreamKind,
     size: Sectors,
     start: u64,
@@ -105,7 +107,9 @@ pub(super) fn start(
         let rng = RefCell::new(Rng::new(seed ^ (u64::from(index) + 1) << 32));
         let (kind, size) = (load.kind, load.size);
         let pace = Pace::of(load, index, runtime.now());
-        let cursor = Rc::new(Cursor { kind, size, start, room, next: Cell::new(0), rng, pace });
+        let index = manylogs_block::to_usize(u64::from(index));
+        let cursor =
+            Rc::new(Cursor { index, kind, size, start, room, next: Cell::new(0), rng, pace });
         for _ in 0..load.depth {
             moved.running.set(moved.running.get() + 1);
             runtime.spawn(keep_one_in_flight(
@@ -140,7 +144,8 @@ async fn keep_one_in_flight(
             break;
         }
         if (moved.from..moved.until).contains(&now) {
-            moved.bytes.set(moved.bytes.get() + cursor.size.bytes());
+            let bytes = &moved.bytes[cursor.index];
+            bytes.set(bytes.get() + cursor.size.bytes());
             moved.latencies.borrow_mut().record(now.since(due));
         }
     }

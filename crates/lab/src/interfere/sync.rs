@@ -105,13 +105,18 @@ impl Syncer {
         for _ in 0..self.writes {
             let capacity = self.device.capabilities().capacity;
             let at = self.rng.borrow_mut().below(capacity.0 / WRITE.0) * WRITE.0;
-            answers.push(self.write(at, WRITE, fua));
+            answers.push(match self.mode {
+                SyncMode::Read => {
+                    self.device.submit(Request::Read { extent: Extent::new(at, WRITE.0) })
+                }
+                _ => self.write(at, WRITE, fua),
+            });
         }
         for answer in answers {
             answer.await?;
         }
         match self.mode {
-            SyncMode::Fua => {}
+            SyncMode::Fua | SyncMode::Read => {}
             SyncMode::Flush => drop(self.device.submit(Request::Flush).await?),
             SyncMode::Journal => {
                 self.append_to_journal(JOURNAL_WRITE).await?;

@@ -1,6 +1,6 @@
 //! What is measured.
 
-use manylogs_block::Nanos;
+use manylogs_block::{Nanos, Sectors};
 use manylogs_mlfs::JournalMode;
 use manylogs_mlfs::adopt::Spacing;
 
@@ -17,6 +17,11 @@ pub struct MlfsCase {
     pub drive: DriveSettings,
     /// Where logs are, for modes that have them.
     pub spacing: Spacing,
+    /// The longest write that goes to a log, for modes that have them; 32 KiB, if not given. In the
+    /// mode adaptive-jbd2 it is always that.
+    pub threshold: Option<Sectors>,
+    /// Size of ext4's journal.
+    pub journal: Sectors,
     /// The mode of the journal.
     pub mode: JournalMode,
     /// What the stream does: reads or writes, 1 MiB at a time and past caches, a file of 2 GiB.
@@ -29,6 +34,9 @@ pub struct MlfsCase {
     /// Length of the measurement, in simulated time.
     pub span: Nanos,
 }
+
+/// Size of ext4's journal, if nobody says otherwise: 1 GiB.
+pub const JOURNAL: Sectors = Sectors(1 << 21);
 
 impl MlfsCase {
     /// Whether the mode needs an adopted file system.

@@ -48,6 +48,12 @@ pub enum MlfsError {
     /// The file system cannot be mounted, or unmounted.
     #[error("it cannot be mounted: {0}")]
     Mount(#[from] MountError),
+    /// The disk cannot be made, for a reason that was told before.
+    #[error("{0}")]
+    Disk(String),
+    /// A setting of the logs is refused.
+    #[error("{0}")]
+    Setting(String),
     /// An operation failed.
     #[error("an operation failed: {0}")]
     FileSystem(#[from] manylogs_ext4::Error),
@@ -137,7 +143,8 @@ fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
 impl Prepared {
     /// Makes what the case needs to begin: with logs, if its mode has some.
     pub(super) fn of(case: &MlfsCase) -> Result<Self, MlfsError> {
-        let world = World::new(case, mkfs(case.drive.capacity()).map_err(MlfsError::Mkfs)?)?;
+        let world =
+            World::new(case, mkfs(case.drive.capacity(), case.journal).map_err(MlfsError::Mkfs)?)?;
         if case.is_adopted() {
             let runtime = world.runtime.clone();
             let site = Site { device: world.device(), clock: clock(&runtime), runtime };
@@ -167,6 +174,10 @@ impl Prepared {
             meant.iter().try_for_each(|pair| settings.assign(pair)).unwrap_or_else(|error| {
                 unreachable!("settings of every volume: {error}");
             });
+            if let Some(threshold) = case.threshold {
+                let pair = format!("threshold={}", threshold.bytes());
+                settings.assign(&pair).map_err(|error| MlfsError::Setting(error.to_string()))?;
+            }
             world.run(async move { volume.set(&settings).await })?;
         }
         let World { sim, host, .. } = world;
@@ -197,7 +208,7 @@ async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError> {
 }
 
 /// What a disk of this size holds after mkfs.ext4, the same each time.
-fn mkfs(capacity: Sectors) -> io::Result<Media> {
+fn mkfs(capacity: Sectors, journal: Sectors) -> io::Result<Media> {
     let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
     let dir = tempfile::tempdir_in(place.unwrap_or("."))?;
     let path = dir.path().join("image");
@@ -205,7 +216,8 @@ fn mkfs(capacity: Sectors) -> io::Result<Media> {
     File::create(&path)?.set_len(bytes)?;
     let mut mkfs = Command::new(program());
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
-    mkfs.args(["-J", "size=1024", "-i", "16777216"]);
+    let journal = format!("size={}", journal.bytes() >> 20);
+    mkfs.args(["-J", &journal, "-i", "16777216"]);
     let seed = "hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70";
     mkfs.args(["-E", &format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,{seed}")]);
     mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000").arg(&path);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use manylogs_block::{Nanos, Time};
 use manylogs_ext4::SinkStats;
@@ -12,8 +13,9 @@ use super::case::{MlfsCase, WRITES_PER_SYNC};
 use super::disk::{Disk, MlfsError, Prepared};
 use super::load::{Done, start};
 use super::results::{MlfsResult, result};
+use crate::interfere::SyncMillis;
 use crate::parallel::in_parallel;
-use crate::stats::Latencies;
+use crate::stats::{Latencies, round3};
 
 /// Both run this long before the measurement begins.
 const WARM_UP: Nanos = Nanos::from_secs(2);
@@ -70,16 +72,56 @@ fn base(case: &MlfsCase) -> MlfsCase {
 
 /// Cases with equal keys are one run.
 fn key(case: &MlfsCase) -> String {
-    let MlfsCase { mode, stream, writes_per_second, seed, span, .. } = case;
-    format!("{} {mode} {stream} {writes_per_second} {seed} {}", disk_key(case), span.0)
+    let MlfsCase { mode, stream, writes_per_second, seed, span, threshold, .. } = case;
+    let disk = disk_key(case);
+    format!("{disk} {mode} {stream} {writes_per_second} {seed} {} {threshold:?}", span.0)
 }
 
 /// Cases with equal keys begin with the same disk.
 fn disk_key(case: &MlfsCase) -> String {
-    let MlfsCase { drive, spacing, .. } = case;
+    let MlfsCase { drive, spacing, journal, .. } = case;
     let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
     let link = drive.link;
-    format!("{name} {cache} {link:?} {queue:?} {spacing:?} {}", case.is_adopted())
+    format!("{name} {cache} {link:?} {queue:?} {spacing:?} {} {}", journal.0, case.is_adopted())
+}
+
+/// Disks with all that is measured on them, each made when the first case needs it.
+#[derive(Debug, Default)]
+pub struct Disks(Mutex<BTreeMap<String, Arc<Made>>>);
+
+type Made = OnceLock<Result<Prepared, String>>;
+
+/// Figures of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Throughput of the stream.
+    pub stream_mb_s: f64,
+    /// Latency of a sync of the file system.
+    pub sync_ms: SyncMillis,
+    /// Small writes a second that were made durable.
+    pub writes_per_second: f64,
+    /// What the journal did.
+    pub journal: SinkStats,
+}
+
+/// Measures the case alone, and nothing that it is to be compared with.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn measure_one(case: &MlfsCase, disks: &Disks) -> Result<Figures, MlfsError> {
+    let made = {
+        let mut all = disks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(disk_key(case)).or_default())
+    };
+    let disk = made.get_or_init(|| Prepared::of(case).map_err(|error| error.to_string()));
+    let disk = disk.as_ref().map_err(|error| MlfsError::Disk(error.clone()))?;
+    let found = measure(case, disk)?;
+    Ok(Figures {
+        stream_mb_s: round3(found.stream_mb_s),
+        sync_ms: found.latencies.summary().into(),
+        writes_per_second: round3(found.writes_per_second),
+        journal: found.journal,
+    })
 }
 
 fn measure(case: &MlfsCase, prepared: &Prepared) -> Result<Measured, MlfsError> {

@@ -38,6 +38,7 @@ pub fn columns(rows: &[Row]) -> Columns {
     let flag = |of: fn(&Row) -> bool| Column::Flag(rows.iter().map(of).collect());
     let mut columns = Columns::default();
     columns.add("trace", text(|row| &row.ask.trace));
+    columns.add("trace_content", text(|row| &row.trace_content));
     columns.add("drive", text(|row| &row.ask.drive));
     columns.add("policy", text(|row| &row.ask.policy));
     columns.add("parameters", text(|row| &row.parameters));
@@ -60,6 +61,10 @@ pub fn columns(rows: &[Row]) -> Columns {
     columns.add("log_swaps", whole(|row| row.log_swaps));
     columns.add("table_bytes_max", whole(|row| row.table_bytes_max));
     columns.add("checkpoint_seconds", real(|row| row.checkpoint_seconds));
+    columns.add("checkpoint_read_seconds", real(|row| Some(row.checkpoint?.log_read_seconds)));
+    columns.add("checkpoint_write_seconds", real(|row| Some(row.checkpoint?.home_write_seconds)));
+    columns.add("writes_saved_percent", real(|row| Some(row.checkpoint?.writes_saved_percent)));
+    columns.add("sectors_saved_percent", real(|row| Some(row.checkpoint?.sectors_saved_percent)));
     columns.add("simulated_seconds", real(|row| Some(row.simulated_seconds)));
     columns
 }

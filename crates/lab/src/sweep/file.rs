@@ -8,6 +8,7 @@ use manylogs_workload::transform::Window;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::load::{LoadRate, LoadSpec};
 use crate::prepare::WindowChoice;
 use crate::replay::{Durability, NamedPolicy, PolicyListError, parse_policies};
 
@@ -155,13 +156,14 @@ impl TraceList {
         }
     }
 
-    /// The traces as a table shows them: file names without directories.
+    /// The traces as a table shows them: the last `parts` parts of their paths.
     #[must_use]
-    pub fn name(&self) -> String {
-        let names = self.files().iter().map(|file| {
-            file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-        });
-        names.collect::<Vec<_>>().join(" + ")
+    pub fn name(&self, parts: usize) -> String {
+        let name = |file: &PathBuf| {
+            let all = file.iter().count();
+            file.iter().skip(all.saturating_sub(parts)).collect::<PathBuf>().display().to_string()
+        };
+        self.files().iter().map(name).collect::<Vec<_>>().join(" + ")
     }
 }
 
@@ -201,7 +203,7 @@ impl Sweep {
 
     fn resolve(&mut self, dir: &Path) {
         let there = |path: &mut PathBuf| {
-            if path.as_os_str() != crate::prepare::SYNTHETIC {
+            if !crate::prepare::is_generated(path) {
                 *path = dir.join(&path);
             }
         };
@@ -242,8 +244,52 @@ impl Sweep {
         }
         self.durability()?;
         self.target()?;
+        self.names()?;
         self.grid().map_err(|error| error.to_string())?;
         Ok(())
+    }
+
+    /// Names of the traces in tables: those of the files, with as many directories as it takes
+    /// to tell traces of one name apart.
+    fn names(&self) -> Result<Vec<String>, String> {
+        let longest = self.traces.iter().flat_map(TraceList::files).map(|file| file.iter().count());
+        let longest = longest.max().unwrap_or(1).max(1);
+        let name = |at: usize| {
+            let list = &self.traces[at];
+            let is_alone = |parts: &usize| {
+                let others = self.traces.iter().enumerate().filter(|(other, _)| *other != at);
+                others.into_iter().all(|(_, other)| other.name(*parts) != list.name(*parts))
+            };
+            let parts = (1..=longest).find(is_alone);
+            let parts = parts.ok_or_else(|| format!("{} is given twice", list.name(longest)))?;
+            Ok(list.name(parts))
+        };
+        (0..self.traces.len()).map(name).collect()
+    }
+
+    /// The loads.
+    ///
+    /// # Errors
+    /// If a value makes no sense, which [`load`](Self::load) finds before.
+    pub fn loads(&self) -> Result<Vec<LoadSpec>, String> {
+        let durability = self.durability()?;
+        let rate = match &self.rate {
+            Rate::Factor(factor) => LoadRate::Factor(*factor),
+            Rate::Word(_) => LoadRate::Busy(self.target()?),
+        };
+        let window = self.window.as_ref().and_then(WindowText::choice);
+        let load = |(list, name): (&TraceList, String)| LoadSpec {
+            name,
+            files: list.files().to_vec(),
+            window,
+            windows: Vec::new(),
+            limit: self.limit,
+            fit: self.fit,
+            rate,
+            durability,
+            outstanding: None,
+        };
+        Ok(self.traces.iter().zip(self.names()?).map(load).collect())
     }
 
     /// The durability, if given.
@@ -313,6 +359,17 @@ mod tests {
             parse(&text).unwrap().grid().unwrap().into_iter().map(|p| p.name).collect();
         let expected = ["nologging", "mlb:hold=5ms,threshold=32K", "mlb:hold=5ms,threshold=64K"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn traces_of_one_name_are_told_apart() {
+        let text = "traces = ['x/a/t', 'x/b/t', 'x/a/u', ['x/a/t', 'x/a/u'], ['x/b/t', 'x/b/u']]\n\
+                    drives = ['exos-x20']\npolicies = ['mlb']\n";
+        let names: Vec<String> =
+            parse(text).unwrap().loads().unwrap().into_iter().map(|load| load.name).collect();
+        assert_eq!(names, ["a/t", "b/t", "u", "a/t + a/u", "b/t + b/u"]);
+        let twice = parse(&LEAST.replace("['t']", "['x/t', 'x/t']")).unwrap_err();
+        assert!(twice.contains("x/t is given twice"), "{twice}");
     }
 
     #[test]

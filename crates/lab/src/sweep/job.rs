@@ -1,77 +1,147 @@
 //! One run of a sweep.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use manylogs_block::Sectors;
 use manylogs_disk::Profile;
 use manylogs_disk::profile::{self, Library};
-use manylogs_workload::OpenOptions;
+use thiserror::Error;
 
 use super::columns::{Column, Columns};
-use super::file::{Rate, Sweep};
-use super::row::{Aim, Ask, Row};
-use crate::prepare::{TraceSpec, prepare};
-use crate::replay::{
-    Answered, DriveSettings, Durability, NamedPolicy, Plan, Progress, Workload, exported_capacity,
-    find_rate, run,
-};
+use super::file::Sweep;
+use super::load::{LoadSpec, Shared};
+use super::row::{Ask, Row};
+use crate::replay::{Answered, DriveSettings, NamedPolicy, Plan, Progress, ReplayError, run};
+use crate::runs::{KeyBuilder, RunKey};
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Trace, drive, policy and seed of the run.
+    /// Trace, drive, policy and seed of the run, as tables name them.
     pub ask: Ask,
-    trace: usize,
-    drive: Arc<Profile>,
+    /// What the run is known by: of two jobs with one key one needs to be run.
+    pub key: RunKey,
+    shared: Arc<Shared>,
     policy: NamedPolicy,
 }
 
-/// Traces made ready for drives, each pair once.
-#[derive(Debug, Default)]
-pub struct Loads(Mutex<BTreeMap<(usize, String), Arc<Shared>>>);
-
-type Shared = OnceLock<Result<Load, String>>;
-
-/// A trace on a drive.
-#[derive(Clone, Debug)]
-struct Load {
-    workload: Workload,
-    durability: Durability,
-    rate: f64,
-    /// With a rate that was searched.
-    aim: Option<Aim>,
+/// Why a run has no result.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobError {
+    /// A trace cannot be used.
+    #[error("{trace}: {reason}")]
+    Trace {
+        /// The trace, or those of a mix.
+        trace: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The policy does not go with the drive.
+    #[error("{0}")]
+    Policy(String),
+    /// A request failed, or the device stopped answering.
+    #[error("{0}")]
+    Failed(String),
 }
 
-/// All runs of `sweep`, ordered by trace, drive, policy and seed.
+impl JobError {
+    /// The error of a run's replay.
+    pub(super) fn of_replay(error: ReplayError) -> Self {
+        let text = error.to_string();
+        match error {
+            ReplayError::Volume { .. }
+            | ReplayError::Policy { .. }
+            | ReplayError::NotShingled { .. } => Self::Policy(text),
+            _ => Self::Failed(text),
+        }
+    }
+
+    /// Whether what was asked for is at fault, and not the program.
+    #[must_use]
+    pub const fn is_of_input(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+}
+
+/// All runs of a sweep that can be tried, and why others cannot.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    /// Ordered by trace, drive, policy and seed.
+    pub jobs: Vec<Job>,
+    /// What is left out.
+    pub left_out: Vec<JobError>,
+}
+
+/// All runs of `sweep`. Reads its traces from end to end, to know them by what they hold.
 ///
 /// # Errors
 /// If a drive or a policy is unknown.
-pub fn jobs(sweep: &Sweep) -> Result<Vec<Job>, String> {
+pub fn jobs(sweep: &Sweep) -> Result<Jobs, String> {
     let drives = sweep.drives.iter().map(|name| drive(name)).collect::<Result<Vec<_>, _>>()?;
     let policies = sweep.grid().map_err(|error| error.to_string())?;
-    let mut jobs = Vec::new();
-    for (trace, list) in sweep.traces.iter().enumerate() {
-        for drive in &drives {
-            for policy in &policies {
-                jobs.extend(sweep.seeds.list().into_iter().map(|seed| Job {
-                    ask: Ask {
-                        trace: list.name(),
-                        drive: drive.name.clone(),
-                        policy: policy.name.clone(),
-                        seed,
-                    },
-                    trace,
-                    drive: Arc::clone(drive),
-                    policy: policy.clone(),
-                }));
+    let mut found = Jobs::default();
+    for load in sweep.loads()? {
+        found.add(&Arc::new(load), &drives, &policies, &sweep.seeds.list());
+    }
+    Ok(found)
+}
+
+impl Jobs {
+    /// Adds the runs of a load on each of `drives`, under each of `policies`, from each seed.
+    pub fn add(
+        &mut self,
+        load: &Arc<LoadSpec>,
+        drives: &[Arc<Profile>],
+        policies: &[NamedPolicy],
+        seeds: &[u64],
+    ) {
+        let contents = match load.contents() {
+            Ok(contents) => contents,
+            Err(error) => return self.left_out.push(error),
+        };
+        for profile in drives {
+            let settings = DriveSettings::new(Arc::clone(profile), false);
+            match Shared::new(load, &contents, &settings, policies) {
+                Ok(shared) => self.add_grid(&Arc::new(shared), &profile.name, policies, seeds),
+                Err(error) => self.left_out.push(error),
             }
         }
     }
-    Ok(jobs)
+
+    fn add_grid(
+        &mut self,
+        shared: &Arc<Shared>,
+        drive: &str,
+        policies: &[NamedPolicy],
+        seeds: &[u64],
+    ) {
+        for policy in policies {
+            let meant =
+                policy.on(shared.drive.capacity()).unwrap_or_else(|_| policy.policy.clone());
+            let (cache, placement) = (policy.cache, policy.placement);
+            let of_policy = shared
+                .add_to(KeyBuilder::new("replay"))
+                .with("policy", format!("{} {meant:?} {cache:?} {placement:?}", policy.name));
+            self.jobs.extend(seeds.iter().map(|&seed| Job {
+                ask: Ask {
+                    trace: shared.spec.name.clone(),
+                    drive: drive.to_owned(),
+                    policy: policy.name.clone(),
+                    seed,
+                },
+                key: of_policy.clone().with("seed", seed).key(),
+                shared: Arc::clone(shared),
+                policy: policy.clone(),
+            }));
+        }
+    }
 }
 
-fn drive(name: &str) -> Result<Arc<Profile>, String> {
+/// The drive of this name, or of this profile file.
+///
+/// # Errors
+/// If there is none; the error lists what there is.
+pub fn drive(name: &str) -> Result<Arc<Profile>, String> {
     let found = Library::of_user().find_or_load(name).map_err(|error| error.to_string())?;
     let known = || profile::drives().join(", ");
     found.map(Arc::new).ok_or_else(|| {
@@ -83,85 +153,30 @@ fn drive(name: &str) -> Result<Arc<Profile>, String> {
 }
 
 impl Job {
-    /// Does the run and returns its row, with one line for each request if the sweep asks for
-    /// these. `None` if `progress` ended the run.
+    /// Does the run and returns its row, with one line for each request if these are kept. `None`
+    /// if `progress` ended the run.
     ///
     /// # Errors
     /// If a trace cannot be read, the policy does not fit the drive, or a request fails.
     pub fn run(
         &self,
-        sweep: &Sweep,
-        loads: &Loads,
+        keep_requests: bool,
         progress: &Arc<Progress>,
-    ) -> Result<Option<(Row, Columns)>, String> {
-        let load = self.load(sweep, loads)?;
-        let plan = self.plan(&load, sweep.output.requests.is_some());
-        let outcome = run(&plan, &self.policy, progress).map_err(|error| error.to_string())?;
+    ) -> Result<Option<(Row, Columns)>, JobError> {
+        let load = self.shared.load()?;
+        let plan = self.shared.plan(&load, self.ask.seed);
+        let plan = Plan { checkpoint_after: true, keep_requests, ..plan };
+        let outcome = run(&plan, &self.policy, progress).map_err(JobError::of_replay)?;
         if outcome.interrupted {
             return Ok(None);
         }
         let requests = requests(outcome.recorder.requests());
-        Ok(Some((Row::of(self.ask.clone(), &plan, &outcome, load.aim), requests)))
-    }
-
-    fn plan(&self, load: &Load, keep_requests: bool) -> Plan {
-        let drive = self.settings(load.durability);
-        Plan {
-            rate: load.rate,
-            checkpoint_after: true,
-            keep_requests,
-            seed: self.ask.seed,
-            ..Plan::new(load.workload.clone(), drive, load.durability)
-        }
-    }
-
-    fn settings(&self, durability: Durability) -> DriveSettings {
-        DriveSettings::new(Arc::clone(&self.drive), durability.write_cache())
-    }
-
-    fn load(&self, sweep: &Sweep, loads: &Loads) -> Result<Load, String> {
-        let shared = {
-            let mut all = loads.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry((self.trace, self.ask.drive.clone())).or_default())
+        let contents: Vec<String> = self.shared.contents.iter().map(ToString::to_string).collect();
+        let row = Row {
+            trace_content: contents.join(" + "),
+            ..Row::of(self.ask.clone(), &plan, &outcome, load.aim)
         };
-        shared.get_or_init(|| self.prepare(sweep)).clone()
-    }
-
-    fn prepare(&self, sweep: &Sweep) -> Result<Load, String> {
-        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.ask.trace);
-        let mut capacity = Sectors(u64::MAX);
-        for policy in sweep.grid().map_err(|error| error.to_string())? {
-            let exported = exported_capacity(&self.settings(Durability::All), &policy)
-                .map_err(|error| error.to_string())?;
-            capacity = capacity.min(exported);
-        }
-        let spec = TraceSpec {
-            files: sweep.traces[self.trace].files().to_vec(),
-            open: OpenOptions::default(),
-            window: sweep.window.as_ref().and_then(|window| window.choice()),
-            limit: sweep.limit,
-            seed: 1,
-        };
-        let prepared = prepare(&spec, capacity, sweep.fit).map_err(|error| named(&error))?;
-        let workload = Workload::measure(prepared.open).map_err(|error| named(&error))?;
-        if workload.requests() == 0 {
-            return Err(named(&"no request is left of the trace"));
-        }
-        let durability = sweep.durability()?;
-        let durability = durability.unwrap_or_else(|| Durability::of(workload.summary()));
-        let mut load = Load { workload, durability, rate: 1.0, aim: None };
-        load.rate = match sweep.rate {
-            Rate::Factor(factor) => factor,
-            Rate::Word(_) => {
-                let plan = Plan { seed: 1, ..self.plan(&load, false) };
-                let target = sweep.target()?;
-                let found = find_rate(&plan, target, &Arc::default());
-                let found = found.map_err(|error| named(&error))?;
-                load.aim = Some(Aim { target, found: found.utilisation });
-                found.factor
-            }
-        };
-        Ok(load)
+        Ok(Some((row, requests)))
     }
 }
 

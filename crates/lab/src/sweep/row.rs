@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::replay::{Class, MISSED, Outcome, Plan};
-use crate::stats::{LatencySummary, round3};
+use crate::results::Checkpoint;
+use crate::stats::{LatencySummary, PERCENTILES, round3};
 
 /// Identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub struct Ask {
 #[allow(missing_docs, reason = "columns() documents them, as users see them")]
 pub struct Row {
     pub ask: Ask,
+    /// Hash of what the traces hold.
+    pub trace_content: String,
     pub parameters: String,
     pub drive_write_cache: bool,
     pub durability: String,
@@ -34,13 +37,9 @@ pub struct Row {
     pub stream_mb_s: Option<f64>,
     pub drive_busy_percent: f64,
     pub overloaded: bool,
-    #[serde(default)]
     pub bursts: bool,
-    #[serde(default)]
     pub backlog_seconds: f64,
-    #[serde(default)]
     pub target_busy_percent: Option<f64>,
-    #[serde(default)]
     pub plain_busy_percent: Option<f64>,
     pub logged_writes: u64,
     pub record_bytes: u64,
@@ -48,6 +47,35 @@ pub struct Row {
     pub table_bytes_max: u64,
     pub checkpoint_seconds: Option<f64>,
     pub simulated_seconds: f64,
+    /// Latency of all reads and writes at the percentiles 1 to 99, as the paper compares them.
+    pub all_us: Vec<f64>,
+    /// Emptying the logs afterwards.
+    pub checkpoint: Option<Checkpointed>,
+    /// Bands that are left to clean, of a shingled drive.
+    pub dirty_bands: Option<u64>,
+}
+
+/// Emptying the logs, or cleaning the bands of a shingled drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "as in Checkpoint")]
+pub struct Checkpointed {
+    pub log_read_seconds: f64,
+    pub home_write_seconds: f64,
+    pub home_writes: u64,
+    pub writes_saved_percent: f64,
+    pub sectors_saved_percent: f64,
+}
+
+impl From<&Checkpoint> for Checkpointed {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        Self {
+            log_read_seconds: checkpoint.log_read_seconds,
+            home_write_seconds: checkpoint.home_write_seconds,
+            home_writes: checkpoint.home_writes,
+            writes_saved_percent: checkpoint.writes_saved_percent,
+            sectors_saved_percent: checkpoint.sectors_saved_percent,
+        }
+    }
 }
 
 /// How busy the plain drive was to be, and is at the rate that was chosen, 0 to 1.
@@ -107,9 +135,12 @@ impl Row {
     pub fn of(ask: Ask, plan: &Plan, outcome: &Outcome, aim: Option<Aim>) -> Self {
         let volume = outcome.volume.unwrap_or_default();
         let seconds = outcome.simulated.as_secs_f64();
+        let smr = outcome.smr.as_ref();
+        let all = outcome.recorder.latencies(&Class::MOVES_DATA);
         let figures = |classes: &[Class]| outcome.recorder.latencies(classes).summary().into();
         Self {
             ask,
+            trace_content: String::new(),
             parameters: outcome.policy.policy.to_string(),
             drive_write_cache: outcome.write_cache,
             durability: plan.pump.durability.to_string(),
@@ -130,10 +161,15 @@ impl Row {
             plain_busy_percent: aim.map(|aim| round3(aim.found * 100.0)),
             logged_writes: volume.logged_writes,
             record_bytes: volume.record_bytes,
-            log_swaps: volume.log_swaps,
-            table_bytes_max: volume.mapping_table_bytes_max,
+            log_swaps: volume.log_swaps + smr.map_or(0, |smr| smr.log_swaps),
+            table_bytes_max: volume
+                .mapping_table_bytes_max
+                .max(smr.map_or(0, |smr| smr.table_bytes_max)),
             checkpoint_seconds: outcome.checkpoint.as_ref().map(|c| c.simulated_seconds),
             simulated_seconds: round3(seconds),
+            all_us: PERCENTILES[..99].iter().map(|&percentile| all.at_us(percentile)).collect(),
+            checkpoint: outcome.checkpoint.as_ref().map(Into::into),
+            dirty_bands: smr.map(|smr| smr.dirty_bands),
         }
     }
 }

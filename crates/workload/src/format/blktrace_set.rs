@@ -26,12 +26,40 @@ fn per_cpu_name(path: &Path) -> Option<(String, u32)> {
     stem.ends_with(".blktrace").then(|| (stem.to_owned(), cpu))
 }
 
+/// The files that the trace at `path` consists of: those of all CPUs in their order, or itself.
+///
+/// # Errors
+/// If a directory cannot be listed, or holds no such file.
+pub fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if path.is_dir() {
+        let files = per_cpu_files(path, |_| true)?;
+        if files.is_empty() {
+            let message = "a directory must hold blktrace files named <device>.blktrace.<cpu>";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        return Ok(files.into_iter().map(|(file, _)| file).collect());
+    }
+    match per_cpu_name(path).filter(|_| path.is_file()) {
+        Some((stem, _)) => {
+            let files = per_cpu_files(directory_of(path), |other| other == stem)?;
+            Ok(files.into_iter().map(|(file, _)| file).collect())
+        }
+        None => Ok(vec![path.to_owned()]),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
+}
+
 /// Merges the per-CPU files of a directory; they may be of several devices.
 pub(crate) fn open_directory(
     directory: &Path,
     options: &OpenOptions,
 ) -> Result<BoxedSource, TraceError> {
-    let files = per_cpu_files(directory, |_| true)?;
+    let cannot = |source| TraceError::io(directory, "list the directory", source);
+    let files = per_cpu_files(directory, |_| true).map_err(cannot)?;
     if files.is_empty() {
         let shown = directory.display();
         let message = format!(
@@ -52,8 +80,9 @@ pub(crate) fn open_siblings(
     let Some((stem, _)) = per_cpu_name(path).filter(|_| !forced_other && path.is_file()) else {
         return Ok(None);
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let files = per_cpu_files(directory.unwrap_or(Path::new(".")), |other| other == stem)?;
+    let directory = directory_of(path);
+    let cannot = |source| TraceError::io(directory, "list the directory", source);
+    let files = per_cpu_files(directory, |other| other == stem).map_err(cannot)?;
     open_files(path, files, options).map(Some)
 }
 
@@ -61,11 +90,10 @@ pub(crate) fn open_siblings(
 fn per_cpu_files(
     directory: &Path,
     wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<(PathBuf, u32)>, TraceError> {
-    let cannot = |source| TraceError::io(directory, "list the directory", source);
+) -> io::Result<Vec<(PathBuf, u32)>> {
     let mut files = Vec::new();
-    for entry in directory.read_dir().map_err(cannot)? {
-        let path = entry.map_err(cannot)?.path();
+    for entry in directory.read_dir()? {
+        let path = entry?.path();
         if let Some((stem, cpu)) = per_cpu_name(&path)
             && wanted(&stem)
         {

@@ -24,7 +24,9 @@ pub(super) fn run(args: &FsInterfereArgs) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, manylogs_block::to_usize);
     let results = run_all(&cases, threads, &stop).map_err(|error| match error {
-        MlfsError::Mkfs(_) | MlfsError::Adopt(_) | MlfsError::Drive(_) => Failure::input(error),
+        MlfsError::Mkfs(_) | MlfsError::Setting(_) | MlfsError::Adopt(_) | MlfsError::Drive(_) => {
+            Failure::input(error)
+        }
         other => Failure::failed(other),
     })?;
     let interrupted = stop.load(Ordering::Relaxed);
@@ -54,7 +56,9 @@ fn cases(args: &FsInterfereArgs) -> Result<Vec<MlfsCase>, Failure> {
                 cases.extend(args.mode.iter().map(|mode| MlfsCase {
                     drive: drive.clone(),
                     spacing,
-                    mode: (*mode).into(),
+                    threshold: args.threshold,
+                    journal: args.journal,
+                    mode: *mode,
                     stream,
                     writes_per_second,
                     seed: args.seed,

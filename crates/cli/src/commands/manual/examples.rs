@@ -25,6 +25,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     (
+        "manylogs-reproduce",
+        &[
+            ("manylogs reproduce --list", "says which figures there are, and what they take"),
+            (
+                "manylogs reproduce manylogs --only fig6a --scale 1",
+                "runs a small part of one figure",
+            ),
+        ],
+    ),
+    (
         "manylogs-trace-convert",
         &[("manylogs trace convert web.csv.zst -o web.trace", "writes any trace in our format")],
     ),

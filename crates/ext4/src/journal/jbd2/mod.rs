@@ -27,6 +27,9 @@ use super::sink::{Closed, CommitSink, SinkStats, Step};
 pub(crate) use place::LogPlace;
 pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 
+/// The longest run of content that goes into a transaction in [`crate::Mode::Runs`]: 32 KiB, as the
+/// Manylogs paper has it for its file systems (section V-A).
+const CONTENT_BLOCKS: u32 = 8;
 /// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
@@ -140,6 +143,10 @@ impl CommitSink for Jbd2Sink {
 
     fn most_freed(&self) -> usize {
         FREED_MOST
+    }
+
+    fn takes_content(&self, blocks: u32) -> bool {
+        blocks <= CONTENT_BLOCKS && blocks as usize <= self.largest() / 4
     }
 
     fn has_room(&self, blocks: usize) -> bool {

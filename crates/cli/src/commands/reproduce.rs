@@ -1,0 +1,285 @@
+//! `manylogs reproduce`: the papers' figures, beside what the papers have.
+
+mod room;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use manylogs_lab::parallel::on_threads;
+use manylogs_lab::replay::Progress;
+use manylogs_lab::reproduce::{
+    Chosen, Context, Folder, JudgedFigure, Metrics, Paper, Planned, Report, Run, RunError, Scale,
+    chosen, figure_text, judge, listing, markdown, page, papers, plan, raw, use_folder,
+};
+use manylogs_lab::runs::{Kept, KeptError, RunKey};
+use manylogs_lab::sweep::JobError;
+
+use super::command_line;
+use super::load::stop_on_ctrl_c;
+use crate::args::reproduce::ReproduceArgs;
+use crate::failure::Failure;
+use crate::output::{Output, print};
+use crate::progress::Bars;
+
+/// What is kept of finished runs, in the folder of results.
+const ROWS: &str = "runs.jsonl";
+
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    if let Some(dir) = &args.figures {
+        use_folder(dir).map_err(Failure::input)?;
+    }
+    let wanted = chosen(args.paper.as_deref(), &args.only).map_err(Failure::input)?;
+    if args.list {
+        return print(&listing(&wanted));
+    }
+    let scale = Scale::new(args.scale).unwrap_or(Scale::FULL);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
+    std::fs::create_dir_all(&args.out).map_err(|error| Failure::at(&args.out, &error))?;
+    room::check(&wanted, threads, &args.out)?;
+    let outputs = Outputs::reserve(args)?;
+    let folder = folder(args.traces.as_deref())?;
+    let plans = plans(&wanted, scale, &folder)?;
+    let work = Work {
+        context: Context::default(),
+        runs: Arc::default(),
+        done: Mutex::new(kept(&args.out.join(ROWS))?),
+        failed: Mutex::default(),
+        failure: Mutex::default(),
+    };
+    stop_on_ctrl_c(vec![Arc::clone(&work.context.progress)])?;
+    let began = Instant::now();
+    work.all(&plans, threads);
+    let interrupted = work.context.progress.stop.load(Ordering::Relaxed);
+    if let Some(failure) = locked(&work.failure).take() {
+        return Err(failure);
+    }
+    let done = |key: RunKey| locked(&work.done).get(key).cloned();
+    let mut judged: Vec<JudgedFigure> =
+        plans.iter().map(|planned| judge(planned, scale, &done)).collect();
+    let figures: Vec<Vec<JudgedFigure>> =
+        wanted.iter().map(|one| judged.drain(..one.figures.len()).collect::<Vec<_>>()).collect();
+    let all: Vec<(&Paper, Vec<JudgedFigure>)> =
+        wanted.iter().map(|one| &one.paper).zip(figures).collect();
+    outputs.write(&all, scale, &plans, &done)?;
+    print(&told(&all, &work, scale, &outputs, began))?;
+    end(&all, &work, interrupted)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn folder(path: Option<&Path>) -> Result<Folder, Failure> {
+    let Some(path) = path else { return Ok(Folder::default()) };
+    let folder = Folder::open(path).map_err(|error| Failure::at(path, &error))?;
+    folder.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(folder)
+}
+
+fn plans(wanted: &[Chosen], scale: Scale, folder: &Folder) -> Result<Vec<Planned>, Failure> {
+    let mut plans = Vec::new();
+    for one in wanted {
+        let whole = papers().iter().find(|paper| paper.paper.name == one.paper.name);
+        let others = whole.map_or(&[][..], |paper| &paper.figures);
+        for figure in &one.figures {
+            plans.push(plan(figure, others, scale, folder).map_err(Failure::failed)?);
+        }
+    }
+    Ok(plans)
+}
+
+/// The runs that an earlier command finished.
+fn kept(path: &Path) -> Result<Kept<Metrics>, Failure> {
+    let kept = Kept::open(path).map_err(|error| kept_failure(&error))?;
+    if kept.dropped() > 0 {
+        eprintln!(
+            "note: {}: {} runs are of another version of this program, and are done again",
+            path.display(),
+            kept.dropped()
+        );
+    }
+    Ok(kept)
+}
+
+fn kept_failure(error: &KeptError) -> Failure {
+    Failure::of_given(&error.source, error)
+}
+
+/// Runs under way.
+struct Work {
+    context: Context,
+    /// Counts the runs that are done.
+    runs: Arc<Progress>,
+    done: Mutex<Kept<Metrics>>,
+    /// Runs that gave nothing, by name.
+    failed: Mutex<BTreeMap<String, RunError>>,
+    /// Results that cannot be kept: the first ends all.
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Work {
+    /// Each run once, although several figures may want it.
+    fn all(&self, plans: &[Planned], threads: usize) {
+        let mut left: Vec<&Run> = Vec::new();
+        for run in plans.iter().flat_map(|planned| &planned.runs) {
+            let is_known = left.iter().any(|other| other.key == run.key);
+            if !is_known && locked(&self.done).get(run.key).is_none() {
+                left.push(run);
+            }
+        }
+        let shown = Bars::show(&["runs".to_owned()], &[Arc::clone(&self.runs)], left.len() as u64);
+        on_threads(left.len(), threads, |index| self.one(left[index]));
+        drop(shown);
+    }
+
+    fn one(&self, run: &Run) {
+        if self.context.progress.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let metrics = match run.measure(&self.context) {
+            Ok(Some(metrics)) => metrics,
+            Ok(None) => return,
+            Err(error) => {
+                locked(&self.failed).insert(run.name.clone(), error);
+                return;
+            }
+        };
+        if let Err(error) = locked(&self.done).keep(run.key, metrics) {
+            locked(&self.failure).get_or_insert(kept_failure(&error));
+            self.context.progress.stop.store(true, Ordering::Relaxed);
+        }
+        self.runs.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The files that are written.
+struct Outputs {
+    html: Output,
+    json: Output,
+    rows: Output,
+    markdown: Option<Output>,
+    command: String,
+}
+
+impl Outputs {
+    fn reserve(args: &ReproduceArgs) -> Result<Self, Failure> {
+        let or = |given: &Option<std::path::PathBuf>, name: &str| {
+            Output::reserve(&given.clone().unwrap_or_else(|| args.out.join(name)))
+        };
+        Ok(Self {
+            html: or(&args.html, "figures.html")?,
+            json: or(&args.json, "claims.json")?,
+            rows: Output::reserve(&args.out.join("runs.parquet"))?,
+            markdown: args.markdown.as_deref().map(Output::reserve).transpose()?,
+            command: command_line(std::env::args()),
+        })
+    }
+
+    fn write(
+        &self,
+        all: &[(&Paper, Vec<JudgedFigure>)],
+        scale: Scale,
+        plans: &[Planned],
+        done: &dyn Fn(RunKey) -> Option<Metrics>,
+    ) -> Result<(), Failure> {
+        self.html.write(page(all, scale, &self.command).as_bytes())?;
+        let json = Report::of(all, scale).to_json().map_err(Failure::failed)?;
+        self.json.write(json.as_bytes())?;
+        let mut bytes = Vec::new();
+        raw(plans, done).parquet(&mut bytes).map_err(Failure::failed)?;
+        self.rows.write(&bytes)?;
+        if let Some(output) = &self.markdown {
+            let documents: Vec<String> = all
+                .iter()
+                .map(|(paper, figures)| {
+                    let command = format!(
+                        "manylogs reproduce {} --scale {} --markdown FILE",
+                        paper.name,
+                        scale.number()
+                    );
+                    markdown(paper, figures, scale, &command)
+                })
+                .collect();
+            output.write(documents.join("\n").as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn told(
+    all: &[(&Paper, Vec<JudgedFigure>)],
+    work: &Work,
+    scale: Scale,
+    outputs: &Outputs,
+    began: Instant,
+) -> String {
+    let mut out: String = all.iter().flat_map(|(_, of)| of).map(figure_text).collect();
+    for (name, error) in &*locked(&work.failed) {
+        out += &format!("failed: {name}: {error}\n");
+    }
+    let report = Report::of(all, scale);
+    out += &format!(
+        "claims at scale {} of 10: {} held, {} failed, {} not testable here\n",
+        report.scale, report.held, report.failed, report.not_testable
+    );
+    for (what, output) in
+        [("plots", &outputs.html), ("claims", &outputs.json), ("rows", &outputs.rows)]
+    {
+        out += &format!("{what}: {}\n", output.path().display());
+    }
+    out + &format!(
+        "computing took: {} runs in {:.1} s\n",
+        work.runs.done.load(Ordering::Relaxed),
+        began.elapsed().as_secs_f64()
+    )
+}
+
+fn end(all: &[(&Paper, Vec<JudgedFigure>)], work: &Work, interrupted: bool) -> Result<(), Failure> {
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    let verdicts = all.iter().flat_map(|(_, figures)| figures);
+    let broken: Vec<String> = verdicts
+        .flat_map(|judged| judged.verdicts.iter().map(move |it| (&judged.figure.name, it)))
+        .filter(|(_, verdict)| verdict.is_broken())
+        .map(|(name, verdict)| format!("{name}: {} ({})", verdict.claim, verdict.because))
+        .collect();
+    if !broken.is_empty() {
+        return Err(Failure::Failed(format!(
+            "claims that should hold fail: {}",
+            broken.join("; ")
+        )));
+    }
+    let failed = locked(&work.failed);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let of_input = failed.values().all(|error| match error {
+        RunError::Replay(error) => JobError::is_of_input(error),
+        _ => false,
+    });
+    let message = format!("{} runs gave nothing, see above", failed.len());
+    Err(if of_input { Failure::Input(message) } else { Failure::Failed(message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_can_be_planned_at_each_scale() {
+        for number in [1, 5, 10] {
+            let scale = Scale::new(number).unwrap();
+            let plans = plans(papers(), scale, &Folder::default()).unwrap();
+            for planned in plans {
+                assert!(planned.left_out.is_empty(), "{:?}", planned.left_out);
+                let runs = planned.runs.len();
+                assert_eq!(runs == 0, planned.figure.not_testable.is_some());
+            }
+        }
+    }
+}

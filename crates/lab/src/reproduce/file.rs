@@ -1,0 +1,348 @@
+//! What a figure's file says.
+
+use serde::Deserialize;
+
+/// A paper: `figures/<paper>/paper.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Paper {
+    /// Name on the command line.
+    pub name: String,
+    /// Authors, title, venue and year.
+    pub citation: String,
+    /// What holds of all its figures.
+    pub about: String,
+    /// What is not reproduced.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A part of a paper that is not reproduced.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Where the paper has it.
+    pub what: String,
+    /// Why it is not reproduced.
+    pub why: String,
+}
+
+/// A figure or table: `figures/<paper>/<name>.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Figure {
+    /// Name on the command line.
+    pub name: String,
+    /// Where the paper has it.
+    pub source: String,
+    /// What it shows.
+    pub title: String,
+    /// What is done, in a sentence or some.
+    pub about: String,
+    /// The sentence that its caption must carry where something stands in for the paper's input.
+    #[serde(default)]
+    pub stand_in: Option<String>,
+    /// Why it cannot be tested here; then nothing runs.
+    #[serde(default)]
+    pub not_testable: Option<String>,
+    /// What it takes at the full scale.
+    #[serde(default)]
+    pub cost: Cost,
+    /// Figures whose parts are this one's as well.
+    #[serde(default)]
+    pub parts_of: Vec<String>,
+    /// What runs.
+    #[serde(default, rename = "part")]
+    pub parts: Vec<Part>,
+    /// Ratios of two series, over all places.
+    #[serde(default, rename = "ratio")]
+    pub(super) ratios: Vec<Ratio>,
+    /// What is drawn, and put into tables.
+    #[serde(default, rename = "plot")]
+    pub plots: Vec<Plot>,
+    /// What the paper published.
+    #[serde(default, rename = "point")]
+    pub points: Vec<Point>,
+    /// What is claimed.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+}
+
+/// What a figure takes at the full scale, on one core.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cost {
+    /// Processor time.
+    pub seconds: u64,
+    /// Memory of each run.
+    pub memory_mb: u64,
+}
+
+/// Something that runs: every combination of its lists.
+///
+/// `series` and `x` are patterns: `{policy}`, `{mode}`, `{drive}`, `{stream}`, `{rate}`, `{load}`,
+/// `{depth}`, `{streams}` and `{sync-mode}` stand for what the run has of these.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+pub enum Part {
+    /// `manylogs fs interfere`.
+    FsInterfere(FsInterfere),
+    /// `manylogs interfere`.
+    Interfere(Interfere),
+    /// Replays, as of `manylogs sweep`.
+    Replay(Replay),
+}
+
+/// Small durable writes beside a stream on a file system.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FsInterfere {
+    /// What the runs are called.
+    pub series: String,
+    #[serde(default = "rate")]
+    pub(super) x: String,
+    pub(super) drives: Vec<String>,
+    pub(super) modes: Vec<String>,
+    pub(super) streams: Vec<String>,
+    pub(super) rates: Vec<f64>,
+    pub(super) log_every: String,
+    #[serde(default)]
+    pub(super) threshold: Option<String>,
+    pub(super) journal: String,
+    #[serde(default)]
+    pub(super) drive_cache: bool,
+    pub(super) seconds: Scaled,
+    #[serde(default)]
+    pub(super) explains: Option<String>,
+}
+
+/// Small durable writes beside streams on a volume.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Interfere {
+    pub(super) series: String,
+    #[serde(default = "rate")]
+    pub(super) x: String,
+    pub(super) drives: Vec<String>,
+    pub(super) policies: Vec<String>,
+    /// Access patterns: read, write.
+    pub(super) kinds: Vec<String>,
+    #[serde(default = "one")]
+    pub(super) streams: Vec<u32>,
+    #[serde(default = "one")]
+    pub(super) depths: Vec<u32>,
+    pub(super) request: String,
+    /// Syncs a second.
+    pub(super) rates: Vec<f64>,
+    pub(super) writes_per_sync: u32,
+    pub(super) sync_modes: Vec<String>,
+    #[serde(default)]
+    pub(super) drive_cache: bool,
+    pub(super) seconds: Scaled,
+    #[serde(default)]
+    pub(super) explains: Option<String>,
+}
+
+/// Replays of loads under policies.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Replay {
+    pub(super) series: String,
+    #[serde(default = "load")]
+    pub(super) x: String,
+    pub(super) drives: Vec<String>,
+    pub(super) policies: Vec<String>,
+    /// Which of the policies the others are compared with.
+    pub(super) base: String,
+    /// Mixes of Table I (`W1`), or traces of it (`T1`).
+    pub(super) loads: Vec<String>,
+    /// Length of the window of each trace, in seconds.
+    pub(super) window_s: Scaled,
+    /// How busy the plain drive shall be; the rate as recorded, if not given.
+    #[serde(default)]
+    pub(super) busy: Option<f64>,
+    /// The most requests that the drive is handed at a time.
+    #[serde(default)]
+    pub(super) outstanding: Option<u32>,
+    /// Latency and speed-up at each percentile become places of the series.
+    #[serde(default)]
+    pub(super) curve: bool,
+    /// A shingled drive does not clean by itself within the run.
+    #[serde(default)]
+    pub(super) never_idle: bool,
+    #[serde(default = "one_seed")]
+    pub(super) seeds: Scaled,
+    #[serde(default)]
+    pub(super) explains: Option<String>,
+}
+
+/// A figure at the smallest and at the full scale.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Scaled(pub(super) u64, pub(super) u64);
+
+/// How much more (or less) `series` has than `over`: least, most and mean over all places. Without
+/// `over` they are of the metric itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Ratio {
+    /// What it is called: a series with the places `min`, `max` and `mean`.
+    pub(super) name: String,
+    pub(super) series: String,
+    #[serde(default)]
+    pub(super) over: Option<String>,
+    pub(super) metric: String,
+    /// Less is better: the ratio is that of `over` to `series`.
+    #[serde(default)]
+    pub(super) less_is_better: bool,
+}
+
+/// A metric of some series.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plot {
+    /// Name of the metric, and what it is.
+    pub metric: String,
+    /// What it is, with its unit.
+    pub title: String,
+    /// What stands below the axis.
+    pub x_title: String,
+    /// The series, in order; all that have the metric, if not given.
+    #[serde(default)]
+    pub series: Vec<String>,
+    /// Places lie where their numbers are, and not evenly.
+    #[serde(default)]
+    pub numeric: bool,
+    /// The metric's axis is logarithmic.
+    #[serde(default)]
+    pub logarithmic: bool,
+}
+
+/// A figure that the paper published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Point {
+    /// The series.
+    pub series: String,
+    /// The place.
+    pub x: String,
+    /// The metric.
+    pub metric: String,
+    /// What the paper has.
+    pub value: f64,
+    /// Where.
+    pub source: String,
+}
+
+/// What is claimed: an order of series, or a band in which a figure lies.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Claim {
+    /// What is claimed, in words.
+    pub text: String,
+    /// What is compared.
+    pub metric: String,
+    /// Places; all that the series have, if not given.
+    #[serde(default)]
+    pub x: Vec<String>,
+    /// Each of these has more than the next.
+    #[serde(default)]
+    pub order: Vec<String>,
+    /// Each has at least as much, instead of more.
+    #[serde(default)]
+    pub or_equal: bool,
+    /// Each has less than the next, instead.
+    #[serde(default)]
+    pub ascending: bool,
+    /// Series that lie in the band.
+    #[serde(default)]
+    pub series: Vec<String>,
+    /// Least of the band.
+    #[serde(default)]
+    pub least: Option<f64>,
+    /// Most of the band.
+    #[serde(default)]
+    pub most: Option<f64>,
+    /// `mean` or `geometric-mean`: over all places and series together, instead of each.
+    #[serde(default)]
+    pub over: Option<Over>,
+    /// Whether it holds here: if not, `why` says why.
+    pub holds: bool,
+    /// Why it does not hold here.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// The least scale at which it means something.
+    #[serde(default = "smallest")]
+    pub from_scale: u32,
+}
+
+/// What becomes of many figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// Their mean.
+    Mean,
+    /// Their geometric mean.
+    GeometricMean,
+}
+
+fn rate() -> String {
+    "{rate}".to_owned()
+}
+
+fn load() -> String {
+    "{load}".to_owned()
+}
+
+fn one() -> Vec<u32> {
+    vec![1]
+}
+
+const fn one_seed() -> Scaled {
+    Scaled(1, 1)
+}
+
+const fn smallest() -> u32 {
+    1
+}
+
+impl Part {
+    /// What it explains: then it is no part of the paper's figure, but an experiment beside it.
+    #[must_use]
+    pub fn explains(&self) -> Option<&str> {
+        match self {
+            Self::FsInterfere(part) => part.explains.as_deref(),
+            Self::Interfere(part) => part.explains.as_deref(),
+            Self::Replay(part) => part.explains.as_deref(),
+        }
+    }
+}
+
+impl Figure {
+    /// Reads a figure's file, and checks that it makes sense by itself.
+    ///
+    /// # Errors
+    /// What is wrong, with the line where TOML is.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let figure: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for claim in &figure.claims {
+            let is_order = claim.order.len() >= 2 && claim.series.is_empty();
+            let has_band = claim.least.is_some() || claim.most.is_some();
+            let is_band = claim.order.is_empty() && !claim.series.is_empty() && has_band;
+            if !is_order && !is_band {
+                return Err(format!(
+                    "claim {:?}: expected `order` of two series or more, or `series` with `least` \
+                     or `most`",
+                    claim.text
+                ));
+            }
+            if !claim.holds && claim.why.is_none() {
+                return Err(format!("claim {:?}: expected `why` it does not hold", claim.text));
+            }
+        }
+        let runs = !figure.parts.is_empty() || !figure.parts_of.is_empty();
+        if runs == figure.not_testable.is_some() {
+            return Err("expected parts, or `not-testable` with the reason".to_owned());
+        }
+        Ok(figure)
+    }
+}

@@ -1,0 +1,287 @@
+//! The runs of one part of a figure: every combination of its lists.
+
+use std::sync::Arc;
+
+use manylogs_block::{Nanos, Sectors, parse_bytes};
+use manylogs_disk::Profile;
+use manylogs_mlfs::JournalMode;
+use manylogs_mlfs::adopt::Spacing;
+
+use super::file::{FsInterfere, Interfere, Replay};
+use super::folder::Folder;
+use super::plan::{Place, PlaceKind, Planned, Scale};
+use super::work::{Run, Work};
+use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
+use crate::mlfs::{MlfsCase, WRITES_PER_SYNC};
+use crate::prepare::WindowChoice;
+use crate::replay::{DriveSettings, Durability, NamedPolicy, parse_policies};
+use crate::runs::{KeyBuilder, RunKey};
+use crate::sweep::{Jobs, LoadRate, LoadSpec, drive};
+use crate::tenants::table_one;
+
+type Planning = Result<(), String>;
+
+/// Idle time after which a drive cleans that must not: longer than any pause of the loads.
+const NEVER_MS: f64 = 600_000.0;
+
+fn size(text: &str) -> Result<Sectors, String> {
+    let bytes = parse_bytes(text).ok_or_else(|| format!("{text:?}: expected a size"))?;
+    Ok(Sectors(bytes / 512))
+}
+
+fn stream(name: &str) -> Result<StreamKind, String> {
+    name.parse().map_err(|error: crate::interfere::UnknownName| error.to_string())
+}
+
+/// `pattern` with the words of this run.
+fn filled(pattern: &str, words: &[(&str, &str)]) -> String {
+    words
+        .iter()
+        .fold(pattern.to_owned(), |text, (word, value)| text.replace(&format!("{{{word}}}"), value))
+}
+
+impl Planned {
+    fn add_run(&mut self, key: RunKey, name: String, work: Work) -> RunKey {
+        if self.runs.iter().all(|run| run.key != key) {
+            self.runs.push(Run { key, name, work });
+        }
+        key
+    }
+
+    fn add_case(&mut self, case: Case) -> RunKey {
+        let Case { drive, policy, stream, syncs, seed, span } = &case;
+        let mut said = drive.clone();
+        let profile = Arc::clone(&said.profile);
+        said.placement = policy.placement;
+        let key = KeyBuilder::new("interfere")
+            .with("profile", format!("{profile:?}"))
+            .with("drive", format!("{} {:?} {:?}", said.write_cache, said.link, said.queue))
+            .with("policy", format!("{} {:?} {:?}", policy.name, policy.policy, policy.cache))
+            .with("load", format!("{stream:?} {syncs:?} {seed} {span:?}"))
+            .key();
+        let name = format!(
+            "{} beside {} {} a second, {} on {}",
+            stream.kind, syncs.per_second, syncs.mode, policy.name, profile.name
+        );
+        self.add_run(key, name, Work::Interfere(Box::new(case)))
+    }
+
+    fn add_mlfs(&mut self, case: MlfsCase) -> RunKey {
+        let MlfsCase { drive, mode, stream, writes_per_second, seed, span, .. } = &case;
+        let layout = (case.spacing, case.threshold, case.journal);
+        let key = KeyBuilder::new("fs interfere")
+            .with("profile", format!("{:?}", drive.profile))
+            .with("drive", format!("{} {:?} {:?}", drive.write_cache, drive.link, drive.queue))
+            .with("layout", format!("{mode} {layout:?}"))
+            .with("load", format!("{stream:?} {writes_per_second} {seed} {span:?}"))
+            .key();
+        let name = format!(
+            "{stream} beside {writes_per_second} writes a second, {mode} on {}",
+            drive.profile.name
+        );
+        self.add_run(key, name, Work::Mlfs(Box::new(case)))
+    }
+}
+
+pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Planned) -> Planning {
+    let span = Nanos::from_secs(scale.of(part.seconds));
+    let spacing = Spacing::Bytes(size(&part.log_every)?.bytes());
+    let threshold = part.threshold.as_deref().map(size).transpose()?;
+    for name in &part.drives {
+        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        for kind in &part.streams {
+            for mode in &part.modes {
+                let of = JournalMode::named(mode);
+                let case = MlfsCase {
+                    drive: settings.clone(),
+                    spacing,
+                    threshold,
+                    journal: size(&part.journal)?,
+                    mode: of.ok_or_else(|| format!("unknown mode {mode:?}"))?,
+                    stream: stream(kind)?,
+                    writes_per_second: 0.0,
+                    seed: 1,
+                    span,
+                };
+                // Without the small writes the threshold says nothing, nor do the logs.
+                let base = MlfsCase { mode: JournalMode::Ordered, threshold: None, ..case.clone() };
+                let base = planned.add_mlfs(base);
+                for &rate in &part.rates {
+                    let case = MlfsCase { writes_per_second: rate, ..case.clone() };
+                    let runs = vec![(planned.add_mlfs(case), Some(base))];
+                    let rate = rate.to_string();
+                    let words =
+                        [("drive", &**name), ("stream", kind), ("mode", mode), ("rate", &rate)];
+                    let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
+                    planned.places.push(Place { series, x, runs, kind: PlaceKind::Beside });
+                }
+            }
+        }
+    }
+    debug_assert_eq!(WRITES_PER_SYNC, 20, "as the files of figures presume");
+    Ok(())
+}
+
+pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -> Planning {
+    let policies = parse_policies(&part.policies).map_err(|error| error.to_string())?;
+    let request = size(&part.request)?;
+    let syncs = |per_second: f64, mode: SyncMode| SyncLoad {
+        per_second,
+        clients: 1,
+        writes: part.writes_per_sync,
+        mode,
+    };
+    for name in &part.drives {
+        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        for kind in &part.kinds {
+            for (&streams, &depth) in
+                part.streams.iter().flat_map(|s| part.depths.iter().map(move |d| (s, d)))
+            {
+                let at = At::Outer;
+                let load = StreamLoad {
+                    kind: stream(kind)?,
+                    depth,
+                    size: request,
+                    bursts: None,
+                    streams,
+                    at,
+                };
+                for (policy, mode_name) in
+                    policies.iter().flat_map(|p| part.sync_modes.iter().map(move |m| (p, m)))
+                {
+                    let mode: SyncMode = mode_name
+                        .parse()
+                        .map_err(|error: crate::interfere::UnknownName| error.to_string())?;
+                    let case = |policy: &NamedPolicy, per_second: f64| Case {
+                        drive: settings.clone(),
+                        policy: policy.clone(),
+                        stream: load,
+                        syncs: syncs(per_second, mode),
+                        seed: 1,
+                        span: Nanos::from_secs(scale.of(part.seconds)),
+                    };
+                    let base = planned.add_case(case(&NamedPolicy::nologging(), 0.0));
+                    for &rate in &part.rates {
+                        let run = planned.add_case(case(policy, rate));
+                        let (rate, depth) = (rate.to_string(), depth.to_string());
+                        let streams = streams.to_string();
+                        let words = [
+                            ("drive", &**name),
+                            ("stream", kind),
+                            ("streams", &streams),
+                            ("depth", &depth),
+                            ("policy", &policy.name),
+                            ("sync-mode", mode_name),
+                            ("rate", &rate),
+                        ];
+                        let (series, x) = (filled(&part.series, &words), filled(&part.x, &words));
+                        let runs = vec![(run, Some(base))];
+                        planned.places.push(Place { series, x, runs, kind: PlaceKind::Beside });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn replay(
+    part: &Replay,
+    scale: Scale,
+    folder: &Folder,
+    planned: &mut Planned,
+) -> Planning {
+    let mut names = part.policies.clone();
+    if !names.contains(&part.base) {
+        names.insert(0, part.base.clone());
+    }
+    let policies = parse_policies(&names).map_err(|error| error.to_string())?;
+    let seeds: Vec<u64> = (1..=scale.of(part.seeds)).collect();
+    for name in &part.drives {
+        let profile = profile(name, part.never_idle)?;
+        let outer_mb_s = outer_mb_s(&profile);
+        for load in &part.loads {
+            let spec = spec(part, load, scale, folder, &mut planned.traces)?;
+            let mut jobs = Jobs::default();
+            jobs.add(&Arc::new(spec), &[Arc::clone(&profile)], &policies, &seeds);
+            planned.left_out.append(&mut jobs.left_out);
+            let keys = |policy: &str| -> Vec<RunKey> {
+                jobs.jobs.iter().filter(|job| job.ask.policy == policy).map(|job| job.key).collect()
+            };
+            let base = keys(&part.base);
+            for policy in &part.policies {
+                let pairs = keys(policy).into_iter().zip(base.iter().map(|base| Some(*base)));
+                let words = [("drive", &**name), ("policy", policy), ("load", load)];
+                planned.places.push(Place {
+                    series: filled(&part.series, &words),
+                    x: filled(&part.x, &words),
+                    runs: pairs.collect(),
+                    kind: PlaceKind::Replayed { outer_mb_s, curve: part.curve },
+                });
+            }
+            for job in jobs.jobs {
+                let name = format!("{load} on {}, {}", job.ask.drive, job.ask.policy);
+                planned.add_run(job.key, name, Work::Replay(Box::new(job)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn profile(name: &str, never_idle: bool) -> Result<Arc<Profile>, String> {
+    let mut profile = drive(name)?;
+    if never_idle && let Some(shingled) = &mut Arc::make_mut(&mut profile).shingled {
+        shingled.idle_after_ms = NEVER_MS;
+    }
+    Ok(profile)
+}
+
+/// What a track outside moves in a revolution.
+fn outer_mb_s(profile: &Profile) -> f64 {
+    let outer = profile.geometry.zones.first().map_or(0, |zone| zone.1);
+    (f64::from(outer) * 512.0 / profile.spindle.revolution_us).max(1e-9)
+}
+
+/// The mix, or the trace, of this name: the traces of the folder, and what stands in for others.
+fn spec(
+    part: &Replay,
+    load: &str,
+    scale: Scale,
+    folder: &Folder,
+    used: &mut Vec<String>,
+) -> Result<LoadSpec, String> {
+    let one = [format!("{load} busiest-writes")];
+    let tenants: &[String] = match table_one().mixes.iter().find(|mix| mix.key == load) {
+        Some(mix) => &mix.tenants,
+        None => &one,
+    };
+    let len = Nanos::from_secs(scale.of(part.window_s));
+    let (mut files, mut windows) = (Vec::new(), Vec::new());
+    for (nth, text) in tenants.iter().enumerate() {
+        let (key, which) = text.split_once(' ').ok_or_else(|| format!("{text:?}: no window"))?;
+        let tenant = table_one().tenant(key).ok_or_else(|| format!("unknown trace {key:?}"))?;
+        let window = match which {
+            "busiest-writes" => WindowChoice::BusiestWrites(len),
+            "busiest-reads" => WindowChoice::BusiestReads(len),
+            "random" => WindowChoice::Random(len),
+            _ => return Err(format!("{text:?}: unknown window")),
+        };
+        let file = folder.trace_of(key, which == "busiest-writes", len);
+        if let Some(file) = &file {
+            used.push(format!("{key}: {}", file.display()));
+        }
+        files.push(file.unwrap_or_else(|| tenant.path(nth)));
+        windows.push(Some(window));
+    }
+    Ok(LoadSpec {
+        name: load.to_owned(),
+        files,
+        window: None,
+        windows,
+        limit: None,
+        fit: true,
+        rate: part.busy.map_or(LoadRate::Factor(1.0), LoadRate::Busy),
+        durability: Some(Durability::All),
+        outstanding: part.outstanding,
+    })
+}

@@ -1,0 +1,251 @@
+//! From the files of figures to runs.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::cells::{Cells, Metrics};
+use super::file::{Figure, Part, Ratio, Scaled};
+use super::folder::Folder;
+use super::parts;
+use super::work::{Run, percentile};
+use crate::runs::RunKey;
+use crate::sweep::JobError;
+
+/// How much of a figure runs: 1 is the smallest, 10 as the papers have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scale(u32);
+
+impl Scale {
+    /// The papers' lengths and ours.
+    pub const FULL: Self = Self(10);
+
+    /// The scale of this number; `None` beyond 1 to 10.
+    #[must_use]
+    pub fn new(number: u32) -> Option<Self> {
+        (1..=Self::FULL.0).contains(&number).then_some(Self(number))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(super) fn of(self, Scaled(smallest, full): Scaled) -> u64 {
+        let steps = u64::from(Self::FULL.0 - 1);
+        smallest + (full - smallest) * u64::from(self.0 - 1) / steps
+    }
+}
+
+/// Why a figure cannot be planned.
+#[derive(Debug, Error)]
+#[error("{figure}: {reason}")]
+pub struct PlanError {
+    /// The figure.
+    pub figure: String,
+    /// What is wrong with its file.
+    pub reason: String,
+}
+
+/// A figure with its runs.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The figure.
+    pub figure: Figure,
+    /// Its runs; several figures may share some.
+    pub runs: Vec<Run>,
+    /// What cannot run, and why.
+    pub left_out: Vec<JobError>,
+    /// Traces that were found and are used.
+    pub traces: Vec<String>,
+    pub(super) places: Vec<Place>,
+}
+
+/// Where the metrics of some runs go.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) series: String,
+    pub(super) x: String,
+    /// Runs with their baselines, one pair a seed.
+    pub(super) runs: Vec<(RunKey, Option<RunKey>)>,
+    pub(super) kind: PlaceKind,
+}
+
+/// What is derived of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum PlaceKind {
+    /// The share of the stream that is kept.
+    Beside,
+    /// The paper's measure of speed-up, at each percentile. The rate is the drive's, in MB/s.
+    Replayed { outer_mb_s: f64, curve: bool },
+}
+
+/// Plans `figure`, with those of `others` whose parts it has as well.
+///
+/// # Errors
+/// If a name in its file is not known.
+pub fn plan(
+    figure: &Figure,
+    others: &[Figure],
+    scale: Scale,
+    folder: &Folder,
+) -> Result<Planned, PlanError> {
+    let bad = |reason: String| PlanError { figure: figure.name.clone(), reason };
+    let mut planned = Planned {
+        figure: figure.clone(),
+        runs: Vec::new(),
+        left_out: Vec::new(),
+        traces: Vec::new(),
+        places: Vec::new(),
+    };
+    let borrowed = others.iter().filter(|other| figure.parts_of.contains(&other.name));
+    let parts: Vec<&Part> = borrowed.flat_map(|other| &other.parts).chain(&figure.parts).collect();
+    for part in parts {
+        match part {
+            Part::FsInterfere(part) => parts::fs_interfere(part, scale, &mut planned),
+            Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
+            Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
+        }
+        .map_err(bad)?;
+    }
+    Ok(planned)
+}
+
+impl Planned {
+    /// The figure's cells, of the runs that are done.
+    #[must_use]
+    pub fn cells(&self, done: &dyn Fn(RunKey) -> Option<Metrics>) -> Cells {
+        let mut cells = Cells::default();
+        for place in &self.places {
+            let one = |(run, base): &(RunKey, Option<RunKey>)| {
+                let base = match base {
+                    Some(base) => Some(done(*base)?),
+                    None => None,
+                };
+                Some(derived(done(*run)?, base.as_ref(), place.kind))
+            };
+            let runs: Vec<Metrics> = place.runs.iter().filter_map(one).collect();
+            if !runs.is_empty() {
+                cells.add(&place.series, &place.x, &runs);
+                if matches!(place.kind, PlaceKind::Replayed { curve: true, .. }) {
+                    curve(place, &runs, &mut cells);
+                }
+            }
+        }
+        for ratio in &self.figure.ratios {
+            summarise(ratio, &mut cells);
+        }
+        cells
+    }
+}
+
+/// Metrics with what follows from them and their baseline.
+fn derived(mut metrics: Metrics, base: Option<&Metrics>, kind: PlaceKind) -> Metrics {
+    let Some(base) = base else { return metrics };
+    match kind {
+        PlaceKind::Beside => {
+            if let (Some(own), Some(alone)) = (metrics.get("stream_mb_s"), base.get("stream_mb_s"))
+            {
+                metrics.insert("kept_percent".to_owned(), own / alone.max(1e-9) * 100.0);
+            }
+        }
+        PlaceKind::Replayed { outer_mb_s, .. } => replayed(&mut metrics, base, outer_mb_s),
+    }
+    metrics
+}
+
+/// Half of a histogram's unit stands for no latency at all.
+const LEAST_US: f64 = 0.5;
+
+fn replayed(metrics: &mut Metrics, base: &Metrics, outer_mb_s: f64) {
+    let times = |percent: usize| {
+        let name = percentile(percent);
+        Some(base.get(&name)?.max(LEAST_US) / metrics.get(&name)?.max(LEAST_US))
+    };
+    let all: Vec<f64> = (1..100).filter_map(times).collect();
+    if all.len() == 99 {
+        let logs: f64 = all.iter().map(|ratio| ratio.ln()).sum();
+        for (name, value) in [
+            ("times_mean", all.iter().sum::<f64>() / 99.0),
+            ("times_geomean", (logs / 99.0).exp()),
+            ("times_least", all.iter().copied().fold(f64::INFINITY, f64::min)),
+            ("times_p50", all[49]),
+            ("times_p90", all[89]),
+        ] {
+            metrics.insert(name.to_owned(), value);
+        }
+        for (at, ratio) in all.iter().enumerate() {
+            metrics.insert(format!("times_p{:02}", at + 1), *ratio);
+        }
+    }
+    if let Some(table) = metrics.get("table_kib") {
+        let ms = table * 1024.0 / 1e3 / outer_mb_s;
+        metrics.insert("table_flush_ms".to_owned(), ms);
+        metrics.insert("table_flush_8h_ms".to_owned(), ms * 8.0);
+    }
+    if let Some(seconds) = metrics.get("checkpoint_s") {
+        metrics.insert("checkpoint_8h_s".to_owned(), seconds * 8.0);
+    }
+}
+
+/// Latency and speed-up at each percentile, as places.
+fn curve(place: &Place, runs: &[Metrics], cells: &mut Cells) {
+    for percent in 1..100 {
+        let of = |run: &Metrics| {
+            let mut metrics = Metrics::new();
+            if let Some(us) = run.get(&percentile(percent)) {
+                metrics.insert("latency_ms".to_owned(), us / 1e3);
+            }
+            if let Some(times) = run.get(&format!("times_p{percent:02}")) {
+                metrics.insert("times".to_owned(), *times);
+            }
+            metrics
+        };
+        let all: Vec<Metrics> = runs.iter().map(of).collect();
+        cells.add(&place.series, &percent.to_string(), &all);
+    }
+}
+
+fn summarise(ratio: &Ratio, cells: &mut Cells) {
+    let mut found = Vec::new();
+    let Some(over) = &ratio.over else {
+        let all = cells.places(&ratio.series, &ratio.metric);
+        let values: Vec<f64> = all.into_iter().map(|(_, value)| value).collect();
+        return spread(&ratio.name, &values, cells);
+    };
+    for (series, over) in pairs(cells, &ratio.series, over) {
+        for (x, own) in cells.places(&series, &ratio.metric) {
+            if let Some(other) = cells.get(&over, x, &ratio.metric) {
+                let (more, less) = if ratio.less_is_better { (other, own) } else { (own, other) };
+                found.push(more / less.max(1e-9));
+            }
+        }
+    }
+    spread(&ratio.name, &found, cells);
+}
+
+/// Least, most and mean of `found`, as places of a series.
+fn spread(name: &str, found: &[f64], cells: &mut Cells) {
+    if found.is_empty() {
+        return;
+    }
+    let min = found.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = found.iter().copied().fold(0.0, f64::max);
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    for (x, value) in [("min", min), ("max", max), ("mean", mean)] {
+        cells.add(name, x, &[BTreeMap::from([("times".to_owned(), value)])]);
+    }
+}
+
+/// Pairs of series whose names differ in the last part only: `read, manylogs` and `read, ordered`.
+fn pairs(cells: &Cells, own: &str, over: &str) -> Vec<(String, String)> {
+    let names: Vec<String> = cells.series().map(str::to_owned).collect();
+    let ends = |name: &String, end: &str| name.strip_suffix(end).map(str::to_owned);
+    let pair = |name: &String| {
+        let other = format!("{}{over}", ends(name, own)?);
+        let is_whole = name == own || name.ends_with(&format!(", {own}"));
+        (is_whole && names.contains(&other)).then(|| (name.clone(), other))
+    };
+    names.iter().filter_map(pair).collect()
+}

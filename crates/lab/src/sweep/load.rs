@@ -1,0 +1,164 @@
+//! A load of a sweep: traces, which part of them, and how they are let in.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use manylogs_block::Sectors;
+use manylogs_workload::OpenOptions;
+
+use super::job::JobError;
+use super::row::Aim;
+use crate::prepare::{TraceSpec, WindowChoice, prepare};
+use crate::replay::{
+    DriveSettings, Durability, Loop, NamedPolicy, Plan, Workload, exported_capacity, find_rate,
+};
+use crate::runs::{Content, KeyBuilder, content_of};
+
+/// A load, before it is put on a drive.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// What tables call it.
+    pub name: String,
+    /// Traces; several are tenants that share the drive.
+    pub files: Vec<PathBuf>,
+    /// The part of each trace.
+    pub window: Option<WindowChoice>,
+    /// Parts of single traces, in the order of `files`, that are used instead. May be shorter.
+    pub windows: Vec<Option<WindowChoice>>,
+    /// The most requests of each trace.
+    pub limit: Option<u64>,
+    /// Whether addresses beyond the drive are moved into it.
+    pub fit: bool,
+    /// How fast requests arrive.
+    pub rate: LoadRate,
+    /// When writes are durable; as `replay` chooses, if not given.
+    pub durability: Option<Durability>,
+    /// The most requests that the device is handed at a time; as `replay` has it, if not given.
+    pub outstanding: Option<u32>,
+}
+
+/// How fast requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadRate {
+    /// This many times as fast as recorded.
+    Factor(f64),
+    /// So that the plain drive is busy for this share of the time.
+    Busy(f64),
+}
+
+/// A load on a drive, read when the first run asks for it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) spec: Arc<LoadSpec>,
+    pub(super) contents: Vec<Content>,
+    /// The least that the drive exports under any of the policies.
+    pub(super) capacity: Sectors,
+    pub(super) drive: DriveSettings,
+    load: OnceLock<Result<Load, JobError>>,
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) workload: Workload,
+    pub(super) durability: Durability,
+    pub(super) rate: f64,
+    /// With a rate that was searched.
+    pub(super) aim: Option<Aim>,
+}
+
+impl LoadSpec {
+    /// What the traces hold.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn contents(&self) -> Result<Vec<Content>, JobError> {
+        let content = |file: &PathBuf| {
+            content_of(file).map_err(|(path, error)| JobError::Trace {
+                trace: self.name.clone(),
+                reason: format!("cannot read {}: {error}", path.display()),
+            })
+        };
+        self.files.iter().map(content).collect()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        spec: &Arc<LoadSpec>,
+        contents: &[Content],
+        drive: &DriveSettings,
+        policies: &[NamedPolicy],
+    ) -> Result<Self, JobError> {
+        let mut capacity = Sectors(u64::MAX);
+        for policy in policies {
+            capacity = capacity.min(exported_capacity(drive, policy).map_err(JobError::of_replay)?);
+        }
+        let (spec, contents) = (Arc::clone(spec), contents.to_vec());
+        Ok(Self { spec, contents, capacity, drive: drive.clone(), load: OnceLock::new() })
+    }
+
+    /// Everything that the load follows from.
+    pub(super) fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
+        let LoadSpec { window, windows, limit, fit, rate, durability, outstanding, .. } =
+            &*self.spec;
+        let contents: Vec<String> = self.contents.iter().map(ToString::to_string).collect();
+        let DriveSettings { profile, link, queue, smr_cache, .. } = &self.drive;
+        key.with("traces", contents.join(", "))
+            .with("part", format!("{window:?} {windows:?} {limit:?} {fit}"))
+            .with("arrivals", format!("{rate:?} {durability:?} {outstanding:?}"))
+            .with("profile", format!("{profile:?}"))
+            .with("drive", format!("{link:?} {queue:?} {smr_cache}"))
+            .with("capacity", self.capacity.0)
+    }
+
+    pub(super) fn load(&self) -> Result<Load, JobError> {
+        self.load.get_or_init(|| self.read()).clone()
+    }
+
+    /// A plan of a replay of `load` from this seed.
+    pub(super) fn plan(&self, load: &Load, seed: u64) -> Plan {
+        let write_cache = load.durability.write_cache();
+        let drive = DriveSettings { write_cache, ..self.drive.clone() };
+        let usual = Plan::new(load.workload.clone(), drive, load.durability);
+        let mut pump = usual.pump;
+        if let Some(outstanding_max) = self.spec.outstanding {
+            pump.mode = Loop::Open { outstanding_max, stop_at_overload: false };
+        }
+        Plan { rate: load.rate, pump, seed, ..usual }
+    }
+
+    fn read(&self) -> Result<Load, JobError> {
+        let spec = &*self.spec;
+        let unusable = |reason: &dyn std::fmt::Display| JobError::Trace {
+            trace: spec.name.clone(),
+            reason: reason.to_string(),
+        };
+        let traces = TraceSpec {
+            files: spec.files.clone(),
+            open: OpenOptions::default(),
+            window: spec.window,
+            windows: spec.windows.clone(),
+            limit: spec.limit,
+            seed: 1,
+        };
+        let prepared = prepare(&traces, self.capacity, spec.fit);
+        let prepared = prepared.map_err(|error| unusable(&error))?;
+        let workload = Workload::measure(prepared.open).map_err(|error| unusable(&error))?;
+        if workload.requests() == 0 {
+            return Err(unusable(&"no request is left of the trace"));
+        }
+        let durability = spec.durability.unwrap_or_else(|| Durability::of(workload.summary()));
+        let mut load = Load { workload, durability, rate: 1.0, aim: None };
+        match spec.rate {
+            LoadRate::Factor(factor) => load.rate = factor,
+            LoadRate::Busy(target) => {
+                let found = find_rate(&self.plan(&load, 1), target, &Arc::default());
+                let found = found.map_err(JobError::of_replay)?;
+                load.aim = Some(Aim { target, found: found.utilisation });
+                load.rate = found.factor;
+            }
+        }
+        Ok(load)
+    }
+}
