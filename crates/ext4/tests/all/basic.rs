@@ -1,7 +1,5 @@
 //! What is written by us is read by us, and judged by others.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs, names};
 use manylogs_ext4::{
     Allocate, Change, Credentials, Error, Ext4, FileKind, Ino, New, NewTime, OpenFor, Seek, SetIds,

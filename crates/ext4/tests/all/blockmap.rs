@@ -1,7 +1,5 @@
 //! Files that are mapped by blocks, as mkfs.ext4 -O ^extent and ext3 make them.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::common::{Judged, World, content, mkfs};
 use manylogs_block::{Extent, Lba, Rng, SECTOR_BYTES, Sector};
 use manylogs_ext4::{Allocate, BLOCK_BYTES, Change, Error, Ext4, FileKind, Ino, New, Seek};

@@ -1,8 +1,6 @@
 //! What system calls leave of a file besides its content: times, privileges, blocks, whiteouts.
 //! The kernel's ext4 does the same (`crates/cli/tests/differential.rs` compares).
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::common::{Judged, SMALL, SMALL_MIB, World, mkfs};
 use manylogs_ext4::{
     AccessTimes, Allocate, Attributes, Change, Credentials, Error, Ext4, FileKind, Ino, New,

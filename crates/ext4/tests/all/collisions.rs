@@ -1,7 +1,5 @@
 //! Names of one hash in directories with an index.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::process::Command;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, has, load, mkfs, save};

@@ -1,7 +1,5 @@
 //! Damage that is found in use is marked in the superblock as ext4 does, for e2fsck to see.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;

@@ -1,7 +1,5 @@
 //! Content in the journal, and what is synced without its times.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, content, mkfs};

@@ -1,8 +1,6 @@
 //! A device that fails now and then: nothing hangs, an error is reported, and what is left is a
 //! file system.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

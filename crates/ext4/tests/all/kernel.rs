@@ -1,8 +1,6 @@
 //! The kernel's ext4 as a judge: it reads what we wrote, we read what it wrote, and it replays what
 //! a crash left of ours.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};

@@ -1,7 +1,5 @@
 //! What an operation may cost at most, and what is kept for whom.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,5 @@
 //! The account of memory: floods stay within it, whoever waits goes on, and all of it comes back.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -1,7 +1,5 @@
 //! What is durable without a sync: files that replace others, and what mounts and flags promise.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::{SMALL, SMALL_MIB, World, content, mkfs};

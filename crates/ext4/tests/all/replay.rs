@@ -1,7 +1,5 @@
 //! What a mount makes of a journal that a crash left.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::process::Command;
 
 use crate::common::{Judged, SMALL, SMALL_MIB, World, has, mkfs};

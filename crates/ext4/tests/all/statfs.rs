@@ -1,7 +1,5 @@
 //! What `df` shows is what the kernel's ext4 shows for the same image.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::path::Path;
 use std::process::Command;
 

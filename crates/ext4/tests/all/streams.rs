@@ -1,7 +1,5 @@
 //! What the device does while content comes: in virtual time, so that the figures are exact.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -1,7 +1,5 @@
 //! Who waits for what: on a device that holds requests back until the test lets them go.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,7 +1,5 @@
 //! Extended attributes and lists of access: ours alone, and exchanged with the kernel.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::collections::BTreeMap;
 use std::process::Command;
 

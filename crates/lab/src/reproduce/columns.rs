@@ -6,10 +6,13 @@ use super::plan::Planned;
 use crate::runs::RunKey;
 use crate::sweep::{Column, Columns};
 
+/// Figure, series, place, seed, metric and value.
+type RawRow<'a> = (&'a str, &'a str, &'a str, u64, String, f64);
+
 /// One row for each run of each series and place, before anything is averaged, and each metric.
 #[must_use]
 pub fn raw(all: &[Planned], done: &dyn Fn(RunKey) -> Option<Metrics>) -> Columns {
-    let mut rows: Vec<(&str, &str, &str, u64, String, f64)> = Vec::new();
+    let mut rows: Vec<RawRow<'_>> = Vec::new();
     for planned in all {
         for place in &planned.places {
             for (seed, (key, _)) in (1..).zip(&place.runs) {
@@ -20,9 +23,7 @@ pub fn raw(all: &[Planned], done: &dyn Fn(RunKey) -> Option<Metrics>) -> Columns
             }
         }
     }
-    let text = |of: fn(&(&str, &str, &str, u64, String, f64)) -> String| {
-        Column::Text(rows.iter().map(of).collect())
-    };
+    let text = |of: fn(&RawRow<'_>) -> String| Column::Text(rows.iter().map(of).collect());
     let mut columns = Columns::default();
     columns.add("figure", text(|row| row.0.to_owned()));
     columns.add("series", text(|row| row.1.to_owned()));

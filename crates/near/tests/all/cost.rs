@@ -1,7 +1,5 @@
 //! What a commit costs: records, flushes and bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use crate::common::{Disk, file, images, with};
 use manylogs_block::RequestKind;
 use manylogs_ext4::{FileKind, Ino, New};

@@ -1,7 +1,5 @@
 //! Logs that are full while several files are written: everybody waits for room, and gets it.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use bytes::Bytes;

@@ -2,6 +2,8 @@
 //!
 //! One program holds all of them: each that is linked alone compiles the layers below once more.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 mod cost;
 mod full;

@@ -1,7 +1,5 @@
 //! The table that finds logged blocks has a share of memory.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::{file, images, with};

@@ -1,7 +1,5 @@
 //! What goes wrong in one case each, and the bugs that make it do so.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::{Disk, file, images, with};

@@ -1,8 +1,6 @@
 //! When what the logs hold goes home, and when a log is moved, below a mounted file system; and what
 //! the counters of `fs status` tell of it.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::{file, images, with};

@@ -1,7 +1,5 @@
 //! Files that replace others, with the journal near the head: none is found empty.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use crate::common::images;

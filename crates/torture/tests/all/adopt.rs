@@ -1,7 +1,5 @@
 //! File systems that MLFS takes over and gives back, crashed on the way.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use manylogs_torture::ext4::{Templates, has_program};
 use manylogs_torture::{Campaign, Ext4Campaign, Progress, System};
 

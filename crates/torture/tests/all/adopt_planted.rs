@@ -2,7 +2,6 @@
 //! each, or they prove nothing.
 
 #![cfg(feature = "plant")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use manylogs_plant::{MLFS, plant};
 use manylogs_torture::ext4::{Images, Templates, has_program};

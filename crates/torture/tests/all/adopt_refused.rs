@@ -1,7 +1,5 @@
 //! What is refused on the way to MLFS and back, what a refusal leaves, and what is put right.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::Lba;

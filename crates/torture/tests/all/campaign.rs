@@ -1,7 +1,5 @@
 //! The campaign in small, and whether it would notice anything.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use manylogs_torture::{Campaign, Fault, Progress, System, run_seed};
 
 /// States that a test run must see at least.

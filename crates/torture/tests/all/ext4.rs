@@ -1,7 +1,5 @@
 //! The file system ext4, crashed and damaged by the campaign.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::ops::RangeInclusive;
 use std::time::Instant;
 

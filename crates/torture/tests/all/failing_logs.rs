@@ -1,6 +1,5 @@
 //! Logs of an adopted file system that cannot be written or read any more, case by case.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a test may tell what it found")]
 
 use std::rc::Rc;

@@ -1,8 +1,6 @@
 //! Each setting of the logs, at its bounds and beyond, on a disk in use and on one that is not:
 //! it works at once, or is refused with the reason, and then nothing is changed.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs::{Health, Settings, Volume, VolumeError};

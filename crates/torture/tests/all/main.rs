@@ -3,6 +3,8 @@
 //!
 //! One program holds all of them: each that is linked alone compiles the layers below once more.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod adopt;
 mod adopt_planted;
 mod adopt_refused;

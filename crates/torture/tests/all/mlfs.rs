@@ -1,6 +1,5 @@
 //! The file system with its journal near the head, crashed by the campaign.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a test may tell what it found")]
 
 use manylogs::Phase;

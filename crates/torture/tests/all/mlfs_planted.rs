@@ -1,7 +1,6 @@
 //! Bugs planted in the journal near the head: the campaign must notice each, or it proves nothing.
 
 #![cfg(feature = "plant")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use crate::common::every_bug_is_noticed;
 use manylogs_plant::{Bug, NEAR, NEAR_TROUBLE};

@@ -1,7 +1,5 @@
 //! A disk that was adopted with sectors of 512 bytes, copied to one that writes 4096 as a whole.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs::Severity;

@@ -1,7 +1,6 @@
 //! Bugs planted in the volume: the campaign must notice each, or it proves nothing.
 
 #![cfg(feature = "plant")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,6 @@
 //! Whatever logs an adoption finds room for, days of use go well with them: nobody waits for ever,
 //! and nothing turns read-only on a disk that does not fail.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use manylogs::Health;
 use manylogs_block::{Extent, IoError, Nanos, Request, Rng, Sectors, to_usize};
 use manylogs_mlfs::adopt::{Volumes, release};

@@ -1,7 +1,5 @@
 //! What a check says of file systems that were left somehow, and what e2fsck says.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use manylogs_torture::ext4::{Templates, has_program};
 use manylogs_torture::{Told, tell};
 

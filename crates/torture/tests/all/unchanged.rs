@@ -1,7 +1,5 @@
 //! What is refused changes nothing: not a byte of the disk is another then.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::rc::Rc;
 
 use manylogs_block::{Rng, Sectors};
