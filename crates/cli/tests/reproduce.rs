@@ -103,7 +103,8 @@ fn a_folder_with_some_traces_is_used_for_these() {
         ElapsedTime, DiskNum, IrpFlags, DiskSvcTime, I/O Pri, VolSnap, FileObject, FileName\n\
         EndHeader\n";
     let line = |n: u64| {
-        let (op, at) = (if n.is_multiple_of(3) { "DiskRead" } else { "DiskWrite" }, n * 20_000 + 900);
+        let (op, at) =
+            (if n.is_multiple_of(3) { "DiskRead" } else { "DiskWrite" }, n * 20_000 + 900);
         format!(
             "{op}, {at}, x ( 4), 8, 0x1, 0x{:010x}, 0x00001000, 800, 0, 0x1, 700, 3, 0, 0x2, \"f\"\n",
             n * 7919 % 100_000 * 4096
