@@ -1,14 +1,16 @@
 //! The runs of one part of a figure: every combination of its lists.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use manylogs_block::{Nanos, Sectors, parse_bytes};
 use manylogs_disk::Profile;
 use manylogs_mlfs::JournalMode;
 use manylogs_mlfs::adopt::Spacing;
+use manylogs_workload::OpenOptions;
 
 use super::file::{FsInterfere, Interfere, Replay};
-use super::folder::Folder;
+use super::folder::{Folder, options};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::{Run, Work};
 use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
@@ -48,15 +50,21 @@ impl Planned {
         key
     }
 
+    /// Notes a trace that is used: by its file's name, as documents that are published have it.
+    fn uses(&mut self, key: &str, file: &Path) {
+        let name = file.file_name().unwrap_or_default().display();
+        let said = format!("{key}: {name}");
+        if !self.traces.contains(&said) {
+            self.traces.push(said);
+        }
+    }
+
     fn add_case(&mut self, case: Case) -> RunKey {
         let Case { drive, policy, stream, syncs, seed, span } = &case;
-        let mut said = drive.clone();
-        let profile = Arc::clone(&said.profile);
-        said.placement = policy.placement;
-        let key = KeyBuilder::new("interfere")
-            .with("profile", format!("{profile:?}"))
-            .with("drive", format!("{} {:?} {:?}", said.write_cache, said.link, said.queue))
-            .with("policy", format!("{} {:?} {:?}", policy.name, policy.policy, policy.cache))
+        let profile = Arc::clone(&drive.profile);
+        let key = drive
+            .add_to(KeyBuilder::new("interfere"))
+            .with("policy", format!("{policy:?}"))
             .with("load", format!("{stream:?} {syncs:?} {seed} {span:?}"))
             .key();
         let name = format!(
@@ -67,12 +75,20 @@ impl Planned {
     }
 
     fn add_mlfs(&mut self, case: MlfsCase) -> RunKey {
-        let MlfsCase { drive, mode, stream, writes_per_second, seed, span, .. } = &case;
-        let layout = (case.spacing, case.threshold, case.journal);
-        let key = KeyBuilder::new("fs interfere")
-            .with("profile", format!("{:?}", drive.profile))
-            .with("drive", format!("{} {:?} {:?}", drive.write_cache, drive.link, drive.queue))
-            .with("layout", format!("{mode} {layout:?}"))
+        let MlfsCase {
+            drive,
+            spacing,
+            threshold,
+            journal,
+            mode,
+            stream,
+            writes_per_second,
+            seed,
+            span,
+        } = &case;
+        let key = drive
+            .add_to(KeyBuilder::new("fs interfere"))
+            .with("layout", format!("{mode} {spacing:?} {threshold:?} {journal:?}"))
             .with("load", format!("{stream:?} {writes_per_second} {seed} {span:?}"))
             .key();
         let name = format!(
@@ -201,7 +217,7 @@ pub(super) fn replay(
         let profile = profile(name, part.never_idle)?;
         let outer_mb_s = outer_mb_s(&profile);
         for load in &part.loads {
-            let spec = spec(part, load, scale, folder, &mut planned.traces)?;
+            let spec = spec(part, load, scale, folder, planned)?;
             let mut jobs = Jobs::default();
             jobs.add(&Arc::new(spec), &[Arc::clone(&profile)], &policies, &seeds);
             planned.left_out.append(&mut jobs.left_out);
@@ -248,7 +264,7 @@ fn spec(
     load: &str,
     scale: Scale,
     folder: &Folder,
-    used: &mut Vec<String>,
+    planned: &mut Planned,
 ) -> Result<LoadSpec, String> {
     let one = [format!("{load} busiest-writes")];
     let tenants: &[String] = match table_one().mixes.iter().find(|mix| mix.key == load) {
@@ -256,7 +272,7 @@ fn spec(
         None => &one,
     };
     let len = Nanos::from_secs(scale.of(part.window_s));
-    let (mut files, mut windows) = (Vec::new(), Vec::new());
+    let (mut files, mut windows, mut opens) = (Vec::new(), Vec::new(), Vec::new());
     for (nth, text) in tenants.iter().enumerate() {
         let (key, which) = text.split_once(' ').ok_or_else(|| format!("{text:?}: no window"))?;
         let tenant = table_one().tenant(key).ok_or_else(|| format!("unknown trace {key:?}"))?;
@@ -266,9 +282,12 @@ fn spec(
             "random" => WindowChoice::Random(len),
             _ => return Err(format!("{text:?}: unknown window")),
         };
-        let file = folder.trace_of(key, which == "busiest-writes", len);
+        let file = folder.trace_of(tenant, which == "busiest-writes", len, &mut planned.left_out);
         if let Some(file) = &file {
-            used.push(format!("{key}: {}", file.display()));
+            planned.uses(key, file);
+            opens.push(options(tenant));
+        } else {
+            opens.push(OpenOptions::default());
         }
         files.push(file.unwrap_or_else(|| tenant.path(nth)));
         windows.push(Some(window));
@@ -278,6 +297,7 @@ fn spec(
         files,
         window: None,
         windows,
+        opens,
         limit: None,
         fit: true,
         rate: part.busy.map_or(LoadRate::Factor(1.0), LoadRate::Busy),
