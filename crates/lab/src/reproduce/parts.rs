@@ -31,6 +31,11 @@ fn size(text: &str) -> Result<Sectors, String> {
     Ok(Sectors(bytes / 512))
 }
 
+/// Puts the name of the field of a figure's file before what is wrong with it.
+fn in_field(field: &str) -> impl Fn(String) -> String {
+    move |error| format!("{field}: {error}")
+}
+
 fn stream(name: &str) -> Result<StreamKind, String> {
     name.parse().map_err(|error: crate::interfere::UnknownName| error.to_string())
 }
@@ -101,10 +106,12 @@ impl Planned {
 
 pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Planned) -> Planning {
     let span = Nanos::from_secs(scale.of(part.seconds));
-    let spacing = Spacing::Bytes(size(&part.log_every)?.bytes());
-    let threshold = part.threshold.as_deref().map(size).transpose()?;
+    let spacing = Spacing::Bytes(size(&part.log_every).map_err(in_field("log-every"))?.bytes());
+    let threshold =
+        part.threshold.as_deref().map(size).transpose().map_err(in_field("threshold"))?;
     for name in &part.drives {
-        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        let settings =
+            DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
         for kind in &part.streams {
             for mode in &part.modes {
                 let of = JournalMode::named(mode);
@@ -112,9 +119,9 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
                     drive: settings.clone(),
                     spacing,
                     threshold,
-                    journal: size(&part.journal)?,
-                    mode: of.ok_or_else(|| format!("unknown mode {mode:?}"))?,
-                    stream: stream(kind)?,
+                    journal: size(&part.journal).map_err(in_field("journal"))?,
+                    mode: of.ok_or_else(|| format!("modes: unknown mode {mode:?}"))?,
+                    stream: stream(kind).map_err(in_field("streams"))?,
                     writes_per_second: 0.0,
                     seed: 1,
                     span,
@@ -139,8 +146,9 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
 }
 
 pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -> Planning {
-    let policies = parse_policies(&part.policies).map_err(|error| error.to_string())?;
-    let request = size(&part.request)?;
+    let policies =
+        parse_policies(&part.policies).map_err(|error| in_field("policies")(error.to_string()))?;
+    let request = size(&part.request).map_err(in_field("request"))?;
     let syncs = |per_second: f64, mode: SyncMode| SyncLoad {
         per_second,
         clients: 1,
@@ -148,14 +156,15 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
         mode,
     };
     for name in &part.drives {
-        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        let settings =
+            DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
         for kind in &part.kinds {
             for (&streams, &depth) in
                 part.streams.iter().flat_map(|s| part.depths.iter().map(move |d| (s, d)))
             {
                 let at = At::Outer;
                 let load = StreamLoad {
-                    kind: stream(kind)?,
+                    kind: stream(kind).map_err(in_field("kinds"))?,
                     depth,
                     size: request,
                     bursts: None,
@@ -167,7 +176,8 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
                 {
                     let mode: SyncMode = mode_name
                         .parse()
-                        .map_err(|error: crate::interfere::UnknownName| error.to_string())?;
+                        .map_err(|error: crate::interfere::UnknownName| error.to_string())
+                        .map_err(in_field("sync-modes"))?;
                     let case = |policy: &NamedPolicy, per_second: f64| Case {
                         drive: settings.clone(),
                         policy: policy.clone(),
@@ -211,7 +221,8 @@ pub(super) fn replay(
     if !names.contains(&part.base) {
         names.insert(0, part.base.clone());
     }
-    let policies = parse_policies(&names).map_err(|error| error.to_string())?;
+    let policies =
+        parse_policies(&names).map_err(|error| in_field("policies")(error.to_string()))?;
     let seeds: Vec<u64> = (1..=scale.of(part.seeds)).collect();
     for name in &part.drives {
         let profile = profile(name, part.never_idle)?;
@@ -245,7 +256,7 @@ pub(super) fn replay(
 }
 
 fn profile(name: &str, never_idle: bool) -> Result<Arc<Profile>, String> {
-    let mut profile = drive(name)?;
+    let mut profile = drive(name).map_err(in_field("drives"))?;
     if never_idle && let Some(shingled) = &mut Arc::make_mut(&mut profile).shingled {
         shingled.idle_after_ms = NEVER_MS;
     }
@@ -275,7 +286,8 @@ fn spec(
     let (mut files, mut windows, mut opens) = (Vec::new(), Vec::new(), Vec::new());
     for (nth, text) in tenants.iter().enumerate() {
         let (key, which) = text.split_once(' ').ok_or_else(|| format!("{text:?}: no window"))?;
-        let tenant = table_one().tenant(key).ok_or_else(|| format!("unknown trace {key:?}"))?;
+        let tenant =
+            table_one().tenant(key).ok_or_else(|| format!("loads: unknown trace {key:?}"))?;
         let window = match which {
             "busiest-writes" => WindowChoice::BusiestWrites(len),
             "busiest-reads" => WindowChoice::BusiestReads(len),
