@@ -5,6 +5,7 @@ pub(crate) mod drive;
 mod exercise;
 pub(crate) mod fs;
 pub(crate) mod interfere;
+mod kept;
 mod link;
 pub(crate) mod list;
 pub(crate) mod live;

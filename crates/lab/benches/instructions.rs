@@ -147,6 +147,7 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
         return Ok(Workload::measure(Arc::new(open))?.repeated(passes));
     };
     let spec = TraceSpec {
+        opens: Vec::new(),
         files: vec![file],
         open: OpenOptions::default(),
         window: None,

@@ -42,6 +42,8 @@ pub struct TraceSpec {
     pub files: Vec<PathBuf>,
     /// Options of the reader.
     pub open: OpenOptions,
+    /// Options of single files, in the order of `files`, that are used instead. May be shorter.
+    pub opens: Vec<OpenOptions>,
     /// The part of each trace to use.
     pub window: Option<WindowChoice>,
     /// Parts of single files, in the order of `files`, that are used instead. May be shorter.
@@ -94,6 +96,17 @@ pub enum PrepareError {
     },
 }
 
+impl PrepareError {
+    /// What kind of reason the operating system gave; `None` if it is not to blame.
+    #[must_use]
+    pub fn io_kind(&self) -> Option<std::io::ErrorKind> {
+        match self {
+            Self::Trace(error) => error.io_kind(),
+            _ => None,
+        }
+    }
+}
+
 /// Prepares the traces of `spec` for a device of `capacity`; `fit` moves addresses beyond it.
 ///
 /// # Errors
@@ -127,7 +140,7 @@ pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepare
 /// If the trace cannot be read.
 pub fn prepare_unplaced(spec: &TraceSpec, file: &Path) -> Result<Prepared, PrepareError> {
     let mut transforms = Vec::new();
-    let open = part(spec, file, spec.window, &mut transforms)?;
+    let open = part(spec, (file, spec.open), spec.window, &mut transforms)?;
     Ok(Prepared { open, transforms })
 }
 
@@ -154,7 +167,8 @@ fn tenant(
 ) -> Result<OpenTrace, PrepareError> {
     let file = spec.files[index].as_path();
     let choice = spec.windows.get(index).copied().flatten().or(spec.window);
-    let open = part(spec, file, choice, transforms)?;
+    let open = spec.opens.get(index).copied().unwrap_or(spec.open);
+    let open = part(spec, (file, open), choice, transforms)?;
     if fit {
         let plan = Arc::new(FitPlan::measure(&mut open()?, slice.len)?);
         match plan.rule() {
@@ -194,11 +208,11 @@ fn end_of(source: &mut impl TraceSource) -> Result<Sectors, TraceError> {
 /// One trace, cut to the window that `choice` says.
 fn part(
     spec: &TraceSpec,
-    file: &Path,
+    (file, open): (&Path, OpenOptions),
     choice: Option<WindowChoice>,
     transforms: &mut Vec<String>,
 ) -> Result<OpenTrace, PrepareError> {
-    let whole = whole(spec, file);
+    let whole = whole(spec, file, open);
     let window = choice.map(|choice| resolve(choice, &whole, spec.seed)).transpose()?;
     if let Some(window) = window {
         transforms.push(format!(
@@ -231,7 +245,7 @@ pub fn is_generated(file: &Path) -> bool {
     file.as_os_str() == SYNTHETIC || tenants::named(file).is_some()
 }
 
-fn whole(spec: &TraceSpec, file: &Path) -> OpenTrace {
+fn whole(spec: &TraceSpec, file: &Path, open: OpenOptions) -> OpenTrace {
     if let Some((tenant, nth)) = tenants::named(file) {
         let seed = spec.seed ^ (nth + 1) << 32;
         return Arc::new(move || Ok(Box::new(TenantLoad::new(tenant, seed))));
@@ -241,8 +255,8 @@ fn whole(spec: &TraceSpec, file: &Path) -> OpenTrace {
         let count = spec.limit.unwrap_or(SYNTHETIC_REQUESTS);
         return Arc::new(move || Ok(Box::new(Synthetic::reader_and_writers(seed, count))));
     }
-    let (file, options) = (file.to_owned(), spec.open);
-    Arc::new(move || manylogs_workload::open(&file, &options))
+    let file = file.to_owned();
+    Arc::new(move || manylogs_workload::open(&file, &open))
 }
 
 fn resolve(choice: WindowChoice, open: &OpenTrace, seed: u64) -> Result<Window, TraceError> {

@@ -42,8 +42,6 @@ pub struct Tenant {
     pub folder: String,
     /// Disk that the paper's authors take of the trace.
     pub disk: u32,
-    /// Begin of its write-busiest hour, after the trace's.
-    pub hour_begins_s: u64,
     /// Mean rate of the stand-in.
     pub requests_per_second: u64,
     /// Share of reads among the requests.

@@ -106,6 +106,15 @@ pub enum TraceError {
 }
 
 impl TraceError {
+    /// What kind of reason the operating system gave; `None` if it is not to blame.
+    #[must_use]
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io(failed) => Some(failed.source.kind()),
+            _ => None,
+        }
+    }
+
     /// The error that `action` failed on `file`.
     #[cold]
     pub(crate) fn io(file: &Path, action: &'static str, source: io::Error) -> Self {

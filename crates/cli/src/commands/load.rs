@@ -56,6 +56,7 @@ impl Load {
             capacity = capacity.min(exported);
         }
         let spec = TraceSpec {
+            opens: Vec::new(),
             files: args.traces.clone(),
             open: args.open.options()?,
             window: args.change.window.map(Into::into),

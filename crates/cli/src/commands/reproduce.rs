@@ -14,11 +14,13 @@ use manylogs_lab::reproduce::{
     Chosen, Context, Folder, JudgedFigure, Metrics, Paper, Planned, Report, Run, RunError, Scale,
     chosen, figure_text, judge, listing, markdown, page, papers, plan, raw, use_folder,
 };
-use manylogs_lab::runs::{Kept, KeptError, RunKey};
+use manylogs_lab::runs::{Kept, RunKey};
 use manylogs_lab::sweep::JobError;
 
 use super::command_line;
+use super::kept::{self, kept_failure};
 use super::load::stop_on_ctrl_c;
+use super::sweep::incomplete;
 use crate::args::reproduce::ReproduceArgs;
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -37,25 +39,30 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let scale = Scale::new(args.scale).unwrap_or(Scale::FULL);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.map_or(cores, manylogs_block::to_usize);
     std::fs::create_dir_all(&args.out).map_err(|error| Failure::at(&args.out, &error))?;
-    room::check(&wanted, threads, &args.out)?;
+    let asked = args.threads.map(manylogs_block::to_usize);
+    let threads = room::threads(&wanted, scale, asked, cores)?;
+    room::check_disk(&args.out)?;
     let outputs = Outputs::reserve(args)?;
     let folder = folder(args.traces.as_deref())?;
     let plans = plans(&wanted, scale, &folder)?;
+    let rows = args.out.join(ROWS);
     let work = Work {
         context: Context::default(),
         runs: Arc::default(),
-        done: Mutex::new(kept(&args.out.join(ROWS))?),
+        done: Mutex::new(kept::told(&rows, Kept::open(&rows))?),
         failed: Mutex::default(),
         failure: Mutex::default(),
     };
     stop_on_ctrl_c(vec![Arc::clone(&work.context.progress)])?;
     let began = Instant::now();
     work.all(&plans, threads);
-    let interrupted = work.context.progress.stop.load(Ordering::Relaxed);
     if let Some(failure) = locked(&work.failure).take() {
         return Err(failure);
+    }
+    // Results of an earlier command are complete, and these would not be.
+    if work.context.progress.stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
     }
     let done = |key: RunKey| locked(&work.done).get(key).cloned();
     let mut judged: Vec<JudgedFigure> =
@@ -66,7 +73,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         wanted.iter().map(|one| &one.paper).zip(figures).collect();
     outputs.write(&all, scale, &plans, &done)?;
     print(&told(&all, &work, scale, &outputs, began))?;
-    end(&all, &work, interrupted)
+    end(&all, &plans, &work)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -86,27 +93,21 @@ fn plans(wanted: &[Chosen], scale: Scale, folder: &Folder) -> Result<Vec<Planned
         let whole = papers().iter().find(|paper| paper.paper.name == one.paper.name);
         let others = whole.map_or(&[][..], |paper| &paper.figures);
         for figure in &one.figures {
-            plans.push(plan(figure, others, scale, folder).map_err(Failure::failed)?);
+            plans.push(plan(figure, others, scale, folder).map_err(Failure::input)?);
         }
     }
     Ok(plans)
 }
 
-/// The runs that an earlier command finished.
-fn kept(path: &Path) -> Result<Kept<Metrics>, Failure> {
-    let kept = Kept::open(path).map_err(|error| kept_failure(&error))?;
-    if kept.dropped() > 0 {
-        eprintln!(
-            "note: {}: {} runs are of another version of this program, and are done again",
-            path.display(),
-            kept.dropped()
-        );
-    }
-    Ok(kept)
-}
-
-fn kept_failure(error: &KeptError) -> Failure {
-    Failure::of_given(&error.source, error)
+/// An argument without the folders of this machine: of a path the file's name is left.
+fn published(arg: &str) -> String {
+    let (option, value) = match arg.split_once('=') {
+        Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
+        _ => (String::new(), arg),
+    };
+    let name = Path::new(value).file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.filter(|_| value.contains('/')).unwrap_or_else(|| value.to_owned());
+    option + &name
 }
 
 /// Runs under way.
@@ -175,7 +176,7 @@ impl Outputs {
             json: or(&args.json, "claims.json")?,
             rows: Output::reserve(&args.out.join("runs.parquet"))?,
             markdown: args.markdown.as_deref().map(Output::reserve).transpose()?,
-            command: command_line(std::env::args()),
+            command: command_line(std::env::args().map(|arg| published(&arg))),
         })
     }
 
@@ -238,10 +239,7 @@ fn told(
     )
 }
 
-fn end(all: &[(&Paper, Vec<JudgedFigure>)], work: &Work, interrupted: bool) -> Result<(), Failure> {
-    if interrupted {
-        return Err(Failure::Interrupted);
-    }
+fn end(all: &[(&Paper, Vec<JudgedFigure>)], plans: &[Planned], work: &Work) -> Result<(), Failure> {
     let verdicts = all.iter().flat_map(|(_, figures)| figures);
     let broken: Vec<String> = verdicts
         .flat_map(|judged| judged.verdicts.iter().map(move |it| (&judged.figure.name, it)))
@@ -255,20 +253,42 @@ fn end(all: &[(&Paper, Vec<JudgedFigure>)], work: &Work, interrupted: bool) -> R
         )));
     }
     let failed = locked(&work.failed);
-    if failed.is_empty() {
+    let of_runs = failed.values().map(|error| match error {
+        RunError::Replay(error) => Some(error),
+        _ => None,
+    });
+    let mut left_out: Vec<&JobError> = Vec::new();
+    for error in plans.iter().flat_map(|planned| &planned.left_out) {
+        if !left_out.contains(&error) {
+            left_out.push(error);
+        }
+    }
+    let reasons: Vec<String> = left_out.iter().map(|error| format!("not run: {error}")).collect();
+    let errors: Vec<Option<&JobError>> = of_runs.chain(left_out.into_iter().map(Some)).collect();
+    if errors.is_empty() {
         return Ok(());
     }
-    let of_input = failed.values().all(|error| match error {
-        RunError::Replay(error) => JobError::is_of_input(error),
-        _ => false,
-    });
-    let message = format!("{} runs gave nothing, see above", failed.len());
-    Err(if of_input { Failure::Input(message) } else { Failure::Failed(message) })
+    let gave = format!("{} runs gave nothing, see above", failed.len());
+    let gave = (!failed.is_empty()).then_some(gave);
+    let message: Vec<String> = gave.into_iter().chain(reasons).collect();
+    Err(incomplete(&errors, format!("the figures are not complete: {}", message.join("; "))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_published_has_no_folders_of_this_machine() {
+        for (arg, said) in [
+            ("--traces=/home/me/snia", "--traces=snia"),
+            ("/home/me/out/", "out"),
+            ("--scale", "--scale"),
+            ("fig2a,fig7b", "fig2a,fig7b"),
+        ] {
+            assert_eq!(published(arg), said);
+        }
+    }
 
     #[test]
     fn each_figure_can_be_planned_at_each_scale() {

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use manylogs_lab::parallel::on_threads;
 use manylogs_lab::replay::Progress;
-use manylogs_lab::runs::{Kept, KeptError, RunKey};
+use manylogs_lab::runs::{Kept, RunKey};
 use manylogs_lab::sweep::{
     Ask, Columns, Job, JobError, Jobs, Row, Sweep, SweepError, columns, jobs, summary,
 };
 
+use super::kept::{kept_failure, told};
 use super::load::stop_on_ctrl_c;
 use crate::args::lab::SweepArgs;
 use crate::failure::Failure;
@@ -58,15 +59,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
 /// The rows that an earlier command left.
 fn kept(outputs: &Outputs) -> Result<Kept<Row>, Failure> {
     let Some(path) = &outputs.journal else { return Ok(Kept::in_memory()) };
-    let kept = Kept::open(path).map_err(|error| kept_failure(&error))?;
-    if kept.dropped() > 0 {
-        eprintln!(
-            "note: {}: {} rows are of another version of this program: their runs are done again",
-            path.display(),
-            kept.dropped()
-        );
-    }
-    Ok(kept)
+    told(path, Kept::open(path))
 }
 
 /// A sweep under way.
@@ -150,8 +143,20 @@ impl Work<'_> {
         }
         let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
         let message = format!("the sweep is not complete: {}", reasons.join("; "));
-        let of_input = left_out.iter().all(JobError::is_of_input);
-        Err(if of_input { Failure::Input(message) } else { Failure::Failed(message) })
+        Err(incomplete(&left_out.iter().map(Some).collect::<Vec<_>>(), message))
+    }
+}
+
+/// The failure of a command some of whose runs have no result. `None` stands for an error that is
+/// the program's own.
+pub(super) fn incomplete(errors: &[Option<&JobError>], message: String) -> Failure {
+    let all = |of: fn(&JobError) -> bool| errors.iter().all(|error| error.is_some_and(of));
+    if all(JobError::is_of_permission) {
+        Failure::Permission(message)
+    } else if all(JobError::is_of_input) {
+        Failure::Input(message)
+    } else {
+        Failure::Failed(message)
     }
 }
 
@@ -213,8 +218,4 @@ fn write_requests(dir: &Path, job: &Job, requests: &Columns) -> Result<(), Failu
     let mut bytes = Vec::new();
     requests.parquet(&mut bytes).map_err(Failure::failed)?;
     Output::reserve(&dir.join(name + ".parquet"))?.write(&bytes)
-}
-
-fn kept_failure(error: &KeptError) -> Failure {
-    Failure::of_given(&error.source, error)
 }

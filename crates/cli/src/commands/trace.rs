@@ -105,6 +105,7 @@ fn bytes_per_second(rate: f64) -> String {
 
 fn spec(files: Vec<PathBuf>, open: &OpenArgs, change: &ChangeArgs) -> Result<TraceSpec, Failure> {
     Ok(TraceSpec {
+        opens: Vec::new(),
         files,
         open: open.options_without_drive()?,
         window: change.window.map(Into::into),

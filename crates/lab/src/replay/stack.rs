@@ -18,6 +18,7 @@ use manylogs_sim::{NodeId, Order, Sim};
 use super::policies::{NamedPolicy, OURS, SHINGLED};
 use super::run::ReplayError;
 use crate::results::{Checkpoint, Occupancy};
+use crate::runs::KeyBuilder;
 use crate::smr::{Metered, SmrFigures};
 use crate::stats::{Thinned, round3};
 
@@ -46,6 +47,16 @@ pub struct DriveSettings {
     pub placement: CachePlacement,
     /// Share of a shingled drive's persistent cache that is in use from the start, 0 to 1.
     pub smr_cache: f64,
+}
+
+impl DriveSettings {
+    /// Everything that a run on the drive follows from.
+    #[must_use]
+    pub fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
+        let Self { profile, write_cache, link, queue, placement, smr_cache } = self;
+        key.with("profile", format!("{profile:?}"))
+            .with("drive", format!("{write_cache} {link:?} {queue:?} {placement:?} {smr_cache}"))
+    }
 }
 
 /// Settings of a drive's queue. `None` means: as in the profile.

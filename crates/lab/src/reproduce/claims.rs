@@ -62,12 +62,84 @@ impl Verdict {
 }
 
 /// Looks at a claim.
-pub(super) fn look(claim: &Claim, cells: &Cells, scale: Scale) -> Verdict {
+///
+/// `gaps` are places, with their series, whose runs did not all give something.
+pub(super) fn look(claim: &Claim, cells: &Cells, gaps: &Gaps, scale: Scale) -> Verdict {
     if scale.number() < claim.from_scale {
         let because = format!("means something from scale {} on", claim.from_scale);
         return Verdict::not_tested(claim, &because);
     }
-    if claim.order.is_empty() { band(claim, cells) } else { order(claim, cells) }
+    if let Some((name, x)) = gaps.of(claim) {
+        let because = format!("{name} is not complete at {x}: runs gave nothing");
+        return Verdict::not_tested(claim, &because);
+    }
+    match &claim.more_than {
+        Some(other) => more_than(claim, other, cells),
+        None if claim.order.is_empty() => band(claim, cells),
+        None => order(claim, cells),
+    }
+}
+
+/// Places, with their series, whose runs did not all give something.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gaps {
+    pub(super) places: Vec<(String, String)>,
+    /// Series that are made of others: name, and what these end with.
+    pub(super) made_of: Vec<(String, Vec<String>)>,
+}
+
+impl Gaps {
+    /// The first that the claim is about.
+    fn of(&self, claim: &Claim) -> Option<(&str, &str)> {
+        let concerns = |series: &str, x: &str, name: &String| {
+            let is_wanted = claim.x.is_empty() || claim.x.iter().any(|wanted| wanted == x);
+            let made_of = self.made_of.iter().find(|(made, _)| made == name);
+            let is_part = |own: &String| series == own || series.ends_with(&format!(", {own}"));
+            (series == name && is_wanted) || made_of.is_some_and(|(_, of)| of.iter().any(is_part))
+        };
+        let found = self.places.iter().find(|(series, x)| {
+            claim.order.iter().chain(&claim.series).any(|name| concerns(series, x, name))
+        });
+        found.map(|(series, x)| (series.as_str(), x.as_str()))
+    }
+}
+
+/// A place that one series has, and another has not.
+fn only_one(claim: &Claim, cells: &Cells) -> Option<String> {
+    let all: Vec<(&String, Vec<(&str, f64)>)> =
+        claim.order.iter().map(|name| (name, places(claim, cells, name))).collect();
+    all.iter().find_map(|(name, own)| {
+        own.iter().find_map(|(x, _)| {
+            let lacks = |(_, of): &&(&String, Vec<(&str, f64)>)| of.iter().all(|it| it.0 != *x);
+            let (other, _) = all.iter().find(lacks)?;
+            Some(format!("{name} has {} at {x}, and {other} has not", claim.metric))
+        })
+    })
+}
+
+/// Whether each series has more of the metric than of `other`, at each place.
+fn more_than(claim: &Claim, other: &str, cells: &Cells) -> Verdict {
+    if let Some(verdict) = missing(claim, cells, &claim.series) {
+        return verdict;
+    }
+    let mut closest: Option<(f64, String)> = None;
+    for name in &claim.series {
+        for (x, value) in places(claim, cells, name) {
+            let Some(less) = cells.get(name, x, other) else {
+                return Verdict::not_tested(claim, &format!("{name} has no {other} at {x}"));
+            };
+            let said = format!("{name} at {x}: {value:.2} and {less:.2}");
+            if value < less || (!claim.or_equal && value <= less) {
+                return Verdict::new(claim, Standing::Failed, said);
+            }
+            let ratio = value / less.max(1e-9);
+            if closest.as_ref().is_none_or(|(least, _)| ratio < *least) {
+                closest = Some((ratio, said));
+            }
+        }
+    }
+    let said = closest.map_or(String::new(), |(_, said)| format!("closest: {said}"));
+    Verdict::new(claim, Standing::Held, said)
 }
 
 /// Places of the claim at which `series` has the metric.
@@ -89,6 +161,9 @@ fn missing(claim: &Claim, cells: &Cells, names: &[String]) -> Option<Verdict> {
 fn order(claim: &Claim, cells: &Cells) -> Verdict {
     if let Some(verdict) = missing(claim, cells, &claim.order) {
         return verdict;
+    }
+    if let Some(because) = only_one(claim, cells) {
+        return Verdict::not_tested(claim, &because);
     }
     if let Some(over) = claim.over {
         return order_together(claim, over, cells);
@@ -189,7 +264,7 @@ mod tests {
 
     fn stands(text: &str) -> Verdict {
         let text = format!("text = 't'\nmetric = 'kept'\n{text}");
-        look(&toml::from_str(&text).unwrap(), &cells(), Scale::FULL)
+        look(&toml::from_str(&text).unwrap(), &cells(), &Gaps::default(), Scale::FULL)
     }
 
     #[test]
@@ -210,6 +285,41 @@ mod tests {
             let verdict = stands(text);
             assert_eq!(verdict.standing, expected, "{text}: {}", verdict.because);
             assert_eq!(verdict.is_broken(), expected == Standing::Failed);
+        }
+    }
+
+    #[test]
+    fn a_claim_does_not_hold_on_some_of_its_places() {
+        let mut cells = cells();
+        let run = Metrics::from([("kept".to_owned(), 99.0), ("lost".to_owned(), 1.0)]);
+        cells.add("a", "160", &[run]);
+        let stands = |text: &str, gaps: &Gaps| {
+            let text = format!("text = 't'\nmetric = 'kept'\nholds = true\n{text}");
+            look(&toml::from_str(&text).unwrap(), &cells, gaps, Scale::FULL)
+        };
+        let none = Gaps::default();
+        let order = "order = ['a', 'b']\nor-equal = true";
+        let verdict = stands(order, &none);
+        assert_eq!(verdict.standing, Standing::NotTestable);
+        assert!(verdict.because.contains("at 160, and b has not"), "{}", verdict.because);
+        let at = |x: &str| format!("{order}\nx = ['{x}']");
+        assert_eq!(stands(&at("40"), &none).standing, Standing::Held);
+        let gap = |series: &str, x: &str| Gaps {
+            places: vec![(series.to_owned(), x.to_owned())],
+            made_of: vec![("r".to_owned(), vec!["b".to_owned()])],
+        };
+        for (text, gaps, expected) in [
+            (&*at("40"), gap("b", "40"), Standing::NotTestable),
+            (&*at("40"), gap("b", "320"), Standing::Held),
+            ("series = ['a']\nleast = 1", gap("a", "320"), Standing::NotTestable),
+            ("series = ['a']\nleast = 1", gap("b", "320"), Standing::Held),
+            ("series = ['r']\nleast = 1", gap("x, b", "320"), Standing::NotTestable),
+            ("series = ['a']\nmore-than = 'lost'", none.clone(), Standing::NotTestable),
+            ("series = ['a']\nx = ['160']\nmore-than = 'lost'", none.clone(), Standing::Held),
+            ("series = ['a']\nmore-than = 'kept'", none.clone(), Standing::Failed),
+        ] {
+            let verdict = stands(text, &gaps);
+            assert_eq!(verdict.standing, expected, "{text}: {}", verdict.because);
         }
     }
 

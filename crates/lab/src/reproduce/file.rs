@@ -51,6 +51,9 @@ pub struct Figure {
     /// Figures whose parts are this one's as well.
     #[serde(default)]
     pub parts_of: Vec<String>,
+    /// The file that it was read from, if the program does not bring it along.
+    #[serde(skip)]
+    pub file: Option<std::path::PathBuf>,
     /// What runs.
     #[serde(default, rename = "part")]
     pub parts: Vec<Part>,
@@ -256,6 +259,9 @@ pub struct Claim {
     /// Series that lie in the band.
     #[serde(default)]
     pub series: Vec<String>,
+    /// A metric of which each of the series has less, at each place.
+    #[serde(default)]
+    pub more_than: Option<String>,
     /// Least of the band.
     #[serde(default)]
     pub least: Option<f64>,
@@ -284,6 +290,9 @@ pub enum Over {
     /// Their geometric mean.
     GeometricMean,
 }
+
+/// No length, in seconds, and no number of seeds is larger: 11 days.
+const SCALED_MAX: u64 = 1_000_000;
 
 fn rate() -> String {
     "{rate}".to_owned()
@@ -326,12 +335,13 @@ impl Figure {
         let figure: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         for claim in &figure.claims {
             let is_order = claim.order.len() >= 2 && claim.series.is_empty();
-            let has_band = claim.least.is_some() || claim.most.is_some();
+            let has_band =
+                claim.least.is_some() || claim.most.is_some() || claim.more_than.is_some();
             let is_band = claim.order.is_empty() && !claim.series.is_empty() && has_band;
             if !is_order && !is_band {
                 return Err(format!(
-                    "claim {:?}: expected `order` of two series or more, or `series` with `least` \
-                     or `most`",
+                    "claim {:?}: expected `order` of two series or more, or `series` with `least`, \
+                     `most` or `more-than`",
                     claim.text
                 ));
             }
@@ -339,10 +349,54 @@ impl Figure {
                 return Err(format!("claim {:?}: expected `why` it does not hold", claim.text));
             }
         }
+        figure.check_scaled()?;
         let runs = !figure.parts.is_empty() || !figure.parts_of.is_empty();
         if runs == figure.not_testable.is_some() {
             return Err("expected parts, or `not-testable` with the reason".to_owned());
         }
         Ok(figure)
+    }
+
+    fn check_scaled(&self) -> Result<(), String> {
+        let all = self.parts.iter().flat_map(|part| match part {
+            Part::FsInterfere(part) => vec![("seconds", part.seconds)],
+            Part::Interfere(part) => vec![("seconds", part.seconds)],
+            Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
+        });
+        for (field, Scaled(smallest, full)) in all {
+            if !(1 <= smallest && smallest <= full && full <= SCALED_MAX) {
+                return Err(format!(
+                    "{field} = [{smallest}, {full}]: expected the smallest and the full scale, \
+                     with 1 <= smallest <= full <= {SCALED_MAX}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_go_from_the_smallest_to_the_full() {
+        let figure = include_str!("../../../../figures/manylogs/fig7a.toml");
+        assert!(figure.contains("window-s = [300, 3600]"));
+        for (window, is_right) in [
+            ("[300, 3600]", true),
+            ("[1, 1]", true),
+            ("[60, 30]", false),
+            ("[0, 30]", false),
+            ("[1, 18446744073709551615]", false),
+        ] {
+            let parsed = Figure::parse(&figure.replace("[300, 3600]", window));
+            match is_right {
+                true => assert!(parsed.is_ok(), "{window}"),
+                false => assert!(parsed.unwrap_err().contains("window-s = ["), "{window}"),
+            }
+        }
+        let seeds = figure.replace("[300, 3600]", "[300, 3600]\nseeds = [3, 1]");
+        assert!(Figure::parse(&seeds).unwrap_err().contains("seeds = [3, 1]"));
     }
 }

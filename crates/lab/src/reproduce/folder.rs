@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use manylogs_block::Nanos;
 use manylogs_workload::transform::busiest_windows;
-use manylogs_workload::{Devices, OpenOptions};
+use manylogs_workload::{Devices, OpenOptions, TraceError};
 
+use crate::sweep::JobError;
 use crate::tenants::{Tenant, table_one};
 
 /// A trace's file is not shorter: it is cut, or something else.
@@ -69,16 +70,29 @@ impl Folder {
     }
 
     /// The file of the trace with the busiest window of this length; `None` if there is none.
-    pub(super) fn trace_of(&self, key: &str, by_writes: bool, len: Nanos) -> Option<PathBuf> {
-        let found = self.found.iter().find(|found| found.key == key)?;
+    /// A file that cannot be read goes to `left_out`.
+    pub(super) fn trace_of(
+        &self,
+        tenant: &Tenant,
+        by_writes: bool,
+        len: Nanos,
+        left_out: &mut Vec<JobError>,
+    ) -> Option<PathBuf> {
+        let found = self.found.iter().find(|found| found.key == tenant.key)?;
         let busy = |file: &PathBuf| {
-            let mut source = manylogs_workload::open(file, &options()).ok()?;
-            let windows = busiest_windows(&mut source, len).ok()?;
+            let mut source = manylogs_workload::open(file, &options(tenant))?;
+            let windows = busiest_windows(&mut source, len)?;
             let window = if by_writes { windows.writes } else { windows.reads };
-            Some((window.per_second, file.clone()))
+            Ok((window.per_second, file.clone()))
         };
-        let all = found.files.iter().filter_map(busy);
-        all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, file)| file)
+        let mut all = Vec::new();
+        for file in &found.files {
+            match busy(file) {
+                Ok(one) => all.push(one),
+                Err(error) => note(left_out, &tenant.key, &error),
+            }
+        }
+        all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, file)| file)
     }
 
     fn look(&mut self, tenant: &Tenant, dir: &Path) -> io::Result<()> {
@@ -90,8 +104,10 @@ impl Folder {
         let mut files = Vec::new();
         list(dir, DEPTH, &mut files)?;
         files.sort();
-        let (good, bad): (Vec<_>, Vec<_>) =
-            files.into_iter().map(|file| (fault(&file), file)).partition(|(bad, _)| bad.is_none());
+        let (good, bad): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .map(|file| (fault(&file, tenant), file))
+            .partition(|(bad, _)| bad.is_none());
         for (fault, file) in bad {
             let fault = fault.unwrap_or_default();
             self.notes.push(format!("{}: {fault}: it is left out", file.display()));
@@ -107,8 +123,18 @@ impl Folder {
     }
 }
 
-fn options() -> OpenOptions {
-    OpenOptions { devices: Devices::OneAfterAnother, ..OpenOptions::default() }
+/// How the tenant's files are read: the disk that the paper's authors take, in windows as in
+/// replays.
+pub(super) fn options(tenant: &Tenant) -> OpenOptions {
+    OpenOptions { devices: Devices::Only(tenant.disk), ..OpenOptions::default() }
+}
+
+fn note(left_out: &mut Vec<JobError>, key: &str, error: &TraceError) {
+    let (trace, reason, kind) = (key.to_owned(), error.to_string(), error.io_kind());
+    let error = JobError::Trace { trace, reason, kind };
+    if !left_out.contains(&error) {
+        left_out.push(error);
+    }
 }
 
 /// Files whose names say that they are traces.
@@ -126,7 +152,7 @@ fn list(dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// Why the file is no trace of Windows; `None` if it is one to its end.
-fn fault(file: &Path) -> Option<String> {
+fn fault(file: &Path, tenant: &Tenant) -> Option<String> {
     let size = match file.metadata() {
         Ok(metadata) => metadata.len(),
         Err(error) => return Some(error.to_string()),
@@ -139,7 +165,7 @@ fn fault(file: &Path) -> Option<String> {
     if plain.is_ok() && file.extension().is_some_and(|it| it == "csv") && head != HEAD {
         return Some("does not begin as a trace of Windows (BeginHeader)".to_owned());
     }
-    let mut source = match manylogs_workload::open(file, &options()) {
+    let mut source = match manylogs_workload::open(file, &options(tenant)) {
         Ok(source) => source,
         Err(error) => return Some(error.to_string()),
     };

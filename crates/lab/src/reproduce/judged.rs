@@ -97,9 +97,10 @@ pub fn judge(
 ) -> JudgedFigure {
     let figure = planned.figure.clone();
     let cells = planned.cells(done);
+    let gaps = planned.gaps(done);
     let verdicts = figure.claims.iter().map(|claim| match &figure.not_testable {
         Some(because) => Verdict::not_tested(claim, because),
-        None => look(claim, &cells, scale),
+        None => look(claim, &cells, &gaps, scale),
     });
     let verdicts = verdicts.collect();
     let beside = figure.points.iter().map(|point| beside(point, &cells)).collect();

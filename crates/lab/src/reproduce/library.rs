@@ -65,7 +65,8 @@ pub fn use_folder(dir: &Path) -> Result<(), String> {
             let is_figure = path.extension().is_some_and(|it| it == "toml");
             if is_figure && name != "paper" && name != "tenants" {
                 let figure = Figure::parse(&text(&path)?);
-                figures.push(figure.map_err(|error| format!("{}: {error}", path.display()))?);
+                let figure = figure.map_err(|error| format!("{}: {error}", path.display()))?;
+                figures.push(Figure { file: Some(path), ..figure });
             }
         }
         figures.sort_by_key(|figure| place(&figure.name));

@@ -1,14 +1,16 @@
 //! The runs of one part of a figure: every combination of its lists.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use manylogs_block::{Nanos, Sectors, parse_bytes};
 use manylogs_disk::Profile;
 use manylogs_mlfs::JournalMode;
 use manylogs_mlfs::adopt::Spacing;
+use manylogs_workload::OpenOptions;
 
 use super::file::{FsInterfere, Interfere, Replay};
-use super::folder::Folder;
+use super::folder::{Folder, options};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::{Run, Work};
 use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
@@ -27,6 +29,11 @@ const NEVER_MS: f64 = 600_000.0;
 fn size(text: &str) -> Result<Sectors, String> {
     let bytes = parse_bytes(text).ok_or_else(|| format!("{text:?}: expected a size"))?;
     Ok(Sectors(bytes / 512))
+}
+
+/// Puts the name of the field of a figure's file before what is wrong with it.
+fn in_field(field: &str) -> impl Fn(String) -> String {
+    move |error| format!("{field}: {error}")
 }
 
 fn stream(name: &str) -> Result<StreamKind, String> {
@@ -48,15 +55,21 @@ impl Planned {
         key
     }
 
+    /// Notes a trace that is used: by its file's name, as documents that are published have it.
+    fn uses(&mut self, key: &str, file: &Path) {
+        let name = file.file_name().unwrap_or_default().display();
+        let said = format!("{key}: {name}");
+        if !self.traces.contains(&said) {
+            self.traces.push(said);
+        }
+    }
+
     fn add_case(&mut self, case: Case) -> RunKey {
         let Case { drive, policy, stream, syncs, seed, span } = &case;
-        let mut said = drive.clone();
-        let profile = Arc::clone(&said.profile);
-        said.placement = policy.placement;
-        let key = KeyBuilder::new("interfere")
-            .with("profile", format!("{profile:?}"))
-            .with("drive", format!("{} {:?} {:?}", said.write_cache, said.link, said.queue))
-            .with("policy", format!("{} {:?} {:?}", policy.name, policy.policy, policy.cache))
+        let profile = Arc::clone(&drive.profile);
+        let key = drive
+            .add_to(KeyBuilder::new("interfere"))
+            .with("policy", format!("{policy:?}"))
             .with("load", format!("{stream:?} {syncs:?} {seed} {span:?}"))
             .key();
         let name = format!(
@@ -67,12 +80,20 @@ impl Planned {
     }
 
     fn add_mlfs(&mut self, case: MlfsCase) -> RunKey {
-        let MlfsCase { drive, mode, stream, writes_per_second, seed, span, .. } = &case;
-        let layout = (case.spacing, case.threshold, case.journal);
-        let key = KeyBuilder::new("fs interfere")
-            .with("profile", format!("{:?}", drive.profile))
-            .with("drive", format!("{} {:?} {:?}", drive.write_cache, drive.link, drive.queue))
-            .with("layout", format!("{mode} {layout:?}"))
+        let MlfsCase {
+            drive,
+            spacing,
+            threshold,
+            journal,
+            mode,
+            stream,
+            writes_per_second,
+            seed,
+            span,
+        } = &case;
+        let key = drive
+            .add_to(KeyBuilder::new("fs interfere"))
+            .with("layout", format!("{mode} {spacing:?} {threshold:?} {journal:?}"))
             .with("load", format!("{stream:?} {writes_per_second} {seed} {span:?}"))
             .key();
         let name = format!(
@@ -85,10 +106,12 @@ impl Planned {
 
 pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Planned) -> Planning {
     let span = Nanos::from_secs(scale.of(part.seconds));
-    let spacing = Spacing::Bytes(size(&part.log_every)?.bytes());
-    let threshold = part.threshold.as_deref().map(size).transpose()?;
+    let spacing = Spacing::Bytes(size(&part.log_every).map_err(in_field("log-every"))?.bytes());
+    let threshold =
+        part.threshold.as_deref().map(size).transpose().map_err(in_field("threshold"))?;
     for name in &part.drives {
-        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        let settings =
+            DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
         for kind in &part.streams {
             for mode in &part.modes {
                 let of = JournalMode::named(mode);
@@ -96,9 +119,9 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
                     drive: settings.clone(),
                     spacing,
                     threshold,
-                    journal: size(&part.journal)?,
-                    mode: of.ok_or_else(|| format!("unknown mode {mode:?}"))?,
-                    stream: stream(kind)?,
+                    journal: size(&part.journal).map_err(in_field("journal"))?,
+                    mode: of.ok_or_else(|| format!("modes: unknown mode {mode:?}"))?,
+                    stream: stream(kind).map_err(in_field("streams"))?,
                     writes_per_second: 0.0,
                     seed: 1,
                     span,
@@ -123,8 +146,9 @@ pub(super) fn fs_interfere(part: &FsInterfere, scale: Scale, planned: &mut Plann
 }
 
 pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -> Planning {
-    let policies = parse_policies(&part.policies).map_err(|error| error.to_string())?;
-    let request = size(&part.request)?;
+    let policies =
+        parse_policies(&part.policies).map_err(|error| in_field("policies")(error.to_string()))?;
+    let request = size(&part.request).map_err(in_field("request"))?;
     let syncs = |per_second: f64, mode: SyncMode| SyncLoad {
         per_second,
         clients: 1,
@@ -132,14 +156,15 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
         mode,
     };
     for name in &part.drives {
-        let settings = DriveSettings::new(drive(name)?, part.drive_cache);
+        let settings =
+            DriveSettings::new(drive(name).map_err(in_field("drives"))?, part.drive_cache);
         for kind in &part.kinds {
             for (&streams, &depth) in
                 part.streams.iter().flat_map(|s| part.depths.iter().map(move |d| (s, d)))
             {
                 let at = At::Outer;
                 let load = StreamLoad {
-                    kind: stream(kind)?,
+                    kind: stream(kind).map_err(in_field("kinds"))?,
                     depth,
                     size: request,
                     bursts: None,
@@ -151,7 +176,8 @@ pub(super) fn interfere(part: &Interfere, scale: Scale, planned: &mut Planned) -
                 {
                     let mode: SyncMode = mode_name
                         .parse()
-                        .map_err(|error: crate::interfere::UnknownName| error.to_string())?;
+                        .map_err(|error: crate::interfere::UnknownName| error.to_string())
+                        .map_err(in_field("sync-modes"))?;
                     let case = |policy: &NamedPolicy, per_second: f64| Case {
                         drive: settings.clone(),
                         policy: policy.clone(),
@@ -195,13 +221,14 @@ pub(super) fn replay(
     if !names.contains(&part.base) {
         names.insert(0, part.base.clone());
     }
-    let policies = parse_policies(&names).map_err(|error| error.to_string())?;
+    let policies =
+        parse_policies(&names).map_err(|error| in_field("policies")(error.to_string()))?;
     let seeds: Vec<u64> = (1..=scale.of(part.seeds)).collect();
     for name in &part.drives {
         let profile = profile(name, part.never_idle)?;
         let outer_mb_s = outer_mb_s(&profile);
         for load in &part.loads {
-            let spec = spec(part, load, scale, folder, &mut planned.traces)?;
+            let spec = spec(part, load, scale, folder, planned)?;
             let mut jobs = Jobs::default();
             jobs.add(&Arc::new(spec), &[Arc::clone(&profile)], &policies, &seeds);
             planned.left_out.append(&mut jobs.left_out);
@@ -229,7 +256,7 @@ pub(super) fn replay(
 }
 
 fn profile(name: &str, never_idle: bool) -> Result<Arc<Profile>, String> {
-    let mut profile = drive(name)?;
+    let mut profile = drive(name).map_err(in_field("drives"))?;
     if never_idle && let Some(shingled) = &mut Arc::make_mut(&mut profile).shingled {
         shingled.idle_after_ms = NEVER_MS;
     }
@@ -248,7 +275,7 @@ fn spec(
     load: &str,
     scale: Scale,
     folder: &Folder,
-    used: &mut Vec<String>,
+    planned: &mut Planned,
 ) -> Result<LoadSpec, String> {
     let one = [format!("{load} busiest-writes")];
     let tenants: &[String] = match table_one().mixes.iter().find(|mix| mix.key == load) {
@@ -256,19 +283,23 @@ fn spec(
         None => &one,
     };
     let len = Nanos::from_secs(scale.of(part.window_s));
-    let (mut files, mut windows) = (Vec::new(), Vec::new());
+    let (mut files, mut windows, mut opens) = (Vec::new(), Vec::new(), Vec::new());
     for (nth, text) in tenants.iter().enumerate() {
         let (key, which) = text.split_once(' ').ok_or_else(|| format!("{text:?}: no window"))?;
-        let tenant = table_one().tenant(key).ok_or_else(|| format!("unknown trace {key:?}"))?;
+        let tenant =
+            table_one().tenant(key).ok_or_else(|| format!("loads: unknown trace {key:?}"))?;
         let window = match which {
             "busiest-writes" => WindowChoice::BusiestWrites(len),
             "busiest-reads" => WindowChoice::BusiestReads(len),
             "random" => WindowChoice::Random(len),
             _ => return Err(format!("{text:?}: unknown window")),
         };
-        let file = folder.trace_of(key, which == "busiest-writes", len);
+        let file = folder.trace_of(tenant, which == "busiest-writes", len, &mut planned.left_out);
         if let Some(file) = &file {
-            used.push(format!("{key}: {}", file.display()));
+            planned.uses(key, file);
+            opens.push(options(tenant));
+        } else {
+            opens.push(OpenOptions::default());
         }
         files.push(file.unwrap_or_else(|| tenant.path(nth)));
         windows.push(Some(window));
@@ -278,6 +309,7 @@ fn spec(
         files,
         window: None,
         windows,
+        opens,
         limit: None,
         fit: true,
         rate: part.busy.map_or(LoadRate::Factor(1.0), LoadRate::Busy),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::cells::{Cells, Metrics};
+use super::claims::Gaps;
 use super::file::{Figure, Part, Ratio, Scaled};
 use super::folder::Folder;
 use super::parts;
@@ -91,7 +92,14 @@ pub fn plan(
     scale: Scale,
     folder: &Folder,
 ) -> Result<Planned, PlanError> {
-    let bad = |reason: String| PlanError { figure: figure.name.clone(), reason };
+    let named = figure.file.as_ref().map(|path| path.display().to_string());
+    let named = named.unwrap_or_else(|| figure.name.clone());
+    let bad = |reason: String| PlanError { figure: named.clone(), reason };
+    if let Some(none) =
+        figure.parts_of.iter().find(|name| others.iter().all(|it| it.name != **name))
+    {
+        return Err(bad(format!("parts-of: there is no figure `{none}`")));
+    }
     let mut planned = Planned {
         figure: figure.clone(),
         runs: Vec::new(),
@@ -107,12 +115,48 @@ pub fn plan(
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
         }
-        .map_err(bad)?;
+        .map_err(&bad)?;
     }
+    planned.check_series().map_err(bad)?;
     Ok(planned)
 }
 
 impl Planned {
+    /// Refuses points and claims about series that no part has.
+    fn check_series(&self) -> Result<(), String> {
+        let Figure { points, claims, ratios, not_testable, .. } = &self.figure;
+        let is_known = |name: &str| {
+            self.places.iter().any(|place| place.series == name)
+                || ratios.iter().any(|ratio| ratio.name == name)
+        };
+        let of_points = points.iter().map(|point| ("point", &point.series));
+        let of_claims = claims
+            .iter()
+            .flat_map(|claim| claim.order.iter().chain(&claim.series).map(|name| ("claim", name)));
+        let unknown = of_points.chain(of_claims).find(|(_, name)| !is_known(name));
+        match unknown.filter(|_| not_testable.is_none()) {
+            Some((what, name)) => Err(format!("{what}: no part has the series {name:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Places whose runs are not all done.
+    pub(super) fn gaps(&self, done: &dyn Fn(RunKey) -> Option<Metrics>) -> Gaps {
+        let is_done = |(run, base): &(RunKey, Option<RunKey>)| {
+            done(*run).is_some() && base.is_none_or(|base| done(base).is_some())
+        };
+        let gaps =
+            self.places.iter().filter(|it| it.runs.is_empty() || !it.runs.iter().all(is_done));
+        let made_of = |ratio: &Ratio| {
+            let of = [Some(ratio.series.clone()), ratio.over.clone()];
+            (ratio.name.clone(), of.into_iter().flatten().collect())
+        };
+        Gaps {
+            places: gaps.map(|place| (place.series.clone(), place.x.clone())).collect(),
+            made_of: self.figure.ratios.iter().map(made_of).collect(),
+        }
+    }
+
     /// The figure's cells, of the runs that are done.
     #[must_use]
     pub fn cells(&self, done: &dyn Fn(RunKey) -> Option<Metrics>) -> Cells {

@@ -6,9 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -25,6 +28,8 @@ pub struct Kept<R> {
     file: Option<(PathBuf, File)>,
     /// Rows that the file had, and that are of another program.
     dropped: usize,
+    /// Lines that the file had, and that are no rows.
+    damaged: usize,
 }
 
 /// Why rows cannot be kept.
@@ -53,7 +58,7 @@ impl<R> Kept<R> {
     /// Nothing, and no file.
     #[must_use]
     pub const fn in_memory() -> Self {
-        Self { rows: BTreeMap::new(), file: None, dropped: 0 }
+        Self { rows: BTreeMap::new(), file: None, dropped: 0, damaged: 0 }
     }
 
     /// The row of `key`.
@@ -69,6 +74,12 @@ impl<R> Kept<R> {
         self.dropped
     }
 
+    /// Number of lines that are damaged: each costs its own row, and no other.
+    #[must_use]
+    pub const fn damaged(&self) -> usize {
+        self.damaged
+    }
+
     /// Deletes the file.
     pub fn remove(self) {
         if let Some((path, _)) = self.file {
@@ -82,24 +93,29 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
     /// Opens the file at `path`, with the rows of this program that are there. The rows of others
     /// are taken out of the file.
     ///
+    /// The file is locked until this is dropped, so that no other process writes it meanwhile.
+    ///
     /// # Errors
-    /// If it cannot be read or written.
+    /// If it cannot be read or written, or somebody has it open (`ErrorKind::ResourceBusy`).
     pub fn open(path: &Path) -> Result<Self, KeptError> {
         let failed = |source| KeptError { path: path.to_owned(), source };
-        let before = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(error)),
-        };
+        let mut older = locked(path).map_err(failed)?;
+        let mut before = Vec::new();
+        older.read_to_end(&mut before).map_err(failed)?;
+        let before = String::from_utf8_lossy(&before);
         let mut lines = before.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let head = lines.next().map(serde_json::from_str::<Head>);
         let is_ours = |head: &Head| head.manylogs_rows == FORMAT && head.program == program();
-        let (mut rows, mut dropped) = (BTreeMap::new(), 0);
+        let (mut rows, mut dropped, mut damaged) = (BTreeMap::new(), 0, 0);
         match head {
             None => {}
             Some(Ok(head)) if is_ours(&head) => {
-                let read = lines.map_while(|line| serde_json::from_str::<Line<R>>(line).ok());
-                rows.extend(read.map(|line| (line.key, line.row)));
+                for line in lines {
+                    match serde_json::from_str::<Line<R>>(line) {
+                        Ok(line) => _ = rows.insert(line.key, line.row),
+                        Err(_) => damaged += 1,
+                    }
+                }
             }
             Some(_) => dropped = lines.count(),
         }
@@ -110,10 +126,11 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
         }
         // A crash between the two leaves the older file or the newer one, and no half of one.
         let partial = path.with_extension("partial");
-        std::fs::write(&partial, text).map_err(failed)?;
+        let mut file = File::create(&partial).map_err(failed)?;
+        lock(&file).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
         std::fs::rename(&partial, path).map_err(failed)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-        Ok(Self { rows, file: Some((path.to_owned(), file)), dropped })
+        Ok(Self { rows, file: Some((path.to_owned(), file)), dropped, damaged })
     }
 
     /// Keeps the row of a finished run.
@@ -128,6 +145,32 @@ impl<R: Serialize + DeserializeOwned> Kept<R> {
         }
         self.rows.insert(key, row);
         Ok(())
+    }
+}
+
+/// The file at `path`, made if it is not there, and locked.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        lock(&file)?;
+        // Whoever had the lock before may have put another file in its place.
+        match path.metadata() {
+            Ok(there) if there.ino() == file.metadata()?.ino() => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another process is at work on these results: wait until it ends, or have yours \
+             written elsewhere",
+        )),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -151,15 +194,50 @@ mod tests {
         let mut kept = Kept::<f64>::open(&path).unwrap();
         kept.keep(key(1), 0.1 + 0.2).unwrap();
         kept.keep(key(2), 2.0).unwrap();
+        drop(kept);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
         let mut kept = Kept::<f64>::open(&path).unwrap();
         assert_eq!((kept.get(key(1)), kept.get(key(2))), (Some(&(0.1 + 0.2)), None));
         kept.keep(key(2), 2.0).unwrap();
+        drop(kept);
         let kept = Kept::<f64>::open(&path).unwrap();
         assert_eq!((kept.get(key(2)), kept.dropped()), (Some(&2.0), 0));
         kept.remove();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_bad_line_costs_its_own_row_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut kept = Kept::<f64>::open(&path).unwrap();
+        (1..=3).for_each(|seed| kept.keep(key(seed), seed as f64).unwrap());
+        drop(kept);
+        let text = std::fs::read(&path).unwrap();
+        let mut lines: Vec<Vec<u8>> =
+            text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines[2] = vec![0xff, 0, 1];
+        std::fs::write(&path, lines.join(&b'\n')).unwrap();
+        let kept = Kept::<f64>::open(&path).unwrap();
+        assert_eq!(
+            (kept.get(key(1)), kept.get(key(2)), kept.get(key(3))),
+            (Some(&1.0), None, Some(&3.0))
+        );
+        assert_eq!((kept.damaged(), kept.dropped()), (1, 0));
+    }
+
+    #[test]
+    fn a_second_one_is_refused_while_the_first_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut first = Kept::<f64>::open(&path).unwrap();
+        let refused = Kept::<f64>::open(&path).unwrap_err();
+        assert_eq!(refused.source.kind(), io::ErrorKind::ResourceBusy);
+        assert!(refused.to_string().contains("wait until it ends"), "{refused}");
+        first.keep(key(1), 1.0).unwrap();
+        drop(first);
+        assert_eq!(Kept::<f64>::open(&path).unwrap().get(key(1)), Some(&1.0));
     }
 
     #[test]
@@ -173,6 +251,7 @@ mod tests {
             std::fs::write(&path, other).unwrap();
             let kept = Kept::<f64>::open(&path).unwrap();
             assert_eq!((kept.get(key(1)), kept.dropped()), (None, 1));
+            drop(kept);
             let again = Kept::<f64>::open(&path).unwrap();
             assert_eq!(again.dropped(), 0, "they are gone");
         }

@@ -279,6 +279,7 @@ impl Sweep {
         };
         let window = self.window.as_ref().and_then(WindowText::choice);
         let load = |(list, name): (&TraceList, String)| LoadSpec {
+            opens: Vec::new(),
             name,
             files: list.files().to_vec(),
             window,

@@ -1,5 +1,6 @@
 //! One run of a sweep.
 
+use std::io;
 use std::sync::Arc;
 
 use manylogs_disk::Profile;
@@ -35,6 +36,8 @@ pub enum JobError {
         trace: String,
         /// Why not.
         reason: String,
+        /// What kind of reason the system gave, if it gave one.
+        kind: Option<io::ErrorKind>,
     },
     /// The policy does not go with the drive.
     #[error("{0}")]
@@ -60,6 +63,12 @@ impl JobError {
     #[must_use]
     pub const fn is_of_input(&self) -> bool {
         !matches!(self, Self::Failed(_))
+    }
+
+    /// Whether a file may not be read by this user.
+    #[must_use]
+    pub const fn is_of_permission(&self) -> bool {
+        matches!(self, Self::Trace { kind: Some(io::ErrorKind::PermissionDenied), .. })
     }
 }
 

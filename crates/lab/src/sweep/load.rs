@@ -1,5 +1,6 @@
 //! A load of a sweep: traces, which part of them, and how they are let in.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +26,8 @@ pub struct LoadSpec {
     pub window: Option<WindowChoice>,
     /// Parts of single traces, in the order of `files`, that are used instead. May be shorter.
     pub windows: Vec<Option<WindowChoice>>,
+    /// How single traces are read, in the order of `files`; as their format says, if not given.
+    pub opens: Vec<OpenOptions>,
     /// The most requests of each trace.
     pub limit: Option<u64>,
     /// Whether addresses beyond the drive are moved into it.
@@ -77,6 +80,7 @@ impl LoadSpec {
             content_of(file).map_err(|(path, error)| JobError::Trace {
                 trace: self.name.clone(),
                 reason: format!("cannot read {}: {error}", path.display()),
+                kind: Some(error.kind()),
             })
         };
         self.files.iter().map(content).collect()
@@ -100,16 +104,27 @@ impl Shared {
 
     /// Everything that the load follows from.
     pub(super) fn add_to(&self, key: KeyBuilder) -> KeyBuilder {
-        let LoadSpec { window, windows, limit, fit, rate, durability, outstanding, .. } =
-            &*self.spec;
-        let contents: Vec<String> = self.contents.iter().map(ToString::to_string).collect();
-        let DriveSettings { profile, link, queue, smr_cache, .. } = &self.drive;
-        key.with("traces", contents.join(", "))
-            .with("part", format!("{window:?} {windows:?} {limit:?} {fit}"))
+        let Self { spec, contents, capacity, drive, load: _ } = self;
+        // The name is for tables, and the content of the files counts instead of their names.
+        let LoadSpec {
+            name: _,
+            files: _,
+            window,
+            windows,
+            opens,
+            limit,
+            fit,
+            rate,
+            durability,
+            outstanding,
+        } = &**spec;
+        let contents: Vec<String> = contents.iter().map(ToString::to_string).collect();
+        let key = key
+            .with("traces", contents.join(", "))
+            .with("part", format!("{window:?} {windows:?} {opens:?} {limit:?} {fit}"))
             .with("arrivals", format!("{rate:?} {durability:?} {outstanding:?}"))
-            .with("profile", format!("{profile:?}"))
-            .with("drive", format!("{link:?} {queue:?} {smr_cache}"))
-            .with("capacity", self.capacity.0)
+            .with("capacity", capacity.0);
+        drive.add_to(key)
     }
 
     pub(super) fn load(&self) -> Result<Load, JobError> {
@@ -130,23 +145,25 @@ impl Shared {
 
     fn read(&self) -> Result<Load, JobError> {
         let spec = &*self.spec;
-        let unusable = |reason: &dyn std::fmt::Display| JobError::Trace {
-            trace: spec.name.clone(),
-            reason: reason.to_string(),
+        let unusable = |reason: &dyn std::fmt::Display, kind: Option<io::ErrorKind>| {
+            let (trace, reason) = (spec.name.clone(), reason.to_string());
+            JobError::Trace { trace, reason, kind }
         };
         let traces = TraceSpec {
             files: spec.files.clone(),
             open: OpenOptions::default(),
+            opens: spec.opens.clone(),
             window: spec.window,
             windows: spec.windows.clone(),
             limit: spec.limit,
             seed: 1,
         };
         let prepared = prepare(&traces, self.capacity, spec.fit);
-        let prepared = prepared.map_err(|error| unusable(&error))?;
-        let workload = Workload::measure(prepared.open).map_err(|error| unusable(&error))?;
+        let prepared = prepared.map_err(|error| unusable(&error, error.io_kind()))?;
+        let workload = Workload::measure(prepared.open);
+        let workload = workload.map_err(|error| unusable(&error, error.io_kind()))?;
         if workload.requests() == 0 {
-            return Err(unusable(&"no request is left of the trace"));
+            return Err(unusable(&"no request is left of the trace", None));
         }
         let durability = spec.durability.unwrap_or_else(|| Durability::of(workload.summary()));
         let mut load = Load { workload, durability, rate: 1.0, aim: None };

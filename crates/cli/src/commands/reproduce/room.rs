@@ -2,20 +2,46 @@
 
 use std::path::Path;
 
-use manylogs_lab::reproduce::Chosen;
+use manylogs_lab::reproduce::{Chosen, Scale};
 
 use crate::failure::Failure;
 
 /// Results of all figures.
 const RESULT_BYTES: u64 = 64 << 20;
 
-/// Refuses what does not fit, and says what it would take.
-pub(super) fn check(wanted: &[Chosen], threads: usize, out: &Path) -> Result<(), Failure> {
+/// How many runs go at a time: as many as the user asked for, or else one for each of `cores`, and
+/// fewer where memory is short. Refuses what does not fit, and says what it would take.
+pub(super) fn threads(
+    wanted: &[Chosen],
+    scale: Scale,
+    asked: Option<usize>,
+    cores: usize,
+) -> Result<usize, Failure> {
     let figures = wanted.iter().flat_map(|one| &one.figures);
     let most = figures.max_by_key(|figure| figure.cost.memory_mb);
-    if let (Some(figure), Some(free_mb)) = (most, available_mb()) {
-        enough(&figure.name, figure.cost.memory_mb, threads, free_mb).map_err(Failure::Failed)?;
-    }
+    let (Some(figure), Some(free_mb)) = (most, available_mb()) else {
+        return Ok(asked.unwrap_or(cores));
+    };
+    let each_mb = at_scale(figure.cost.memory_mb, scale);
+    let threads = asked.unwrap_or_else(|| fitting(each_mb, cores, free_mb));
+    enough(&figure.name, each_mb, threads, free_mb).map_err(Failure::Failed)?;
+    Ok(threads)
+}
+
+/// Memory at a scale: one half holds what each run has, the other grows with its length.
+fn at_scale(full_mb: u64, scale: Scale) -> u64 {
+    let full = u64::from(Scale::FULL.number());
+    full_mb.saturating_mul(full + u64::from(scale.number())).div_ceil(2 * full)
+}
+
+/// As many threads as memory has room for, of these; one at least.
+fn fitting(each_mb: u64, cores: usize, free_mb: u64) -> usize {
+    let fit = usize::try_from(free_mb / each_mb.max(1)).unwrap_or(cores);
+    fit.clamp(1, cores.max(1))
+}
+
+/// Refuses a folder without room for the results.
+pub(super) fn check_disk(out: &Path) -> Result<(), Failure> {
     let stat = rustix::fs::statvfs(out).map_err(|error| Failure::at(out, &error.into()))?;
     let free = stat.f_bavail * stat.f_frsize;
     if free < RESULT_BYTES {
@@ -30,7 +56,7 @@ pub(super) fn check(wanted: &[Chosen], threads: usize, out: &Path) -> Result<(),
 }
 
 fn enough(figure: &str, each_mb: u64, threads: usize, free_mb: u64) -> Result<(), String> {
-    let needed = each_mb * threads as u64;
+    let needed = each_mb.saturating_mul(threads as u64);
     if needed <= free_mb {
         return Ok(());
     }
@@ -54,6 +80,13 @@ fn available_mb() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_number_of_threads_fits_the_memory() {
+        assert_eq!((fitting(600, 8, 2000), fitting(600, 2, 9000), fitting(600, 8, 100)), (3, 2, 1));
+        assert_eq!(at_scale(600, Scale::FULL), 600);
+        assert_eq!(at_scale(600, Scale::new(1).unwrap()), 330);
+    }
 
     #[test]
     fn too_little_memory_says_what_it_would_take() {
