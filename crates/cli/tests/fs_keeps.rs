@@ -15,7 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Place;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, statx};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RawDir, StatxFlags, XattrFlags, fallocate,
+    removexattr, setxattr, statx,
+};
 use serde_json::Value;
 
 const DIRS: usize = 20;
@@ -193,6 +196,41 @@ fn blocks_that_write_back_adds_are_seen() {
 #[test]
 fn planted_blocks_that_are_not_told_are_noticed() {
     assert_ne!(tells_blocks("MlfsBlocksUntold"), Some(true));
+}
+
+/// Blocks of a file and nothing else, as the kernel remembers them or as the server says.
+fn blocks(path: &Path, how: AtFlags) -> u64 {
+    statx(CWD, path, how, StatxFlags::BLOCKS).unwrap().stx_blocks
+}
+
+#[test]
+fn a_block_of_extended_attributes_counts_at_once() {
+    let Some(server) = Server::start("noatime", "") else { return };
+    let path = server.path("file");
+    fs::write(&path, "x").unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let before = blocks(&path, AtFlags::empty());
+    setxattr(&path, "user.large", &[b'v'; 3000], XattrFlags::empty()).unwrap();
+    assert_eq!(blocks(&path, AtFlags::empty()), before + 8);
+    removexattr(&path, "user.large").unwrap();
+    assert_eq!(blocks(&path, AtFlags::empty()), before);
+}
+
+#[test]
+fn blocks_of_an_allocation_that_failed_halfway_are_seen() {
+    let Some(server) = Server::start("noatime", "") else { return };
+    let path = server.path("file");
+    let file = File::create(&path).unwrap();
+    // In pieces, so that a part is allocated when there is no room left.
+    let fills = File::create(server.path("fills")).unwrap();
+    fallocate(&fills, FallocateFlags::empty(), 0, 40 << 20).unwrap();
+    for flags in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE] {
+        assert_eq!(blocks(&path, AtFlags::empty()), blocks(&path, AtFlags::STATX_FORCE_SYNC));
+        fallocate(&file, flags, 0, 200 << 20).unwrap_err();
+        let kept = blocks(&path, AtFlags::empty());
+        assert_eq!(kept, blocks(&path, AtFlags::STATX_FORCE_SYNC), "{flags:?}");
+        assert!(kept > 0, "nothing was allocated: nothing is tested");
+    }
 }
 
 /// Whether a name is found that was made, and whose making failed all the same.
