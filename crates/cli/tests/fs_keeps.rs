@@ -11,11 +11,14 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Place;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, XattrFlags, removexattr, setxattr, statx,
+};
 use serde_json::Value;
 
 const DIRS: usize = 20;
@@ -24,6 +27,9 @@ const FILES: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it is given where nobody tells it.
 const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// One test has the kernel drop the caches of all: no other is to lose what it is about.
+static CACHES: RwLock<()> = RwLock::new(());
 
 /// A mounted image.
 struct Server {
@@ -131,6 +137,7 @@ fn patience(planted: &str) -> Duration {
 
 #[test]
 fn what_was_looked_at_is_not_asked_for_again() {
+    let _alone = CACHES.write().unwrap_or_else(PoisonError::into_inner);
     let Some(server) = Server::start("noatime", "") else { return };
     server.plant_tree();
     server.forget();
@@ -171,6 +178,7 @@ fn options_turn_each_cache_off() {
 
 /// Whether blocks that write-back adds to a file are seen, as the server says them.
 fn tells_blocks(planted: &str) -> Option<bool> {
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start("noatime", planted)?;
     let path = server.path("holes");
     let file = File::create(&path).unwrap();
@@ -195,9 +203,28 @@ fn planted_blocks_that_are_not_told_are_noticed() {
     assert_ne!(tells_blocks("MlfsBlocksUntold"), Some(true));
 }
 
+/// Blocks of a file and nothing else, as the kernel remembers them or as the server says.
+fn blocks(path: &Path, how: AtFlags) -> u64 {
+    statx(CWD, path, how, StatxFlags::BLOCKS).unwrap().stx_blocks
+}
+
+#[test]
+fn a_block_of_extended_attributes_counts_at_once() {
+    let Some(server) = Server::start("noatime", "") else { return };
+    let path = server.path("file");
+    fs::write(&path, "x").unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let before = blocks(&path, AtFlags::empty());
+    setxattr(&path, "user.large", &[b'v'; 3000], XattrFlags::empty()).unwrap();
+    assert_eq!(blocks(&path, AtFlags::empty()), before + 8);
+    removexattr(&path, "user.large").unwrap();
+    assert_eq!(blocks(&path, AtFlags::empty()), before);
+}
+
 /// Whether a name is found that was made, and whose making failed all the same.
 fn finds_what_failed(planted: &str) -> Option<bool> {
     let all = format!("MlfsCreateFails,{planted}");
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start("noatime", &all)?;
     let path = server.path("fails");
     assert!(!path.exists(), "the kernel keeps that it is missing");
@@ -246,6 +273,7 @@ impl Reader {
 
 /// Whether a reader sees a name that was there when it began, though another one began before.
 fn lists_what_is_new(planted: &str) -> Option<bool> {
+    let _kept = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start("noatime", planted)?;
     let dir = server.path("dir");
     fs::create_dir(&dir).unwrap();

@@ -9,6 +9,7 @@ use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
 use crate::asker::Asker;
+use crate::asking::Touched;
 use crate::caches::Caches;
 use crate::convert::{Order, Sync, to_extended, to_kind, to_node};
 use crate::hidden::Hidden;
@@ -174,7 +175,11 @@ pub(crate) async fn write(
     };
     match written.await {
         Ok(()) => reply.send(&Written(len)),
-        Err(error) => reply.error(refuse.errno(fs, &error)),
+        Err(error) => {
+            // A part may be written.
+            reply.forget_attributes(to_node(ino));
+            reply.error(refuse.errno(fs, &error));
+        }
     }
 }
 
@@ -184,12 +189,13 @@ pub(crate) struct Allocating {
     pub(crate) range: Range<u64>,
     pub(crate) what: Allocate,
     pub(crate) keep_size: bool,
+    pub(crate) touched: Touched,
 }
 
 pub(crate) async fn allocate(
     fs: &Ext4,
     refuse: Refuse,
-    Allocating { ino, range, what, keep_size }: Allocating,
+    Allocating { ino, range, what, keep_size, touched }: Allocating,
     (uid, asker): (u32, Asker),
     reply: Reply<()>,
 ) {
@@ -203,6 +209,7 @@ pub(crate) async fn allocate(
         fs.allocate(ino, range, what, keep_size).await
     };
     let allocated = allocated.await;
+    touched.forget(fs, &allocated, &reply).await;
     answer_empty(fs, &refuse, reply, allocated);
 }
 

@@ -1,6 +1,7 @@
 //! What the kernel asks for, as jobs for the file system.
 
 mod lists;
+mod names;
 
 use bytes::Bytes;
 use manylogs_ext4::{AccessTimes, Error, Ext4, FileKind, New};
@@ -17,10 +18,11 @@ use rustix::fs::OFlags;
 use crate::agreed::OPENED;
 use crate::answers::{self, Allocating, Writing};
 use crate::asker::Asker;
+use crate::asking::Touched;
 use crate::changed_name::{ChangedName, forget};
 use crate::convert::{
-    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_open, to_order,
-    to_seek, to_sync, to_taken,
+    has, of_kind, to_allocation, to_caller, to_change, to_descriptor, to_ino, to_node, to_open,
+    to_order, to_seek, to_sync,
 };
 use crate::hidden::Hidden;
 use crate::jobs::Jobs;
@@ -54,6 +56,11 @@ impl Front {
         ChangedName { dir, name: name.to_vec(), teller: self.teller.clone() }
     }
 
+    /// What a change of the request's inode, or of names in it, touches.
+    fn touched(&self, context: Context) -> Touched {
+        Touched::new(&self.jobs.asking, context.pid, vec![context.node])
+    }
+
     /// Whether nobody may see the name.
     fn hides(&self, dir: NodeId, name: &[u8]) -> bool {
         self.hidden.has(to_ino(dir), name)
@@ -66,17 +73,6 @@ impl Front {
             AccessTimes::Strict => Opened { flags: OpenedFlags::NO_FLUSH, ..OPENED },
             AccessTimes::Off | AccessTimes::Relative => OPENED,
         }
-    }
-
-    fn create_named(&self, context: Context, name: &[u8], new: New, reply: Reply<Entry>) {
-        if self.hides(context.node, name) {
-            return reply.error(Errno::PERM);
-        }
-        let (name, caller) = (self.changes(context.node, name), to_caller(context));
-        self.jobs.entry(reply, async move |fs| {
-            let fs = fs.on_behalf_of(caller);
-            name.noted(fs.create(name.dir, &name.name, new).await)
-        });
     }
 }
 
@@ -91,6 +87,7 @@ impl Filesystem for Front {
             return reply.error(Errno::NOENT);
         }
         let (dir, name, caches) = (to_ino(context.node), name.to_vec(), self.jobs.caches);
+        let asked = self.jobs.asking.of_any(context.pid);
         self.jobs.run(async move |fs, refuse| {
             let found = match &*name {
                 // Of any inode, whose number somebody has kept.
@@ -99,6 +96,7 @@ impl Filesystem for Front {
             };
             match (found, caches.missing_valid()) {
                 (Ok(known), _) => {
+                    asked.found(to_node(known.ino));
                     fs.open(known.ino);
                     reply.send(&caches.entry(&known));
                 }
@@ -128,18 +126,20 @@ impl Filesystem for Front {
 
     fn attributes(&self, context: Context, reply: Reply<Known>) {
         let ino = to_ino(context.node);
-        self.jobs.attributes(reply, async move |fs| fs.attributes(ino).await);
+        let asked = self.jobs.asking.of(context.pid, context.node);
+        self.jobs.attributes(reply, asked, async move |fs| fs.attributes(ino).await);
     }
 
     fn statx(&self, context: Context, reply: Reply<KnownFromBirth>) {
         let ino = to_ino(context.node);
-        self.jobs.known_from_birth(reply, async move |fs| fs.attributes(ino).await);
+        let asked = self.jobs.asking.of(context.pid, context.node);
+        self.jobs.known_from_birth(reply, asked, async move |fs| fs.attributes(ino).await);
     }
 
     fn set_attributes(&self, context: Context, change: SetAttributes, reply: Reply<Known>) {
         let (change, asker) = (to_change(change), Asker::of(context));
         let (ino, caller) = (to_ino(context.node), to_caller(context));
-        self.jobs.attributes(reply, async move |fs| {
+        self.jobs.set_attributes(reply, self.touched(context), async move |fs| {
             let in_group = |gid| asker.is_in(gid);
             let fs = fs.on_behalf_of(caller);
             fs.change_by(asker.credentials(&in_group), ino, change).await
@@ -170,58 +170,19 @@ impl Filesystem for Front {
     }
 
     fn unlink(&self, context: Context, name: &[u8], reply: Reply<()>) {
-        if self.hides(context.node, name) {
-            return reply.error(Errno::NOENT);
-        }
-        let name = self.changes(context.node, name);
-        self.jobs.empty(reply, async move |fs| name.noted(fs.unlink(name.dir, &name.name).await));
+        self.remove_name(context, name, false, reply);
     }
 
     fn remove_directory(&self, context: Context, name: &[u8], reply: Reply<()>) {
-        if self.hides(context.node, name) {
-            return reply.error(Errno::NOENT);
-        }
-        let name = self.changes(context.node, name);
-        self.jobs.empty(reply, async move |fs| {
-            name.noted(fs.remove_directory(name.dir, &name.name).await)
-        });
+        self.remove_name(context, name, true, reply);
     }
 
     fn rename(&self, context: Context, rename: Rename<'_>, reply: Reply<()>) {
-        let Some((taken, leaves)) = to_taken(rename.flags) else {
-            return reply.error(Errno::INVAL);
-        };
-        if self.hides(context.node, rename.name) {
-            return reply.error(Errno::NOENT);
-        }
-        // The log file is immutable, too: what replaces a name would refuse to replace this one.
-        if self.hides(rename.to, rename.to_name) {
-            return reply.error(Errno::PERM);
-        }
-        let from = self.changes(context.node, rename.name);
-        let to = self.changes(rename.to, rename.to_name);
-        let (caller, owner) = (to_caller(context), (context.uid, context.gid));
-        self.jobs.empty(reply, async move |fs| {
-            let fs = fs.on_behalf_of(caller);
-            let (old, new) = ((from.dir, &*from.name), (to.dir, &*to.name));
-            let renamed = match leaves {
-                true => fs.rename_and_leave(old, new, taken, owner).await,
-                false => fs.rename(old, new, taken).await,
-            };
-            to.noted(from.noted(renamed))
-        });
+        self.rename_name(context, rename, reply);
     }
 
     fn link(&self, context: Context, link: Link<'_>, reply: Reply<Entry>) {
-        if self.hides(context.node, link.name) {
-            return reply.error(Errno::PERM);
-        }
-        let (ino, name) = (to_ino(link.node), self.changes(context.node, link.name));
-        let caller = to_caller(context);
-        self.jobs.entry(reply, async move |fs| {
-            let fs = fs.on_behalf_of(caller);
-            name.noted(fs.link(ino, name.dir, &name.name).await)
-        });
+        self.link_name(context, link, reply);
     }
 
     fn open(&self, context: Context, open: Open, reply: Reply<Opened>) {
@@ -255,7 +216,7 @@ impl Filesystem for Front {
         }
         let new = new(context, FileKind::File, file.permissions, file.umask);
         let (name, caller) = (self.changes(context.node, file.name), to_caller(context));
-        self.jobs.created(reply, async move |fs| {
+        self.jobs.created(reply, self.touched(context), async move |fs| {
             let known = fs.on_behalf_of(caller).create(name.dir, &name.name, new).await;
             let known = name.noted(known)?;
             fs.open(known.ino);
@@ -267,7 +228,7 @@ impl Filesystem for Front {
         let new = new(context, FileKind::File, file.permissions, file.umask);
         let (dir, linkable) = (to_ino(context.node), !has(file.flags, OFlags::EXCL));
         let caller = to_caller(context);
-        self.jobs.created(reply, async move |fs| {
+        self.jobs.created(reply, self.touched(context), async move |fs| {
             fs.on_behalf_of(caller).create_unnamed(dir, new, linkable).await
         });
     }
@@ -336,7 +297,8 @@ impl Filesystem for Front {
         // go.
         let (ino, caller) = (to_ino(context.node), to_caller(context));
         let asker = Asker::of(context);
-        let wanted = Allocating { ino, range, what, keep_size };
+        let touched = self.touched(context);
+        let wanted = Allocating { ino, range, what, keep_size, touched };
         self.jobs.run(async move |fs, refuse| {
             let fs = fs.on_behalf_of(caller);
             answers::allocate(&fs, refuse, wanted, (context.uid, asker), reply).await;
@@ -378,14 +340,17 @@ impl Filesystem for Front {
         };
         let (ino, bytes) = (to_ino(context.node), value.len() as u64);
         let caller = to_caller(context);
-        self.jobs.empty_with(bytes, reply, async move |fs| {
+        // Their blocks count, of which the kernel does not know.
+        let touched = self.touched(context).always();
+        self.jobs.change(bytes, reply, touched, async move |fs| {
             fs.on_behalf_of(caller).set_xattr(ino, &name, value, how).await
         });
     }
 
     fn remove_xattr(&self, context: Context, name: &[u8], reply: Reply<()>) {
         let (ino, name) = (to_ino(context.node), name.to_vec());
-        self.jobs.empty(reply, async move |fs| fs.remove_xattr(ino, &name).await);
+        let touched = self.touched(context).always();
+        self.jobs.change(0, reply, touched, async move |fs| fs.remove_xattr(ino, &name).await);
     }
 
     fn ioctl(&self, context: Context, ioctl: Ioctl<'_>, reply: Reply<IoctlDone>) {

@@ -12,6 +12,7 @@ use manylogs_operate::Asked;
 use manylogs_operate::status::Kind;
 
 use crate::agreed::{MAX_WRITE, OPENED};
+use crate::asking::{Asked as Question, Asking, Touched};
 use crate::caches::Caches;
 use crate::convert::{to_errno, to_time};
 use crate::engine::Queue;
@@ -29,6 +30,7 @@ pub(crate) struct Jobs {
     on_error: OnError,
     memory: Memory,
     pub(crate) caches: Caches,
+    pub(crate) asking: Asking,
 }
 
 /// What is known of an error before the kernel hears of it.
@@ -54,13 +56,13 @@ impl Refuse {
 }
 
 impl Jobs {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         queue: Arc<Queue>,
         on_error: OnError,
         memory: Memory,
         caches: Caches,
     ) -> Self {
-        Self { queue, on_error, memory, caches }
+        Self { queue, on_error, memory, caches, asking: Asking::default() }
     }
 
     /// Runs `job` on the file system's thread.
@@ -131,18 +133,23 @@ impl Jobs {
         reply: Reply<()>,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
-        self.empty_with(0, reply, job);
+        self.run(async move |fs, refuse| {
+            answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
+        });
     }
 
-    /// As [`Jobs::empty`]. The job holds so many bytes more than others do.
-    pub(crate) fn empty_with<F: Future<Output = Result<(), Error>> + 'static>(
+    /// As [`Jobs::empty`], for a change. The job holds so many bytes more than others do.
+    pub(crate) fn change<F: Future<Output = Result<(), Error>> + 'static>(
         &self,
         bytes: u64,
         reply: Reply<()>,
+        touched: Touched,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         self.run_with(bytes, async move |fs, refuse| {
-            answer_empty(&fs, &refuse, reply, job(fs.clone()).await);
+            let done = job(fs.clone()).await;
+            touched.forget(&fs, &done, &reply).await;
+            answer_empty(&fs, &refuse, reply, done);
         });
     }
 
@@ -150,15 +157,20 @@ impl Jobs {
     pub(crate) fn entry<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Entry>,
+        touched: Touched,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         let caches = self.caches;
-        self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => {
-                fs.open(known.ino);
-                reply.send(&caches.entry(&known));
+        self.run(async move |fs, refuse| {
+            let done = job(fs.clone()).await;
+            touched.forget(&fs, &done, &reply).await;
+            match done {
+                Ok(known) => {
+                    fs.open(known.ino);
+                    reply.send(&caches.entry(&known));
+                }
+                Err(error) => reply.error(refuse.errno(&fs, &error)),
             }
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
@@ -166,15 +178,20 @@ impl Jobs {
     pub(crate) fn created<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Created>,
+        touched: Touched,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         let caches = self.caches;
-        self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => {
-                let opened = Opened { handle: FileHandle(fs.new_descriptor().0), ..OPENED };
-                reply.send(&Created { entry: caches.entry(&known), opened });
+        self.run(async move |fs, refuse| {
+            let done = job(fs.clone()).await;
+            touched.forget(&fs, &done, &reply).await;
+            match done {
+                Ok(known) => {
+                    let opened = Opened { handle: FileHandle(fs.new_descriptor().0), ..OPENED };
+                    reply.send(&Created { entry: caches.entry(&known), opened });
+                }
+                Err(error) => reply.error(refuse.errno(&fs, &error)),
             }
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
         });
     }
 
@@ -182,15 +199,19 @@ impl Jobs {
     pub(crate) fn known_from_birth<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<KnownFromBirth>,
+        asked: Question,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         let caches = self.caches;
-        self.run(async move |fs, refuse| match job(fs.clone()).await {
-            Ok(known) => {
-                let born = (known.born != Timestamp::default()).then(|| to_time(known.born));
-                reply.send(&KnownFromBirth { known: caches.known(&known), born });
+        self.run(async move |fs, refuse| {
+            match job(fs.clone()).await {
+                Ok(known) => {
+                    let born = (known.born != Timestamp::default()).then(|| to_time(known.born));
+                    reply.send(&KnownFromBirth { known: caches.known(&known), born });
+                }
+                Err(error) => reply.error(refuse.errno(&fs, &error)),
             }
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
+            drop(asked);
         });
     }
 
@@ -198,12 +219,35 @@ impl Jobs {
     pub(crate) fn attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
         &self,
         reply: Reply<Known>,
+        asked: Question,
+        job: impl FnOnce(Ext4) -> F + Send + 'static,
+    ) {
+        let caches = self.caches;
+        self.run(async move |fs, refuse| {
+            match job(fs.clone()).await {
+                Ok(known) => reply.send(&caches.known(&known)),
+                Err(error) => reply.error(refuse.errno(&fs, &error)),
+            }
+            drop(asked);
+        });
+    }
+
+    /// Answers a change of attributes with what they are then: that is newer than any answer.
+    pub(crate) fn set_attributes<F: Future<Output = Result<Attributes, Error>> + 'static>(
+        &self,
+        reply: Reply<Known>,
+        touched: Touched,
         job: impl FnOnce(Ext4) -> F + Send + 'static,
     ) {
         let caches = self.caches;
         self.run(async move |fs, refuse| match job(fs.clone()).await {
             Ok(known) => reply.send(&caches.known(&known)),
-            Err(error) => reply.error(refuse.errno(&fs, &error)),
+            failed @ Err(_) => {
+                touched.forget(&fs, &failed, &reply).await;
+                if let Err(error) = failed {
+                    reply.error(refuse.errno(&fs, &error));
+                }
+            }
         });
     }
 

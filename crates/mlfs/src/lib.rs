@@ -9,6 +9,7 @@ pub mod adopt;
 mod agreed;
 mod answers;
 mod asker;
+mod asking;
 mod caches;
 mod changed_name;
 mod convert;

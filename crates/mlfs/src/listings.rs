@@ -56,7 +56,13 @@ impl Listing {
         if let Some(at) = self.readers.iter().position(|other| *other == reader) {
             self.readers.swap_remove(at);
         }
-        std::mem::take(&mut self.changed)
+        let forgotten = std::mem::take(&mut self.changed);
+        if forgotten {
+            // Nobody has a part of what the kernel forgets, nor do those who stopped halfway.
+            self.readers.clear();
+            self.crowded = false;
+        }
+        forgotten
     }
 }
 
@@ -147,6 +153,9 @@ mod tests {
         listings.changes(DIR);
         listings.begin(DIR, 1);
         assert!(listings.end(DIR, 1), "somebody may have begun before");
+        listings.changes(DIR);
+        listings.begin(DIR, 2);
+        assert!(!listings.end(DIR, 2), "those who stopped have nothing of what was forgotten");
         assert_eq!(memory.used(Part::Inodes), COST);
         listings.forget(DIR);
         assert_eq!(memory.used(Part::Inodes), 0);

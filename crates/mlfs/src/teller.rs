@@ -91,11 +91,13 @@ impl Teller {
         }));
     }
 
-    /// Nobody knows what became of a name: the kernel asks again, of the directory as well.
+    /// Nobody knows what became of a name: the kernel asks again, of the directory and its list as
+    /// well. Whoever asked for the change has the directory locked until it is answered, so that
+    /// the name can be told no sooner.
     pub(crate) fn unknown(&self, dir: Ino, name: &[u8]) {
         if !is(Bug::MlfsMissingStays) {
             drop(self.names.send(OfNames::Name(to_node(dir), name.to_vec())));
-            drop(self.inodes.send(OfInodes::Attributes(to_node(dir))));
+            drop(self.inodes.send(OfInodes::Content(to_node(dir))));
         }
     }
 

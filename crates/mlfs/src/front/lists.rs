@@ -24,8 +24,10 @@ impl Front {
         };
         let (listings, teller) = (self.listings.clone(), self.teller.clone());
         let kept = self.jobs.caches.lists.then_some((listings, teller));
+        let asked = plus.then(|| self.jobs.asking.of_any(context.pid));
         self.jobs.run_with(read.size.into(), async move |fs, refuse| {
             listing.answer(&fs, refuse, kept, reply).await;
+            drop(asked);
         });
     }
 }
