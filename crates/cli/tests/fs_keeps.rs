@@ -112,7 +112,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let stopped = self.place.run(&["fs", "unmount", "mnt"]);
+        // A child that another test is about to start has our descriptors until it runs its
+        // program: for that long the file system is busy.
+        const BUSY: i32 = 5;
+        let stop = || self.place.run(&["fs", "unmount", "mnt"]);
+        let mut stopped = stop();
+        for _ in 0..100 {
+            if stopped.code != Some(BUSY) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+            stopped = stop();
+        }
         if !thread::panicking() {
             stopped.succeeds();
         }
