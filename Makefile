@@ -8,7 +8,7 @@
 #   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
 #   make lint   formatter, clippy and documentation, warnings as errors
-#   make figures   puts what replays print into README.md and docs/results.md (make test compares)
+#   make figures   puts what the program prints into README.md and docs/results/*.md (make test compares)
 #   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
 #               docs/results/manylogs.md, out/reproduce/figures.html and claims.json
 #   make reproduce-short  the same at the smallest scale, with every change: docs/results/manylogs-smallest.md

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/results.md from the rows of benches/defaults.sh."""
+"""Tables of docs/results/replays.md from the rows of benches/defaults.sh."""
 import csv
 import sys
 from collections import defaultdict

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the defaults gain and lose: ours, the paper's layout, and other distances between logs, on
 # public traces, mixes of them (see paper-mixes.sh) and the sample, on every drive. Prints tables
-# for docs/results.md; CSV has every run.
+# for docs/results/replays.md; CSV has every run.
 #
 #   benches/defaults.sh TRACES_DIR [CSV]
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tables for docs/results.md, in virtual time: holding requests back against the drive's own
+# Tables for docs/results/syncs.md, in virtual time: holding requests back against the drive's own
 # priority, and durable writes (FUA) against writes and a flush where the drive's cache is on.
 #
 #   benches/interfere-compare.sh [PROGRAM]

@@ -3,7 +3,7 @@
 # logs, on a shingled drive with logs near the head (mlsmr) and on the paper's conventional drive
 # (mlb-256), and the memory of the tables (section VI). The mixes of paper-mixes.sh, whose five
 # minutes are stretched to an hour; nothing is brought home before its end, as the paper leaves that
-# to off-hours. Prints a table for docs/results.md.
+# to off-hours. Prints a table for docs/results/shingled.md.
 #
 #   benches/paper-checkpoint.sh TRACES_DIR
 #

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What logs near the head are made for: a read anywhere and then a small durable write anywhere,
 # 4000 times, on a shingled drive with one cache (slsmr) and with logs near the head (mlsmr), and so
-# many requests at a time. Prints a table for docs/results.md.
+# many requests at a time. Prints a table for docs/results/shingled.md.
 #
 #   benches/paper-pairs.sh [DRIVE]
 set -eu

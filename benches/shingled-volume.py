@@ -3,7 +3,7 @@
 
     benches/shingled-volume.py [MANYLOGS]
 
-Prints the table of docs/results.md ("A volume on such a drive"). All of it is in virtual time and
+Prints the table of docs/results/shingled.md ("A volume on such a drive"). All of it is in virtual time and
 takes about two minutes.
 """
 

@@ -32,7 +32,7 @@ pub enum Hint {
     /// Nothing.
     #[default]
     None,
-    /// The data needs durability but no place (seed 000 section IV-D, `O_DUR`).
+    /// The data needs durability but no place (the Manylogs paper, section IV-D, `O_DUR`).
     DurabilityOnly,
 }
 

@@ -1,4 +1,4 @@
-//! A base volume whose writes go to a store first (seed 002 section 3.2).
+//! A base volume whose writes go to a store first (the Everest paper, section 3.2).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

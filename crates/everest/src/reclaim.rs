@@ -1,5 +1,5 @@
-//! Reclaiming (seed 002 section 3.2.3): the oldest ranges go home, and are deleted from the store
-//! when they are durable there.
+//! Reclaiming (the Everest paper, section 3.2.3): the oldest ranges go home, and are deleted from
+//! the store when they are durable there.
 
 use std::rc::Rc;
 

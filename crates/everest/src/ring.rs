@@ -1,5 +1,5 @@
 //! Which log takes the next record, and which is cleaned: logs are filled one after the other and
-//! emptied from the oldest end (seed 002 section 3.1).
+//! emptied from the oldest end (the Everest paper, section 3.1).
 
 use manylogs_block::Sectors;
 use manylogs_logstore::store::{Cleaner, Device, Job, Logs, Placement, Store};

@@ -29,7 +29,7 @@ pub enum Mode {
     Data,
     /// Metadata, and content in runs as short as the journal takes them
     /// ([`crate::CommitSink::takes_content`]): they are durable with the transaction that maps
-    /// them. Longer runs are on the device before it (seed 000 section IV).
+    /// them. Longer runs are on the device before it (the Manylogs paper, section IV).
     Runs,
 }
 

@@ -73,8 +73,8 @@ pub enum JournalMode {
     Ordered,
     /// Ext4's own journal holds content as well.
     Data,
-    /// Each transaction is a record in the log nearest the head (seed 000 section III). The file
-    /// system is adopted.
+    /// Each transaction is a record in the log nearest the head (the Manylogs paper, section III).
+    /// The file system is adopted.
     Manylogs,
     /// Each transaction is a record in the logs in the middle of the device, as the paper has the
     /// adaptive journaling of Prabhakaran. The file system is adopted.

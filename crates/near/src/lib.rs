@@ -1,5 +1,5 @@
-//! MLFS's journal near the head (seed 000 sections III and IV): each transaction of ext4 is one
-//! atomic record, appended to the log nearest to where the head is.
+//! MLFS's journal near the head (the Manylogs paper, sections III and IV): each transaction of ext4
+//! is one atomic record, appended to the log nearest to where the head is.
 //!
 //! ```text
 //!   manylogs_ext4    handles, transactions, data

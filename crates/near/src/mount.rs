@@ -42,7 +42,7 @@ pub const RECORD_LEAST: Sectors = Sectors(8 * LARGEST_LEAST as u64);
 /// Shortest log: with records of half its length there is always room for the next one, see
 /// [`manylogs_logstore::store::Logs::longest_record`].
 pub const LOG_LEAST: Sectors = Sectors(2 * RECORD_LEAST.0);
-/// Longest run of data that goes into a record (seed 000 section IV): 32 KiB.
+/// Longest run of data that goes into a record (the Manylogs paper, section IV): 32 KiB.
 const THRESHOLD: Sectors = Sectors(64);
 
 /// Where logs and anchors are on the device.

@@ -12,8 +12,8 @@ use super::disk::{BIG_BYTES, Files, SMALL_BYTES, STREAM_BYTES};
 use crate::interfere::StreamKind;
 use crate::stats::Latencies;
 
-/// What is made durable at the end of each run of this length, when the stream writes (seed 000
-/// section V-A.1).
+/// What is made durable at the end of each run of this length, when the stream writes (the Manylogs
+/// paper, section V-A.1).
 const RUN_BYTES: u64 = 128 << 20;
 const SMALL_WRITE_BYTES: u64 = 4096;
 

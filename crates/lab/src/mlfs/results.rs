@@ -19,7 +19,7 @@ pub struct MlfsFigures {
     pub interrupted: bool,
     /// Measured cases.
     pub cases: Vec<MlfsResult>,
-    /// The mode manylogs beside each other mode (seed 000, Table II).
+    /// The mode manylogs beside each other mode (the Manylogs paper, Table II).
     pub speedups: Vec<Speedup>,
 }
 

@@ -1,5 +1,5 @@
-//! Log swapping (seed 000 section III-G): in idle time the content of a full hot log moves to an
-//! empty cold one, so that small writes near the head go on finding room.
+//! Log swapping (the Manylogs paper, section III-G): in idle time the content of a full hot log
+//! moves to an empty cold one, so that small writes near the head go on finding room.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

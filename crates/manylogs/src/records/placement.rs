@@ -1,7 +1,7 @@
-//! Placement near the head (seed 000 section III-D): a record goes to the log nearest to the head,
-//! which is where the last request that was not logged ended. On a shingled drive that manages
-//! itself a log is filled before the next one is begun, as records that follow one another are a
-//! stream to the drive, and all others cost it the cleaning of a band later.
+//! Placement near the head (the Manylogs paper, section III-D): a record goes to the log nearest to
+//! the head, which is where the last request that was not logged ended. On a shingled drive that
+//! manages itself a log is filled before the next one is begun, as records that follow one another
+//! are a stream to the drive, and all others cost it the cleaning of a band later.
 
 use manylogs_block::{Lba, Sectors};
 use manylogs_logstore::LogId;

@@ -1,4 +1,4 @@
-//! The threshold that falls while logs fill too fast (seed 000, section VI).
+//! The threshold that falls while logs fill too fast (the Manylogs paper, section VI).
 //!
 //! Every logged byte has to be written home later. While more is logged than a checkpoint could
 //! write home, small writes keep the room that there is, and longer ones, which gain less, go home
@@ -9,7 +9,7 @@ use manylogs_block::{Nanos, Sectors, Time};
 use crate::state::{Inner, State};
 
 /// Sectors a second that a checkpoint writes home: 20 MiB/s, about what the modelled drives do
-/// (docs/results.md).
+/// (docs/results/replays.md).
 const EMPTIED_PER_S: f64 = 40_960.0;
 /// The threshold does not fall below 32 KiB, the paper's for file systems: what is shorter gains
 /// most.

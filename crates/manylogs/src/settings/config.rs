@@ -1,4 +1,4 @@
-//! The parameters of a volume: those of seed 000 section VI, and others.
+//! The parameters of a volume: those of the Manylogs paper, section VI, and others.
 
 use manylogs_block::{Nanos, Sectors};
 use manylogs_logstore::RECORD_PAYLOAD_MAX;
@@ -126,11 +126,11 @@ impl Default for VolumeConfig {
             placement: LogPlacement::EveryGroup(Sectors(100 * MIB)),
             swap: 0.8,
             checkpoint: CheckpointPolicy::OffHours { from_s: 22 * 3600, until_s: 6 * 3600 },
-            // About as long as it takes to move a log: see docs/results.md.
+            // About as long as it takes to move a log: see docs/results/speed.md.
             idle: Nanos::from_millis(300),
             watermark: 0.9,
             checkpoint_rate: 0,
-            // The drive chooses their order. What more of them gain: docs/results.md.
+            // The drive chooses their order. What more of them gain: docs/results/replays.md.
             appends: 4,
             record: Sectors(MIB),
             buffer: Sectors(4 * MIB),
@@ -139,7 +139,7 @@ impl Default for VolumeConfig {
             latency: Nanos::from_millis(10),
             contended_after: Nanos::from_millis(300),
             hold: Nanos(0),
-            // On most traces it loses: docs/results.md.
+            // On most traces it loses: docs/results/replays.md.
             adaptive: false,
             logging: true,
             band: Sectors(0),
@@ -159,7 +159,7 @@ impl VolumeConfig {
     }
 
     /// The default parameters of a volume on a device of this size. Each log is 10 MB, as in the
-    /// paper, or a hundredth of a small device. Why: `docs/results.md`.
+    /// paper, or a hundredth of a small device. Why: `docs/results/replays.md`.
     #[must_use]
     pub fn for_device(device: Sectors) -> Self {
         let log = Sectors((device.0 / 100 / 128 * 128).clamp(MIB / 2, 10 * MIB));
@@ -171,7 +171,7 @@ impl VolumeConfig {
     /// persistent cache: for that a log is many times the 8 MiB that make a stream (256 MiB, or an
     /// eighth of the logs of a small device), and writes up to 1 MiB are logged, since in place
     /// they would be random. Such a drive needs long for a checkpoint, so that clients get the room
-    /// of the logs' second half while it goes on. Measured in `docs/results.md`.
+    /// of the logs' second half while it goes on. Measured in `docs/results/syncs.md`.
     #[must_use]
     pub fn for_shingled(device: Sectors, band: Sectors) -> Self {
         let log = Sectors((log_space(device) / 8 / 128 * 128).clamp(MIB / 2, 256 * MIB));

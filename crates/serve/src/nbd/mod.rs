@@ -2,7 +2,7 @@
 //! the engine together, and what is answered together leaves in one write.
 //!
 //! It is for local clients: TLS, access lists and filters are nbdkit's, for which there is a
-//! plugin. docs/operations.md says which to take, docs/results.md what each costs.
+//! plugin. docs/operations.md says which to take, docs/results/speed.md what each costs.
 
 mod channel;
 mod connection;

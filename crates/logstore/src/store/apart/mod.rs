@@ -1,5 +1,5 @@
-//! The mapping table in non-volatile RAM (seed 000 section III-E): the headers of records go there,
-//! and the logs hold payload only.
+//! The mapping table in non-volatile RAM (the Manylogs paper, section III-E): the headers of
+//! records go there, and the logs hold payload only.
 //!
 //! A half of the memory begins with a snapshot of the table; a journal of record headers follows.
 //! When it is full the half is replayed, as recovery would, and its outcome becomes the snapshot of

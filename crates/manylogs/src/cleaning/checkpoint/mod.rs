@@ -48,7 +48,7 @@ pub(crate) enum Pace {
     Urgent,
 }
 
-/// Result of a checkpoint (seed 000 section VI, Fig. 7).
+/// Result of a checkpoint (the Manylogs paper, section VI, Fig. 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
     /// From the start to the durable floor.
