@@ -15,6 +15,7 @@ mod estimate;
 mod flushes;
 mod limits;
 mod line;
+mod lone;
 mod queue;
 mod rhythm;
 mod run;

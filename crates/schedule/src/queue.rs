@@ -73,6 +73,12 @@ impl Waiting {
         (self.writes() || writes(other)) && own.overlaps(extent)
     }
 
+    /// The length of a write of which nothing has gone yet, and which would go in pieces.
+    pub(crate) fn divisible_write(&self) -> Option<Sectors> {
+        let len = self.request.extent().filter(|_| self.writes())?.len;
+        (self.sent == Sectors(0) && len.0 > WRITE_PIECE.0 + WRITE_PIECE.0 / 2).then_some(len)
+    }
+
     /// The piece that goes next, or the whole rest unless `in_pieces`.
     pub(crate) fn next_piece(&self, in_pieces: bool) -> Option<Extent> {
         let extent = self.request.extent()?;

@@ -1,6 +1,10 @@
 //! Recognises a run: requests of one stream, with nobody else's between them.
 
-use manylogs_block::{Extent, Lba, Sectors};
+use manylogs_block::{Extent, Lba, Sectors, Time};
+
+use crate::Class;
+use crate::state::State;
+use manylogs_plant::{self as plant, Bug};
 
 /// A run goes on behind a gap of this length: a log that lies in its way.
 const GAP: Sectors = Sectors(32_768);
@@ -42,6 +46,24 @@ impl Run {
     /// is nothing to order, so that a drive needs none of it ahead of time.
     pub(crate) fn is_all(&self) -> bool {
         self.only && self.len > SHORT
+    }
+}
+
+impl State {
+    /// Whether clients wait for one run alone, and the device has the time to hold it back: for
+    /// records that are rare, as each costs it a movement and back.
+    pub(crate) fn is_a_run(&self, now: Time) -> bool {
+        let run = self.run.is_all() && self.client_waits() && !plant::is(Bug::RunsPass);
+        let rare =
+            !self.syncs.are_frequent(now, &self.bounds) || plant::is(Bug::RunHeldBackForFrequent);
+        let time = self.slack.is_there() && !self.is_overdue(now);
+        run && rare && (time || plant::is(Bug::RunHeldBackForEver))
+    }
+
+    /// Whether a request of a stream has waited here for too long.
+    pub(crate) fn is_overdue(&self, now: Time) -> bool {
+        let oldest = self.queues.oldest(Class::Stream);
+        oldest.is_some_and(|oldest| now.since(oldest) >= self.bounds.longest)
     }
 }
 

@@ -198,6 +198,9 @@ impl Inner {
                 state.stream_sent = sent;
                 state.stream_end = extent.map_or(state.stream_end, Extent::end);
             }
+            if class != Class::Stream {
+                state.lone.disturb();
+            }
             let beside_scattered = state.in_device.scattered > 0;
             let goes_first = class == Class::Record && !state.serves_database(sent);
             state.in_device.note(class, load, false);

@@ -11,7 +11,8 @@ use crate::flushes::{Flushes, cached};
 use crate::limits::{
     BESIDE_PRIORITY, Bounds, InDevice, Learned, Load, PASSES, Streak, Targets, Turns, WRITES_LEAST,
 };
-use crate::queue::{Departing, Queues};
+use crate::lone::LoneWriter;
+use crate::queue::{Departing, Queues, Waiting};
 use crate::rhythm::Rhythm;
 use crate::run::Run;
 use crate::slack::Slack;
@@ -35,6 +36,7 @@ pub(crate) struct State {
     pub(crate) contention: Contention,
     pub(crate) syncs: Syncs,
     pub(crate) run: Run,
+    pub(crate) lone: LoneWriter,
     pub(crate) slack: Slack,
     /// Clients wait for the volume's own work.
     pub(crate) pressed: bool,
@@ -96,6 +98,7 @@ impl State {
             contention: Contention::new(targets.contended_after),
             syncs: Syncs::default(),
             run: Run::default(),
+            lone: LoneWriter::default(),
             slack: Slack::new(now),
             pressed: false,
             flushes: Flushes::default(),
@@ -169,8 +172,25 @@ impl State {
         // So does one beside requests that do: they take the head away, and each piece would need
         // a seek back.
         let undisturbed = !self.queues.waits(Class::Small) && self.in_device.scattered == 0;
-        let in_pieces = flows && goes_on && undisturbed;
+        let in_pieces = flows && goes_on && undisturbed && self.pieces_pay(class, now);
         self.queues.take(class, now, in_pieces || class == Class::Background)
+    }
+
+    /// Whether pieces of the next request, a part of a stream, cost the stream nothing. Those of a
+    /// lone writer's may.
+    fn pieces_pay(&mut self, class: Class, now: Time) -> bool {
+        let next = self.queues.next(class, now);
+        let Some(len) = next.and_then(Waiting::divisible_write) else { return true };
+        let lone = self.in_device.others() == 0 && self.queues.len(Class::Stream) == 1;
+        if !lone {
+            self.lone.disturb();
+            return true;
+        }
+        let in_pieces = self.lone.goes_in_pieces();
+        if !self.away && self.in_device.records == 0 {
+            self.lone.sent(now, len, in_pieces);
+        }
+        in_pieces
     }
 
     /// Whether the next request of `class` must wait for a flush.
@@ -228,7 +248,7 @@ impl State {
     }
 
     /// Whether a request of a client waits here or in the device.
-    fn client_waits(&self) -> bool {
+    pub(crate) fn client_waits(&self) -> bool {
         let waits = self.queues.waits(Class::Small) || self.queues.waits(Class::Stream);
         waits || self.in_device.clients() > 0
     }
@@ -239,22 +259,6 @@ impl State {
     /// the device needs to order it.
     pub(crate) fn holds_back(&self, now: Time) -> bool {
         self.expects_records(now) && (self.is_a_run(now) || self.contention.lasts(now))
-    }
-
-    /// Whether clients wait for one run alone, and the device has the time to hold it back: for
-    /// records that are rare, as each costs it a movement and back.
-    fn is_a_run(&self, now: Time) -> bool {
-        let run = self.run.is_all() && self.client_waits() && !plant::is(Bug::RunsPass);
-        let rare =
-            !self.syncs.are_frequent(now, &self.bounds) || plant::is(Bug::RunHeldBackForFrequent);
-        let time = self.slack.is_there() && !self.is_overdue(now);
-        run && rare && (time || plant::is(Bug::RunHeldBackForEver))
-    }
-
-    /// Whether a request of a stream has waited here for too long.
-    fn is_overdue(&self, now: Time) -> bool {
-        let oldest = self.queues.oldest(Class::Stream);
-        oldest.is_some_and(|oldest| now.since(oldest) >= self.bounds.longest)
     }
 
     /// Whether clients wait for small reads, and sync so often that records do not go before
@@ -351,6 +355,7 @@ impl State {
             self.head = flight.end.or(self.head);
             if flight.answer.is_last() {
                 self.contention.ended(now);
+                self.lone.ended(now);
             }
         }
         self.in_device.note(flight.class, flight.load, true);
