@@ -3,8 +3,8 @@
 # traces, replayed on a drive (the paper's by default) as the paper measured: every write durable,
 # drive cache off, and its measure of speed-up, which nothing else here uses: latency of all
 # requests with the first policy over that with another one, at each percentile from 1 to 99,
-# averaged. Prints a table for docs/results/replays.md: the mean, in brackets p50 and p90, and the last
-# policy's log swaps.
+# averaged. Prints a table for docs/results/replays.md: the mean, in brackets p50 and p90, and the
+# last policy's log swaps.
 #
 #   benches/paper-mixes.sh TRACES_DIR [DRIVE [UTILISATION [BASE [POLICY,... [OPTION...]]]]]
 #

@@ -3,8 +3,8 @@
 
     benches/shingled-volume.py [MANYLOGS]
 
-Prints the table of docs/results/shingled.md ("A volume on such a drive"). All of it is in virtual time and
-takes about two minutes.
+Prints the table of docs/results/shingled.md ("A volume on such a drive"). All of it is in virtual
+time and takes about two minutes.
 """
 
 import json

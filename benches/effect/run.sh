@@ -1,7 +1,7 @@
 #!/bin/bash
 # The effect on real file systems and databases: emulated drives in real time, with the volume and
-# without. Small durable writes beside a stream that goes past the page cache (the Manylogs paper, Fig. 2),
-# databases beside a backup (Fig. 5).
+# without. Small durable writes beside a stream that goes past the page cache (the Manylogs paper,
+# Fig. 2), databases beside a backup (Fig. 5).
 #
 #   benches/effect/run.sh [PART...]        (make effect; FAST=1 for some minutes instead of an hour)
 #

@@ -12,8 +12,7 @@ use std::process::Command;
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_ENDS: &str = " -->\n";
 const END: &str = "<!-- end of figures -->";
-const DOCUMENTS: [&str; 3] =
-    ["README.md", "docs/results/replays.md", "docs/results/mlfs.md"];
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/results/replays.md", "docs/results/mlfs.md"];
 /// Lines that differ from run to run, or name files.
 const NOT_FIGURES: [&str; 4] = ["computing took: ", "report: ", "figures: ", "rows: "];
 

@@ -6,6 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINE_COLUMNS_MAX: usize = 100;
+/// Of a paragraph in a document. Tables and commands are as long as they are, and so is what the
+/// program writes.
+const PARAGRAPH_COLUMNS_MAX: usize = 120;
+const WRITTEN_BY_PROGRAM: &str = "nothing here is edited by hand";
 /// Of a source file, its unit tests not counted.
 const FILE_LINES_MAX: usize = 400;
 /// Code of others, kept as it came.
@@ -112,6 +116,27 @@ fn files_are_short() {
         let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
         if lines > FILE_LINES_MAX {
             found.push(format!("{}: {lines} lines", path.display()));
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn paragraphs_are_wrapped() {
+    let mut found = Vec::new();
+    for path in sources().into_iter().filter(|path| extension(path) == "md") {
+        let text = fs::read_to_string(&path).unwrap();
+        if text.contains(WRITTEN_BY_PROGRAM) {
+            continue;
+        }
+        let mut command = false;
+        for (number, line) in text.lines().enumerate() {
+            let line_begins = line.trim_start();
+            command ^= line_begins.starts_with("```");
+            let table = line_begins.starts_with('|') || line_begins.starts_with("<!--");
+            if !command && !table && line.chars().count() > PARAGRAPH_COLUMNS_MAX {
+                found.push(format!("{}:{}: wrap it at 120 columns", path.display(), number + 1));
+            }
         }
     }
     none(&found);

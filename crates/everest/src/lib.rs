@@ -1,4 +1,5 @@
-//! Everest (Narayanan et al., OSDI 2008): a store that takes the writes of overloaded volumes for a while.
+//! Everest (Narayanan et al., OSDI 2008): a store that takes the writes of overloaded volumes for a
+//! while.
 //!
 //! [`CircularStore`] is the store of section 3.1: a log on one device or several, appended to at
 //! its head and cleaned from its tail, with blocks of many base volumes and the versions that their
