@@ -21,6 +21,7 @@ use crate::reports::home_pace::{HomePace, PassesSeen};
 use crate::requests::adaptive::Allowance;
 use crate::requests::home_lock::HomeLocks;
 use crate::requests::home_writes::HomeWrites;
+use crate::requests::runs::Runs;
 use crate::requests::starved::Starved;
 use crate::settings::config::VolumeConfig;
 
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub(crate) pacing: Pacing,
     /// Writes that went past the logs.
     pub(crate) home: HomeWrites,
+    /// Small writes that go home as parts of runs.
+    pub(crate) runs: Runs,
     /// Logs that clients have filled: swapped in idle time.
     pub(crate) full: FullLogs,
     /// What may be logged before the threshold falls.
@@ -94,6 +97,7 @@ impl State {
             store,
             pacing: Pacing::default(),
             home: HomeWrites::default(),
+            runs: Runs::default(),
             full: FullLogs::default(),
             allowance: Allowance::new(now),
             last_activity: now,
@@ -115,6 +119,19 @@ impl State {
     pub(crate) fn entries_press(&self, buffer: Sectors) -> bool {
         let full = self.store.entries().volatile_sectors >= buffer.0 / 2;
         self.closing || full || !self.starved.is_empty()
+    }
+
+    /// Sectors of answered writes that are in memory alone.
+    pub(crate) const fn volatile_sectors(&self) -> u64 {
+        self.store.entries().volatile_sectors + self.runs.sectors()
+    }
+
+    /// Counts a write of a client that is logged.
+    pub(crate) const fn note_logged(&mut self, len: Sectors) {
+        self.counters.logged_writes += 1;
+        self.counters.logged_sectors += len.0;
+        self.counters.logged_since_checkpoint += 1;
+        self.counters.logged_sectors_since_checkpoint += len.0;
     }
 
     /// Notes that a client writes now.
@@ -143,6 +160,7 @@ impl Inner {
         let state = self.engine.state.borrow();
         Rc::strong_count(&self.activity) == 1
             && state.store.entries().pending.is_empty()
+            && state.runs.sectors() == 0
             && self.engine.runtime.now().since(state.last_activity) >= self.config().idle
     }
 }

@@ -85,6 +85,14 @@ with_file_systems! {
         NoFlushAtOpen,
         /// Recovery takes the version it reads last, not the newest.
         RecoveryTakesLast,
+        /// A small write that continues a run goes home although an older version is logged.
+        RunOverOlderVersion,
+        /// A small write goes home over a newer version of a part of it.
+        RunOverNewerVersion,
+        /// A flush does not wait for small writes that are on their way home.
+        RunNotAwaited,
+        /// Small writes that could not be written home count as written.
+        FailedRunForgotten,
         /// A flush leaves buffered writes where they are.
         FlushSkipsBuffer,
         /// A flush is not passed on to the device.

@@ -44,7 +44,7 @@ pub(crate) struct World {
 }
 
 /// A change that was asked for.
-struct Sent {
+pub(crate) struct Sent {
     extent: Extent,
     fua: bool,
     /// The device must refuse it.
@@ -71,6 +71,11 @@ impl World {
     }
 
     async fn operate(&self) -> Result<(), String> {
+        if let Some(run) = self.plan.runs
+            && self.below(5) == 0
+        {
+            return self.write_run(run).await;
+        }
         let threshold = self.volume.config().threshold.0;
         match self.below(100) {
             0..35 => self.write(1 + self.below(threshold)).await,
@@ -85,7 +90,7 @@ impl World {
         }
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         self.rng.borrow_mut().below(bound)
     }
 
@@ -112,12 +117,15 @@ impl World {
     fn send_write(&self, len: u64) -> Sent {
         let extent = self.place(len);
         let fua = self.below(2) == 0;
-        let tag = self.next_tag.get();
-        self.next_tag.set(tag + len);
-        let payload = Payload::tags(tag, Sectors(len));
+        let payload = Payload::tags(self.next_tags(len), Sectors(len));
         let hint = if self.below(10) == 0 { Hint::DurabilityOnly } else { Hint::None };
         let request = Request::Write { extent, payload: payload.clone(), fua, hint };
         self.send(extent, &payload, request, fua)
+    }
+
+    /// Tags that no sector has had.
+    pub(crate) fn next_tags(&self, len: u64) -> u64 {
+        self.next_tag.replace(self.next_tag.get() + len)
     }
 
     async fn zero(&self, discard: bool) -> Result<(), String> {
@@ -134,13 +142,19 @@ impl World {
         self.answered(self.send(extent, &Payload::zeroes(extent.len), request, fua)).await
     }
 
-    fn send(&self, extent: Extent, content: &Payload, request: Request, fua: bool) -> Sent {
+    pub(crate) fn send(
+        &self,
+        extent: Extent,
+        content: &Payload,
+        request: Request,
+        fua: bool,
+    ) -> Sent {
         let refused = self.refuses.get();
         let (write, at) = (self.oracle.borrow_mut().submit(extent, content), self.runtime.now());
         Sent { extent, fua, refused, write, at, done: self.volume.submit(request) }
     }
 
-    async fn answered(&self, sent: Sent) -> Result<(), String> {
+    pub(crate) async fn answered(&self, sent: Sent) -> Result<(), String> {
         let Sent { extent, fua, refused, write, at, done } = sent;
         let result = done.await;
         self.in_time(at, "a write")?;
@@ -174,7 +188,7 @@ impl World {
         }
     }
 
-    async fn flush(&self) -> Result<(), String> {
+    pub(crate) async fn flush(&self) -> Result<(), String> {
         let (flush, at) = (self.oracle.borrow_mut().submit_flush(), self.runtime.now());
         let result = self.volume.submit(Request::Flush).await;
         self.in_time(at, "a flush")?;

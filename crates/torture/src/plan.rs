@@ -4,6 +4,9 @@ use manylogs::{CheckpointPolicy, LogPlacement, TablePlace, VolumeConfig};
 use manylogs_block::{Nanos, Rng, Sectors, to_usize};
 use manylogs_sim::CrashDiskConfig;
 
+use crate::parameters::{changed, small_config};
+use crate::runs::length_of;
+
 /// Factor by which clients pause longer in histories that take hours.
 const LONG_PAUSE: u64 = 100_000;
 /// What a [`Plan::sparse`] history forks less often.
@@ -17,6 +20,9 @@ const HELD_BACK: u64 = 0x24;
 
 /// Salt that decides which histories write home by bands, chosen in the same way.
 const BANDS: u64 = 0xba4d;
+
+/// Salt that decides in which histories clients write runs, chosen in the same way.
+const RUNS: u64 = 0x8b;
 
 /// The plan of a history. The volume is so small that its logs fill and wrap all the time.
 #[derive(Clone, Debug)]
@@ -36,6 +42,8 @@ pub struct Plan {
     pub(crate) forks: u64,
     pub(crate) trouble: Trouble,
     pub(crate) shape: Shape,
+    /// The length from which on writes are a run, if clients write runs.
+    pub(crate) runs: Option<Sectors>,
     /// Whether clients change the settings that the volume keeps.
     pub(crate) sets: bool,
     /// Change of the closed volume between two incarnations.
@@ -112,6 +120,10 @@ impl Plan {
         if bands.one_in(4) {
             plan = plan.on_bands(&mut bands);
         }
+        let mut runs = Rng::new(seed ^ RUNS);
+        if runs.one_in(4) {
+            plan.runs = Some(length_of(&mut runs));
+        }
         let mut shaped = rng.split();
         match rng.below(48) {
             0..2 => plan.with_long_zeroes(&mut shaped),
@@ -145,6 +157,7 @@ impl Plan {
             forks: 1 + rng.below(2),
             trouble: if rng.one_in(6) { Trouble::Medium } else { Trouble::Never },
             shape: Shape::Small,
+            runs: None,
             sets: false,
             between: None,
             durable_discards: false,
@@ -264,6 +277,13 @@ impl Plan {
         self
     }
 
+    /// The same with clients that write runs.
+    #[must_use]
+    pub fn writing_runs(mut self) -> Self {
+        self.runs = Some(length_of(&mut Rng::new(self.seed ^ RUNS)));
+        self
+    }
+
     /// The same with a checkpoint rate of some kilobytes a second.
     #[must_use]
     pub fn rate_limited(mut self) -> Self {
@@ -347,42 +367,5 @@ fn any_trouble(rng: &mut Rng) -> Trouble {
         0 => Trouble::Medium,
         1 => Trouble::Any,
         _ => Trouble::Opening,
-    }
-}
-
-/// Parameters of a volume so small that its logs fill and wrap all the time.
-pub fn small_config(rng: &mut Rng) -> VolumeConfig {
-    let log = Sectors(8 * (12 + rng.below(8)));
-    let placement = if rng.one_in(5) {
-        LogPlacement::Single(0.1 * rng.below(11) as f64)
-    } else {
-        LogPlacement::EveryGroup(Sectors(8 * (30 + rng.below(20))))
-    };
-    changed(&VolumeConfig { log, placement, ..VolumeConfig::default() }, rng)
-}
-
-/// Other parameters for the same layout, as a volume in use may be given.
-fn changed(fixed: &VolumeConfig, rng: &mut Rng) -> VolumeConfig {
-    // No log is too small for four of the largest records.
-    let threshold = Sectors((4 + rng.below(13)).min(fixed.log.0 / 4 - 8));
-    let checkpoint = match rng.below(4) {
-        0 => CheckpointPolicy::OnFull,
-        1 => CheckpointPolicy::Idle,
-        2 => CheckpointPolicy::OffHours { from_s: 0, until_s: 0 },
-        _ => CheckpointPolicy::Every(Nanos::from_millis(5 + rng.below(100))),
-    };
-    VolumeConfig {
-        threshold,
-        record: Sectors(threshold.0 + rng.below(fixed.log.0 / 2 - threshold.0)),
-        swap: 0.3 + 0.1 * rng.below(6) as f64,
-        checkpoint,
-        idle: Nanos::from_millis(1 + rng.below(10)),
-        watermark: 0.5 + 0.1 * rng.below(6) as f64,
-        appends: to_usize(1 + rng.below(4)),
-        buffer: Sectors(rng.below(64)),
-        buffer_age: Nanos::from_millis(1 + rng.below(50)),
-        snapshot: if rng.one_in(3) { Nanos(0) } else { Nanos::from_millis(5 + rng.below(60)) },
-        logging: !rng.one_in(8),
-        ..*fixed
     }
 }

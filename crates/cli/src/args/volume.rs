@@ -26,6 +26,8 @@ Settings, as key=value:
   appends=4               records in flight together
   buffer=4M               volatile bytes that writes may wait in until a flush
   buffer-age=1s           and for how long
+  sequential=home         small writes that continue more than 1 MiB and that nobody waits for
+                          go home, many together; or logged, like others
   snapshot=1h             interval of table snapshots, or none
   band=none               length of the bands of a shingled drive that manages itself, as 30M
 

@@ -8,6 +8,7 @@ mod cleaner;
 mod entries;
 mod failure;
 mod fits;
+mod homebound;
 mod log_set;
 mod logs;
 pub mod place;

@@ -24,6 +24,8 @@ const HOLD: u32 = 1 << 11;
 /// Has no field: the threshold is adaptive.
 const ADAPTIVE: u32 = 1 << 12;
 const BAND: u32 = 1 << 13;
+/// Has no field: small writes that continue a run are logged.
+const SEQUENTIAL_LOGGED: u32 = 1 << 14;
 
 const OFF_HOURS: u32 = 0;
 const WHEN_IDLE: u32 = 1;
@@ -78,6 +80,7 @@ impl RawSettings {
         raw.give(ADAPTIVE, config.adaptive);
         raw.give(HOLD, config.hold != default.hold);
         raw.give(BAND, config.band != default.band);
+        raw.give(SEQUENTIAL_LOGGED, config.run == Sectors(0));
         raw.fill(&config);
         raw
     }
@@ -98,6 +101,7 @@ impl RawSettings {
         self.take(HOLD, || config.hold = Nanos(self.hold_ns.get()));
         self.take(LOGGING_OFF, || config.logging = false);
         self.take(ADAPTIVE, || config.adaptive = true);
+        self.take(SEQUENTIAL_LOGGED, || config.run = Sectors(0));
         self.take(BAND, || config.band = Sectors(self.band_sectors.get().into()));
         if self.given.get() & CHECKPOINT != 0 {
             config.checkpoint = self.policy()?;
@@ -225,6 +229,7 @@ mod tests {
             "hold=60ms",
             "adaptive=on",
             "band=30M",
+            "sequential=logged",
         ] {
             let mut one = Settings::default();
             one.assign(pair).unwrap();
@@ -239,11 +244,12 @@ mod tests {
     fn bytes_are_where_the_format_says() {
         let text = "swap=1 watermark=0.5 appends=5 checkpoint=every:7ns checkpoint-rate=9 \
                     idle=11ns buffer=512 buffer-age=13ns snapshot=15ns logging=off \
-                    latency=17ns hold=19ns adaptive=on band=10752";
+                    latency=17ns hold=19ns adaptive=on band=10752 \
+                    sequential=logged";
         let raw = RawSettings::of(&text.parse().unwrap());
         let bytes = raw.as_bytes();
         let places = [
-            (0, 0x3fff),
+            (0, 0x7fff),
             (4, 1_000_000),
             (8, 500_000),
             (12, 5),

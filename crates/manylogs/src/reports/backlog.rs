@@ -53,7 +53,7 @@ impl Volume {
             starved: state.starved.len(),
             reserved_sectors: state.store.reserved().log.0,
             reserved_nvram_bytes: state.store.reserved().apart_bytes,
-            volatile_sectors: state.store.entries().volatile_sectors,
+            volatile_sectors: state.volatile_sectors(),
             locked_homes: inner.locks.len(),
             reset_candidates: state.store.reset_candidates(),
         }

@@ -138,7 +138,7 @@ impl Volume {
             map_bytes: store.map().bytes() as u64,
             mapping_table_bytes: table,
             mapping_table_bytes_max: store.counters().table_bytes_max.max(table),
-            volatile_bytes: Sectors(store.entries().volatile_sectors).bytes(),
+            volatile_bytes: Sectors(state.volatile_sectors()).bytes(),
             logged_at_risk_bytes: store.logs().iter().map(|log| Sectors(log.live()).bytes()).sum(),
             retired_logs: store.logs().iter().filter(|log| log.is_retired()).count() as u64,
             kept_extents: counters.kept_extents,

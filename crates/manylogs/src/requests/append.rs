@@ -106,11 +106,7 @@ impl Inner {
     /// Puts a batch for which there is room on its way.
     fn put(self: &Rc<Self>, state: &mut State, batch: Batch) -> Completion {
         let (completer, completion) = completion();
-        let logged = batch.payload_sectors().0;
-        state.counters.logged_writes += 1;
-        state.counters.logged_sectors += logged;
-        state.counters.logged_since_checkpoint += 1;
-        state.counters.logged_sectors_since_checkpoint += logged;
+        state.note_logged(batch.payload_sectors());
         if state.store.map().is_empty() {
             // Idle time has something to do again.
             self.engine.wanted.notify();

@@ -45,6 +45,7 @@ impl Inner {
     pub(crate) async fn make_durable(&self, phase: Phase) -> Result<(), IoError> {
         // A second flush must not overtake the device flush of the first.
         let _turn = self.flush_lock.take().await;
+        self.end_runs().await;
         let (last, deferred, dirty) = {
             let mut state = self.engine.state.borrow_mut();
             let last = state.store.force_all();
@@ -76,6 +77,24 @@ impl Inner {
         match last {
             Some(last) => wait_durable(self, last).await,
             None => Ok(()),
+        }
+    }
+
+    /// What waits in memory to go home as a part of a run is logged instead. Resolves when what is
+    /// on its way home is there.
+    async fn end_runs(&self) {
+        let begun = {
+            let mut state = self.engine.state.borrow_mut();
+            self.log_runs(&mut state);
+            state.runs.begun()
+        };
+        loop {
+            let progress = self.engine.progress.wait();
+            let under_way = self.engine.state.borrow().runs.any_under_way(begun);
+            if !under_way || plant::is(Bug::RunNotAwaited) {
+                return;
+            }
+            progress.await;
         }
     }
 }

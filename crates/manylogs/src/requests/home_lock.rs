@@ -1,5 +1,5 @@
-//! Keeps the checkpoint's home writes and the clients' apart: of two writes to one home block in
-//! flight together the device may land either last.
+//! Keeps home writes of the checkpoint, of clients, and of runs apart: of two writes to one home
+//! block in flight together the device may land either last.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,6 +13,8 @@ pub(crate) enum Writer {
     Client,
     /// The checkpoint.
     Checkpoint,
+    /// The volume, for clients' small writes that go home together.
+    Run,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -7,5 +7,6 @@ pub(crate) mod flush;
 pub(crate) mod home_lock;
 pub(crate) mod home_writes;
 pub(crate) mod read;
+pub(crate) mod runs;
 pub(crate) mod starved;
 pub(crate) mod write;

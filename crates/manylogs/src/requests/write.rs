@@ -25,9 +25,15 @@ impl Inner {
         if logging && self.is_small(extent.len) {
             if fua {
                 self.device.sync_asked();
+                self.note_in_run(extent);
+            } else if hint == Hint::None
+                && let Some(answer) = self.continue_run(extent, &payload)
+            {
+                return answer;
             }
             return self.log_write(EntryKind::Data, extent, Some(payload), fua);
         }
+        self.note_in_run(extent);
         // A band is locked for longer than a client should wait.
         let locked = self.band() > Sectors(0) && self.locks.is_held(Writer::Checkpoint, extent);
         if logging && (hint == Hint::DurabilityOnly || locked) {
@@ -209,7 +215,7 @@ impl Inner {
         fua: bool,
         reserved: Room,
     ) -> Completion {
-        let full = state.store.entries().volatile_sectors + extent.len.0 > self.config().buffer.0
+        let full = state.volatile_sectors() + extent.len.0 > self.config().buffer.0
             && kind == EntryKind::Data;
         let (waiter, answer) = if (fua || full) && !plant::is(Bug::AckBeforeRecord) {
             let (completer, completion) = completion();
@@ -218,11 +224,7 @@ impl Inner {
             (None, Completion::ready(Ok(Payload::default())))
         };
         let batch = Batch::of(kind, extent, payload);
-        let logged = batch.payload_sectors().0;
-        state.counters.logged_writes += 1;
-        state.counters.logged_sectors += logged;
-        state.counters.logged_since_checkpoint += 1;
-        state.counters.logged_sectors_since_checkpoint += logged;
+        state.note_logged(batch.payload_sectors());
         if waiter.is_none() {
             self.arm_buffer_age(state);
         }

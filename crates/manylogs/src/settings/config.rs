@@ -93,6 +93,9 @@ pub struct VolumeConfig {
     pub buffer: Sectors,
     /// See `buffer`.
     pub buffer_age: Nanos,
+    /// Length from which on writes that follow one another are a run: small writes without FUA that
+    /// continue it go home together, at least so much at a time. Zero if all are logged.
+    pub run: Sectors,
     /// Interval of table snapshots; zero for none but at an orderly close.
     pub snapshot: Nanos,
     /// Latency target of records: the volume holds other requests back so that a record finds at
@@ -135,6 +138,7 @@ impl Default for VolumeConfig {
             record: Sectors(MIB),
             buffer: Sectors(4 * MIB),
             buffer_age: Nanos::from_secs(1),
+            run: Self::RUN,
             snapshot: Nanos::from_secs(3600),
             latency: Nanos::from_millis(10),
             contended_after: Nanos::from_millis(300),
@@ -157,6 +161,9 @@ impl VolumeConfig {
     pub(crate) const fn changed_to(&self, wanted: &Self) -> Self {
         Self { log: self.log, placement: self.placement, table: self.table, ..*wanted }
     }
+
+    /// What a run of writes is at least: 1 MiB, the longest request that most hosts send.
+    pub const RUN: Sectors = Sectors(MIB);
 
     /// The default parameters of a volume on a device of this size. Each log is 10 MB, as in the
     /// paper, or a hundredth of a small device. Why: `docs/results/replays.md`.
@@ -202,10 +209,10 @@ impl VolumeConfig {
     }
 
     /// The paper's parameters: 10 MB of log in every 100 MB, writes up to 256 KiB, and no requests
-    /// held back for records.
+    /// held back for records. That runs go home is in the slides alone: `sequential=home`.
     #[must_use]
     pub fn as_published() -> Self {
-        Self { latency: Nanos(0), hold: Nanos(0), appends: 2, ..Self::default() }
+        Self { latency: Nanos(0), hold: Nanos(0), appends: 2, run: Sectors(0), ..Self::default() }
     }
 
     /// The paper's default with another threshold.
@@ -224,6 +231,7 @@ impl VolumeConfig {
             // The baseline has nothing but a log.
             latency: Nanos(0),
             appends: 2,
+            run: Sectors(0),
             ..Self::default()
         }
     }

@@ -19,6 +19,9 @@ use crate::settings::config::VolumeConfig;
 
 /// No setting, or none of this value.
 const NONE: &str = "none";
+/// Where small writes that continue a run go.
+const HOME: &str = "home";
+const LOGGED: &str = "logged";
 /// Shares are kept in millionths.
 const MILLION: f64 = 1e6;
 
@@ -92,7 +95,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Every setting, in the order in which they are listed.
-    pub const KEYS: [&'static str; 16] = [
+    pub const KEYS: [&'static str; 17] = [
         "logging",
         "threshold",
         "adaptive",
@@ -105,6 +108,7 @@ impl Settings {
         "appends",
         "buffer",
         "buffer-age",
+        "sequential",
         "snapshot",
         "latency",
         "hold",
@@ -168,6 +172,13 @@ impl Settings {
             }
             "buffer" => config.buffer = size()?,
             "buffer-age" => config.buffer_age = span()?,
+            "sequential" => {
+                config.run = match value {
+                    HOME => VolumeConfig::RUN,
+                    LOGGED => Sectors(0),
+                    _ => return Err(bad("home or logged")),
+                };
+            }
             "snapshot" => config.snapshot = if value == NONE { Nanos(0) } else { span()? },
             "latency" => config.latency = if value == NONE { Nanos(0) } else { span()? },
             "hold" => config.hold = if value == NONE { Nanos(0) } else { span()? },
@@ -219,6 +230,8 @@ impl Settings {
             "appends" => config.appends.to_string(),
             "buffer" => bytes_text(config.buffer.bytes()),
             "buffer-age" => span_text(config.buffer_age),
+            "sequential" if config.run == Sectors(0) => LOGGED.to_owned(),
+            "sequential" => HOME.to_owned(),
             "snapshot" if config.snapshot == Nanos(0) => NONE.to_owned(),
             "snapshot" => span_text(config.snapshot),
             "latency" if config.latency == Nanos(0) => NONE.to_owned(),

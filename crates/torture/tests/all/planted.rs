@@ -44,6 +44,10 @@ fn plan_for(bug: Bug) -> fn(u64) -> Plan {
         Bug::ZeroesTornSectors => {
             |seed| Plan::plain(seed).zeroing_long_ranges().on_large_sectors().forked_everywhere()
         }
+        Bug::FailedRunForgotten => |seed| Plan::plain(seed).with_trouble().writing_runs().sparse(),
+        Bug::RunOverOlderVersion | Bug::RunOverNewerVersion | Bug::RunNotAwaited => {
+            |seed| Plan::plain(seed).writing_runs()
+        }
         Bug::RateNotHurried => |seed| Plan::plain(seed).rate_limited().sparse(),
         Bug::SettingsInOneCopy => |seed| Plan::plain(seed).setting(),
         Bug::GrowTakesHome => |seed| Plan::plain(seed).growing(),
