@@ -190,10 +190,9 @@ def pauses(options, pool):
     return table.end()
 
 
-def sweep(options, folder, names):
+def sweep(options, folder, names, policies):
     """Rows of a sweep over the traces of these names."""
     with open(f"{folder}/sweep.toml", "w", encoding="utf-8") as file:
-        policies = [options.policy, "mlb:latency=none"]
         file.write(f"""traces = {json.dumps(names)}
 drives = {json.dumps(DRIVES)}
 policies = {json.dumps(policies)}
@@ -209,17 +208,28 @@ csv = "out.csv"
         return list(csv.DictReader(file))
 
 
+def converted(options, folder):
+    """Names of the public traces that are there, each of which is a recording in `folder` now."""
+    names = []
+    for name, file in TRACES.items():
+        path = os.path.join(options.traces, file)
+        if not os.path.exists(path):
+            print(f"{file} is not in {options.traces}: it is left out", file=sys.stderr)
+            continue
+        if ".tar." in file:
+            subprocess.run(["tar", "-C", folder, "-xf", path], check=True)
+            path = unpacked(folder)
+        run(options.manylogs, ["trace", "convert", path, "-o", f"{folder}/{name}"])
+        names.append(name)
+    if not names:
+        sys.exit(f"{options.traces} has none of the public traces: {', '.join(TRACES.values())}")
+    return names
+
+
 def traces(options, _pool):
     with tempfile.TemporaryDirectory() as folder:
-        names = []
-        for name, file in TRACES.items():
-            path = os.path.join(options.traces, file)
-            if ".tar." in file:
-                subprocess.run(["tar", "-C", folder, "-xf", path], check=True)
-                path = unpacked(folder)
-            run(options.manylogs, ["trace", "convert", path, "-o", f"{folder}/{name}"])
-            names.append(name)
-        rows = sweep(options, folder, names)
+        names = converted(options, folder)
+        rows = sweep(options, folder, names, [options.policy, "mlb:latency=none"])
     table = Table("Traces, latency=none over now: more than 1 is faster", [
         "trace", "drive", "durable mean", "reads mean"])
     product, count = 0.0, 0
@@ -272,4 +282,5 @@ def main():
     sys.exit(1 if missed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod applications;
 pub(crate) mod drive;
 pub(crate) mod exercise;
 pub(crate) mod fs;

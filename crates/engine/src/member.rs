@@ -151,6 +151,12 @@ impl Member {
         }
     }
 
+    /// Whether streams that last compete with records for the device, and no database does.
+    #[must_use]
+    pub fn serves_stream(&self) -> bool {
+        self.scheduler.as_ref().is_some_and(Scheduler::serves_stream)
+    }
+
     /// Whether clients wait for small reads, and sync so often that these need their place.
     #[must_use]
     pub fn serves_database(&self) -> bool {

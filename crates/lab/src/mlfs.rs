@@ -1,6 +1,7 @@
 //! MLFS on modelled drives, in virtual time: small durable writes beside a stream, in each mode of
 //! the journal (the Manylogs paper, Fig. 2 and Table II). See [`run_all`].
 
+pub mod applications;
 mod case;
 mod disk;
 mod load;
@@ -8,7 +9,7 @@ mod results;
 mod run;
 mod table;
 
-pub use case::{JOURNAL, MlfsCase, WRITES_PER_SYNC};
+pub use case::{DiskCase, JOURNAL, MlfsCase, WRITES_PER_SYNC};
 pub use disk::MlfsError;
 pub use results::{MlfsFigures, MlfsResult, Speedup};
 pub use run::{Disks, Figures, measure_one, run_all};

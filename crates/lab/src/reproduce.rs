@@ -15,6 +15,7 @@
 //!      text, Markdown, HTML, JSON
 //! ```
 
+mod applications;
 mod cells;
 mod claims;
 mod columns;
@@ -24,6 +25,7 @@ mod html;
 mod judged;
 mod library;
 mod markdown;
+mod part;
 mod parts;
 mod plan;
 mod plot;
@@ -33,12 +35,13 @@ mod work;
 pub use cells::{Cells, Metrics};
 pub use claims::{Standing, Verdict};
 pub use columns::raw;
-pub use file::{Claim, Figure, Paper, Part};
+pub use file::{Claim, Figure, Paper};
 pub use folder::{Folder, Found};
 pub use html::page;
 pub use judged::{JudgedFigure, Report, judge};
 pub use library::{Chosen, chosen, papers, use_folder};
 pub use markdown::markdown;
+pub use part::Part;
 pub use plan::{PlanError, Planned, Scale, plan};
 pub use text::{figure_text, listing};
 pub use work::{Context, Run, RunError};

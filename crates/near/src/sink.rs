@@ -202,6 +202,10 @@ impl CommitSink for NearSink {
         })
     }
 
+    fn turn(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(self.volume.record_turn())
+    }
+
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
         Box::pin(self.append(transaction))
     }

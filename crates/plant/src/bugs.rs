@@ -40,6 +40,8 @@ with_file_systems! {
         RunsPass,
         /// A stream never has a turn beside a database.
         DatabaseStarvesStreams,
+        /// Records without a pause leave a stream no time.
+        RecordsStarveStreams,
         /// A request goes before an earlier one that touches the same sectors.
         OverlapsOvertaken,
         /// The next piece of a request begins where the last one did.

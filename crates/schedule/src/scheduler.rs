@@ -129,6 +129,12 @@ impl Scheduler {
         self.0.state.borrow().serves_database(self.0.runtime.now())
     }
 
+    /// Whether streams that last compete with records for the device, and no database does.
+    #[must_use]
+    pub fn serves_stream(&self) -> bool {
+        self.0.state.borrow().serves_stream(self.0.runtime.now())
+    }
+
     /// Says whether clients wait for the volume's own work, as they need room in the logs.
     pub fn set_pressed(&self, pressed: bool) {
         self.0.state.borrow_mut().pressed = pressed;

@@ -274,6 +274,13 @@ impl State {
             && self.holds_back(now)
     }
 
+    /// Whether streams that last compete with records for the device, and no database does.
+    pub(crate) fn serves_stream(&self, now: Time) -> bool {
+        let there = self.queues.waits(Class::Stream) || self.in_device.streams > 0;
+        let lately = now.since(self.stream_sent) < self.bounds.latency;
+        (there || lately) && self.holds_back(now) && !self.serves_database(now)
+    }
+
     /// Time from which another request of a stream may go beside a database.
     pub(crate) fn stream_turn(&self) -> Time {
         let between = Nanos(self.bounds.between.0 * self.small_reads() as u64);

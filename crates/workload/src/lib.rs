@@ -16,6 +16,7 @@ mod lines;
 mod merge;
 mod open;
 mod order;
+pub mod programs;
 pub mod record;
 mod request;
 mod select;

@@ -7,6 +7,7 @@ use manylogs_block::Sectors;
 use manylogs_lab::interfere::StreamKind;
 use manylogs_mlfs::JournalMode;
 
+use super::applications::FsApplicationsArgs;
 use super::suggest::DRIVES;
 use crate::args::link::LinkArgs;
 use crate::args::serve::{CacheArg, OnOff, Updates};
@@ -41,6 +42,9 @@ pub(crate) enum FsCommand {
     /// Measure small durable writes beside a stream on modelled drives, in each mode of the
     /// journal.
     Interfere(FsInterfereArgs),
+    /// Measure programs (mail servers, file servers, databases) beside a reader on modelled drives,
+    /// in each mode of the journal.
+    Applications(FsApplicationsArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
 }
@@ -201,12 +205,12 @@ pub(crate) struct FsInterfereArgs {
     pub(crate) threads: Option<u64>,
 }
 
-fn mode(text: &str) -> Result<JournalMode, String> {
+pub(super) fn mode(text: &str) -> Result<JournalMode, String> {
     let known = || JournalMode::ALL.map(JournalMode::name).join(", ");
     JournalMode::named(text).ok_or_else(|| format!("expected a mode (there are: {})", known()))
 }
 
-fn journal(text: &str) -> Result<Sectors, String> {
+pub(super) fn journal(text: &str) -> Result<Sectors, String> {
     let size = crate::units::size(text).map_err(|error| error.to_string())?;
     let whole = size.bytes().is_multiple_of(1 << 20) && size.bytes() >= 4 << 20;
     let expected = "expected whole MiB, at least 4M: mke2fs takes no less";

@@ -1,6 +1,7 @@
 //! `manylogs fs`: file systems of our own.
 
 mod adopt;
+mod applications;
 mod background;
 mod check;
 mod contents;
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Checkpoint(args) => operate::checkpoint(args),
         FsCommand::Set(args) => operate::set(args),
         FsCommand::Interfere(args) => interfere::run(args),
+        FsCommand::Applications(args) => applications::run(args),
     }
 }
 

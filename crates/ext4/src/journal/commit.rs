@@ -113,6 +113,7 @@ impl Core {
     async fn commit_forever(self: Rc<Self>) {
         while !self.journal.closing.get() {
             self.pause(|| self.journal.is_wanted(), || self.journal.is_idle()).await;
+            self.journal.sink.turn().await;
             if let Err(error) = self.commit_running().await {
                 self.journal.abort(error);
             }

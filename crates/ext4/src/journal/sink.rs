@@ -63,6 +63,21 @@ pub struct SinkStats {
     pub at_risk_bytes: u64,
 }
 
+impl SinkStats {
+    /// What it did since it had done `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            transactions: self.transactions - before.transactions,
+            records: self.records - before.records,
+            flushes: self.flushes - before.flushes,
+            log_bytes: self.log_bytes - before.log_bytes,
+            home_bytes: self.home_bytes - before.home_bytes,
+            at_risk_bytes: self.at_risk_bytes,
+        }
+    }
+}
+
 /// Makes transactions durable, brings their blocks home, and finds them again after a crash.
 ///
 /// ext4's own journal is one. A store of log records is another: a transaction is one atomic record
@@ -98,6 +113,12 @@ pub trait CommitSink {
     /// # Errors
     /// Those of the device; the log is as it was then.
     fn make_room(&self) -> Step<'_>;
+
+    /// Resolves when a transaction that is committed at once need not wait for other users of the
+    /// device: who asks until then shares the transaction.
+    fn turn(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Makes a transaction durable: after a crash all of it is found, or nothing. Its data is
     /// durable before it ([`Closed::data_written`]). One transaction is committed at a time, in the

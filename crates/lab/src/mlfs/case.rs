@@ -35,14 +35,56 @@ pub struct MlfsCase {
     pub span: Nanos,
 }
 
-/// Size of ext4's journal, if nobody says otherwise: 1 GiB.
-pub const JOURNAL: Sectors = Sectors(1 << 21);
+/// An inode for so many bytes is enough for large files.
+const FEW_INODES: u64 = 16 << 20;
 
-impl MlfsCase {
+/// A disk with a file system, and how both are used.
+#[derive(Clone, Debug)]
+pub struct DiskCase {
+    /// The drive and how it is used.
+    pub drive: DriveSettings,
+    /// Where logs are, for modes that have them.
+    pub spacing: Spacing,
+    /// The longest write that goes to a log: see [`MlfsCase::threshold`].
+    pub threshold: Option<Sectors>,
+    /// Size of ext4's journal.
+    pub journal: Sectors,
+    /// The file system has an inode for so many bytes.
+    pub bytes_per_inode: u64,
+    /// The mode of the journal.
+    pub mode: JournalMode,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+impl DiskCase {
     /// Whether the mode needs an adopted file system.
     #[must_use]
     pub const fn is_adopted(&self) -> bool {
         matches!(self.mode, JournalMode::Manylogs | JournalMode::Adaptive)
+    }
+
+    /// Cases with equal keys begin with the same disk.
+    pub(super) fn key(&self) -> String {
+        let Self { drive, spacing, journal, .. } = self;
+        let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
+        let link = drive.link;
+        let adopted = self.is_adopted();
+        let inodes = self.bytes_per_inode;
+        format!("{name} {cache} {link:?} {queue:?} {spacing:?} {} {inodes} {adopted}", journal.0)
+    }
+}
+
+/// Size of ext4's journal, if nobody says otherwise: 1 GiB.
+pub const JOURNAL: Sectors = Sectors(1 << 21);
+
+impl MlfsCase {
+    /// The disk of the case.
+    #[must_use]
+    pub fn disk(&self) -> DiskCase {
+        let Self { drive, spacing, threshold, journal, mode, seed, .. } = self.clone();
+        let bytes_per_inode = FEW_INODES;
+        DiskCase { drive, spacing, threshold, journal, bytes_per_inode, mode, seed }
     }
 
     /// The stream of the case without anything beside it.

@@ -9,9 +9,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs::{PhaseProbe, VolumeError};
-use manylogs_block::{
-    BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector, Sectors,
-};
+use manylogs_block::{BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector};
 use manylogs_disk::{ContentTooLarge, EmulatedDrive};
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
 use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
@@ -19,7 +17,7 @@ use manylogs_mlfs::{MountError, Mounted};
 use manylogs_sim::{NodeId, Order, Sim};
 use thiserror::Error;
 
-use super::case::{MlfsCase, WRITES_PER_SYNC};
+use super::case::{DiskCase, WRITES_PER_SYNC};
 
 /// Length of the stream's file, at the beginning of the disk.
 pub(super) const BIG_BYTES: u64 = 2 << 30;
@@ -72,19 +70,19 @@ pub(super) struct Files {
     pub(super) small: Vec<Ino>,
 }
 
-/// What a disk holds before a measurement.
+/// What a disk holds before a measurement, and the files `F` that are used.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(super) struct Prepared<F> {
     media: Media,
-    files: Files,
+    files: F,
 }
 
 /// A mounted disk in a world of its own.
-pub(super) struct Disk {
+pub(super) struct Disk<F> {
     pub(super) sim: Sim,
     pub(super) host: NodeId,
     pub(super) mounted: Mounted,
-    pub(super) files: Files,
+    pub(super) files: F,
 }
 
 /// What a drive and its content are used in.
@@ -97,7 +95,7 @@ struct World {
 }
 
 impl World {
-    fn new(case: &MlfsCase, media: Media) -> Result<Self, MlfsError> {
+    fn new(case: &DiskCase, media: Media) -> Result<Self, MlfsError> {
         let sim = Sim::new(case.seed, Order::Fifo);
         let (node, host) = (sim.node(), sim.node());
         let content = Rc::new(MemoryDevice::holding(case.drive.capacity(), media));
@@ -116,7 +114,7 @@ impl World {
         self.sim.block_on(self.host, work)
     }
 
-    fn mount(&self, case: Option<&MlfsCase>) -> Result<Mounted, MlfsError> {
+    fn mount(&self, case: Option<&DiskCase>) -> Result<Mounted, MlfsError> {
         let (device, runtime) = (self.device(), self.runtime.clone());
         let options = Options {
             clock: clock(&runtime),
@@ -140,11 +138,14 @@ fn clock(runtime: &Handle) -> Rc<dyn Fn() -> Timestamp> {
     })
 }
 
-impl Prepared {
-    /// Makes what the case needs to begin: with logs, if its mode has some.
-    pub(super) fn of(case: &MlfsCase) -> Result<Self, MlfsError> {
-        let world =
-            World::new(case, mkfs(case.drive.capacity(), case.journal).map_err(MlfsError::Mkfs)?)?;
+impl<F: Clone + 'static> Prepared<F> {
+    /// Makes what the case needs to begin: with logs, if its mode has some, and the files that
+    /// `fill` makes.
+    pub(super) fn of<Fill: Future<Output = Result<F, MlfsError>> + 'static>(
+        case: &DiskCase,
+        fill: impl FnOnce(Ext4) -> Fill + 'static,
+    ) -> Result<Self, MlfsError> {
+        let world = World::new(case, mkfs(case).map_err(MlfsError::Mkfs)?)?;
         if case.is_adopted() {
             let runtime = world.runtime.clone();
             let site = Site { device: world.device(), clock: clock(&runtime), runtime };
@@ -153,7 +154,7 @@ impl Prepared {
         }
         let mounted = world.mount(None)?;
         let files = world.run(async move {
-            let files = fill(mounted.fs()).await?;
+            let files = fill(mounted.fs().clone()).await?;
             if let Some(volume) = mounted.volume() {
                 volume.checkpoint().await?;
             }
@@ -164,7 +165,7 @@ impl Prepared {
     }
 
     /// Mounts it in the mode of the case.
-    pub(super) fn mount(&self, case: &MlfsCase) -> Result<Disk, MlfsError> {
+    pub(super) fn mount(&self, case: &DiskCase) -> Result<Disk<F>, MlfsError> {
         let world = World::new(case, self.media.clone())?;
         let mounted = world.mount(Some(case))?;
         if let Some(volume) = mounted.volume().cloned() {
@@ -186,19 +187,19 @@ impl Prepared {
 }
 
 /// The stream's file, and small ones in directories of their own, which are all over the disk.
-async fn fill(fs: &Ext4) -> Result<Files, MlfsError> {
-    let big = file(fs, Ino::ROOT, BIG_BYTES).await?;
+pub(super) async fn fill(fs: Ext4) -> Result<Files, MlfsError> {
+    let big = file(&fs, Ino::ROOT, BIG_BYTES).await?;
     let mut small = Vec::new();
     for number in 1..=WRITES_PER_SYNC {
         let new = New::plain(FileKind::Directory, 0o755);
         let dir = fs.create(Ino::ROOT, number.to_string().as_bytes(), new).await?.ino;
-        small.push(file(fs, dir, SMALL_BYTES).await?);
+        small.push(file(&fs, dir, SMALL_BYTES).await?);
     }
     fs.sync_all().await?;
     Ok(Files { big, small })
 }
 
-async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError> {
+pub(super) async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError> {
     let ino = fs.create(dir, b"file", New::plain(FileKind::File, 0o644)).await?.ino;
     let zeroes = Bytes::from(vec![0; STREAM_BYTES]);
     for offset in (0..len).step_by(STREAM_BYTES) {
@@ -207,17 +208,17 @@ async fn file(fs: &Ext4, dir: Ino, len: u64) -> Result<Ino, MlfsError> {
     Ok(ino)
 }
 
-/// What a disk of this size holds after mkfs.ext4, the same each time.
-fn mkfs(capacity: Sectors, journal: Sectors) -> io::Result<Media> {
+/// What the disk holds after mkfs.ext4, the same each time.
+fn mkfs(case: &DiskCase) -> io::Result<Media> {
     let place = PLACES.into_iter().find(|place| Path::new(place).is_dir());
     let dir = tempfile::tempdir_in(place.unwrap_or("."))?;
     let path = dir.path().join("image");
-    let bytes = capacity.bytes() / 4096 * 4096;
+    let bytes = case.drive.capacity().bytes() / 4096 * 4096;
     File::create(&path)?.set_len(bytes)?;
     let mut mkfs = Command::new(program());
     mkfs.args(["-q", "-F", "-b", "4096", "-U", "12345678-1234-1234-1234-123456789abc"]);
-    let journal = format!("size={}", journal.bytes() >> 20);
-    mkfs.args(["-J", &journal, "-i", "16777216"]);
+    let journal = format!("size={}", case.journal.bytes() >> 20);
+    mkfs.args(["-J", &journal, "-i", &case.bytes_per_inode.to_string()]);
     let seed = "hash_seed=3f0c6f3e-6b0c-4c0e-9d4e-2f6a3c1b5d70";
     mkfs.args(["-E", &format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,{seed}")]);
     mkfs.env("E2FSPROGS_FAKE_TIME", "1700000000").arg(&path);

@@ -65,9 +65,7 @@ impl Done {
 
 /// Starts both.
 pub(super) fn start(runtime: &Handle, fs: &Ext4, files: &Files, case: &MlfsCase, done: &Rc<Done>) {
-    let stream = Stream { runtime: runtime.clone(), fs: fs.clone(), file: files.big };
-    let (kind, counted) = (case.stream, Rc::clone(done));
-    done.spawn(runtime, async move { stream.run(kind, &counted).await });
+    start_stream(runtime, fs, files.big, case.stream, 1, done);
     if case.writes_per_second > 0.0 {
         let writer = Writer {
             runtime: runtime.clone(),
@@ -80,18 +78,39 @@ pub(super) fn start(runtime: &Handle, fs: &Ext4, files: &Files, case: &MlfsCase,
     }
 }
 
+/// Starts a stream that has `depth` requests under way.
+pub(super) fn start_stream(
+    runtime: &Handle,
+    fs: &Ext4,
+    file: Ino,
+    kind: StreamKind,
+    depth: u32,
+    done: &Rc<Done>,
+) {
+    let next = Rc::new(Cell::new(0));
+    for _ in 0..depth {
+        let (runtime, fs) = (runtime.clone(), fs.clone());
+        let stream = Stream { runtime: runtime.clone(), fs, file, next: Rc::clone(&next) };
+        let counted = Rc::clone(done);
+        done.spawn(&runtime, async move { stream.run(kind, &counted).await });
+    }
+}
+
 struct Stream {
     runtime: Handle,
     fs: Ext4,
     file: Ino,
+    /// Where the next request begins.
+    next: Rc<Cell<u64>>,
 }
 
 impl Stream {
     async fn run(&self, kind: StreamKind, done: &Done) -> Result<(), manylogs_ext4::Error> {
         // Not zeroes: a volume may know those without writing them.
         let content = Bytes::from(vec![7; STREAM_BYTES]);
-        let mut offset = 0;
         while self.runtime.now() < done.until {
+            let offset = self.next.get();
+            self.next.set((offset + STREAM_BYTES as u64) % BIG_BYTES);
             match kind {
                 StreamKind::Write => {
                     self.fs.write_through(self.file, offset, content.clone()).await?;
@@ -106,7 +125,6 @@ impl Stream {
             if (done.from..done.until).contains(&self.runtime.now()) {
                 done.stream_bytes.set(done.stream_bytes.get() + STREAM_BYTES as u64);
             }
-            offset = (offset + STREAM_BYTES as u64) % BIG_BYTES;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use manylogs_mlfs::JournalMode;
 use manylogs_sim::Stopped;
 
 use super::case::{MlfsCase, WRITES_PER_SYNC};
-use super::disk::{Disk, MlfsError, Prepared};
+use super::disk::{Disk, Files, MlfsError, Prepared, fill};
 use super::load::{Done, start};
 use super::results::{MlfsResult, result};
 use crate::interfere::SyncMillis;
@@ -48,14 +48,14 @@ pub fn run_all(
         }
     }
     let disks: BTreeMap<String, MlfsCase> =
-        all.values().map(|case| (disk_key(case), case.clone())).collect();
+        all.values().map(|case| (case.disk().key(), case.clone())).collect();
     let first: Vec<&MlfsCase> = disks.values().collect();
-    let prepared = in_parallel(&first, threads, stop, |case| Prepared::of(case))?;
-    let disks: BTreeMap<&String, Prepared> =
+    let prepared = in_parallel(&first, threads, stop, |case| Prepared::of(&case.disk(), fill))?;
+    let disks: BTreeMap<&String, Prepared<Files>> =
         disks.keys().zip(prepared).filter_map(|(key, disk)| Some((key, disk?))).collect();
     let runs: Vec<&MlfsCase> = all.values().collect();
     let measured = in_parallel(&runs, threads, stop, |case| {
-        disks.get(&disk_key(case)).map(|disk| measure(case, disk)).transpose()
+        disks.get(&case.disk().key()).map(|disk| measure(case, disk)).transpose()
     })?;
     let found: BTreeMap<&String, Measured> =
         all.keys().zip(measured).filter_map(|(key, found)| Some((key, found??))).collect();
@@ -73,23 +73,15 @@ fn base(case: &MlfsCase) -> MlfsCase {
 /// Cases with equal keys are one run.
 fn key(case: &MlfsCase) -> String {
     let MlfsCase { mode, stream, writes_per_second, seed, span, threshold, .. } = case;
-    let disk = disk_key(case);
+    let disk = case.disk().key();
     format!("{disk} {mode} {stream} {writes_per_second} {seed} {} {threshold:?}", span.0)
-}
-
-/// Cases with equal keys begin with the same disk.
-fn disk_key(case: &MlfsCase) -> String {
-    let MlfsCase { drive, spacing, journal, .. } = case;
-    let (name, cache, queue) = (&drive.profile.name, drive.write_cache, drive.queue);
-    let link = drive.link;
-    format!("{name} {cache} {link:?} {queue:?} {spacing:?} {} {}", journal.0, case.is_adopted())
 }
 
 /// Disks with all that is measured on them, each made when the first case needs it.
 #[derive(Debug, Default)]
 pub struct Disks(Mutex<BTreeMap<String, Arc<Made>>>);
 
-type Made = OnceLock<Result<Prepared, String>>;
+type Made = OnceLock<Result<Prepared<Files>, String>>;
 
 /// Figures of one run.
 #[derive(Clone, Copy, Debug)]
@@ -111,9 +103,10 @@ pub struct Figures {
 pub fn measure_one(case: &MlfsCase, disks: &Disks) -> Result<Figures, MlfsError> {
     let made = {
         let mut all = disks.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(disk_key(case)).or_default())
+        Arc::clone(all.entry(case.disk().key()).or_default())
     };
-    let disk = made.get_or_init(|| Prepared::of(case).map_err(|error| error.to_string()));
+    let disk =
+        made.get_or_init(|| Prepared::of(&case.disk(), fill).map_err(|error| error.to_string()));
     let disk = disk.as_ref().map_err(|error| MlfsError::Disk(error.clone()))?;
     let found = measure(case, disk)?;
     Ok(Figures {
@@ -124,8 +117,8 @@ pub fn measure_one(case: &MlfsCase, disks: &Disks) -> Result<Figures, MlfsError>
     })
 }
 
-fn measure(case: &MlfsCase, prepared: &Prepared) -> Result<Measured, MlfsError> {
-    let Disk { sim, host, mounted, files } = prepared.mount(case)?;
+fn measure(case: &MlfsCase, prepared: &Prepared<Files>) -> Result<Measured, MlfsError> {
+    let Disk { sim, host, mounted, files } = prepared.mount(&case.disk())?;
     let runtime = sim.handle(host);
     let from = sim.now() + WARM_UP;
     let until = from + case.span;
@@ -149,13 +142,6 @@ fn measure(case: &MlfsCase, prepared: &Prepared) -> Result<Measured, MlfsError> 
         stream_mb_s: done.stream_bytes.get() as f64 / 1e6 / seconds,
         latencies: done.latencies.borrow().clone(),
         writes_per_second: done.syncs.get() as f64 * WRITES_PER_SYNC as f64 / seconds,
-        journal: SinkStats {
-            transactions: after.transactions - before.transactions,
-            records: after.records - before.records,
-            flushes: after.flushes - before.flushes,
-            log_bytes: after.log_bytes - before.log_bytes,
-            home_bytes: after.home_bytes - before.home_bytes,
-            at_risk_bytes: after.at_risk_bytes,
-        },
+        journal: after.since(&before),
     })
 }

@@ -2,6 +2,9 @@
 
 use serde::Deserialize;
 
+use super::part::Part;
+use super::part::Scaled;
+
 /// A paper: `figures/<paper>/paper.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -80,108 +83,6 @@ pub struct Cost {
     /// Memory of each run.
     pub memory_mb: u64,
 }
-
-/// Something that runs: every combination of its lists.
-///
-/// `series` and `x` are patterns: `{policy}`, `{mode}`, `{drive}`, `{stream}`, `{rate}`, `{load}`,
-/// `{depth}`, `{streams}` and `{sync-mode}` stand for what the run has of these.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
-pub enum Part {
-    /// `manylogs fs interfere`.
-    FsInterfere(FsInterfere),
-    /// `manylogs interfere`.
-    Interfere(Interfere),
-    /// Replays, as of `manylogs sweep`.
-    Replay(Replay),
-}
-
-/// Small durable writes beside a stream on a file system.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct FsInterfere {
-    /// What the runs are called.
-    pub series: String,
-    #[serde(default = "rate")]
-    pub(super) x: String,
-    pub(super) drives: Vec<String>,
-    pub(super) modes: Vec<String>,
-    pub(super) streams: Vec<String>,
-    pub(super) rates: Vec<f64>,
-    pub(super) log_every: String,
-    #[serde(default)]
-    pub(super) threshold: Option<String>,
-    pub(super) journal: String,
-    #[serde(default)]
-    pub(super) drive_cache: bool,
-    pub(super) seconds: Scaled,
-    #[serde(default)]
-    pub(super) explains: Option<String>,
-}
-
-/// Small durable writes beside streams on a volume.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Interfere {
-    pub(super) series: String,
-    #[serde(default = "rate")]
-    pub(super) x: String,
-    pub(super) drives: Vec<String>,
-    pub(super) policies: Vec<String>,
-    /// Access patterns: read, write.
-    pub(super) kinds: Vec<String>,
-    #[serde(default = "one")]
-    pub(super) streams: Vec<u32>,
-    #[serde(default = "one")]
-    pub(super) depths: Vec<u32>,
-    pub(super) request: String,
-    /// Syncs a second.
-    pub(super) rates: Vec<f64>,
-    pub(super) writes_per_sync: u32,
-    pub(super) sync_modes: Vec<String>,
-    #[serde(default)]
-    pub(super) drive_cache: bool,
-    pub(super) seconds: Scaled,
-    #[serde(default)]
-    pub(super) explains: Option<String>,
-}
-
-/// Replays of loads under policies.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Replay {
-    pub(super) series: String,
-    #[serde(default = "load")]
-    pub(super) x: String,
-    pub(super) drives: Vec<String>,
-    pub(super) policies: Vec<String>,
-    /// Which of the policies the others are compared with.
-    pub(super) base: String,
-    /// Mixes of Table I (`W1`), or traces of it (`T1`).
-    pub(super) loads: Vec<String>,
-    /// Length of the window of each trace, in seconds.
-    pub(super) window_s: Scaled,
-    /// How busy the plain drive shall be; the rate as recorded, if not given.
-    #[serde(default)]
-    pub(super) busy: Option<f64>,
-    /// The most requests that the drive is handed at a time.
-    #[serde(default)]
-    pub(super) outstanding: Option<u32>,
-    /// Latency and speed-up at each percentile become places of the series.
-    #[serde(default)]
-    pub(super) curve: bool,
-    /// A shingled drive does not clean by itself within the run.
-    #[serde(default)]
-    pub(super) never_idle: bool,
-    #[serde(default = "one_seed")]
-    pub(super) seeds: Scaled,
-    #[serde(default)]
-    pub(super) explains: Option<String>,
-}
-
-/// A figure at the smallest and at the full scale.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Scaled(pub(super) u64, pub(super) u64);
 
 /// How much more (or less) `series` has than `over`: least, most and mean over all places. Without
 /// `over` they are of the metric itself.
@@ -294,36 +195,8 @@ pub enum Over {
 /// No length, in seconds, and no number of seeds is larger: 11 days.
 const SCALED_MAX: u64 = 1_000_000;
 
-fn rate() -> String {
-    "{rate}".to_owned()
-}
-
-fn load() -> String {
-    "{load}".to_owned()
-}
-
-fn one() -> Vec<u32> {
-    vec![1]
-}
-
-const fn one_seed() -> Scaled {
-    Scaled(1, 1)
-}
-
 const fn smallest() -> u32 {
     1
-}
-
-impl Part {
-    /// What it explains: then it is no part of the paper's figure, but an experiment beside it.
-    #[must_use]
-    pub fn explains(&self) -> Option<&str> {
-        match self {
-            Self::FsInterfere(part) => part.explains.as_deref(),
-            Self::Interfere(part) => part.explains.as_deref(),
-            Self::Replay(part) => part.explains.as_deref(),
-        }
-    }
 }
 
 impl Figure {
@@ -360,6 +233,7 @@ impl Figure {
     fn check_scaled(&self) -> Result<(), String> {
         let all = self.parts.iter().flat_map(|part| match part {
             Part::FsInterfere(part) => vec![("seconds", part.seconds)],
+            Part::FsApplications(part) => vec![("seconds", part.seconds)],
             Part::Interfere(part) => vec![("seconds", part.seconds)],
             Part::Replay(part) => vec![("window-s", part.window_s), ("seeds", part.seeds)],
         });

@@ -9,8 +9,8 @@ use manylogs_mlfs::JournalMode;
 use manylogs_mlfs::adopt::Spacing;
 use manylogs_workload::OpenOptions;
 
-use super::file::{FsInterfere, Interfere, Replay};
 use super::folder::{Folder, options};
+use super::part::{FsInterfere, Interfere, Replay};
 use super::plan::{Place, PlaceKind, Planned, Scale};
 use super::work::{Run, Work};
 use crate::interfere::{Case, Place as At, StreamKind, StreamLoad, SyncLoad, SyncMode};
@@ -21,18 +21,18 @@ use crate::runs::{KeyBuilder, RunKey};
 use crate::sweep::{Jobs, LoadRate, LoadSpec, drive};
 use crate::tenants::table_one;
 
-type Planning = Result<(), String>;
+pub(super) type Planning = Result<(), String>;
 
 /// Idle time after which a drive cleans that must not: longer than any pause of the loads.
 const NEVER_MS: f64 = 600_000.0;
 
-fn size(text: &str) -> Result<Sectors, String> {
+pub(super) fn size(text: &str) -> Result<Sectors, String> {
     let bytes = parse_bytes(text).ok_or_else(|| format!("{text:?}: expected a size"))?;
     Ok(Sectors(bytes / 512))
 }
 
 /// Puts the name of the field of a figure's file before what is wrong with it.
-fn in_field(field: &str) -> impl Fn(String) -> String {
+pub(super) fn in_field(field: &str) -> impl Fn(String) -> String {
     move |error| format!("{field}: {error}")
 }
 
@@ -41,14 +41,14 @@ fn stream(name: &str) -> Result<StreamKind, String> {
 }
 
 /// `pattern` with the words of this run.
-fn filled(pattern: &str, words: &[(&str, &str)]) -> String {
+pub(super) fn filled(pattern: &str, words: &[(&str, &str)]) -> String {
     words
         .iter()
         .fold(pattern.to_owned(), |text, (word, value)| text.replace(&format!("{{{word}}}"), value))
 }
 
 impl Planned {
-    fn add_run(&mut self, key: RunKey, name: String, work: Work) -> RunKey {
+    pub(super) fn add_run(&mut self, key: RunKey, name: String, work: Work) -> RunKey {
         if self.runs.iter().all(|run| run.key != key) {
             self.runs.push(Run { key, name, work });
         }

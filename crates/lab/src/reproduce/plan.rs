@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use super::applications;
 use super::cells::{Cells, Metrics};
 use super::claims::Gaps;
-use super::file::{Figure, Part, Ratio, Scaled};
+use super::file::{Figure, Ratio};
 use super::folder::Folder;
+use super::part::{Part, Scaled};
 use super::parts;
 use super::work::{Run, percentile};
 use crate::runs::RunKey;
@@ -112,6 +114,7 @@ pub fn plan(
     for part in parts {
         match part {
             Part::FsInterfere(part) => parts::fs_interfere(part, scale, &mut planned),
+            Part::FsApplications(part) => applications::plan(part, scale, &mut planned),
             Part::Interfere(part) => parts::interfere(part, scale, &mut planned),
             Part::Replay(part) => parts::replay(part, scale, folder, &mut planned),
         }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::cells::Metrics;
 use crate::interfere::{self, Case, SyncMillis};
+use crate::mlfs::applications::{self, ApplicationCase, ApplicationDisks};
 use crate::mlfs::{self, Disks, MlfsCase};
 use crate::replay::Progress;
 use crate::runs::RunKey;
@@ -15,6 +16,7 @@ use crate::sweep::{Job, JobError, Row};
 #[derive(Debug, Default)]
 pub struct Context {
     disks: Disks,
+    programs: ApplicationDisks,
     /// Ends the replays under way.
     pub progress: Arc<Progress>,
 }
@@ -36,6 +38,8 @@ pub(super) enum Work {
     Interfere(Box<Case>),
     /// The same on a file system.
     Mlfs(Box<MlfsCase>),
+    /// Programs beside a reader on a file system.
+    Applications(Box<ApplicationCase>),
     /// A replay.
     Replay(Box<Job>),
 }
@@ -64,6 +68,9 @@ impl Run {
         Ok(match &self.work {
             Work::Interfere(case) => Some(of_case(&interfere::measure_one(case)?)),
             Work::Mlfs(case) => Some(of_mlfs(&mlfs::measure_one(case, &context.disks)?)),
+            Work::Applications(case) => {
+                Some(of_applications(&applications::measure_one(case, &context.programs)?))
+            }
             Work::Replay(job) => job.run(false, &context.progress)?.map(|(row, _)| of_row(&row)),
         })
     }
@@ -99,6 +106,19 @@ fn of_mlfs(found: &mlfs::Figures) -> Metrics {
     put(&mut metrics, "flushes", found.journal.flushes as f64);
     put(&mut metrics, "transactions", found.journal.transactions as f64);
     syncs(&mut metrics, &found.sync_ms);
+    metrics
+}
+
+fn of_applications(found: &applications::Measured) -> Metrics {
+    let mut metrics = Metrics::new();
+    put(&mut metrics, "stream_mb_s", found.stream_mb_s);
+    put(&mut metrics, "operations_per_second", found.operations_per_s);
+    put(&mut metrics, "records", found.journal.records as f64);
+    syncs(&mut metrics, &found.flush_ms);
+    if found.request_ms.max > 0.0 {
+        put(&mut metrics, "request_ms", found.request_ms.mean);
+        put(&mut metrics, "request_p99_ms", found.request_ms.p99);
+    }
     metrics
 }
 

@@ -9,9 +9,10 @@ use manylogs_logstore::LogId;
 use crate::records::placement::{Filling, NearHead, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
+use manylogs_plant::{self as plant, Bug};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
-const STAGGER: Nanos = Nanos::from_millis(10);
+pub(crate) const STAGGER: Nanos = Nanos::from_millis(10);
 /// Logs are opened in the root no more often than this while others serve: each opening takes the
 /// head across the disk and back.
 const OPENINGS_APART: Nanos = Nanos::from_secs(2);
@@ -101,16 +102,22 @@ impl Inner {
                 && self.engine.runtime.now().since(state.pacing.last_append) >= STAGGER)
     }
 
-    /// Until when no record goes so that a database's reads have their time. Where the device
-    /// flushes for each record, it drains its queue for that: records go one by one, and the others
-    /// have as much time as the record before. Those who wait share the next one.
-    fn rests(&self, state: &State) -> Option<Time> {
-        let drains = self.below.volatile_cache && !self.below.native_fua;
-        let pressed = state.entries_press(self.config().buffer);
-        if !drains || pressed || !self.device.serves_database() {
+    /// Until when no record goes so that others have their time; those who wait share the next one.
+    /// Beside streams that last, records may take a third of the time. A database's reads have
+    /// theirs where the device flushes for each record, as it drains its queue for that: records go
+    /// one by one, and the reads have as much time as the record before.
+    pub(crate) fn rests(&self, state: &State) -> Option<Time> {
+        if state.entries_press(self.config().buffer) {
             return None;
         }
         let now = self.engine.runtime.now();
+        if self.device.serves_stream() && !plant::is(Bug::RecordsStarveStreams) {
+            return state.pacing.share.until(now);
+        }
+        let drains = self.below.volatile_cache && !self.below.native_fua;
+        if !drains || !self.device.serves_database() {
+            return None;
+        }
         if state.store.entries().records.is_empty() {
             state.pacing.rest.until(now)
         } else {

@@ -20,6 +20,8 @@ const PROBE: u32 = 16;
 pub(crate) struct Pacing {
     /// How long records pause beside a database.
     pub(crate) rest: Rest,
+    /// What records took of the device lately.
+    pub(crate) share: Share,
     /// Records that the device has answered to, and what they took together.
     pub(crate) ended: u64,
     pub(crate) took_ns: u64,
@@ -57,9 +59,46 @@ impl Rest {
     }
 }
 
+/// Beside streams that last records may take so much of the device's time at once ...
+const BURST: Nanos = Nanos::from_millis(150);
+/// ... and after that four parts of it for nine parts of the streams. The way to the log and back
+/// is in the streams' parts: about half of their bandwidth is left.
+const RECORD_PARTS: u64 = 4;
+const STREAM_PARTS: u64 = 9;
+/// A record that takes longer than this waited in the device, which did something else meanwhile.
+const RECORD_MAX: Nanos = Nanos::from_millis(25);
+
+/// What records took of the device lately, less the share of the time since that is theirs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    took: Nanos,
+    at: Time,
+}
+
+impl Share {
+    /// A record was in the device from `sent` until `ended`.
+    fn note(&mut self, sent: Time, ended: Time) {
+        self.took = self.left(sent);
+        self.took += ended.since(self.at.max(sent)).min(RECORD_MAX);
+        self.at = ended;
+    }
+
+    fn left(&self, now: Time) -> Nanos {
+        Nanos(self.took.0.saturating_sub(now.since(self.at).0 / STREAM_PARTS * RECORD_PARTS))
+    }
+
+    /// Until when the next record waits so that streams have their share, if it does.
+    pub(crate) fn until(&self, now: Time) -> Option<Time> {
+        let until =
+            self.at + Nanos(self.took.0.saturating_sub(BURST.0) / RECORD_PARTS * STREAM_PARTS);
+        (now < until).then_some(until)
+    }
+}
+
 impl Pacing {
     /// A record that went at `sent` has ended.
     pub(crate) fn record_ended(&mut self, sent: Time, now: Time) {
+        self.share.note(sent, now);
         self.rest = Rest { ended: now, took: now.since(sent) };
         self.ended += 1;
         self.took_ns += now.since(sent).0;
@@ -143,6 +182,39 @@ mod tests {
         assert_eq!(pacing.rest.until(at(260)), None);
         pacing.record_ended(at(300), at(3000));
         assert_eq!(pacing.rest.until(at(3000)), Some(at(3250)), "but not for ever");
+    }
+
+    #[test]
+    fn records_without_a_pause_leave_streams_most_of_the_time() {
+        let mut share = Share::default();
+        let mut now = at(1000);
+        let mut records = 0;
+        while now < at(31_000) {
+            now = share.until(now).unwrap_or(now);
+            share.note(now, now + Nanos::from_millis(5));
+            now = now + Nanos::from_millis(5);
+            records += 1;
+        }
+        assert!((1840..1870).contains(&records), "{records} of 5 ms in 30 s");
+    }
+
+    #[test]
+    fn rare_records_and_bursts_of_them_do_not_wait_for_streams() {
+        let mut share = Share::default();
+        for second in 1..10 {
+            for record in 0..28 {
+                let began = at(1000 * second + 5 * record);
+                assert_eq!(share.until(began), None, "record {record}");
+                share.note(began, began + Nanos::from_millis(5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_that_the_device_left_waiting_does_not_count_as_work() {
+        let mut share = Share::default();
+        share.note(at(1000), at(4000));
+        assert_eq!(share.until(at(4000)), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Completion, Extent, IoError, Payload, Sectors, completion};
 use manylogs_logstore::store::Batch;
 
+use crate::records::commit::STAGGER;
 use crate::records::largest::{batch_room, longest_batch};
 use crate::state::{Inner, State};
 use crate::volume::Volume;
@@ -41,6 +42,19 @@ impl Volume {
             return Completion::ready(Err(IoError::Unsupported));
         }
         inner.append(batch)
+    }
+
+    /// Resolves when records need not wait for other users of the device: see
+    /// [`VolumeConfig::latency`](crate::VolumeConfig::latency). Whoever could put more into a batch
+    /// meanwhile waits for this first.
+    pub async fn record_turn(&self) {
+        let inner = self.shared();
+        loop {
+            let rests = inner.rests(&inner.engine.state.borrow());
+            let Some(until) = rests else { return };
+            let now = inner.engine.runtime.now();
+            inner.engine.runtime.sleep_until(until.min(now + STAGGER)).await;
+        }
     }
 
     /// Resolves when there is room for a batch of so many entries with so much payload, and

@@ -23,12 +23,7 @@ pub(super) fn run(args: &FsInterfereArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot watch for Ctrl-C: {error}")))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, manylogs_block::to_usize);
-    let results = run_all(&cases, threads, &stop).map_err(|error| match error {
-        MlfsError::Mkfs(_) | MlfsError::Setting(_) | MlfsError::Adopt(_) | MlfsError::Drive(_) => {
-            Failure::input(error)
-        }
-        other => Failure::failed(other),
-    })?;
+    let results = run_all(&cases, threads, &stop).map_err(failure)?;
     let interrupted = stop.load(Ordering::Relaxed);
     let found = MlfsFigures::new(command_line(std::env::args()), interrupted, results);
     print(&text(&found))?;
@@ -37,6 +32,15 @@ pub(super) fn run(args: &FsInterfereArgs) -> Result<(), Failure> {
         print(&format!("figures: {}\n", json.path().display()))?;
     }
     if interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+pub(super) fn failure(error: MlfsError) -> Failure {
+    match error {
+        MlfsError::Mkfs(_) | MlfsError::Setting(_) | MlfsError::Adopt(_) | MlfsError::Drive(_) => {
+            Failure::input(error)
+        }
+        other => Failure::failed(other),
+    }
 }
 
 /// Every combination of the lists, the modes of one load beside each other.

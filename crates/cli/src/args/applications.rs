@@ -1,0 +1,112 @@
+//! The arguments of `manylogs fs applications`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use manylogs_block::{Nanos, Sectors};
+use manylogs_mlfs::JournalMode;
+
+use super::fs::{journal, mode};
+use super::serve::OnOff;
+use super::suggest::DRIVES;
+use crate::args::link::LinkArgs;
+
+/// A figure of the Manylogs paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApplicationsFigure {
+    /// The file server.
+    #[value(name = "4a")]
+    FileServers,
+    /// The mail server.
+    #[value(name = "4b")]
+    MailServers,
+    /// The database.
+    #[value(name = "5")]
+    Databases,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum App {
+    Varmail,
+    Fileserver,
+    Mongodb,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FsApplicationsArgs {
+    /// Figures of the Manylogs paper, with its programs and numbers of instances.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "app",
+        default_value = "4a,4b,5"
+    )]
+    pub(crate) figure: Vec<ApplicationsFigure>,
+    /// Programs, instead of figures.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) app: Vec<App>,
+    /// Modes of the journal: ordered, data, adaptive-jbd2, adaptive, manylogs.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,
+          default_value = "ordered,data,adaptive-jbd2,manylogs")]
+    pub(crate) mode: Vec<JournalMode>,
+    /// How often the program runs, each time with files of its own; the paper's numbers when not
+    /// given: 2, 4, 8, and of databases 1, 2, 4.
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) instances: Vec<u32>,
+    /// Clients of each database, which wait until what they wrote is durable.
+    #[arg(long, value_name = "N", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) clients: u32,
+    /// How often databases flush, as 33ms,1ms.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "33ms,1ms",
+          value_parser = flush)]
+    pub(crate) flush: Vec<Nanos>,
+    /// Requests of 1 MiB that the reader has under way.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) stream_depth: Vec<u32>,
+    /// Drives: names (see `manylogs drive list`) or profile files.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
+          value_parser = DRIVES, hide_possible_values = true)]
+    pub(crate) drive: Vec<String>,
+    /// One log of 10 MiB in so many bytes, as for `fs adopt`.
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::size)]
+    pub(crate) log_every: Option<Sectors>,
+    /// The longest write that goes to a log; 32K when not given.
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size)]
+    pub(crate) threshold: Option<Sectors>,
+    /// Size of ext4's own journal, in whole MiB.
+    #[arg(long, value_name = "SIZE", value_parser = journal, default_value = "1G")]
+    pub(crate) journal: Sectors,
+    /// Content of files that the host keeps in memory.
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size, default_value = "8G")]
+    pub(crate) memory: Sectors,
+    /// Whether writes may wait in the drive's cache.
+    #[arg(long, value_enum, value_name = "on|off", default_value = "off")]
+    pub(crate) drive_cache: OnOff,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    /// Decides everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated seconds that are measured.
+    #[arg(long, value_name = "N", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Write all figures to this JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Cases measured at the same time; as many as there are cores when not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) threads: Option<u64>,
+}
+
+fn flush(text: &str) -> Result<Nanos, String> {
+    match crate::units::duration(text) {
+        Ok(span) if span >= Nanos::from_micros(100) && span <= Nanos::from_secs(60) => Ok(span),
+        _ => Err("expected a time from 100us to 60s".to_owned()),
+    }
+}

@@ -1,0 +1,100 @@
+//! `manylogs fs applications`: programs beside a reader, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+/// What the program writes for these arguments, with `bugs` planted; `None` where there is no
+/// mkfs.ext4, which is said.
+fn measured(args: &[&str], bugs: &str) -> Option<Value> {
+    let place = Place::new();
+    let usual = ["fs", "applications", "--seconds", "5", "--json", "figures.json"];
+    let mut command = place.command(&[&usual, args].concat());
+    let said = common::Outcome::of(&command.env("MANYLOGS_PLANT", bugs).output().unwrap());
+    if said.code == Some(2) && said.stderr.contains("mkfs.ext4") {
+        manylogs_testkit::skip("needs mkfs.ext4, and room in /dev/shm");
+        return None;
+    }
+    said.succeeds();
+    Some(serde_json::from_slice(&std::fs::read(place.path("figures.json")).unwrap()).unwrap())
+}
+
+fn kept(figures: &Value) -> Vec<f64> {
+    let cases = figures["cases"].as_array().unwrap();
+    cases.iter().map(|case| case["kept"].as_f64().unwrap()).collect()
+}
+
+const DATABASES: [&str; 10] = [
+    "--app",
+    "mongodb",
+    "--mode",
+    "manylogs",
+    "--flush",
+    "1ms",
+    "--instances",
+    "1,4",
+    "--drive",
+    "cheetah-15k5",
+];
+
+/// However often databases flush, a stream keeps about half of its bandwidth.
+fn half_is_kept(bugs: &str) -> Option<bool> {
+    let figures = measured(&DATABASES, bugs)?;
+    let cases = figures["cases"].as_array().unwrap();
+    let in_time = |case: &Value| case["flush_ms"]["mean"].as_f64().unwrap() <= 20.0;
+    Some(kept(&figures).iter().all(|kept| *kept >= 0.48) && cases.iter().all(in_time))
+}
+
+#[test]
+fn databases_that_flush_without_a_pause_leave_a_stream_half_of_the_drive() {
+    assert_ne!(half_is_kept(""), Some(false));
+}
+
+#[cfg(feature = "plant")]
+#[test]
+fn starving_a_stream_is_noticed() {
+    assert_ne!(half_is_kept("RecordsStarveStreams"), Some(true));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_mail_servers_gain() {
+    let args = ["--app", "varmail", "--mode", "ordered,manylogs", "--instances", "1"];
+    let Some(figures) = measured(&args, "") else { return };
+    assert_eq!(measured(&args, "").unwrap()["cases"], figures["cases"]);
+    for case in figures["cases"].as_array().unwrap() {
+        do_what_they_are_asked(case, true);
+    }
+    let kept = kept(&figures);
+    assert!(kept[1] > kept[0], "manylogs keeps more than ordered: {kept:?}");
+}
+
+#[test]
+fn file_servers_sync_nothing() {
+    let args = ["--app", "fileserver", "--mode", "manylogs", "--instances", "1"];
+    let Some(figures) = measured(&args, "") else { return };
+    do_what_they_are_asked(&figures["cases"][0], false);
+}
+
+/// 20 operations a second, with syncs or without.
+fn do_what_they_are_asked(case: &Value, syncs: bool) {
+    let rate = case["operations_per_s"].as_f64().unwrap();
+    assert!((18.0..=20.4).contains(&rate), "{case}");
+    assert_eq!(case["flush_ms"]["max"].as_f64().unwrap() > 0.0, syncs, "{case}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, words) in [
+        (&["--app", "frob"][..], "varmail, fileserver, mongodb"),
+        (&["--figure", "6"], "4a, 4b, 5"),
+        (&["--instances", "0"], "1..=64"),
+        (&["--flush", "1h"], "from 100us to 60s"),
+        (&["--app", "mongodb", "--figure", "5"], "cannot be used with"),
+        (&["--drive", "no-such-drive"], "no-such-drive"),
+    ] {
+        Place::new().run(&[&["fs", "applications"], args].concat()).fails(2, &[words]);
+    }
+}

@@ -1,0 +1,53 @@
+//! What is measured.
+
+use manylogs_block::Nanos;
+use manylogs_mlfs::JournalMode;
+use manylogs_workload::programs::Program;
+
+use super::super::case::DiskCase;
+
+/// The file system has an inode for so many bytes: enough for eight file servers on the smallest
+/// drive.
+pub const BYTES_PER_INODE: u64 = 1 << 20;
+
+/// One measurement: a reader of a file of 2 GiB, 1 MiB at a time and past caches, beside a program.
+#[derive(Clone, Debug)]
+pub struct ApplicationCase {
+    /// The disk, and the mode of its journal.
+    pub disk: DiskCase,
+    /// The program.
+    pub program: Program,
+    /// How often it runs, each time with files of its own. Zero for the reader alone.
+    pub instances: u32,
+    /// Requests that the reader has under way.
+    pub stream_depth: u32,
+    /// Content of files that the host keeps in memory, in bytes: what is there is read at once.
+    pub memory_bytes: u64,
+    /// Length of the measurement, in simulated time.
+    pub span: Nanos,
+}
+
+impl ApplicationCase {
+    /// The reader alone, in the mode `ordered`: what shares are of.
+    #[must_use]
+    pub fn base(&self) -> Self {
+        let disk = DiskCase { mode: JournalMode::Ordered, threshold: None, ..self.disk.clone() };
+        Self { disk, instances: 0, ..self.clone() }
+    }
+
+    /// Cases with equal keys begin with the same disk.
+    pub(super) fn disk_key(&self) -> String {
+        format!("{} {} {}", self.disk.key(), self.program, self.instances)
+    }
+
+    /// Cases with equal keys are one run.
+    pub(super) fn key(&self) -> String {
+        let Self { program, stream_depth, memory_bytes, span, .. } = self;
+        let (mode, threshold, seed) = (self.disk.mode, self.disk.threshold, self.disk.seed);
+        let disk = self.disk_key();
+        let program = if self.instances == 0 { String::new() } else { format!("{program:?}") };
+        format!(
+            "{disk} {mode} {threshold:?} {seed} {program} {stream_depth} {memory_bytes} {span:?}"
+        )
+    }
+}

@@ -1,0 +1,200 @@
+//! The files of a program's instance on a mounted file system.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use manylogs_block::{Handle, Nanos, Rng, Time, to_usize};
+use manylogs_ext4::{Error, Ext4, FileKind, Ino, New};
+use manylogs_workload::programs::{FileId, Files, Operation, Program};
+
+use super::super::disk::{BIG_BYTES, MlfsError, file};
+use super::cached::PageCache;
+use crate::stats::Latencies;
+
+/// Content is written in pieces of so many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Lengths of files that are there at the beginning do not depend on the seed of a measurement, so
+/// that measurements share disks.
+const LENGTHS: u64 = 0xf11e5;
+
+/// The files of an instance before it begins.
+#[derive(Clone, Debug)]
+pub(super) struct InstanceFiles {
+    dir: Ino,
+    pub(super) initial: Vec<(FileId, u64)>,
+    inos: Vec<Ino>,
+}
+
+/// The files of a measurement.
+#[derive(Clone, Debug)]
+pub(super) struct ApplicationFiles {
+    pub(super) big: Ino,
+    pub(super) instances: Vec<InstanceFiles>,
+}
+
+/// Makes the reader's file, and those of each instance in a directory of its own: ext4 places the
+/// directories below the root all over the disk.
+pub(super) async fn fill(
+    fs: Ext4,
+    program: Program,
+    instances: u32,
+) -> Result<ApplicationFiles, MlfsError> {
+    let big = file(&fs, Ino::ROOT, BIG_BYTES).await?;
+    let mut rng = Rng::new(LENGTHS);
+    let mut all = Vec::new();
+    for number in 1..=instances {
+        let new = New::plain(FileKind::Directory, 0o755);
+        let dir = fs.create(Ino::ROOT, number.to_string().as_bytes(), new).await?.ino;
+        let initial = program.initial(&mut rng);
+        let mut inos = Vec::with_capacity(initial.len());
+        for (id, bytes) in &initial {
+            let new = New::plain(FileKind::File, 0o644);
+            let ino = fs.create(dir, &name(*id), new).await?.ino;
+            write(&fs, ino, 0, *bytes, 0).await?;
+            inos.push(ino);
+        }
+        fs.sync_all().await?;
+        all.push(InstanceFiles { dir, initial, inos });
+    }
+    fs.sync_all().await?;
+    Ok(ApplicationFiles { big, instances: all })
+}
+
+fn name(file: FileId) -> Vec<u8> {
+    file.0.to_string().into_bytes()
+}
+
+async fn write(fs: &Ext4, ino: Ino, offset: u64, bytes: u64, content: u8) -> Result<(), Error> {
+    let mut at = 0;
+    while at < bytes {
+        let len = PIECE_BYTES.min(bytes - at);
+        fs.write(ino, offset + at, Bytes::from(vec![content; to_usize(len)])).await?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// What all instances did, and when counting begins and ends.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) from: Time,
+    pub(super) until: Time,
+    pub(super) flushes: RefCell<Latencies>,
+    pub(super) requests: RefCell<Latencies>,
+    pub(super) operations: Cell<u64>,
+    pub(super) running: Cell<usize>,
+    pub(super) failed: RefCell<Option<Error>>,
+}
+
+/// One instance's view of the file system.
+pub(super) struct Host {
+    runtime: Handle,
+    fs: Ext4,
+    dir: Ino,
+    inos: RefCell<HashMap<FileId, Ino>>,
+    cache: Rc<RefCell<PageCache>>,
+    counts: Rc<Counts>,
+}
+
+impl Host {
+    pub(super) fn new(
+        runtime: &Handle,
+        fs: &Ext4,
+        files: &InstanceFiles,
+        cache: &Rc<RefCell<PageCache>>,
+        counts: &Rc<Counts>,
+    ) -> Self {
+        let ids = files.initial.iter().map(|(id, _)| *id);
+        Self {
+            runtime: runtime.clone(),
+            fs: fs.clone(),
+            dir: files.dir,
+            inos: RefCell::new(ids.zip(files.inos.iter().copied()).collect()),
+            cache: Rc::clone(cache),
+            counts: Rc::clone(counts),
+        }
+    }
+
+    fn ino(&self, file: FileId) -> Result<Ino, Error> {
+        self.inos.borrow().get(&file).copied().ok_or(Error::NotFound)
+    }
+}
+
+impl Files for Host {
+    type Error = Error;
+
+    async fn create(&self, file: FileId) -> Result<(), Error> {
+        let new = New::plain(FileKind::File, 0o644);
+        let ino = self.fs.create(self.dir, &name(file), new).await?.ino;
+        self.inos.borrow_mut().insert(file, ino);
+        self.cache.borrow_mut().put(ino, 0);
+        Ok(())
+    }
+
+    async fn delete(&self, file: FileId) -> Result<(), Error> {
+        let ino = self.ino(file)?;
+        self.fs.unlink(self.dir, &name(file)).await?;
+        self.inos.borrow_mut().remove(&file);
+        self.cache.borrow_mut().forget(ino);
+        Ok(())
+    }
+
+    async fn write(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), Error> {
+        let ino = self.ino(file)?;
+        write(&self.fs, ino, offset, bytes, 9).await?;
+        // Of a file that is not in memory as a whole only a part is now.
+        let mut cache = self.cache.borrow_mut();
+        if cache.has(ino) {
+            cache.put(ino, offset + bytes);
+        }
+        Ok(())
+    }
+
+    async fn read(&self, file: FileId, bytes: u64) -> Result<(), Error> {
+        let ino = self.ino(file)?;
+        if self.cache.borrow().has(ino) {
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < bytes {
+            let len = PIECE_BYTES.min(bytes - at);
+            self.fs.read(ino, at, to_usize(len)).await?;
+            at += len;
+        }
+        self.cache.borrow_mut().put(ino, bytes);
+        Ok(())
+    }
+
+    async fn sync(&self, file: FileId) -> Result<(), Error> {
+        self.fs.sync(self.ino(file)?).await
+    }
+
+    async fn stat(&self, file: FileId) -> Result<(), Error> {
+        self.fs.lookup(self.dir, &name(file)).await.map(drop)
+    }
+
+    fn done(&self, operation: Operation, took: Nanos) {
+        let now = self.runtime.now();
+        if !(self.counts.from..self.counts.until).contains(&now) {
+            return;
+        }
+        match operation {
+            Operation::Flush => self.counts.flushes.borrow_mut().record(took),
+            Operation::Request => self.counts.requests.borrow_mut().record(took),
+            Operation::Other => self.counts.operations.set(self.counts.operations.get() + 1),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.runtime.now() < self.counts.until && self.counts.failed.borrow().is_none()
+    }
+
+    fn ended(&self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.counts.failed.borrow_mut().get_or_insert(error);
+        }
+        self.counts.running.set(self.counts.running.get() - 1);
+    }
+}

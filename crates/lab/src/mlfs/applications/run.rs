@@ -1,0 +1,158 @@
+//! Runs cases, each in its own simulated world.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use manylogs_block::{Nanos, Rng, Time};
+use manylogs_ext4::SinkStats;
+use manylogs_sim::Stopped;
+
+use super::super::disk::{Disk, MlfsError, Prepared};
+use super::super::load::{Done, start_stream};
+use super::case::ApplicationCase;
+use super::host::{ApplicationFiles, Counts, Host, fill};
+use super::results::{ApplicationResult, result};
+use crate::interfere::{StreamKind, SyncMillis};
+use crate::parallel::in_parallel;
+use crate::stats::round3;
+
+/// The reader and the programs run this long before the measurement begins.
+const WARM_UP: Nanos = Nanos::from_secs(5);
+
+/// Disks with all that is measured on them, each made when the first case needs it.
+#[derive(Debug, Default)]
+pub struct ApplicationDisks(Mutex<BTreeMap<String, Arc<Made>>>);
+
+type Made = OnceLock<Result<Prepared<ApplicationFiles>, String>>;
+
+impl ApplicationDisks {
+    fn of(&self, case: &ApplicationCase) -> Result<Arc<Made>, MlfsError> {
+        let made = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(case.disk_key()).or_default())
+        };
+        let (program, instances) = (case.program, case.instances);
+        let disk = made.get_or_init(|| {
+            let prepared = Prepared::of(&case.disk, move |fs| fill(fs, program, instances));
+            prepared.map_err(|error| error.to_string())
+        });
+        match disk {
+            Ok(_) => Ok(made),
+            Err(error) => Err(MlfsError::Disk(error.clone())),
+        }
+    }
+}
+
+/// Figures of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Throughput of the reader.
+    pub stream_mb_s: f64,
+    /// Latency of what programs did to make something durable.
+    pub flush_ms: SyncMillis,
+    /// Latency of what users of the programs waited for.
+    pub request_ms: SyncMillis,
+    /// Operations a second of all instances.
+    pub operations_per_s: f64,
+    /// What the journal did.
+    pub journal: SinkStats,
+}
+
+/// Measures each case on up to `threads` threads, and what the reader has alone in the mode
+/// `ordered`. The results keep the order of `cases`. Cases that have not begun when `stop` is set
+/// are left out.
+///
+/// # Errors
+/// The first failure.
+pub fn run_all(
+    cases: &[ApplicationCase],
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<Vec<ApplicationResult>, MlfsError> {
+    let mut all: BTreeMap<String, ApplicationCase> = BTreeMap::new();
+    for case in cases {
+        for case in [case.clone(), case.base()] {
+            all.insert(case.key(), case);
+        }
+    }
+    let disks = ApplicationDisks::default();
+    let runs: Vec<&ApplicationCase> = all.values().collect();
+    let measured = in_parallel(&runs, threads, stop, |case| measure_one(case, &disks))?;
+    let found: BTreeMap<&String, Measured> =
+        all.keys().zip(measured).filter_map(|(key, found)| Some((key, found?))).collect();
+    let of = |case: &ApplicationCase| {
+        Some(result(case, found.get(&case.key())?, found.get(&case.base().key())?))
+    };
+    Ok(cases.iter().filter_map(of).collect())
+}
+
+/// Measures the case alone, and nothing that it is to be compared with.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn measure_one(
+    case: &ApplicationCase,
+    disks: &ApplicationDisks,
+) -> Result<Measured, MlfsError> {
+    let made = disks.of(case)?;
+    let Some(Ok(prepared)) = made.get() else { unreachable!("it was made") };
+    let Disk { sim, host, mounted, files } = prepared.mount(&case.disk)?;
+    let runtime = sim.handle(host);
+    let from = sim.now() + WARM_UP;
+    let until = from + case.span;
+    let done = Done::between(from, until);
+    let fs = mounted.fs();
+    start_stream(&runtime, fs, files.big, StreamKind::Read, case.stream_depth, &done);
+    let counts = start_instances(&runtime, fs, &files, case, (from, until));
+    let wait_until = |at: Time| {
+        let clock = sim.handle(host);
+        sim.block_on(host, async move { clock.sleep_until(at).await });
+        mounted.fs().journal_stats()
+    };
+    let (before, after) = (wait_until(from), wait_until(until));
+    let ended = sim.run_until(|| done.running.get() + counts.running.get() == 0);
+    let failed = done.failed.borrow_mut().take().or_else(|| counts.failed.borrow_mut().take());
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if ended != Stopped::Condition {
+        return Err(MlfsError::Stalled(case.disk.mode.name()));
+    }
+    let seconds = case.span.as_secs_f64();
+    Ok(Measured {
+        stream_mb_s: round3(done.stream_bytes.get() as f64 / 1e6 / seconds),
+        flush_ms: counts.flushes.borrow().summary().into(),
+        request_ms: counts.requests.borrow().summary().into(),
+        operations_per_s: round3(counts.operations.get() as f64 / seconds),
+        journal: after.since(&before),
+    })
+}
+
+fn start_instances(
+    runtime: &manylogs_block::Handle,
+    fs: &manylogs_ext4::Ext4,
+    files: &ApplicationFiles,
+    case: &ApplicationCase,
+    (from, until): (Time, Time),
+) -> Rc<Counts> {
+    let counts = Rc::new(Counts {
+        from,
+        until,
+        flushes: RefCell::default(),
+        requests: RefCell::default(),
+        operations: Cell::default(),
+        running: Cell::default(),
+        failed: RefCell::default(),
+    });
+    let cache = Rc::new(RefCell::new(super::cached::PageCache::new(case.memory_bytes)));
+    let mut rng = Rng::new(case.disk.seed);
+    for instance in &files.instances {
+        let host = Rc::new(Host::new(runtime, fs, instance, &cache, &counts));
+        let threads = case.program.start(runtime, &host, &instance.initial, &mut rng);
+        counts.running.set(counts.running.get() + threads);
+    }
+    counts
+}
