@@ -151,7 +151,7 @@ impl Member {
         }
     }
 
-    /// Whether streams that last compete with records for the device, and no database does.
+    /// Whether streams that last compete with records for the device, and nobody else does.
     #[must_use]
     pub fn serves_stream(&self) -> bool {
         self.scheduler.as_ref().is_some_and(Scheduler::serves_stream)

@@ -1,6 +1,6 @@
 //! Recognises a run: requests of one stream, with nobody else's between them.
 
-use manylogs_block::{Extent, Lba, Sectors, Time};
+use manylogs_block::{Extent, Lba, Nanos, Sectors, Time};
 
 use crate::Class;
 use crate::state::State;
@@ -12,6 +12,9 @@ const GAP: Sectors = Sectors(32_768);
 const FEW: usize = 4;
 /// What is no longer than this, 1 MiB, takes a drive no longer than a movement or two.
 const SHORT: Sectors = Sectors(2048);
+
+/// Streams that nobody asks for something small beside, for this long, have the device alone.
+const ALONE: Nanos = Nanos::from_secs(1);
 
 /// What clients ask for, as far as it is one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,6 +61,15 @@ impl State {
             !self.syncs.are_frequent(now, &self.bounds) || plant::is(Bug::RunHeldBackForFrequent);
         let time = self.slack.is_there() && !self.is_overdue(now);
         run && rare && (time || plant::is(Bug::RunHeldBackForEver))
+    }
+
+    /// Whether streams that last compete with records for the device, and nobody else does. Where
+    /// clients asked for small reads within a second, their commits are what they wait for next.
+    pub(crate) fn serves_stream(&self, now: Time) -> bool {
+        let there = self.queues.waits(Class::Stream) || self.in_device.streams > 0;
+        let lately = now.since(self.stream_sent) < self.bounds.latency;
+        let alone = now.since(self.small_asked) >= ALONE || self.small_asked == Time(0);
+        (there || lately) && alone && self.holds_back(now)
     }
 
     /// Whether a request of a stream has waited here for too long.

@@ -129,7 +129,7 @@ impl Scheduler {
         self.0.state.borrow().serves_database(self.0.runtime.now())
     }
 
-    /// Whether streams that last compete with records for the device, and no database does.
+    /// Whether streams that last compete with records for the device, and nobody else does.
     #[must_use]
     pub fn serves_stream(&self) -> bool {
         self.0.state.borrow().serves_stream(self.0.runtime.now())

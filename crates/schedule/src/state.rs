@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) stream_end: Lba,
     /// When that went.
     pub(crate) stream_sent: Time,
+    /// When a client last asked for something small.
+    pub(crate) small_asked: Time,
     pub(crate) counters: Counters,
     /// Reason why the next request did not go when it was last checked.
     cause: Cause,
@@ -109,6 +111,7 @@ impl State {
             head: None,
             stream_end: Lba(0),
             stream_sent: Time(0),
+            small_asked: Time(0),
             counters: Counters::default(),
             cause: Cause::Record,
             waits: Waits::default(),
@@ -121,6 +124,7 @@ impl State {
         let goes_on = match request.extent() {
             Some(extent) if class == Class::Stream => self.run.asked(extent, !self.client_waits()),
             _ => {
+                self.small_asked = now;
                 self.run.small_asked(self.small_reads());
                 false
             }
@@ -272,13 +276,6 @@ impl State {
             && !self.pressed
             && self.syncs.are_frequent(now, &self.bounds)
             && self.holds_back(now)
-    }
-
-    /// Whether streams that last compete with records for the device, and no database does.
-    pub(crate) fn serves_stream(&self, now: Time) -> bool {
-        let there = self.queues.waits(Class::Stream) || self.in_device.streams > 0;
-        let lately = now.since(self.stream_sent) < self.bounds.latency;
-        (there || lately) && self.holds_back(now) && !self.serves_database(now)
     }
 
     /// Time from which another request of a stream may go beside a database.

@@ -6,13 +6,16 @@ use std::rc::Rc;
 use manylogs_block::{Nanos, Sectors, Time};
 use manylogs_logstore::LogId;
 
+use crate::records::hold::ENOUGH;
 use crate::records::placement::{Filling, NearHead, Records};
 use crate::settings::config::VolumeConfig;
 use crate::state::{Inner, State};
 use manylogs_plant::{self as plant, Bug};
 
 /// Interval at which records follow one another while the drive is busy: about a revolution.
-pub(crate) const STAGGER: Nanos = Nanos::from_millis(10);
+const STAGGER: Nanos = Nanos::from_millis(10);
+/// While records rest, whether they still have to is looked at this often.
+pub(crate) const LOOK: Nanos = Nanos::from_millis(2);
 /// Logs are opened in the root no more often than this while others serve: each opening takes the
 /// head across the disk and back.
 const OPENINGS_APART: Nanos = Nanos::from_secs(2);
@@ -103,19 +106,22 @@ impl Inner {
     }
 
     /// Until when no record goes so that others have their time; those who wait share the next one.
-    /// Beside streams that last, records may take a third of the time. A database's reads have
-    /// theirs where the device flushes for each record, as it drains its queue for that: records go
-    /// one by one, and the reads have as much time as the record before.
+    /// Beside streams that last, records that few wait for may take a third of the time. Where the
+    /// device flushes for each record, it drains its queue for that, streams included; beside a
+    /// database records go one by one there, and its reads have as much time as the record before.
     pub(crate) fn rests(&self, state: &State) -> Option<Time> {
         if state.entries_press(self.config().buffer) {
             return None;
         }
         let now = self.engine.runtime.now();
-        if self.device.serves_stream() && !plant::is(Bug::RecordsStarveStreams) {
-            return state.pacing.share.until(now);
-        }
         let drains = self.below.volatile_cache && !self.below.native_fua;
-        if !drains || !self.device.serves_database() {
+        if !drains {
+            let waiters = state.store.entries().waiters + state.flushes.len();
+            let few = waiters < ENOUGH && !plant::is(Bug::RecordsStarveStreams);
+            let streams = few && self.device.serves_stream();
+            return streams.then(|| state.pacing.share.until(now)).flatten();
+        }
+        if !self.device.serves_database() {
             return None;
         }
         if state.store.entries().records.is_empty() {
@@ -152,7 +158,9 @@ impl Inner {
         if self.is_held_back(&state) && !state.pacing.stagger_armed {
             state.pacing.stagger_armed = true;
             let rested = state.pacing.last_append + STAGGER;
-            let until = self.rests(&state).unwrap_or(rested);
+            // Whoever it rests for may be gone before that.
+            let look = self.engine.runtime.now() + LOOK;
+            let until = self.rests(&state).map_or(rested, |until| until.min(look));
             let (inner, sleep) = (Rc::clone(self), self.engine.runtime.sleep_until(until));
             self.engine.runtime.spawn(async move {
                 sleep.await;

@@ -11,7 +11,7 @@ const RECENT: f64 = 8.0;
 const WORTH: f64 = 0.2;
 /// A record shared by this number of syncs goes at once: a longer wait would cost all of them more
 /// than one further sync could save.
-const ENOUGH: u32 = 4;
+pub(crate) const ENOUGH: usize = 4;
 /// If waiting does not pay, one record in this number waits as a probe.
 const PROBE: u32 = 16;
 
@@ -60,7 +60,7 @@ impl Rest {
 }
 
 /// Beside streams that last records may take so much of the device's time at once ...
-const BURST: Nanos = Nanos::from_millis(150);
+const BURST: Nanos = Nanos::from_millis(500);
 /// ... and after that four parts of it for nine parts of the streams. The way to the log and back
 /// is in the streams' parts: about half of their bandwidth is left.
 const RECORD_PARTS: u64 = 4;
@@ -148,7 +148,8 @@ impl Hold {
         }
         // The sync that came last may not be there as a whole.
         let whole = wait.began + hold;
-        let until = if wait.syncs >= ENOUGH { whole.min(wait.last + ONE_SYNC) } else { whole };
+        let until =
+            if wait.syncs as usize >= ENOUGH { whole.min(wait.last + ONE_SYNC) } else { whole };
         (now < until).then_some(until)
     }
 
@@ -195,7 +196,7 @@ mod tests {
             now = now + Nanos::from_millis(5);
             records += 1;
         }
-        assert!((1840..1870).contains(&records), "{records} of 5 ms in 30 s");
+        assert!((1900..1940).contains(&records), "{records} of 5 ms in 30 s");
     }
 
     #[test]

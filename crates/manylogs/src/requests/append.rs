@@ -5,7 +5,7 @@ use std::rc::Rc;
 use manylogs_block::{Completion, Extent, IoError, Payload, Sectors, completion};
 use manylogs_logstore::store::Batch;
 
-use crate::records::commit::STAGGER;
+use crate::records::commit::LOOK;
 use crate::records::largest::{batch_room, longest_batch};
 use crate::state::{Inner, State};
 use crate::volume::Volume;
@@ -53,7 +53,7 @@ impl Volume {
             let rests = inner.rests(&inner.engine.state.borrow());
             let Some(until) = rests else { return };
             let now = inner.engine.runtime.now();
-            inner.engine.runtime.sleep_until(until.min(now + STAGGER)).await;
+            inner.engine.runtime.sleep_until(until.min(now + LOOK)).await;
         }
     }
 
