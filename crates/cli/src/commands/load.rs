@@ -26,6 +26,7 @@ impl LoadArgs {
                 open: self.open.options()?,
                 window: self.change.window.map(Into::into),
                 windows: Vec::new(),
+                read: Vec::new(),
                 limit: self.change.limit,
                 seed: self.change.seed,
             },
