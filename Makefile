@@ -7,6 +7,8 @@
 #               change)
 #   make build, then make install [PREFIX=...] [DESTDIR=...]: program, plugin of nbdkit, man
 #               pages, completions, systemd unit, udev rule; make uninstall takes them away
+#   make wheel  the Python package for CPython from 3.10 on, in target/wheels; pip install . does it, too
+#   make test-python  tests of the Python package, in a venv of its own in target/
 #   make lint   formatter, clippy and documentation, warnings as errors
 #   make figures   puts what the program prints into README.md and docs/results/*.md (make test compares)
 #   make reproduce  the figures of the papers at the full scale, beside what the papers have (some minutes):
@@ -57,7 +59,7 @@ TRACE ?= $(if $(wildcard $(SAMPLE)),$(SAMPLE),synthetic)
 ARGS ?= --rate auto --utilisation 0.5 --fit
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
+.PHONY: wheel test-python reproduce reproduce-short mlfs-bench interfere drive-gate scheduler figures run test check test-campaigns build install uninstall lint bench cost planted campaign ext4-campaign adopt-campaign round-trips differential medium coverage programs \
 	soak short-programs effect guest guest-crash guest-link guest-cache guest-identify guest-systemd tools nbd-tools test-tools ublk-tools
 
 STATES ?= 1000000
@@ -157,6 +159,20 @@ uninstall:
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/manylogs@.service
 	rm -f $(foreach rules,$(UDEV_RULES),$(DESTDIR)$(UDEV_RULES_DIR)/$(rules))
 	rm -f $(foreach helper,$(HELPERS),$(DESTDIR)$(HELPER_DIR)/$(helper))
+
+# In a venv of its own: Python packages need not be installed.
+VENV := $(TARGET)/venv
+wheel: tools
+	@command -v python3 >/dev/null || sh tools/install.sh python3 python3-venv
+	[ -x $(VENV)/bin/maturin ] || { python3 -m venv $(VENV) && $(VENV)/bin/pip install -q 'maturin>=1.9,<2'; }
+	$(VENV)/bin/maturin build --release --locked --out $(TARGET)/wheels
+
+# In the profile of make test, with whose program the tests compare what the package says.
+test-python: tools
+	@rm -f $(SKIPPED)
+	$(CARGO) build $(filter-out --no-fail-fast,$(TESTED)) --bin manylogs
+	MANYLOGS_SKIPPED=$(SKIPPED) tools/test-python.sh $(TARGET) dev; status=$$?; \
+		tools/skipped.sh $(SKIPPED) || exit; exit $$status
 
 figures: tools
 	FIGURES=write $(CARGO) test --locked --package manylogs-cli --test figures

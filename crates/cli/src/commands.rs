@@ -28,6 +28,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use manylogs_disk::profile::{self, Library, Profile};
+use manylogs_lab::load::Blame;
 use manylogs_lab::prepare::WindowChoice;
 use manylogs_workload::transform::Window;
 use manylogs_workload::{BlockEvent, Devices, Format, OpenOptions, TimeUnit, TraceError};
@@ -139,8 +140,5 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
 
 /// A trace that cannot be read is bad input, unless its reader may not read it.
 fn trace_failure(error: &TraceError) -> Failure {
-    match error {
-        TraceError::Io(failed) => Failure::of_given(&failed.source, error),
-        _ => Failure::input(error),
-    }
+    Failure::of_blame(Blame::of_trace(error), error)
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use manylogs_lab::load::Blame;
 use manylogs_operate::log::{Level, line};
 
 /// The reason why a command failed.
@@ -58,6 +59,15 @@ impl Failure {
     /// As [`Failure::of_given`], of the file at `path`.
     pub(crate) fn at(path: &Path, source: &io::Error) -> Self {
         Self::of_given(source, format!("{}: {source}", path.display()))
+    }
+
+    /// An error for which somebody is to blame.
+    pub(crate) fn of_blame(blame: Blame, error: impl Display) -> Self {
+        match blame {
+            Blame::Input => Self::input(error),
+            Blame::Permission => Self::Permission(error.to_string()),
+            Blame::Program => Self::failed(error),
+        }
     }
 
     /// What it says.

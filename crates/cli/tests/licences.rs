@@ -20,10 +20,11 @@ const ALLOWED: [&str; 10] = [
     // Public domain: what draws the constants of a hash while compiling.
     "CC0-1.0",
 ];
-/// Packages of others. Cold builds take minutes as it is. Parquet took twenty, ublk two, ext4 one.
-const PACKAGES_MAX: usize = 118;
+/// Packages of others. Cold builds take minutes as it is. Parquet took twenty, ublk two, ext4 one,
+/// and the Python package eleven, which no other program has.
+const PACKAGES_MAX: usize = 129;
 /// With ublk: its library brings an executor that is not used, and makers of bindings.
-const PACKAGES_WITH_UBLK_MAX: usize = 177;
+const PACKAGES_WITH_UBLK_MAX: usize = 188;
 
 #[test]
 fn dependencies_are_few_and_free() {

@@ -152,6 +152,7 @@ fn workload(trace: &str, passes: u64) -> Result<Workload, Failure> {
         open: OpenOptions::default(),
         window: None,
         windows: Vec::new(),
+        read: Vec::new(),
         limit: None,
         seed: 1,
     };

@@ -9,6 +9,7 @@ mod caches;
 mod fits;
 mod outlook;
 mod ranges;
+mod run;
 mod search;
 mod shingled;
 mod steps;
@@ -21,6 +22,7 @@ pub use fits::TooMuch;
 pub use outlook::LogsOutlook;
 use outlook::cleaning_sentence;
 pub use ranges::{DriveRange, drive_range, plain_gain};
+pub use run::{Advised, Asked, advise, fitted_policies};
 pub use search::{Found, Tried, replays_at_most, search};
 pub use shingled::PersistentCache;
 use steps::commands;
@@ -170,6 +172,14 @@ impl Advice {
             other_cache: None,
             caches,
         }
+    }
+
+    /// The advice as pretty-printed JSON.
+    ///
+    /// # Errors
+    /// None that is expected: every value can be written.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
     }
 
     /// The same with what the other state of a shingled drive's persistent cache makes of it.

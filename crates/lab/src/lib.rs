@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod exercise;
 pub mod interfere;
+pub mod load;
 pub mod mlfs;
 pub mod parallel;
 pub mod prepare;

@@ -48,6 +48,9 @@ pub struct TraceSpec {
     pub window: Option<WindowChoice>,
     /// Parts of single files, in the order of `files`, that are used instead. May be shorter.
     pub windows: Vec<Option<WindowChoice>>,
+    /// How single files are opened, in the order of `files`, instead of by their names, and what
+    /// was done to them before. May be shorter.
+    pub read: Vec<Prepared>,
     /// Largest number of requests to use of each trace.
     pub limit: Option<u64>,
     /// Seed of all random choices.
@@ -140,7 +143,8 @@ pub fn prepare(spec: &TraceSpec, capacity: Sectors, fit: bool) -> Result<Prepare
 /// If the trace cannot be read.
 pub fn prepare_unplaced(spec: &TraceSpec, file: &Path) -> Result<Prepared, PrepareError> {
     let mut transforms = Vec::new();
-    let open = part(spec, (file, spec.open), spec.window, &mut transforms)?;
+    let whole = whole(spec, 0, (file, spec.open), &mut transforms);
+    let open = part(spec, (file, whole), spec.window, &mut transforms)?;
     Ok(Prepared { open, transforms })
 }
 
@@ -168,7 +172,8 @@ fn tenant(
     let file = spec.files[index].as_path();
     let choice = spec.windows.get(index).copied().flatten().or(spec.window);
     let open = spec.opens.get(index).copied().unwrap_or(spec.open);
-    let open = part(spec, (file, open), choice, transforms)?;
+    let whole = whole(spec, index, (file, open), transforms);
+    let open = part(spec, (file, whole), choice, transforms)?;
     if fit {
         let plan = Arc::new(FitPlan::measure(&mut open()?, slice.len)?);
         match plan.rule() {
@@ -208,11 +213,10 @@ fn end_of(source: &mut impl TraceSource) -> Result<Sectors, TraceError> {
 /// One trace, cut to the window that `choice` says.
 fn part(
     spec: &TraceSpec,
-    (file, open): (&Path, OpenOptions),
+    (file, whole): (&Path, OpenTrace),
     choice: Option<WindowChoice>,
     transforms: &mut Vec<String>,
 ) -> Result<OpenTrace, PrepareError> {
-    let whole = whole(spec, file, open);
     let window = choice.map(|choice| resolve(choice, &whole, spec.seed)).transpose()?;
     if let Some(window) = window {
         transforms.push(format!(
@@ -245,7 +249,16 @@ pub fn is_generated(file: &Path) -> bool {
     file.as_os_str() == SYNTHETIC || tenants::named(file).is_some()
 }
 
-fn whole(spec: &TraceSpec, file: &Path, open: OpenOptions) -> OpenTrace {
+fn whole(
+    spec: &TraceSpec,
+    index: usize,
+    (file, open): (&Path, OpenOptions),
+    transforms: &mut Vec<String>,
+) -> OpenTrace {
+    if let Some(read) = spec.read.get(index) {
+        transforms.extend(read.transforms.iter().cloned());
+        return Arc::clone(&read.open);
+    }
     if let Some((tenant, nth)) = tenants::named(file) {
         let seed = spec.seed ^ (nth + 1) << 32;
         return Arc::new(move || Ok(Box::new(TenantLoad::new(tenant, seed))));

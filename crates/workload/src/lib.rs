@@ -34,7 +34,8 @@ pub use format::own::{RecordingInfo, RecordingWriter, TraceClock, read_info};
 pub use fuzz::fuzz_one;
 pub use merge::Merge;
 pub use open::{
-    BlockEvent, Devices, Echoes, Format, MobileDiscards, OpenOptions, TimeUnit, open, open_reader,
+    BlockEvent, Devices, Echoes, Format, MobileDiscards, OpenOptions, TimeUnit, of_devices, open,
+    open_reader,
 };
 pub use request::{BoxedSource, SourceCounts, TraceOp, TraceRequest, TraceSource};
 pub use stat::TraceStats;

@@ -90,12 +90,24 @@ pub struct OpenOptions {
 /// If the file cannot be read, its format is not known, or it holds no request of the kind
 /// and device asked for.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceError> {
-    match options.devices {
-        Devices::All => open_all(path, options),
-        Devices::Only(device) => select::only(open_all(path, options)?, device),
+    of_devices(options.devices, &|| open_all(path, options))
+}
+
+/// The requests of `devices` of a trace that `open` opens with all of them.
+///
+/// # Errors
+///
+/// If it cannot be read, or holds no request of the device asked for.
+pub fn of_devices(
+    devices: Devices,
+    open: &dyn Fn() -> Result<BoxedSource, TraceError>,
+) -> Result<BoxedSource, TraceError> {
+    match devices {
+        Devices::All => open(),
+        Devices::Only(device) => select::only(open()?, device),
         Devices::OneAfterAnother => {
-            let layout = select::Layout::measure(open_all(path, options)?)?;
-            Ok(Box::new(layout.apply(open_all(path, options)?)))
+            let layout = select::Layout::measure(open()?)?;
+            Ok(Box::new(layout.apply(open()?)))
         }
     }
 }

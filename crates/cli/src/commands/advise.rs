@@ -3,23 +3,21 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use manylogs_disk::Profile;
-use manylogs_lab::advise::{
-    Advice, Found, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search,
-};
-use manylogs_lab::replay::{
-    DriveSettings, NamedPolicy, Outcome, Plan, Progress, assemble, run_all,
-};
-use manylogs_lab::results::{RateDetails, Replay};
+use manylogs_lab::advise::{Advice, Advised, Asked, advise, fitted_policies};
+use manylogs_lab::load::Load;
+use manylogs_lab::replay::Progress;
+use manylogs_lab::results::Replay;
 use manylogs_lab::verdict::Decision;
 use manylogs_lab::{report, table};
 use manylogs_storage::Attached;
 use manylogs_workload::read_info;
 
 use super::link;
-use super::load::{Load, choose_rate, drive as drive_of, replay_failure, stop_on_ctrl_c};
+use super::load::{
+    drive as drive_of, load_failure, replay_failure, say, stop_on_ctrl_c, this_command,
+};
 use crate::args::lab::{AdviseArgs, LoadArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -29,54 +27,27 @@ use crate::progress::Bars;
 const UNKNOWN_DISK: &str = "/dev/sdX";
 
 pub(crate) fn run(given: &AdviseArgs) -> Result<(), Failure> {
-    let mut load = given.load.clone();
-    let (profile, disk) = drive(given, &mut load)?;
-    let args = &load;
+    let mut args = given.load.clone();
+    let (profile, disk) = drive(given, &mut args)?;
     let reserve = |path: &Option<_>| path.as_deref().map(Output::reserve).transpose();
     let (json, page) = (reserve(&args.json)?, reserve(&args.report)?);
-    let ours = [NamedPolicy::parse("mlb").map_err(Failure::input)?];
-    let load = Load::read_on(profile, args, &ours)?;
-    let mut plan = load.plan(args, &ours);
-    let mut rate = choose_rate(args, &mut plan)?;
+    let ours = fitted_policies().map_err(Failure::input)?;
+    let load = Load::read(profile, &args.options()?, &ours).map_err(|e| load_failure(&e))?;
+    say(&load);
+    let mut plan = load.plan(&ours);
+    let rate = load.choose_rate(&mut plan, &Arc::default()).map_err(|e| replay_failure(&e))?;
     let progress = Arc::<Progress>::default();
     stop_on_ctrl_c(vec![Arc::clone(&progress)])?;
-    let mut too_much = TooMuch::of(&plan, &progress).map_err(|e| replay_failure(&e))?;
-    if let Some(found) = &too_much {
-        plan.rate = found.judged;
-        rate = RateDetails { factor: found.judged, chosen: "fits", ..rate };
-    }
-    let found = searched(&plan, &progress, args.threads())?;
-    let judge = |plan: &Plan, policies: &[NamedPolicy]| judged(plan, policies, &progress, args);
-    let outcomes = judge(&plan, &found.finalists)?;
-    let replay = assemble(&plan, load.setting(args, &plan, rate.clone()), &outcomes);
-    let table = table::text(&replay);
-    let device = named(given);
-    let subject = Subject { found: found.clone(), device: device.clone(), too_much };
-    let mut advice = Advice::of(&replay, &outcomes, subject);
-    let range = drive_range(&plan, &found, &advice, &progress, args.threads());
-    if let Some(range) = range.map_err(|e| replay_failure(&e))? {
-        advice.over(range);
-    }
-    if progress.stop.load(Ordering::Relaxed) {
-        return Err(Failure::Interrupted);
-    }
-    if let Some(found) = &mut too_much {
-        let asked = found.with_volume(&plan, &advice.policy, &progress);
-        *found = asked.map_err(|e| replay_failure(&e))?;
-        advice.too_much = Some(*found);
-    }
-    if plan.drive.profile.shingled.is_some() && args.smr_cache.is_none() {
-        let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };
-        let full = Plan { drive, checkpoint_after: false, ..plan };
-        let outcomes = judge(&full, &found.finalists)?;
-        let full = assemble(&full, load.setting(args, &full, rate), &outcomes);
-        if let Some(other) = PersistentCache::of(&full, 1.0) {
-            advice = advice.with_other_cache(other);
-        }
-    }
+    let (device, threads) = (named(given), args.threads());
+    let command = this_command();
+    let asked = Asked { load: &load, plan, rate, device: device.clone(), command, threads };
+    let bar = |requests| Bars::show(&["search".to_owned()], &[Arc::clone(&progress)], requests);
+    let advised = advise(asked, &progress, bar).map_err(|e| replay_failure(&e))?;
+    let Advised { mut advice, replay } = advised.ok_or(Failure::Interrupted)?;
     let volume = advice.decision == Decision::Use;
     let set = if volume { advice.caches.set_for_volume } else { advice.caches.set_for_plain };
     advice.reasons.extend(disk.as_ref().map(|disk| link::cache_now(disk, set, volume)));
+    let table = table::text(&replay);
     write(&advice, replay, json, page)?;
     print(&text(&advice, &device, &table))
 }
@@ -89,7 +60,7 @@ fn write(
     page: Option<Output>,
 ) -> Result<(), Failure> {
     if let Some(output) = json {
-        let text = serde_json::to_string_pretty(advice).map_err(Failure::failed)?;
+        let text = advice.to_json().map_err(Failure::failed)?;
         output.write((text + "\n").as_bytes())?;
     }
     if let Some(output) = page {
@@ -129,29 +100,6 @@ fn named(args: &AdviseArgs) -> String {
     };
     let is_disk = |name: &String| name.starts_with("/dev/") && !name.starts_with("/dev/loop");
     recorded.filter(is_disk).unwrap_or_else(|| UNKNOWN_DISK.to_owned())
-}
-
-/// Replays `policies` from fresh seeds.
-fn judged(
-    plan: &Plan,
-    policies: &[NamedPolicy],
-    progress: &Arc<Progress>,
-    args: &LoadArgs,
-) -> Result<Vec<Outcome>, Failure> {
-    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::clone(progress)).collect();
-    let results = run_all(plan, policies, &progresses, args.threads());
-    let outcomes = results.into_iter().map(|result| result.map_err(|e| replay_failure(&e)));
-    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
-    if progress.stop.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(outcomes) }
-}
-
-/// The search, with a progress bar on a terminal.
-fn searched(plan: &Plan, progress: &Arc<Progress>, threads: usize) -> Result<Found, Failure> {
-    let requests = plan.workload.requests() * replays_at_most();
-    let shown = Bars::show(&["search".to_owned()], &[Arc::clone(progress)], requests);
-    let found = search(plan, progress, threads).map_err(|e| replay_failure(&e))?;
-    drop(shown);
-    if found.interrupted { Err(Failure::Interrupted) } else { Ok(found) }
 }
 
 fn text(advice: &Advice, device: &str, table: &str) -> String {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use manylogs_lab::replay::{
-    Durability, Loop, NamedPolicy, Outcome, Plan, Progress, assemble, parse_policies, run_all,
-};
+use manylogs_lab::load::Load;
+use manylogs_lab::replay::{Loop, NamedPolicy, Outcome, Plan, Progress, parse_policies, run_all};
 use manylogs_lab::results::Replay;
 use manylogs_lab::{report, table};
 
-use super::load::{Load, choose_rate, replay_failure, stop_on_ctrl_c};
+use super::load::{drive, load_failure, replay_failure, say, stop_on_ctrl_c, this_command};
 use crate::args::lab::{LoadArgs, LoopArg, OverloadArg, ReplayArgs};
 use crate::failure::Failure;
 use crate::output::{Output, print};
@@ -17,34 +16,17 @@ use crate::progress::Bars;
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let given = parse_policies(&args.policy).map_err(Failure::input)?;
     let outputs = Outputs::reserve(&args.load)?;
-    let fitted = if given.is_empty() { defaults(Durability::All)? } else { given.clone() };
-    let load = Load::read(&args.load, &fitted)?;
-    let policies = if given.is_empty() { defaults(load.durability)? } else { given };
+    let (profile, options) = (drive(&args.load)?, args.load.options()?);
+    let (load, policies) =
+        Load::compared(profile, &options, given).map_err(|e| load_failure(&e))?;
+    say(&load);
     let mut plan = plan(args, &load, &policies);
-    let rate = choose_rate(&args.load, &mut plan)?;
+    let rate = load.choose_rate(&mut plan, &Arc::default()).map_err(|e| replay_failure(&e))?;
     let outcomes = replay(args, &plan, &policies)?;
-    let (finished, unfinished): (Vec<Outcome>, Vec<Outcome>) =
-        outcomes.into_iter().partition(|outcome| !outcome.interrupted);
-    let mut setting = load.setting(&args.load, &plan, rate);
-    setting.warnings.extend(unfinished.iter().map(|outcome| {
-        format!(
-            "{} was interrupted after {} requests and is left out",
-            outcome.policy.name, outcome.pump.requests
-        )
-    }));
-    let mut result = assemble(&plan, setting, &finished);
-    result.interrupted = !unfinished.is_empty();
+    let (result, finished) = load.result(&plan, rate, &this_command(), outcomes);
     outputs.write(&result)?;
     print(&(summary(&result, &outputs) + &speed(&finished)))?;
     if result.interrupted { Err(Failure::Interrupted) } else { Ok(()) }
-}
-
-/// What is compared when nobody says otherwise: the drives that users have, one log, ours, and the
-/// paper's.
-fn defaults(durability: Durability) -> Result<Vec<NamedPolicy>, Failure> {
-    let plain =
-        if durability.write_cache() { "nologging,nologging:cache=off" } else { "nologging" };
-    parse_policies(&[plain, "single-log,mlb,mlb-paper"]).map_err(Failure::input)
 }
 
 /// The files that the replay writes.
@@ -73,7 +55,7 @@ impl Outputs {
 }
 
 fn plan(args: &ReplayArgs, load: &Load, policies: &[NamedPolicy]) -> Plan {
-    let mut plan = load.plan(&args.load, policies);
+    let mut plan = load.plan(policies);
     plan.pump.mode = match args.loop_mode {
         LoopArg::Open => Loop::Open {
             outstanding_max: args.outstanding,

@@ -1,16 +1,13 @@
 //! `manylogs sweep`: every combination of a file's traces, drives, policies, parameters and seeds.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use manylogs_lab::parallel::on_threads;
-use manylogs_lab::replay::Progress;
-use manylogs_lab::runs::{Kept, RunKey};
+use manylogs_lab::runs::Kept;
 use manylogs_lab::sweep::{
-    Ask, Columns, Job, JobError, Jobs, Row, Sweep, SweepError, columns, jobs, summary,
+    Ask, Columns, Job, JobError, Jobs, Row, Runs, Sweep, SweepError, columns, jobs, summary,
 };
 
 use super::kept::{kept_failure, told};
@@ -28,32 +25,29 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Failure> {
     let outputs = Outputs::reserve(&sweep)?;
     let Jobs { jobs, left_out } =
         jobs(&sweep).map_err(|e| Failure::input(format!("{}: {e}", args.file.display())))?;
-    let work = Work {
-        requests: sweep.output.requests.as_deref(),
-        progress: Arc::default(),
-        runs: Arc::default(),
-        done: Mutex::new(kept(&outputs)?),
-        left_out: Mutex::new(left_out),
-        failure: Mutex::default(),
-    };
-    stop_on_ctrl_c(vec![Arc::clone(&work.progress)])?;
+    let runs = Runs::new(kept(&outputs)?, left_out, Arc::default());
+    stop_on_ctrl_c(vec![Arc::clone(&runs.progress)])?;
     let began = Instant::now();
-    let mut keys = BTreeSet::new();
-    let wanted = jobs.iter().filter(|job| keys.insert(job.key));
-    let left: Vec<&Job> = wanted.filter(|job| !work.is_done(job.key)).collect();
-    let shown = Bars::show(&["runs".to_owned()], &[Arc::clone(&work.runs)], left.len() as u64);
-    on_threads(left.len(), args.threads(), |index| work.one(left[index]));
+    let left = runs.left(&jobs);
+    let shown = Bars::show(&["runs".to_owned()], &[Arc::clone(&runs.counted)], left.len() as u64);
+    let requests = sweep.output.requests.as_deref();
+    let store = |job: &Job, columns: &Columns| match requests {
+        Some(dir) => write_requests(dir, job, columns),
+        None => Ok(()),
+    };
+    let unkept = |error| kept_failure(&error);
+    runs.run(&left, args.threads(), requests.is_some(), store, unkept);
     drop(shown);
-    let rows = work.rows(&jobs);
+    let rows = runs.rows(&jobs);
     outputs.write(&columns(&rows))?;
     let cost = format!(
         "computing took: {} runs in {:.1} s, {} kept from before\n",
-        work.runs.done.load(Ordering::Relaxed),
+        runs.counted.done.load(Ordering::Relaxed),
         began.elapsed().as_secs_f64(),
         jobs.len() - left.len()
     );
-    print(&(summary(&rows) + &work.told() + &outputs.names() + &cost))?;
-    work.end(rows.len() == jobs.len())
+    print(&(summary(&rows) + &told_of(&runs.left_out()) + &outputs.names() + &cost))?;
+    end(runs, rows.len() == jobs.len())
 }
 
 /// The rows that an earlier command left.
@@ -62,89 +56,26 @@ fn kept(outputs: &Outputs) -> Result<Kept<Row>, Failure> {
     told(path, Kept::open(path))
 }
 
-/// A sweep under way.
-struct Work<'a> {
-    /// Where files with one row a request go.
-    requests: Option<&'a Path>,
-    /// Ends the replays under way.
-    progress: Arc<Progress>,
-    /// Counts the runs that are done.
-    runs: Arc<Progress>,
-    done: Mutex<Kept<Row>>,
-    /// Why runs have no result, each reason once.
-    left_out: Mutex<Vec<JobError>>,
-    /// Results that cannot be kept: the first ends the sweep.
-    failure: Mutex<Option<Failure>>,
+/// What has no result.
+fn told_of(left_out: &[JobError]) -> String {
+    left_out.iter().map(|error| format!("not run: {error}\n")).collect()
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Work<'_> {
-    fn is_done(&self, key: RunKey) -> bool {
-        locked(&self.done).get(key).is_some()
+fn end(runs: Runs<Failure>, complete: bool) -> Result<(), Failure> {
+    if let Some(failure) = runs.failure() {
+        return Err(failure);
     }
-
-    /// One that fails leaves the others to run.
-    fn one(&self, job: &Job) {
-        if self.progress.stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let found = match job.run(self.requests.is_some(), &self.progress) {
-            Ok(Some(found)) => found,
-            Ok(None) => return,
-            Err(error) => {
-                let mut left_out = locked(&self.left_out);
-                if !left_out.contains(&error) {
-                    left_out.push(error);
-                }
-                return;
-            }
-        };
-        if let Err(failure) = self.keep(job, found) {
-            locked(&self.failure).get_or_insert(failure);
-            self.progress.stop.store(true, Ordering::Relaxed);
-        }
+    if runs.is_stopped() && !complete {
+        return Err(Failure::Interrupted);
     }
-
-    fn keep(&self, job: &Job, (row, requests): (Row, Columns)) -> Result<(), Failure> {
-        if let Some(dir) = self.requests {
-            write_requests(dir, job, &requests)?;
-        }
-        locked(&self.done).keep(job.key, row).map_err(|error| kept_failure(&error))?;
-        self.runs.done.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+    let left_out = runs.left_out();
+    if left_out.is_empty() {
+        runs.remove_kept();
+        return Ok(());
     }
-
-    /// What is done, in the order of the sweep.
-    fn rows(&self, jobs: &[Job]) -> Vec<Row> {
-        let done = locked(&self.done);
-        let row = |job: &Job| Some(Row { ask: job.ask.clone(), ..done.get(job.key)?.clone() });
-        jobs.iter().filter_map(row).collect()
-    }
-
-    /// What has no result.
-    fn told(&self) -> String {
-        locked(&self.left_out).iter().map(|error| format!("not run: {error}\n")).collect()
-    }
-
-    fn end(self, complete: bool) -> Result<(), Failure> {
-        if let Some(failure) = locked(&self.failure).take() {
-            return Err(failure);
-        }
-        if self.progress.stop.load(Ordering::Relaxed) && !complete {
-            return Err(Failure::Interrupted);
-        }
-        let left_out = self.left_out.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if left_out.is_empty() {
-            self.done.into_inner().unwrap_or_else(PoisonError::into_inner).remove();
-            return Ok(());
-        }
-        let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
-        let message = format!("the sweep is not complete: {}", reasons.join("; "));
-        Err(incomplete(&left_out.iter().map(Some).collect::<Vec<_>>(), message))
-    }
+    let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    let message = format!("the sweep is not complete: {}", reasons.join("; "));
+    Err(incomplete(&left_out.iter().map(Some).collect::<Vec<_>>(), message))
 }
 
 /// The failure of a command some of whose runs have no result. `None` stands for an error that is

@@ -110,6 +110,7 @@ fn spec(files: Vec<PathBuf>, open: &OpenArgs, change: &ChangeArgs) -> Result<Tra
         open: open.options_without_drive()?,
         window: change.window.map(Into::into),
         windows: Vec::new(),
+        read: Vec::new(),
         limit: change.limit,
         seed: change.seed,
     })

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use manylogs::VolumeStats;
@@ -143,12 +144,19 @@ pub fn run_all(
     assert_eq!(policies.len(), progresses.len(), "one progress for each policy");
     let seeds = manylogs_block::to_usize(u64::from(plan.seeds.max(1)));
     let replays = on_threads(policies.len() * seeds, threads, |job| {
-        let policy = job / seeds;
-        let plan = Plan { seed: plan.nth_seed(job % seeds), ..plan.clone() };
-        run(&plan, &policies[policy], &progresses[policy])
+        let (policy, nth) = (job / seeds, job % seeds);
+        // Of a thousand seeds those that were not begun cost nothing when the user ends it.
+        let ended = progresses[policy].stop.load(Ordering::Relaxed);
+        let plan = Plan { seed: plan.nth_seed(nth), ..plan.clone() };
+        (nth == 0 || !ended).then(|| run(&plan, &policies[policy], &progresses[policy]))
     });
     let mut replays = replays.into_iter();
-    let of_policy = |_| pooled(replays.by_ref().take(seeds).collect());
+    let of_policy = |_| {
+        let begun: Vec<_> = replays.by_ref().take(seeds).flatten().collect();
+        let all = begun.len() == seeds;
+        let outcome = pooled(begun)?;
+        Ok(Outcome { interrupted: outcome.interrupted || !all, ..outcome })
+    };
     policies.iter().map(of_policy).collect()
 }
 

@@ -91,6 +91,11 @@ impl Columns {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Each column with its name, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Column)> {
+        self.0.iter().map(|(name, column)| (name.as_str(), column))
+    }
+
     fn rows(&self) -> usize {
         self.0.first().map_or(0, |(_, column)| column.len())
     }

@@ -194,10 +194,18 @@ impl Sweep {
     pub fn load(path: &Path) -> Result<Self, SweepError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SweepError::Read { path: path.to_owned(), source })?;
-        let bad = |reason: String| SweepError::Bad { path: path.to_owned(), reason };
-        let mut sweep: Self = toml::from_str(&text).map_err(|error| bad(error.to_string()))?;
-        sweep.resolve(path.parent().unwrap_or(Path::new("")));
-        sweep.check().map_err(bad)?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, dir).map_err(|reason| SweepError::Bad { path: path.to_owned(), reason })
+    }
+
+    /// Reads the text of such a file; relative paths become relative to `dir`.
+    ///
+    /// # Errors
+    /// If it has an unknown key, or a value makes no sense.
+    pub fn parse(text: &str, dir: &Path) -> Result<Self, String> {
+        let mut sweep: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        sweep.resolve(dir);
+        sweep.check()?;
         Ok(sweep)
     }
 
@@ -346,9 +354,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Sweep, String> {
-        let sweep: Sweep = toml::from_str(text).map_err(|error| error.to_string())?;
-        sweep.check()?;
-        Ok(sweep)
+        Sweep::parse(text, Path::new(""))
     }
 
     const LEAST: &str = "traces = ['t']\ndrives = ['exos-x20']\npolicies = ['nologging', 'mlb']\n";

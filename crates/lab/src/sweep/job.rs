@@ -189,8 +189,9 @@ impl Job {
     }
 }
 
-/// One line a request.
-fn requests(answered: &[Answered]) -> Columns {
+/// One line a request: columns as `docs/sweeps.md` has them.
+#[must_use]
+pub fn requests(answered: &[Answered]) -> Columns {
     let real = |of: fn(&Answered) -> f64| {
         Column::Real(answered.iter().map(|answered| Some(of(answered))).collect())
     };

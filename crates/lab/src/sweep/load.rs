@@ -155,6 +155,7 @@ impl Shared {
             opens: spec.opens.clone(),
             window: spec.window,
             windows: spec.windows.clone(),
+            read: Vec::new(),
             limit: spec.limit,
             seed: 1,
         };

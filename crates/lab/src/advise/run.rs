@@ -1,0 +1,107 @@
+//! The steps of advice: a search, replays of what it found from fresh seeds, and what follows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Advice, PersistentCache, Subject, TooMuch, drive_range, replays_at_most, search};
+use crate::load::Load;
+use crate::replay::assemble;
+use crate::replay::{DriveSettings, NamedPolicy, Outcome, Plan, Progress, ReplayError, run_all};
+use crate::results::{RateDetails, Replay};
+
+/// What advice is asked about.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The load on the drive.
+    pub load: &'a Load,
+    /// Its plan, at the rate that was chosen for it.
+    pub plan: Plan,
+    /// How the rate was chosen.
+    pub rate: RateDetails,
+    /// The disk that commands name.
+    pub device: String,
+    /// The command line that repeats it.
+    pub command: String,
+    /// Replays at the same time.
+    pub threads: usize,
+}
+
+/// Advice, and the replays that it follows from.
+#[derive(Debug)]
+pub struct Advised {
+    /// The advice.
+    pub advice: Advice,
+    /// The plain drive and the best policies that the search found.
+    pub replay: Replay,
+}
+
+/// The policies for which a load must fit when advice is asked for.
+///
+/// # Errors
+/// None: the policy is known.
+pub fn fitted_policies() -> Result<Vec<NamedPolicy>, manylogs::PolicyError> {
+    Ok(vec![NamedPolicy::parse("mlb")?])
+}
+
+/// Gives the advice; `None` if `progress` ended it. `shown` is called with the most requests that
+/// the search replays, and what it returns is dropped when the search has ended.
+///
+/// # Errors
+/// If a replay fails.
+pub fn advise<G>(
+    asked: Asked<'_>,
+    progress: &Arc<Progress>,
+    shown: impl FnOnce(u64) -> G,
+) -> Result<Option<Advised>, ReplayError> {
+    let Asked { load, mut plan, mut rate, device, command, threads } = asked;
+    let mut too_much = TooMuch::of(&plan, progress)?;
+    if let Some(found) = &too_much {
+        plan.rate = found.judged;
+        rate = RateDetails { factor: found.judged, chosen: "fits", ..rate };
+    }
+    let bar = shown(plan.workload.requests() * replays_at_most());
+    let found = search(&plan, progress, threads)?;
+    drop(bar);
+    if found.interrupted {
+        return Ok(None);
+    }
+    let judge = |plan: &Plan| judged(plan, &found.finalists, progress, threads);
+    let Some(outcomes) = judge(&plan)? else { return Ok(None) };
+    let replay = assemble(&plan, load.setting(&plan, rate.clone(), &command), &outcomes);
+    let subject = Subject { found: found.clone(), device, too_much };
+    let mut advice = Advice::of(&replay, &outcomes, subject);
+    drop(outcomes);
+    if let Some(range) = drive_range(&plan, &found, &advice, progress, threads)? {
+        advice.over(range);
+    }
+    if progress.stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    if let Some(found) = &mut too_much {
+        *found = found.with_volume(&plan, &advice.policy, progress)?;
+        advice.too_much = Some(*found);
+    }
+    if plan.drive.profile.shingled.is_some() && !load.smr_cache_given() {
+        let drive = DriveSettings { smr_cache: 1.0, ..plan.drive.clone() };
+        let full = Plan { drive, checkpoint_after: false, ..plan };
+        let Some(outcomes) = judge(&full)? else { return Ok(None) };
+        let full = assemble(&full, load.setting(&full, rate, &command), &outcomes);
+        if let Some(other) = PersistentCache::of(&full, 1.0) {
+            advice = advice.with_other_cache(other);
+        }
+    }
+    Ok(Some(Advised { advice, replay }))
+}
+
+/// Replays `policies` from fresh seeds; `None` if `progress` ended it.
+fn judged(
+    plan: &Plan,
+    policies: &[NamedPolicy],
+    progress: &Arc<Progress>,
+    threads: usize,
+) -> Result<Option<Vec<Outcome>>, ReplayError> {
+    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::clone(progress)).collect();
+    let results = run_all(plan, policies, &progresses, threads);
+    let outcomes = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok((!progress.stop.load(Ordering::Relaxed)).then_some(outcomes))
+}

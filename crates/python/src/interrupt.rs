@@ -1,0 +1,112 @@
+//! Work that takes a while: other Python threads run on, Ctrl-C ends it, and a panic is an error.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use manylogs_lab::replay::{OpenTrace, Progress};
+use manylogs_workload::{BoxedSource, SourceCounts, TraceError, TraceRequest, TraceSource};
+use pyo3::prelude::*;
+
+use crate::failure::{Failure, interrupted};
+
+/// How often the interpreter is asked whether the user pressed Ctrl-C.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A source looks once in so many requests whether it is to end.
+const REQUESTS_BETWEEN: u32 = 1024;
+
+/// Does `work` on another thread while the interpreter is free. It is to end soon after
+/// `Progress::stop` is set.
+///
+/// # Errors
+/// What `work` returns, its panic, or what a signal's handler raised.
+pub(crate) fn free<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Arc<Progress>) -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    let progress = Arc::<Progress>::default();
+    let (sender, receiver) = channel();
+    let shared = &progress;
+    let (result, signal) = py.detach(move || {
+        let progress = shared;
+        std::thread::scope(|scope| {
+            let of_worker = Arc::clone(progress);
+            scope.spawn(move || {
+                let result = catch_unwind(AssertUnwindSafe(|| work(&of_worker)));
+                // The receiver waits for it.
+                let _ = sender.send(result.unwrap_or_else(|panic| Err(said(&*panic))));
+            });
+            let mut signal = None;
+            loop {
+                match receiver.recv_timeout(LOOK_EVERY) {
+                    Ok(result) => return (result, signal),
+                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                        signal = Python::attach(|py| py.check_signals()).err();
+                        progress.stop.store(signal.is_some(), Ordering::Relaxed);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return (Err(Failure::program("a thread was lost")), signal);
+                    }
+                }
+            }
+        })
+    });
+    match signal {
+        Some(signal) => Err(signal),
+        None if progress.stop.load(Ordering::Relaxed) => Err(interrupted()),
+        None => Ok(result?),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Failure::panic(text.unwrap_or_else(|| "it panicked".to_owned()))
+}
+
+/// The same trace, whose reading ends with an error once `progress` says so.
+pub(crate) fn stoppable(open: OpenTrace, progress: &Arc<Progress>) -> OpenTrace {
+    let progress = Arc::clone(progress);
+    Arc::new(move || {
+        let (source, progress) = (open()?, Arc::clone(&progress));
+        Ok(Box::new(Stoppable { source, progress, until: 0 }) as BoxedSource)
+    })
+}
+
+struct Stoppable {
+    source: BoxedSource,
+    progress: Arc<Progress>,
+    until: u32,
+}
+
+impl TraceSource for Stoppable {
+    fn next_request(&mut self) -> Option<Result<TraceRequest, TraceError>> {
+        if self.until == 0 {
+            self.until = REQUESTS_BETWEEN;
+            if self.progress.stop.load(Ordering::Relaxed) {
+                return Some(Err(TraceError::Options("interrupted".into())));
+            }
+        }
+        self.until -= 1;
+        self.source.next_request()
+    }
+
+    fn counts(&self) -> SourceCounts {
+        self.source.counts()
+    }
+
+    fn progress(&self) -> Option<f64> {
+        self.source.progress()
+    }
+}
+
+/// Panics as a defect would: for the tests of what becomes of it.
+#[pyfunction]
+pub(crate) fn panics(py: Python<'_>, message: &str) -> PyResult<()> {
+    let message = message.to_owned();
+    free(py, move |_| std::panic::panic_any(message))
+}

@@ -1,0 +1,102 @@
+//! Replays and advice.
+
+use std::sync::Arc;
+
+use manylogs_lab::advise::{Asked, advise as advise_load, fitted_policies};
+use manylogs_lab::load::Load;
+use manylogs_lab::replay::{NamedPolicy, Plan, Progress, parse_policies, run_all};
+use manylogs_lab::report;
+use manylogs_lab::sweep::requests as columns;
+use manylogs_lab::table::text;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::drive::Drive;
+use crate::failure::Failure;
+use crate::interrupt::free;
+use crate::options::{Letting, Named, load_options, threads};
+use crate::table::Table;
+use crate::trace::Trace;
+
+/// What a replay gives: JSON, a table of text, a report in HTML, and tables of requests by policy.
+type Replayed = (String, String, String, Vec<(String, Table)>);
+
+/// Replays `traces` on `drive` under each of `policies`; under those that `replay` compares, if
+/// there are none.
+#[pyfunction]
+#[pyo3(signature = (traces, drive, policies, command, **options))]
+pub(crate) fn replay(
+    py: Python<'_>,
+    traces: Vec<PyRef<'_, Trace>>,
+    drive: PyRef<'_, Drive>,
+    policies: Vec<String>,
+    command: &str,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<Replayed> {
+    let named = Named::of(options.as_ref());
+    let given = parse_policies(&policies).map_err(Failure::input)?;
+    let (loading, letting) = (load_options(&traces, &named)?, Letting::of(&named)?);
+    let (profile, threads) = (drive.profile.clone(), threads(&named)?);
+    free(py, |progress| {
+        let (load, policies) = Load::compared(profile, &loading.until(progress), given)?;
+        let plan = load.plan(&policies);
+        let mut pump = plan.pump;
+        (pump.mode, pump.small_write_max) =
+            (letting.mode, letting.small.unwrap_or(pump.small_write_max));
+        let (checkpoint_after, keep_requests) = (letting.checkpoint, letting.requests);
+        let mut plan = Plan { pump, checkpoint_after, keep_requests, ..plan };
+        // A search for a rate needs no single requests.
+        let mut probe = Plan { keep_requests: false, ..plan.clone() };
+        let rate = load.choose_rate(&mut probe, progress)?;
+        plan.rate = probe.rate;
+        let outcomes = all(&plan, &policies, progress, threads)?;
+        let (result, finished) = load.result(&plan, rate, command, outcomes);
+        let mut requests = Vec::new();
+        for outcome in finished.iter().filter(|_| keep_requests) {
+            let table = Table::new(columns(outcome.recorder.requests()))?;
+            requests.push((outcome.policy.name.clone(), table));
+        }
+        let json = result.to_json().map_err(Failure::program)? + "\n";
+        let page = report::html(&result).map_err(Failure::program)?;
+        Ok((json, text(&result), page, requests))
+    })
+}
+
+fn all(
+    plan: &Plan,
+    policies: &[NamedPolicy],
+    progress: &Arc<Progress>,
+    threads: usize,
+) -> Result<Vec<manylogs_lab::replay::Outcome>, Failure> {
+    let progresses: Vec<Arc<Progress>> = policies.iter().map(|_| Arc::clone(progress)).collect();
+    let outcomes = run_all(plan, policies, &progresses, threads);
+    Ok(outcomes.into_iter().collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Whether a volume helps the load: the advice as JSON, as a sentence, and the table that it
+/// follows from.
+#[pyfunction]
+#[pyo3(signature = (traces, drive, device, command, **options))]
+pub(crate) fn advise(
+    py: Python<'_>,
+    traces: Vec<PyRef<'_, Trace>>,
+    drive: PyRef<'_, Drive>,
+    device: String,
+    command: String,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<(String, String, String)> {
+    let named = Named::of(options.as_ref());
+    let loading = load_options(&traces, &named)?;
+    let (profile, threads) = (drive.profile.clone(), threads(&named)?);
+    free(py, |progress| {
+        let ours = fitted_policies().map_err(Failure::input)?;
+        let load = Load::read(profile, &loading.until(progress), &ours)?;
+        let mut plan = load.plan(&ours);
+        let rate = load.choose_rate(&mut plan, progress)?;
+        let asked = Asked { load: &load, plan, rate, device, command, threads };
+        let advised = advise_load(asked, progress, |_| ())?;
+        let advised = advised.ok_or_else(|| Failure::program("interrupted"))?;
+        let json = advised.advice.to_json().map_err(Failure::program)? + "\n";
+        Ok((json, advised.advice.sentence(), text(&advised.replay)))
+    })
+}

@@ -1,0 +1,29 @@
+//! Sweeps.
+
+use std::path::Path;
+
+use manylogs_lab::sweep::{Sweep, columns, jobs, run_jobs};
+use pyo3::prelude::*;
+
+use crate::failure::Failure;
+use crate::interrupt::free;
+use crate::table::Table;
+
+/// Runs the sweep that `toml` describes, as a file of `manylogs sweep` does. Returns one row a run,
+/// and why runs have no result.
+#[pyfunction]
+pub(crate) fn sweep(
+    py: Python<'_>,
+    toml: &str,
+    threads: Option<usize>,
+) -> PyResult<(Table, Vec<String>)> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or(cores);
+    free(py, |progress| {
+        let sweep = Sweep::parse(toml, Path::new("")).map_err(Failure::input)?;
+        let jobs = jobs(&sweep).map_err(Failure::input)?;
+        let (rows, left_out) = run_jobs(&jobs, progress, threads);
+        let left_out = left_out.iter().map(ToString::to_string).collect();
+        Ok((Table::new(columns(&rows))?, left_out))
+    })
+}
