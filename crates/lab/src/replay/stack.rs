@@ -287,6 +287,13 @@ impl Stack {
     }
 }
 
+impl Drop for Stack {
+    /// The drive's observer knows the volume, which knows the drive: none of them would be freed.
+    fn drop(&mut self) {
+        self.drive.observe(|_| {});
+    }
+}
+
 fn create(
     sim: &Sim,
     host: NodeId,
@@ -386,6 +393,26 @@ impl HeadPoint {
             (false, true) => 'R',
             (true, false) => 'w',
             (true, true) => 'W',
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_is_freed_when_it_ends() {
+        let profile = manylogs_disk::profile::find("wd5000ys").unwrap().unwrap();
+        let settings = DriveSettings::new(Arc::new(profile), false);
+        for policy in ["nologging", "mlb"] {
+            let sim = Sim::new(1, Order::Fifo);
+            let policy = NamedPolicy::parse(policy).unwrap();
+            let stack = Stack::named(&sim, &settings, &policy, 1).unwrap();
+            let known_to_observer = Rc::downgrade(&stack.head);
+            drop(stack);
+            drop(sim);
+            assert!(known_to_observer.upgrade().is_none(), "{}", policy.name);
         }
     }
 }
