@@ -287,6 +287,13 @@ impl Stack {
     }
 }
 
+impl Drop for Stack {
+    /// The drive's observer knows the volume, which knows the drive: none of them would be freed.
+    fn drop(&mut self) {
+        self.drive.observe(|_| {});
+    }
+}
+
 fn create(
     sim: &Sim,
     host: NodeId,
@@ -389,3 +396,5 @@ impl HeadPoint {
         }
     }
 }
+#[cfg(test)]
+mod tests;
