@@ -340,7 +340,7 @@ nbd-tools:
 	@dpkg -s $(NBD_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(NBD_TOOLS)
 
 # Programs without which a few tests are skipped.
-TEST_TOOLS := e2fsprogs python3 attr acl
+TEST_TOOLS := e2fsprogs python3 attr acl xfsprogs btrfs-progs f2fs-tools dosfstools fdisk
 test-tools:
 	@dpkg -s $(TEST_TOOLS) >/dev/null 2>&1 || sh tools/install.sh $(TEST_TOOLS) || true
 

@@ -203,9 +203,11 @@ class Server:
         subprocess.run(["umount", "-i", self.root], check=True)
         self.child.wait()
 
-    def kill(self):
+    def kill(self, stop):
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
+        # From the unmount on a thread that comes late finds the empty directory below.
+        stop.set()
         subprocess.run(["umount", "-l", self.root], check=False, capture_output=True)
         while os.path.ismount(self.root):
             time.sleep(0.005)
@@ -267,8 +269,7 @@ def main():
         stop_by_kill = rng.random() < 0.9
         if not stop_by_kill:
             stop.set()
-        server.kill()
-        stop.set()
+        server.kill(stop)
         for owner in owners:
             owner.join()
             syncs += owner.count
