@@ -100,6 +100,7 @@ test-campaigns: tools
 	$(TORTURE) --trouble --states 10000
 	$(TORTURE) --system everest --states 60000
 	$(TORTURE) --system ext4 --states 10000
+	$(TORTURE) --system lazy --states 4000
 	$(TORTURE) --system ext4 --mutate 10000 --e2fsck-every 200
 	$(TORTURE) --system mlfs --states 8000
 	$(TORTURE) --system mlfs --trouble --states 4000

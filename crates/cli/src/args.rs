@@ -12,6 +12,7 @@ pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod suggest;
 pub(crate) mod torture;
+pub(crate) mod trees;
 pub(crate) mod volume;
 
 use std::path::PathBuf;

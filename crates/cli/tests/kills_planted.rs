@@ -38,7 +38,7 @@ fn a_sync_that_does_not_wait_is_noticed_after_kills() {
     if !can_mount() {
         return;
     }
-    for mode in ["ordered", "manylogs"] {
+    for mode in ["ordered", "lazy", "manylogs"] {
         let place = Place::new();
         let Some(disk) = image(&place, 512, &[]) else { return };
         let sound = judged(&place, &disk, mode, None);

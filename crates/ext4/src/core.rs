@@ -7,7 +7,7 @@ use std::rc::Rc;
 use manylogs_block::{BlockDevice, Handle as Executor, Signal};
 
 use crate::alloc::Space;
-use crate::cache::{Buffer, Cache, read_block};
+use crate::cache::{Buffer, Cache};
 use crate::error::{Corruption, Error, Result};
 use crate::geometry::Geometry;
 use crate::inode::{Known, Losses, Node};
@@ -24,6 +24,10 @@ pub enum Mode {
     /// Metadata. Content is on the device before what refers to it.
     #[default]
     Ordered,
+    /// Metadata, which stays there: it goes home only where the journal needs the room, and an
+    /// unmount leaves it. A replay, ours or another program's, brings it home (*Evolving Ext4 for
+    /// Shingled Disks*, section 3).
+    Lazy,
     /// Metadata and the content of files: one commit makes both durable, and content that is
     /// overwritten is old or new in whole pages.
     Data,
@@ -37,6 +41,11 @@ impl Mode {
     /// Whether the journal may hold content.
     pub(crate) const fn journals_content(self) -> bool {
         matches!(self, Self::Data | Self::Runs)
+    }
+
+    /// Whether the journal is left full.
+    pub(crate) const fn stays_in_journal(self) -> bool {
+        matches!(self, Self::Lazy)
     }
 }
 
@@ -130,10 +139,7 @@ impl Core {
         if let Some(buffer) = self.cache.get(block) {
             return Ok(buffer);
         }
-        let bytes = match self.journal.newest(block) {
-            Some(bytes) => bytes,
-            None => read_block(&*self.device, block).await?,
-        };
+        let bytes = self.journal.read(&*self.device, block).await?;
         Ok(self.cache.insert(block, bytes))
     }
 

@@ -51,6 +51,11 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
+    /// How a journal of this file system is written: whether with wide numbers, and with checksums.
+    pub(crate) const fn journal_format(&self) -> (bool, bool) {
+        (self.features.incompat & incompat::BITS64 != 0, self.seed.is_some())
+    }
+
     /// What `superblock` says, if it can be.
     pub(crate) fn of(superblock: &Superblock) -> Result<Self> {
         let features = superblock.features();

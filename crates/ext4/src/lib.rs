@@ -95,7 +95,9 @@ pub use dir::Listed;
 pub use error::{Corruption, Error, Place, Refusal, Result};
 pub use file::{Allocate, SIZE_MOST, Seek};
 pub use inode::Descriptor;
-pub use journal::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
+pub use journal::{
+    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, Newest, SinkStats, Step,
+};
 pub use marks::{Copies, Marks};
 pub use memory::{Memory, Part, PartUse, Permit, Take};
 pub use ondisk::inode::FileKind;

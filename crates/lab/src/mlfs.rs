@@ -8,6 +8,7 @@ mod load;
 mod results;
 mod run;
 mod table;
+pub mod trees;
 
 pub use case::{DiskCase, JOURNAL, MlfsCase, WRITES_PER_SYNC};
 pub use disk::MlfsError;

@@ -42,12 +42,12 @@ impl Mounted {
         probe: PhaseProbe,
         options: Options,
     ) -> Result<Self, MountError> {
-        use JournalMode::{Adaptive, AdaptiveJbd2, Data, Manylogs, Ordered};
+        use JournalMode::{Adaptive, AdaptiveJbd2, Data, Lazy, Manylogs, Ordered};
         let copies = Copies::read(Rc::clone(&device)).await?;
         let is_adopted = copies.marks().is_adopted();
         let mode = wanted.unwrap_or(if is_adopted { Manylogs } else { Ordered });
         match (mode, is_adopted) {
-            (Ordered | Data | AdaptiveJbd2, true) => return Err(MountError::Adopted(mode)),
+            (Ordered | Lazy | Data | AdaptiveJbd2, true) => return Err(MountError::Adopted(mode)),
             (Manylogs | Adaptive, false) => return Err(MountError::NotAdopted(mode)),
             _ => {}
         }
@@ -57,6 +57,7 @@ impl Mounted {
         let journal = match mode {
             _ if options.read_only => Journal::none(device, runtime, options).await,
             Ordered => Journal::own(Mode::Ordered, device, runtime, options).await,
+            Lazy => Journal::own(Mode::Lazy, device, runtime, options).await,
             Data => Journal::own(Mode::Data, device, runtime, options).await,
             AdaptiveJbd2 => Journal::own(Mode::Runs, device, runtime, options).await,
             Manylogs => Journal::near(None, device, runtime, probe, options).await,

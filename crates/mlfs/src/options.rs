@@ -71,6 +71,9 @@ impl std::fmt::Display for Ignored {
 pub enum JournalMode {
     /// Ext4's own journal holds metadata; content is durable before what refers to it.
     Ordered,
+    /// Ext4's own journal holds metadata, and keeps it: it goes home only where the journal needs
+    /// the room (*Evolving Ext4 for Shingled Disks*).
+    Lazy,
     /// Ext4's own journal holds content as well.
     Data,
     /// Each transaction is a record in the log nearest the head (the Manylogs paper, section III).
@@ -87,8 +90,8 @@ pub enum JournalMode {
 
 impl JournalMode {
     /// All modes.
-    pub const ALL: [Self; 5] =
-        [Self::Ordered, Self::Data, Self::AdaptiveJbd2, Self::Adaptive, Self::Manylogs];
+    pub const ALL: [Self; 6] =
+        [Self::Ordered, Self::Lazy, Self::Data, Self::AdaptiveJbd2, Self::Adaptive, Self::Manylogs];
 
     /// The mode of this name.
     #[must_use]
@@ -101,6 +104,7 @@ impl JournalMode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ordered => "ordered",
+            Self::Lazy => "lazy",
             Self::Data => "data",
             Self::Manylogs => "manylogs",
             Self::Adaptive => "adaptive",
@@ -206,6 +210,7 @@ impl MountOptions {
             "errors=panic" => return Err(not_offered("a program cannot stop the kernel")),
             "data=ordered" | "mode=ordered" => self.mode = Some(JournalMode::Ordered),
             "data=journal" | "data=data" | "mode=data" => self.mode = Some(JournalMode::Data),
+            "mode=lazy" => self.mode = Some(JournalMode::Lazy),
             "mode=manylogs" => self.mode = Some(JournalMode::Manylogs),
             "mode=adaptive" => self.mode = Some(JournalMode::Adaptive),
             "data=writeback" => {

@@ -10,13 +10,13 @@ use manylogs_ext4::{Ext4, Memory, PartUse, Usage};
 use manylogs_fuse::Tally;
 use manylogs_operate::control::{Answer, Order, OrderError};
 use manylogs_operate::status::{
-    FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
+    CheckpointStatus, FileSystemStatus, KernelRequests, MemoryPart, MemoryStatus, Status,
 };
 use manylogs_operate::{Emulated, Operated, Subject};
 use manylogs_storage::Watcher;
 
-use crate::MountError;
 use crate::mounted::Mounted;
+use crate::{JournalMode, MountError};
 
 /// Sectors of a block.
 const BLOCK_SECTORS: u64 = 8;
@@ -26,6 +26,7 @@ pub(crate) struct Served {
     mounted: Mounted,
     mounted_on: String,
     pub(crate) operated: Rc<Operated>,
+    runtime: Handle,
     /// Waits for the kernel's requests.
     pub(crate) watcher: Watcher,
     /// Counts them, once they are served.
@@ -50,11 +51,12 @@ impl Served {
             recognised: None,
             probe,
         };
-        let operated = Operated::start(runtime, subject);
+        let operated = Operated::start(runtime.clone(), subject);
         Self {
             mounted,
             mounted_on: target.display().to_string(),
             operated,
+            runtime,
             watcher,
             tally: RefCell::default(),
         }
@@ -104,6 +106,10 @@ impl Served {
                 let message = format!("unmount it: manylogs fs unmount {}", self.mounted_on);
                 Err(OrderError::in_use(message))
             }
+            Order::Checkpoint if self.mounted.mode() == JournalMode::Lazy => {
+                let (fs, runtime) = (self.fs().clone(), self.runtime.clone());
+                return Box::pin(async move { reply(bring_home(&fs, &runtime).await) });
+            }
             Order::Set { .. } | Order::Checkpoint | Order::Snapshot
                 if self.mounted.volume().is_none() =>
             {
@@ -120,6 +126,22 @@ impl Served {
         };
         Box::pin(async move { reply(answer) })
     }
+}
+
+/// Brings home what a journal holds that keeps it.
+async fn bring_home(fs: &Ext4, runtime: &Handle) -> Answer {
+    let (began, before) = (runtime.now(), fs.journal_stats());
+    fs.bring_home().await.map_err(OrderError::new)?;
+    let done = fs.journal_stats().since(&before);
+    let report = CheckpointStatus {
+        home_bytes: done.home_bytes,
+        home_writes: done.home_writes,
+        seconds: runtime.now().since(began).as_secs_f64(),
+        kept_extents: 0,
+        lost_extents: 0,
+        unread_extents: 0,
+    };
+    serde_json::to_value(report).map_err(OrderError::new)
 }
 
 /// Of the whole file system, whoever has its blocks.

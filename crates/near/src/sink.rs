@@ -4,11 +4,10 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 
-use bytes::Bytes;
 use manylogs::{Phase, PhaseProbe, Volume};
 use manylogs_block::{BlockDevice, Extent, IoResult, Lba, Payload, Request, Sectors, to_usize};
 use manylogs_ext4::{
-    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Memory, Run, SinkStats, Step,
+    BLOCK_BYTES, BlockNo, Closed, CommitSink, Logged, Memory, Newest, Run, SinkStats, Step,
 };
 use manylogs_logstore::store::{Batch, NewEntry, Stream};
 use manylogs_logstore::{Class, EntryKind, MAX_ENTRIES};
@@ -215,7 +214,7 @@ impl CommitSink for NearSink {
         Box::pin(async { Ok(()) })
     }
 
-    fn newest(&self, _: BlockNo) -> Option<Bytes> {
+    fn newest(&self, _: BlockNo) -> Option<Newest> {
         // Reads go through the volume, whose table knows.
         None
     }
@@ -232,10 +231,12 @@ impl CommitSink for NearSink {
     fn stats(&self) -> SinkStats {
         let volume = self.volume.stats();
         let mut home = self.probe.written().filter(|(phase, _)| *phase == Phase::Checkpoint);
+        let home = home.next().map(|(_, written)| written).unwrap_or_default();
         SinkStats {
             records: volume.records,
             log_bytes: volume.record_bytes,
-            home_bytes: home.next().map_or(0, |(_, written)| written.bytes),
+            home_bytes: home.bytes,
+            home_writes: home.requests,
             at_risk_bytes: volume.logged_at_risk_bytes,
             ..self.stats.get()
         }

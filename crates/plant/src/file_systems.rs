@@ -45,6 +45,32 @@ macro_rules! with_file_systems {
                 /// A file that was cut to nothing, written and closed may be found empty.
                 Ext4CloseLeavesData,
             }
+            /// Bugs of a journal that keeps what it holds, which its crash histories show.
+            LAZY {
+                /// A block that was freed counts as newer in the journal than at home.
+                LazyFreedStaysLive,
+                /// Copies that were revoked since are taken for the newest content.
+                LazyOpensRevoked,
+                /// Blocks of a transaction without a commit block are taken for durable.
+                LazyMapAheadOfCommit,
+                /// A mount reads the superblock and the descriptors of groups at home.
+                LazyMountReadsHome,
+                /// The tail moves past a transaction whose blocks did not all go home.
+                LazyTailTooFar,
+                /// An opened journal is written from its beginning.
+                LazyHeadForgotten,
+            }
+            /// Bugs of such a journal that tests of its parts show.
+            LAZY_PARTS {
+                /// What was read of the journal is not asked for again, though it may have been
+                /// written over.
+                LazyPlaceNotAsked,
+                /// A copy in the journal that begins with zero instead of the magic number is
+                /// taken as it is.
+                LazyNotUnescaped,
+                /// A journal with content of files is opened without a replay.
+                LazyOpensContent,
+            }
             /// Bugs of the file system ext4 that tests of its parts show.
             EXT4_PARTS {
                 /// A file that ends leaves its block of attributes in use.

@@ -31,6 +31,8 @@ pub enum System {
     Everest,
     /// The file system ext4 with its own journal.
     Ext4,
+    /// The same, with a journal that keeps what it holds; some mounts are in another mode.
+    Lazy,
     /// File systems that MLFS takes over and gives back.
     Adopt,
     /// The file system ext4 with its journal in the logs of a volume, near the head.
@@ -188,8 +190,11 @@ impl Campaign {
         if campaign.mutate {
             return run_mutant(seed, images, campaign.e2fsck_every);
         }
-        let near = self.system == System::Mlfs;
-        let journal = if near { Journal::Near } else { Journal::Own };
+        let journal = match self.system {
+            System::Mlfs => Journal::Near,
+            System::Lazy => Journal::Lazy,
+            _ => Journal::Own,
+        };
         let plan = Ext4Plan::of_seed(seed).with_journal(journal);
         let plan = if self.trouble { plan.in_trouble() } else { plan };
         run_ext4(&plan.with_e2fsck(campaign.e2fsck_every), images)
@@ -205,7 +210,9 @@ impl Campaign {
             let result = match self.system {
                 System::Volume => run_plan(&self.plan_of(seed), self.faults),
                 System::Everest => run_everest(&self.everest_plan_of(seed)),
-                System::Ext4 | System::Adopt | System::Mlfs => self.run_ext4(seed, &mut images),
+                System::Ext4 | System::Lazy | System::Adopt | System::Mlfs => {
+                    self.run_ext4(seed, &mut images)
+                }
             };
             lock(ledger).take_up(seed, result, self.states, progress);
         }

@@ -9,6 +9,7 @@ use manylogs_mlfs::JournalMode;
 
 use super::applications::FsApplicationsArgs;
 use super::suggest::DRIVES;
+use super::trees::FsTreesArgs;
 use crate::args::link::LinkArgs;
 use crate::args::serve::{CacheArg, OnOff, Updates};
 
@@ -45,6 +46,9 @@ pub(crate) enum FsCommand {
     /// Measure programs (mail servers, file servers, databases) beside a reader on modelled drives,
     /// in each mode of the journal.
     Applications(FsApplicationsArgs),
+    /// Measure how long trees of directories take to make, list and remove on modelled drives, in
+    /// each mode of the journal.
+    Trees(FsTreesArgs),
     /// Show or change the settings of an adopted file system's logs, mounted or not. They are kept.
     Set(FsSetArgs),
 }
@@ -164,7 +168,7 @@ pub(crate) struct FsInterfereArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "cheetah-15k5",
           value_parser = DRIVES, hide_possible_values = true)]
     pub(crate) drive: Vec<String>,
-    /// Modes of the journal: ordered, data, adaptive-jbd2 (content of small writes joins ext4's
+    /// Modes of the journal: ordered, lazy, data, adaptive-jbd2 (content of small writes joins ext4's
     /// own journal, as the paper's adaptive journaling has it), adaptive, manylogs.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mode,
           default_value = "ordered,data,adaptive,manylogs")]
@@ -241,6 +245,9 @@ pub(crate) struct FsCheckArgs {
 pub(crate) enum ModeArg {
     /// Ext4's own, with metadata; data is written before what refers to it.
     Ordered,
+    /// Ext4's own, with metadata, which stays there until the journal needs the room. An unmount
+    /// leaves it there: any mount, also by the kernel, or e2fsck brings it home.
+    Lazy,
     /// Ext4's own, with metadata and data.
     Data,
     /// The log nearest the head: each transaction is one record, with small data. The file system
@@ -254,6 +261,7 @@ impl From<ModeArg> for JournalMode {
     fn from(mode: ModeArg) -> Self {
         match mode {
             ModeArg::Ordered => Self::Ordered,
+            ModeArg::Lazy => Self::Lazy,
             ModeArg::Data => Self::Data,
             ModeArg::Manylogs => Self::Manylogs,
             ModeArg::Adaptive => Self::Adaptive,

@@ -14,10 +14,13 @@ pub(crate) enum TorturedSystem {
     Everest,
     /// The file system ext4 of `manylogs fs`, with its own journal; needs mkfs.ext4 and e2fsck.
     Ext4,
+    /// The same with a journal that keeps what it holds (mode lazy), mounted in another mode now
+    /// and then; needs mkfs.ext4 and e2fsck.
+    Lazy,
     /// File systems that `manylogs fs adopt` takes over, and `fs release` gives back; needs
     /// mkfs.ext4 and e2fsck.
     Adopt,
-    /// The same with its journal in logs near the head; needs mkfs.ext4, debugfs and e2fsck.
+    /// The file system ext4 with its journal in logs near the head; needs mkfs.ext4, debugfs and e2fsck.
     Mlfs,
 }
 
@@ -49,7 +52,7 @@ pub(crate) struct TortureArgs {
     /// first of --seeds on, is damaged, with checksums put right again, and then used.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) mutate: Option<u64>,
-    /// With --system ext4, adopt or mlfs: one crash state or damaged image in so many is also
+    /// With --system ext4, lazy, adopt or mlfs: one crash state or damaged image in so many is also
     /// judged by e2fsck; none if 0. All others are judged by a check of our own.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) e2fsck_every: u64,

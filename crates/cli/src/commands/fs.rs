@@ -13,6 +13,7 @@ mod mounted;
 mod operate;
 mod shown;
 mod status;
+mod trees;
 
 use std::path::Path;
 
@@ -46,6 +47,7 @@ pub(crate) fn run(args: &FsArgs) -> Result<(), Failure> {
         FsCommand::Set(args) => operate::set(args),
         FsCommand::Interfere(args) => interfere::run(args),
         FsCommand::Applications(args) => applications::run(args),
+        FsCommand::Trees(args) => trees::run(args),
     }
 }
 

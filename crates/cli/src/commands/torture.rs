@@ -25,6 +25,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<(), Failure> {
         TorturedSystem::Volume => System::Volume,
         TorturedSystem::Everest => System::Everest,
         TorturedSystem::Ext4 => System::Ext4,
+        TorturedSystem::Lazy => System::Lazy,
         TorturedSystem::Adopt => System::Adopt,
         TorturedSystem::Mlfs => System::Mlfs,
     };
@@ -95,7 +96,7 @@ fn seeds(args: &TortureArgs) -> RangeInclusive<u64> {
 }
 
 fn ext4(args: &TortureArgs, system: System) -> Result<Option<Ext4Campaign>, Failure> {
-    if !matches!(system, System::Ext4 | System::Adopt | System::Mlfs) {
+    if !matches!(system, System::Ext4 | System::Lazy | System::Adopt | System::Mlfs) {
         return Ok(None);
     }
     let images = Templates::make();
@@ -111,6 +112,7 @@ fn repeated(args: &TortureArgs, seed: u64) -> String {
         TorturedSystem::Volume => "",
         TorturedSystem::Everest => " --system everest",
         TorturedSystem::Ext4 => " --system ext4",
+        TorturedSystem::Lazy => " --system lazy",
         TorturedSystem::Adopt => " --system adopt",
         TorturedSystem::Mlfs => " --system mlfs",
     };

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::extents::MAP_CREDITS;
 use crate::inode::Node;
+use crate::journal::Newest;
 use crate::units::{BlockNo, Run};
 
 /// Pages of one handle: the smallest journal's largest transaction holds them, and what maps them.
@@ -64,7 +65,10 @@ impl Core {
         }
         let newest = |block| {
             let cached = self.cache.get(block).map(|buffer| buffer.bytes());
-            cached.or_else(|| self.journal.newest(block))
+            cached.or_else(|| match self.journal.newest(block)? {
+                Newest::Bytes(bytes) => Some(bytes),
+                Newest::InLog(_) => unreachable!("where it has content it keeps all in memory"),
+            })
         };
         let blocks = (0..).zip(run.range().map(BlockNo));
         blocks.filter_map(|(number, block)| Some((number, newest(block)?))).collect()

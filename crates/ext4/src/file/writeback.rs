@@ -216,7 +216,7 @@ impl Core {
     /// Whether a run of content goes into the journal now.
     fn is_journalled(&self, blocks: u32) -> bool {
         match self.mode {
-            Mode::Ordered => false,
+            Mode::Ordered | Mode::Lazy => false,
             Mode::Data => true,
             Mode::Runs => self.journal.sink.takes_content(blocks),
         }

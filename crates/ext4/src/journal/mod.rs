@@ -15,14 +15,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use manylogs_block::{IoError, Nanos, Signal, to_usize};
+use manylogs_block::{BlockDevice, IoError, Nanos, Signal, to_usize};
 use manylogs_plant::{Bug, is};
 
 pub(crate) use handle::Handle;
-pub(crate) use sink::NoSink;
-pub use sink::{Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, Logged, SinkStats, Step};
+use sink::NoSink;
+pub use sink::{
+    Closed, CommitSink, FREED_LEAST, LARGEST_LEAST, LogCopy, Logged, Newest, SinkStats, Step,
+};
 
-use crate::cache::Buffer;
+use crate::cache::{Buffer, read_block};
 use crate::error::{Error, Result};
 use crate::inode::nodes_most;
 use crate::lock::SharedLock;
@@ -150,6 +152,11 @@ impl Journal {
         }
     }
 
+    /// No journal: nothing is written.
+    pub(crate) fn none(memory: &Memory) -> Self {
+        Self::new(Rc::new(NoSink), Tid::default(), memory)
+    }
+
     /// The transaction that the next handle adds to.
     pub(crate) fn running(&self) -> Tid {
         self.state.borrow().running.tid
@@ -201,6 +208,21 @@ impl Journal {
         self.state.borrow().durable.is_at_least(tid)
     }
 
+    /// As [`Journal::read`], for what a mount reads before it is mounted.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn read_early(
+        &self,
+        device: &dyn BlockDevice,
+        block: BlockNo,
+    ) -> Result<Bytes, IoError> {
+        if is(Bug::LazyMountReadsHome) {
+            return read_block(device, block).await;
+        }
+        self.read(device, block).await
+    }
+
     /// Whether transactions can still be committed.
     pub(crate) fn is_sound(&self) -> bool {
         self.state.borrow().failed.is_none()
@@ -228,12 +250,36 @@ impl Journal {
         found
     }
 
-    /// The content of a block that is not in the cache, if it is newer than the device's.
-    pub(crate) fn newest(&self, block: BlockNo) -> Option<Bytes> {
+    /// The content of a block that is not in the cache, if it is newer than that at home.
+    pub(crate) fn newest(&self, block: BlockNo) -> Option<Newest> {
         let committing = self.state.borrow().committing.clone();
         let bytes = committing
             .and_then(|closed| closed.blocks.get(&block).map(|logged| logged.bytes.clone()));
-        bytes.or_else(|| self.sink.newest(block))
+        bytes.map(Newest::Bytes).or_else(|| self.sink.newest(block))
+    }
+
+    /// Reads a block of metadata that is not in the cache, from the log or from home. No
+    /// transaction is closed meanwhile.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn read(
+        &self,
+        device: &dyn BlockDevice,
+        block: BlockNo,
+    ) -> Result<Bytes, IoError> {
+        loop {
+            let newest = self.newest(block);
+            let bytes = match &newest {
+                Some(Newest::Bytes(bytes)) => return Ok(bytes.clone()),
+                Some(Newest::InLog(copy)) => jbd2::read_copy(device, copy).await?,
+                None => return read_block(device, block).await,
+            };
+            // It may have gone home, and its place in the log to another transaction.
+            if self.newest(block) == newest || is(Bug::LazyPlaceNotAsked) {
+                return Ok(bytes);
+            }
+        }
     }
 }
 
@@ -247,3 +293,7 @@ impl std::fmt::Debug for Journal {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests;

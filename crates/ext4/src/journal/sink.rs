@@ -59,6 +59,8 @@ pub struct SinkStats {
     pub log_bytes: u64,
     /// Written home from the log.
     pub home_bytes: u64,
+    /// Requests that wrote it.
+    pub home_writes: u64,
     /// Newer in the log than at home, now.
     pub at_risk_bytes: u64,
 }
@@ -73,6 +75,7 @@ impl SinkStats {
             flushes: self.flushes - before.flushes,
             log_bytes: self.log_bytes - before.log_bytes,
             home_bytes: self.home_bytes - before.home_bytes,
+            home_writes: self.home_writes - before.home_writes,
             at_risk_bytes: self.at_risk_bytes,
         }
     }
@@ -114,6 +117,14 @@ pub trait CommitSink {
     /// Those of the device; the log is as it was then.
     fn make_room(&self) -> Step<'_>;
 
+    /// Brings home all that is durable in the log, which stays in use.
+    ///
+    /// # Errors
+    /// Those of the device; the log is as it was then.
+    fn bring_home(&self) -> Step<'_> {
+        self.make_room()
+    }
+
     /// Resolves when a transaction that is committed at once need not wait for other users of the
     /// device: who asks until then shares the transaction.
     fn turn(&self) -> Pin<Box<dyn Future<Output = ()> + '_>> {
@@ -131,8 +142,8 @@ pub trait CommitSink {
     /// Resolves when nothing is under way that writes to blocks which durable transactions freed.
     fn quiet(&self) -> Step<'_>;
 
-    /// The content of a block that is durable in the log and not at home yet.
-    fn newest(&self, block: BlockNo) -> Option<Bytes>;
+    /// Where the content of a block is that is durable in the log and not at home yet.
+    fn newest(&self, block: BlockNo) -> Option<Newest>;
 
     /// Those blocks of `run` whose content a recovery may take from the log.
     fn logged(&self, run: Run) -> Vec<BlockNo>;
@@ -148,11 +159,37 @@ pub trait CommitSink {
     /// What it did since the mount.
     fn stats(&self) -> SinkStats;
 
+    /// Whether the log keeps what it holds when the file system is unmounted, so that the next user
+    /// opens the log, or recovers.
+    fn stays(&self) -> bool {
+        false
+    }
+
     /// Brings everything home and leaves a log that needs no recovery.
     ///
     /// # Errors
     /// Those of the device; a recovery is needed then.
     fn drain(&self) -> Step<'_>;
+}
+
+/// The newest content of a block that is not at home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Newest {
+    /// This is it.
+    Bytes(Bytes),
+    /// The log has it. Who has read it there asks again: the place may have been used anew.
+    InLog(LogCopy),
+}
+
+/// A copy of a block in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogCopy {
+    /// Where it is.
+    pub at: BlockNo,
+    /// The transaction that has it.
+    pub tid: Tid,
+    /// Its first word is zero in the log ([`Tag`](crate::ondisk::jbd2::Tag)).
+    pub escaped: bool,
 }
 
 /// No handle changes more blocks, so no sink may take fewer in one transaction.
@@ -189,7 +226,7 @@ impl CommitSink for NoSink {
         Box::pin(async { Ok(()) })
     }
 
-    fn newest(&self, _: BlockNo) -> Option<Bytes> {
+    fn newest(&self, _: BlockNo) -> Option<Newest> {
         None
     }
 

@@ -18,6 +18,9 @@ const FLAG_ESCAPED: u32 = 1;
 const FLAG_SAME_UUID: u32 = 2;
 const FLAG_LAST: u32 = 8;
 
+/// In the commit block of a transaction without content of files: "META".
+const METADATA_ALONE: u32 = 0x4D45_5441;
+
 /// Incompatible features of a journal.
 pub(crate) mod incompat {
     pub(crate) const REVOKE: u32 = 0x1;
@@ -163,6 +166,13 @@ impl JournalSuperblock {
 
     pub(crate) fn incompat(&self) -> u32 {
         self.u32(0x28)
+    }
+
+    /// Whether the log is written as [`JournalSuperblock::set_format`] would have it written.
+    pub(crate) fn is_of_format(&self, wide: bool, checksums: bool) -> bool {
+        let mut other = self.clone();
+        other.set_format(wide, checksums);
+        (other.u32(0x24), other.incompat()) == (self.u32(0x24), self.incompat())
     }
 
     /// Says how the log is written from now on. Nothing may be left to replay.
@@ -368,17 +378,24 @@ impl Format {
         Some(entries.map(|at| BlockNo(number(at))).collect())
     }
 
-    /// The block that ends a transaction.
-    pub(crate) fn commit_block(self, tid: Tid, now: Timestamp) -> Vec<u8> {
+    /// The block that ends a transaction. It says whether the transaction has `metadata` alone, at
+    /// a place that other programs leave zero and do not read.
+    pub(crate) fn commit_block(self, tid: Tid, now: Timestamp, metadata: bool) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
         put_header(&mut block, Kind::Commit, tid);
         put_be64(&mut block, 0x30, now.seconds.cast_unsigned());
         put_be32(&mut block, 0x38, now.nanos);
+        put_be32(&mut block, 0x3C, if metadata { METADATA_ALONE } else { 0 });
         if let Some(seed) = self.seed() {
             let sum = crc(seed, &block);
             put_be32(&mut block, 0x10, sum);
         }
         block
+    }
+
+    /// Whether a commit block says that its transaction holds no content of files.
+    pub(crate) fn is_metadata_alone(block: &[u8]) -> bool {
+        be32(block, 0x3C) == METADATA_ALONE
     }
 
     /// Whether a commit block is whole.
@@ -430,8 +447,12 @@ mod tests {
             let block = format.revoke_block(Tid(9), &revokes);
             assert_eq!(format.revoked(&block), Some(revokes));
             assert!(format.is_whole(&block));
-            let commit = format.commit_block(Tid(u32::MAX), Timestamp { seconds: -1, nanos: 7 });
-            assert!(format.is_whole_commit(&commit));
+            for metadata in [false, true] {
+                let now = Timestamp { seconds: -1, nanos: 7 };
+                let commit = format.commit_block(Tid(u32::MAX), now, metadata);
+                assert!(format.is_whole_commit(&commit));
+                assert_eq!(Format::is_metadata_alone(&commit), metadata);
+            }
         }
     }
 

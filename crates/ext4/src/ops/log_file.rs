@@ -17,6 +17,7 @@ use crate::dir::{NAME_CREDITS, touch};
 use crate::error::{Error, Result};
 use crate::extents::{MAP_CREDITS, Mapping};
 use crate::inode::{BIRTH_CREDITS, Newborn, ORPHAN_CREDITS};
+use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::ondisk::extent::Extent;
 use crate::ondisk::inode::{FileKind, RawInode, TimeField, flags};
@@ -184,8 +185,9 @@ impl LogFile {
             durability: Default::default(),
             memory: Memory::default(),
         };
-        let mode = Mode::Ordered;
-        let loaded = Ext4::load_as(&superblock, block, mode, device, runtime, &options).await?;
+        let (mode, none) = (Mode::Ordered, Journal::none(&options.memory));
+        let loaded = Ext4::load_as(&superblock, block, mode, none, device, runtime, &options);
+        let loaded = loaded.await?;
         let core = &loaded.core;
         let raw = core.inode(ino).await?;
         let runs = core.log_runs(ino, &raw).await?.ok_or(Error::Exists)?;

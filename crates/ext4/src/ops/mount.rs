@@ -17,11 +17,10 @@ use crate::extents::Mapping;
 use crate::geometry::{Geometry, check_state};
 use crate::inode::{Known, Losses};
 use crate::journal::jbd2::{self, Jbd2Sink, Journalled};
-use crate::journal::{CommitSink, Journal, NoSink};
+use crate::journal::{CommitSink, Journal};
 use crate::marks::without_bit;
 use crate::memory::Memory;
 use crate::ondisk::bytes::low32;
-use crate::ondisk::features::incompat;
 use crate::ondisk::group::Group;
 use crate::ondisk::jbd2::Tid;
 use crate::ondisk::superblock::Superblock;
@@ -76,28 +75,69 @@ impl Ext4 {
         options: Options,
     ) -> Result<Self> {
         let superblock = Self::superblock_of(&device).await?;
-        if options.read_only && superblock.needs_recovery() {
+        let must_replay = superblock.needs_recovery() && !mode.stays_in_journal();
+        if options.read_only && must_replay {
             return Err(Refusal::NeedsCheck("the journal must be replayed").into());
         }
         // What is durable must not depend on what the last user left in the device's cache.
         device.submit(Request::Flush).await?;
-        let early = Self::load(mode, &device, &runtime, &options).await?;
+        let none = || Journal::none(&options.memory);
+        let early = Self::load(mode, none(), &device, &runtime, &options).await?;
         let runs = early.core.journal_runs().await?;
         let journal = jbd2::read_superblock(&device, runs.clone()).await?;
         let geometry = &early.core.geometry;
+        if !superblock.needs_recovery() && journal.superblock.start().is_some() {
+            return Err(Refusal::NeedsCheck("the journal holds what no mount announced").into());
+        }
+        if mode.stays_in_journal() && superblock.needs_recovery() {
+            let (format, blocks) = (geometry.journal_format(), geometry.blocks);
+            let opened = jbd2::open(&device, &journal, format, blocks, &options.memory).await?;
+            if let Some(sink) = opened {
+                return Self::go_on(sink, &runs, &device, &runtime, &options).await;
+            }
+            if options.read_only {
+                return Err(Refusal::NeedsCheck("the journal must be replayed").into());
+            }
+        }
         let replayed = if superblock.needs_recovery() {
             jbd2::replay(&device, &journal.place, &journal.superblock, geometry).await?
-        } else if journal.superblock.start().is_some() {
-            return Err(Refusal::NeedsCheck("the journal holds what no mount announced").into());
         } else {
             journal.superblock.sequence()
         };
         // The replay may have changed everything that was read so far.
-        let loaded = Self::load(mode, &device, &runtime, &options).await?;
-        if loaded.core.journal_runs().await? != runs {
-            return Err(Refusal::NeedsCheck("the journal's own inode changed").into());
-        }
+        let loaded = Self::load(mode, none(), &device, &runtime, &options).await?;
+        loaded.check_journal(&runs).await?;
         loaded.begin(journal, &runs, replayed).await
+    }
+
+    /// Mounts what is in the log of `sink` and at home together. Nothing is written before.
+    async fn go_on(
+        sink: Jbd2Sink,
+        runs: &[Run],
+        device: &Rc<dyn BlockDevice>,
+        runtime: &Executor,
+        options: &Options,
+    ) -> Result<Self> {
+        let next = sink.next();
+        let journal = Journal::new(Rc::new(sink), next, &options.memory);
+        let loaded = Self::load(Mode::Lazy, journal, device, runtime, options).await?;
+        loaded.check_journal(runs).await?;
+        let mut core = loaded.alone();
+        core.geometry.add_journal(runs);
+        if core.read_only {
+            return Ok(Self::of(Rc::new(core)));
+        }
+        let fs = Self::start(core).await?;
+        fs.core.log_superblock(Superblock::set_has_large_files).await?;
+        Ok(fs)
+    }
+
+    /// The journal must lie where it was looked for.
+    async fn check_journal(&self, runs: &[Run]) -> Result<()> {
+        if self.core.journal_runs().await? == runs {
+            return Ok(());
+        }
+        Err(Refusal::NeedsCheck("the journal's own inode changed").into())
     }
 
     /// Mounts a file system whose transactions go through `sink`, and not into its own journal,
@@ -116,7 +156,9 @@ impl Ext4 {
     ) -> Result<Self> {
         let superblock = Self::superblock_to_mount_through(&device).await?;
         let block = read_block(&*device, BlockNo(0)).await?;
-        let loaded = Self::load_as(&superblock, block, mode, &device, &runtime, &options).await?;
+        let none = Journal::none(&options.memory);
+        let loaded = Self::load_as(&superblock, block, mode, none, &device, &runtime, &options);
+        let loaded = loaded.await?;
         let runs = loaded.core.journal_runs().await?;
         let journal = jbd2::read_superblock(&device, runs.clone()).await?;
         if journal.superblock.start().is_some() {
@@ -189,17 +231,18 @@ impl Ext4 {
         Ok(Self::of(core))
     }
 
-    /// What is mounted before the journal is known: nothing may be written.
+    /// What is mounted with a journal that holds newer blocks, or none: nothing may be written.
     async fn load(
         mode: Mode,
+        journal: Journal,
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,
         options: &Options,
     ) -> Result<Self> {
-        let block = read_block(&**device, BlockNo(0)).await?;
+        let block = journal.read_early(&**device, BlockNo(0)).await?;
         let superblock = Superblock::decode(&block)?;
         check_state(&superblock)?;
-        Self::load_as(&superblock, block, mode, device, runtime, options).await
+        Self::load_as(&superblock, block, mode, journal, device, runtime, options).await
     }
 
     /// As [`Ext4::load`], with what `superblock` says; `block` is block 0.
@@ -207,6 +250,7 @@ impl Ext4 {
         superblock: &Superblock,
         block: Bytes,
         mode: Mode,
+        journal: Journal,
         device: &Rc<dyn BlockDevice>,
         runtime: &Executor,
         options: &Options,
@@ -218,7 +262,7 @@ impl Ext4 {
             if block.0 >= geometry.blocks {
                 return Err(Corruption::of(Place::Superblock, "descriptors beyond the end").into());
             }
-            tables.push(cache.insert(block, read_block(&**device, block).await?));
+            tables.push(cache.insert(block, journal.read_early(&**device, block).await?));
         }
         let (mut free_blocks, mut free_inodes) = (0, 0);
         for group in (0..geometry.groups).map(GroupNo) {
@@ -235,7 +279,7 @@ impl Ext4 {
             clock: Rc::clone(&options.clock),
             space: Space::new(geometry.blocks, free_blocks, free_inodes),
             superblock: cache.insert(BlockNo(0), block),
-            journal: Journal::new(Rc::new(NoSink), Tid::default(), &options.memory),
+            journal,
             geometry,
             cache,
             tables,
@@ -269,12 +313,12 @@ impl Ext4 {
         if core.read_only {
             return Ok(Self::of(Rc::new(core)));
         }
-        let features = core.geometry.features;
-        let format = (features.incompat & incompat::BITS64 != 0, core.geometry.seed.is_some());
+        let format = core.geometry.journal_format();
         // First the journal needs no replay, then the file system says that it may need one.
         jbd2::reset(&core.device, &mut journal, next, format).await?;
         let device = Rc::clone(&core.device);
-        let sink = Jbd2Sink::new(device, journal.place, journal.superblock, &core.memory);
+        let Journalled { place, superblock } = journal;
+        let sink = Jbd2Sink::new(core.mode, device, place, superblock, &core.memory);
         let sink = Rc::new(sink);
         core.journal = Journal::new(Rc::clone(&sink) as Rc<_>, next, &core.memory);
         core.write_superblock(|superblock| {
@@ -287,7 +331,20 @@ impl Ext4 {
         Self::start(core).await
     }
 
-    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery.
+    /// Makes durable what was changed so far, and brings home all that is in the journal, which
+    /// stays in use.
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::Aborted`].
+    pub async fn bring_home(&self) -> Result<()> {
+        let core = &self.core;
+        core.check_writable()?;
+        core.journal.commit(core.journal.running()).await?;
+        Ok(core.journal.sink.bring_home().await?)
+    }
+
+    /// Makes everything durable, brings it home, and leaves a file system that needs no recovery;
+    /// in [`Mode::Lazy`] the journal keeps what it holds, and a recovery is needed.
     ///
     /// # Errors
     /// Those of the device, and [`Error::Aborted`]: the next mount replays the journal then. What
@@ -300,6 +357,8 @@ impl Ext4 {
         let deleted = core.finish_orphans().await;
         let marked = core.mark_damage().await;
         let synced = core.sync_what_can_be().await;
+        let stays = core.journal.sink.stays();
+        let counted = if stays { core.log_counts().await } else { Ok(()) };
         core.journal.end().await;
         if core.journal.damaged.get() {
             let said = core.journal.sink.give_up().await?;
@@ -307,8 +366,11 @@ impl Ext4 {
                 core.write_superblock(Superblock::set_errors).await?;
             }
         }
-        deleted.and(marked).and(synced)?;
+        deleted.and(marked).and(synced).and(counted)?;
         core.journal.check()?;
+        if stays {
+            return core.losses.tell(None);
+        }
         core.journal.sink.drain().await?;
         let (blocks, inodes) = (core.space.free_blocks(), core.space.free_inodes());
         core.write_superblock(|superblock| {
@@ -340,6 +402,29 @@ impl Core {
         let request = Request::write_fua(BlockNo(0).sectors(), payload);
         self.device.submit(request).await?;
         Ok(())
+    }
+
+    /// As [`Core::write_superblock`], through the log, if anything changes.
+    async fn log_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut superblock = Superblock::decode(&self.superblock.bytes())?;
+        let before = superblock.clone();
+        change(&mut superblock);
+        if superblock == before {
+            return Ok(());
+        }
+        let mut handle = self.begin(1).await?;
+        self.change_superblock(&mut handle, |held| *held = superblock)?;
+        self.journal.commit(handle.finish()).await
+    }
+
+    /// The superblock in the log says how much is free, as a replay is to bring it home.
+    async fn log_counts(&self) -> Result<()> {
+        let (blocks, inodes) = (self.space.free_blocks(), self.space.free_inodes());
+        self.log_superblock(|superblock| {
+            superblock.set_clean();
+            superblock.set_free(blocks, low32(inodes));
+        })
+        .await
     }
 
     /// Where the journal is.

@@ -13,6 +13,7 @@ mod damage;
 mod data;
 mod failing;
 mod kernel;
+mod lazy;
 mod limits;
 mod memory;
 mod promises;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use manylogs::{PhaseProbe, VolumeError};
-use manylogs_block::{BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector};
+use manylogs_block::{BlockDevice, Handle, Lba, Media, MemoryDevice, SECTOR_BYTES, Sector, Time};
 use manylogs_disk::{ContentTooLarge, EmulatedDrive};
 use manylogs_ext4::{Ext4, FileKind, Ino, Memory, New, Options, Timestamp};
 use manylogs_mlfs::adopt::{AdoptError, Layout, Site, Volumes, adopt};
@@ -86,7 +86,7 @@ pub(super) struct Disk<F> {
 }
 
 /// What a drive and its content are used in.
-struct World {
+pub(super) struct World {
     sim: Sim,
     host: NodeId,
     runtime: Handle,
@@ -110,8 +110,32 @@ impl World {
         Rc::new(self.drive.clone())
     }
 
-    fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
+    pub(super) fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
         self.sim.block_on(self.host, work)
+    }
+
+    /// The time in this world.
+    pub(super) fn now(&self) -> Time {
+        self.sim.now()
+    }
+
+    /// Mounts what the disk holds in the mode of the case, with its settings.
+    pub(super) fn mounted(&self, case: &DiskCase) -> Result<Mounted, MlfsError> {
+        let mounted = self.mount(Some(case))?;
+        if let Some(volume) = mounted.volume().cloned() {
+            // A checkpoint at night, or of a disk that is idle, would be in the figures by chance.
+            let mut settings = volume.settings();
+            let meant = ["checkpoint=full", "checkpoint-rate=none"];
+            meant.iter().try_for_each(|pair| settings.assign(pair)).unwrap_or_else(|error| {
+                unreachable!("settings of every volume: {error}");
+            });
+            if let Some(threshold) = case.threshold {
+                let pair = format!("threshold={}", threshold.bytes());
+                settings.assign(&pair).map_err(|error| MlfsError::Setting(error.to_string()))?;
+            }
+            self.run(async move { volume.set(&settings).await })?;
+        }
+        Ok(mounted)
     }
 
     fn mount(&self, case: Option<&DiskCase>) -> Result<Mounted, MlfsError> {
@@ -164,23 +188,15 @@ impl<F: Clone + 'static> Prepared<F> {
         Ok(Self { media: world.content.media(), files })
     }
 
+    /// It in a world of its own, not mounted.
+    pub(super) fn world(&self, case: &DiskCase) -> Result<World, MlfsError> {
+        World::new(case, self.media.clone())
+    }
+
     /// Mounts it in the mode of the case.
     pub(super) fn mount(&self, case: &DiskCase) -> Result<Disk<F>, MlfsError> {
-        let world = World::new(case, self.media.clone())?;
-        let mounted = world.mount(Some(case))?;
-        if let Some(volume) = mounted.volume().cloned() {
-            // A checkpoint at night, or of a disk that is idle, would be in the figures by chance.
-            let mut settings = volume.settings();
-            let meant = ["checkpoint=full", "checkpoint-rate=none"];
-            meant.iter().try_for_each(|pair| settings.assign(pair)).unwrap_or_else(|error| {
-                unreachable!("settings of every volume: {error}");
-            });
-            if let Some(threshold) = case.threshold {
-                let pair = format!("threshold={}", threshold.bytes());
-                settings.assign(&pair).map_err(|error| MlfsError::Setting(error.to_string()))?;
-            }
-            world.run(async move { volume.set(&settings).await })?;
-        }
+        let world = self.world(case)?;
+        let mounted = world.mounted(case)?;
         let World { sim, host, .. } = world;
         Ok(Disk { sim, host, mounted, files: self.files.clone() })
     }

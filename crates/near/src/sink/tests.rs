@@ -9,6 +9,7 @@ use manylogs_ext4::{Memory, Part, Tid, Timestamp};
 use manylogs_sim::{Order, Sim};
 
 use super::*;
+use bytes::Bytes;
 
 fn sink_of(volume: &Volume) -> NearSink {
     let (probe, granularity) = (PhaseProbe::default(), Granularity::default());

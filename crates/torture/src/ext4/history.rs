@@ -97,8 +97,9 @@ impl History<'_> {
             watch: watch.clone(),
             trouble: trouble.clone(),
         };
-        let mounting = world.mounting(&self.journal);
-        let again = world.mounting(&self.journal);
+        let journal = self.journal.in_some_mode(&mut self.rng);
+        let mounting = world.mounting(&journal);
+        let again = world.mounting(&journal);
         world.sim.handle(world.user).spawn(async move {
             let mounted = match &start.trouble {
                 Some(trouble) => trouble.mount(mounting, again).await,
@@ -147,7 +148,8 @@ impl History<'_> {
         let mut image = judge::crash(world, &mut self.rng);
         let mut phase = if watch.mounted.get() { last_phase(&world.disk) } else { Phase::Open };
         while self.rng.one_in(4) {
-            image = judge::crash_in_recovery(&image, &self.journal, &mut self.rng);
+            let journal = self.journal.in_some_mode(&mut self.rng);
+            image = judge::crash_in_recovery(&image, &journal, &mut self.rng);
             phase = Phase::Recovery;
             self.report.tally.nested += 1;
         }
@@ -163,7 +165,7 @@ impl History<'_> {
         let moment = self.models.iter().map(|model| model.borrow().moment).sum();
         let (seed, sampled) =
             (self.rng.next_u64(), judge::is_due(&mut self.rng, self.plan.e2fsck_every));
-        let own = self.plan.journal == Journal::Own;
+        let own = self.plan.journal != Journal::Near;
         let replayed = sampled && self.rng.one_in(2) && own;
         if let Some(left) = self.judged.get(&(fingerprint, moment)) {
             return Ok(*left);

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use manylogs::Anchors;
 use manylogs_block::{Extent, Lba, Sector};
+use manylogs_ext4::Mode;
 use manylogs_ext4check::{BLOCK_BYTES, Block, BlockNo, Source, Survey, Target};
 use manylogs_near::Placed;
 use manylogs_sim::DiskImage;
@@ -111,9 +112,11 @@ impl Images {
     /// The image of a number, which counts around, and where its journal is.
     pub(super) fn get(&self, journal: Journal, number: usize) -> (&DiskImage, JournalAt) {
         match journal {
-            Journal::Own => {
+            Journal::Own | Journal::Lazy => {
                 let (image, log) = &self.plain[number % self.plain.len()];
-                (image, JournalAt::Own(log.clone()))
+                let stays = journal == Journal::Lazy;
+                let mode = if stays { Mode::Lazy } else { Mode::Ordered };
+                (image, JournalAt::Own { log: log.clone(), mode })
             }
             Journal::Near => {
                 let (image, anchors) = self.near(number);

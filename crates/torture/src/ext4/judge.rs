@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use manylogs_block::Rng;
-use manylogs_ext4::{Ext4, FileKind, Ino};
+use manylogs_ext4::{Ext4, FileKind, Ino, Mode};
 use manylogs_ext4check::check;
 use manylogs_sim::{DiskImage, Survival};
 
@@ -99,6 +99,17 @@ pub(super) fn by_ourselves(
         }
     };
     compare(models, &found)?;
+    let settled = match journal {
+        JournalAt::Own { mode, .. } if *mode == Mode::Lazy => {
+            if sampled {
+                replayed_by_e2fsck(&settled, &[]).map_err(|error| format!("left: {error}"))?;
+            }
+            let (found, settled) = use_plain(&settled, models, seed)?;
+            compare(models, &found).map_err(|error| format!("replayed: {error}"))?;
+            settled
+        }
+        _ => settled,
+    };
     nothing_is_wrong(&settled)?;
     if sampled {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;

@@ -19,6 +19,8 @@ pub enum Journal {
     /// Into ext4's own journal.
     #[default]
     Own,
+    /// Into ext4's own journal, which keeps what it holds; some mounts are in another mode.
+    Lazy,
     /// Into the logs of a volume, near the head.
     Near,
 }
@@ -82,10 +84,15 @@ impl Ext4Plan {
         Self { shape, ..Self::of_seed(seed) }
     }
 
-    /// With transactions that go there.
+    /// With transactions that go there. A journal that keeps what it holds is filled some times.
     #[must_use]
     pub fn with_journal(self, journal: Journal) -> Self {
-        Self { journal, ..self }
+        let plan = Self { journal, ..self };
+        if journal != Journal::Lazy {
+            return plan;
+        }
+        let (steps, incarnations) = (plan.steps.max(240), plan.incarnations + 1);
+        Self { steps, incarnations, fork_every: 5 * plan.fork_every, ..plan }
     }
 
     /// On a device that fails requests: logs near the head cannot be written or read, homes not,

@@ -77,8 +77,8 @@ impl World {
         let (journal, disk, runtime) = (journal.clone(), self.disk.clone(), self.runtime());
         async move {
             let anchors = match journal {
-                JournalAt::Own(log) => {
-                    let mounted = mount(Rc::new(Noted { disk, log }), runtime).await;
+                JournalAt::Own { log, mode } => {
+                    let mounted = mount_in(mode, Rc::new(Noted { disk, log }), runtime).await;
                     return mounted.map(Mounted::Own).map_err(|error| error.to_string());
                 }
                 JournalAt::Near(anchors) => anchors,
@@ -179,10 +179,27 @@ fn is_without_logs(volume: &Volume) -> bool {
 /// Where the journal of a file system is.
 #[derive(Clone, Debug)]
 pub(super) enum JournalAt {
-    /// Its own.
-    Own(Log),
+    /// Its own, which is used in this mode.
+    Own { log: Log, mode: Mode },
     /// In a volume with these anchors.
     Near(Anchors),
+}
+
+impl JournalAt {
+    /// As somebody mounts it who may change the mode, where a journal keeps what it holds.
+    pub(super) fn in_some_mode(&self, rng: &mut Rng) -> Self {
+        match self {
+            Self::Own { log, mode: Mode::Lazy } => {
+                let mode = match rng.below(8) {
+                    0 => Mode::Ordered,
+                    1 => Mode::Data,
+                    _ => Mode::Lazy,
+                };
+                Self::Own { log: log.clone(), mode }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// A mounted file system.
@@ -215,7 +232,7 @@ impl Mounted {
         }
     }
 
-    /// Brings everything home and leaves a plain ext4.
+    /// Brings everything home and leaves a plain ext4, or leaves all in a journal that keeps it.
     pub(super) async fn leave(self) -> Result<(), String> {
         match self {
             Self::Own(fs) => fs.unmount().await.map_err(|error| format!("unmount: {error}")),

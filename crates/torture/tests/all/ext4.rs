@@ -57,8 +57,17 @@ fn new_images_of_every_kind_are_clean_for_both_judges() {
 }
 
 fn run(seeds: RangeInclusive<u64>, states: Option<u64>, mutate: bool) -> Option<Summary> {
+    run_system(System::Ext4, seeds, states, mutate)
+}
+
+fn run_system(
+    system: System,
+    seeds: RangeInclusive<u64>,
+    states: Option<u64>,
+    mutate: bool,
+) -> Option<Summary> {
     let campaign = Campaign {
-        system: System::Ext4,
+        system,
         seeds,
         states,
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
@@ -81,6 +90,21 @@ fn what_was_synced_is_there_after_every_crash() {
     // One judged state in 40 is also judged by e2fsck, and half of those are replayed by it.
     assert!(tally.judged_by_e2fsck >= STATES / 100 && tally.replayed_by_e2fsck >= STATES / 200);
     assert!(tally.nested >= STATES / 10);
+}
+
+/// What another mode, or e2fsck, finds in a journal that was left full is judged as well.
+#[test]
+fn a_journal_that_keeps_what_it_holds_loses_nothing() {
+    let run = run_system(System::Lazy, 1..=u64::MAX - 1, Some(STATES / 2), false);
+    let Some(summary) = run else { return };
+    println!("{summary:#?}");
+    assert_eq!(summary.failure, None);
+    let tally = &summary.tally;
+    assert!(tally.phases.total() >= STATES / 2);
+    let of_each = tally.phases.iter().filter(|(_, states)| *states > 0).count();
+    assert_eq!(of_each, 5, "mounts, logs, homes, tails and recoveries are crashed");
+    assert!(tally.judged_by_e2fsck >= STATES / 200 && tally.replayed_by_e2fsck >= STATES / 400);
+    assert!(tally.nested >= STATES / 20);
 }
 
 #[test]

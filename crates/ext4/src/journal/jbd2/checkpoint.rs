@@ -1,32 +1,50 @@
 //! Bringing blocks home.
 
 use bytes::Bytes;
-use manylogs_block::{IoResult, Payload, Request, all_done};
+use manylogs_block::{BlockDevice, IoError, IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
 use super::Jbd2Sink;
+use super::copies::Waiting;
 use super::place::write_blocks;
+use crate::journal::sink::LogCopy;
 use crate::memory::Part;
-use crate::ondisk::jbd2::Tid;
-use crate::units::BLOCK_BYTES;
+use crate::ondisk::jbd2::{self, Tid};
+use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Blocks that are on their way home at a time, as the device copies them: 2 MiB.
 const AT_ONCE: usize = 512;
+/// Blocks of one read of the log: 1 MiB.
+const READ_MOST: u32 = 256;
+/// A log that keeps what it holds gives back at least this part of itself at a time.
+const PART: u32 = 8;
 
 impl Jbd2Sink {
-    /// Brings home all that is durable in the log, and gives the log's room back.
+    /// Brings home what is durable in the log, and gives the log's room back: all of it, or the
+    /// oldest part where the log keeps what it holds.
     ///
     /// What is written is what was committed: a buffer may have changed since.
     pub(super) async fn checkpoint(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
-        self.bring_home().await
+        let Some(newest) = self.due() else { return Ok(()) };
+        self.bring_up_to(newest).await
+    }
+
+    /// As [`Jbd2Sink::checkpoint`], of all that is durable.
+    pub(super) async fn checkpoint_all(&self) -> IoResult<()> {
+        let _alone = self.checkpointing.take().await;
+        let durable = self.state.borrow().durable;
+        if let Some(newest) = durable { self.bring_up_to(newest).await } else { Ok(()) }
     }
 
     /// As [`Jbd2Sink::checkpoint`], for the last time: the log needs no replay then. Whoever has
     /// waited for the room finds nothing to do, and leaves the superblock as it is.
     pub(super) async fn checkpoint_last(&self) -> IoResult<()> {
         let _alone = self.checkpointing.take().await;
-        self.bring_home().await?;
+        let durable = self.state.borrow().durable;
+        if let Some(newest) = durable {
+            self.bring_up_to(newest).await?;
+        }
         let next = {
             let mut state = self.state.borrow_mut();
             state.durable = None;
@@ -35,36 +53,102 @@ impl Jbd2Sink {
         self.write_superblock(next, None).await
     }
 
-    /// See [`Jbd2Sink::checkpoint`]. The caller is the only one who does so.
-    async fn bring_home(&self) -> IoResult<()> {
-        let (newest, pending) = {
-            let state = self.state.borrow();
-            let Some(newest) = state.durable else { return Ok(()) };
-            (newest, state.pending.clone())
-        };
-        let blocks: Vec<_> = pending.iter().map(|(block, (_, bytes))| (*block, bytes)).collect();
-        for some in blocks.chunks(AT_ONCE) {
-            let _copies = self.memory.hold(Part::Journal, (some.len() * BLOCK_BYTES) as u64);
-            let some = some.iter().map(|(block, bytes)| (*block, Bytes::clone(bytes)));
-            all_done(write_blocks(&self.device, some)).await?;
+    /// The newest transaction that the next checkpoint brings home.
+    fn due(&self) -> Option<Tid> {
+        let state = self.state.borrow();
+        let durable = state.durable?;
+        if !self.stays {
+            return Some(durable);
         }
-        let mut stats = self.stats.get();
-        stats.home_bytes += (pending.len() * BLOCK_BYTES) as u64;
-        self.stats.set(stats);
+        let (mut due, mut blocks) = (None, 0);
+        let mut old = state.transactions.iter().take_while(|t| durable.is_at_least(t.tid));
+        while blocks < self.place.blocks() / PART
+            && let Some(transaction) = old.next()
+        {
+            blocks += transaction.blocks;
+            due = Some(transaction.tid);
+        }
+        due
+    }
+
+    /// Brings home what transactions up to `newest` have. The caller is the only one who does so.
+    async fn bring_up_to(&self, newest: Tid) -> IoResult<()> {
+        let mut start = BlockNo(0);
+        loop {
+            let due = self.state.borrow().copies.waiting(start, newest, self.waiting_most);
+            let Some(last) = due.last() else { break };
+            start = BlockNo(last.home.0 + 1);
+            self.write_home(due).await?;
+        }
         if !is(Bug::Ext4TailBeforeHome) {
             self.device.submit(Request::Flush).await?;
         }
+        let newest = if is(Bug::LazyTailTooFar) { newest.next() } else { newest };
         let (tid, start) = self.tail_behind(newest);
         self.write_superblock(tid, Some(start)).await?;
         // Only now nobody looks for them any more.
         let mut state = self.state.borrow_mut();
-        state.transactions.retain(|transaction| !newest.is_at_least(transaction.tid));
-        state.logged.retain(|_, tid| !newest.is_at_least(*tid));
-        state
-            .pending
-            .retain(|block, (tid, _)| pending.get(block).is_none_or(|(written, _)| written != tid));
+        while let Some(oldest) = state.transactions.front()
+            && newest.is_at_least(oldest.tid)
+        {
+            state.used -= oldest.blocks;
+            state.transactions.pop_front();
+        }
+        state.copies.forget(newest);
         state.count();
         Ok(())
+    }
+
+    /// Writes blocks home, in the order of their homes. What is not in memory is read from the log,
+    /// in its order.
+    async fn write_home(&self, due: Vec<Waiting>) -> IoResult<()> {
+        let blocks = due.len();
+        let in_log = due.iter().filter(|waiting| waiting.bytes.is_none()).count();
+        let _read = self.memory.hold(Part::Journal, (in_log * BLOCK_BYTES) as u64);
+        let contents = self.contents(due).await?;
+        let mut writes = 0;
+        for some in contents.chunks(AT_ONCE) {
+            let _copies = self.memory.hold(Part::Journal, (some.len() * BLOCK_BYTES) as u64);
+            let written = write_blocks(&self.device, some.iter().cloned());
+            writes += written.len() as u64;
+            all_done(written).await?;
+        }
+        let mut stats = self.stats.get();
+        stats.home_bytes += (blocks * BLOCK_BYTES) as u64;
+        stats.home_writes += writes;
+        self.stats.set(stats);
+        Ok(())
+    }
+
+    /// The contents of blocks that wait, in the order of their homes. Their places in the log are
+    /// not used anew meanwhile: only the caller gives room back.
+    async fn contents(&self, due: Vec<Waiting>) -> IoResult<Vec<(BlockNo, Bytes)>> {
+        let (held, mut in_log): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|waiting| waiting.bytes.is_some());
+        let held = held.into_iter().filter_map(|waiting| Some((waiting.home, waiting.bytes?)));
+        let mut contents: Vec<_> = held.collect();
+        in_log.sort_unstable_by_key(|waiting| waiting.copy.at);
+        let mut rest = &in_log[..];
+        while let Some(first) = rest.first() {
+            let start = self.place.home(first.copy.at);
+            let follows = |number: u32, waiting: &Waiting| {
+                number < READ_MOST
+                    && self.place.home(waiting.copy.at).0 == start.0 + u64::from(number)
+            };
+            let run = (0..).zip(rest).take_while(|(number, it)| follows(*number, it)).count();
+            let (now, later) = rest.split_at(run);
+            let blocks = manylogs_block::narrow(run as u64);
+            let extent = Run { start, blocks }.sectors();
+            let payload = self.device.submit(Request::Read { extent }).await?;
+            let bytes = payload.to_bytes().ok_or(IoError::Unsupported)?;
+            for (number, waiting) in now.iter().enumerate() {
+                let block = bytes.slice(number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES);
+                contents.push((waiting.home, unescaped(block, waiting.copy.escaped)));
+            }
+            rest = later;
+        }
+        contents.sort_unstable_by_key(|(home, _)| *home);
+        Ok(contents)
     }
 
     /// Where a replay begins that needs nothing up to `newest`.
@@ -94,4 +178,23 @@ impl Jbd2Sink {
         let request = Request::write_fua(self.place.home(0).sectors(), Payload::bytes(block));
         self.device.submit(request).await.map(drop)
     }
+}
+
+/// A block of the log as it is at home.
+pub(super) fn unescaped(block: Bytes, escaped: bool) -> Bytes {
+    if !escaped || is(Bug::LazyNotUnescaped) {
+        return block;
+    }
+    let mut own = bytes::BytesMut::from(&block[..]);
+    jbd2::escape(&mut own, false);
+    own.freeze()
+}
+
+/// Reads a copy from the log.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) async fn read_copy(device: &dyn BlockDevice, copy: &LogCopy) -> IoResult<Bytes> {
+    let block = crate::cache::read_block(device, copy.at).await?;
+    Ok(unescaped(block, copy.escaped))
 }

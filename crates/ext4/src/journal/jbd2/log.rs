@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use manylogs_block::{IoResult, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
+use super::copies::Copy;
 use super::place::write_blocks;
 use super::{InLog, Jbd2Sink};
 use crate::journal::sink::Closed;
@@ -18,19 +19,23 @@ impl Jbd2Sink {
         let body = self.body(transaction);
         let mut at = start;
         let mut placed = Vec::with_capacity(body.len());
-        for block in body {
-            placed.push((self.place.home(at), block));
+        let mut copies = Vec::with_capacity(transaction.blocks.len());
+        for Piece { bytes, of } in body {
+            placed.push((self.place.home(at), bytes));
+            let copy = |escaped| Copy { tid, at, escaped, is_live: true };
+            copies.extend(of.map(|(home, escaped)| (home, copy(escaped))));
             at = self.place.after(at);
         }
         let blocks: u32 = manylogs_block::narrow(placed.len() as u64 + 1);
-        let commit = self.format.commit_block(tid, transaction.closed_at);
+        let metadata = !transaction.blocks.values().any(|logged| logged.content);
+        let commit = self.format.commit_block(tid, transaction.closed_at, metadata);
         let commit_at = self.place.home(at);
         {
             let mut state = self.state.borrow_mut();
             state.head = self.place.after(at);
             state.next = tid.next();
             state.transactions.push_back(InLog { tid, start, blocks });
-            state.logged.extend(transaction.blocks.keys().map(|block| (*block, tid)));
+            state.used += blocks;
         }
         if is(Bug::Ext4CommitBeforeBody) {
             self.write_commit(commit_at, commit.clone()).await?;
@@ -46,7 +51,7 @@ impl Jbd2Sink {
         stats.flushes += 1;
         stats.log_bytes += u64::from(blocks) * BLOCK_BYTES as u64;
         self.stats.set(stats);
-        self.settle(transaction);
+        self.settle(transaction, copies);
         Ok(())
     }
 
@@ -56,27 +61,28 @@ impl Jbd2Sink {
     }
 
     /// All blocks of a transaction but the last.
-    fn body(&self, transaction: &Closed) -> Vec<Bytes> {
+    fn body(&self, transaction: &Closed) -> Vec<Piece> {
         let tid = transaction.tid;
+        let own = |block: Vec<u8>| Piece { bytes: block.into(), of: None };
         let mut revoked = transaction.revoked.clone();
         revoked.sort_unstable();
         revoked.dedup();
         let revokes = revoked.chunks(self.format.revokes());
-        let mut body: Vec<Bytes> =
-            revokes.map(|blocks| self.format.revoke_block(tid, blocks).into()).collect();
+        let mut body: Vec<Piece> =
+            revokes.map(|blocks| own(self.format.revoke_block(tid, blocks))).collect();
         let blocks: Vec<_> = transaction.blocks.iter().collect();
         for announced in blocks.chunks(self.format.tags()) {
             let logged =
                 announced.iter().map(|(home, logged)| self.in_log(tid, **home, &logged.bytes));
-            let (tags, contents): (Vec<Tag>, Vec<Bytes>) = logged.unzip();
-            body.push(self.format.descriptor(tid, &tags).into());
+            let (tags, contents): (Vec<Tag>, Vec<Piece>) = logged.unzip();
+            body.push(own(self.format.descriptor(tid, &tags)));
             body.extend(contents);
         }
         body
     }
 
     /// A block as it stands in the log, and its tag.
-    fn in_log(&self, tid: Tid, home: BlockNo, bytes: &Bytes) -> (Tag, Bytes) {
+    fn in_log(&self, tid: Tid, home: BlockNo, bytes: &Bytes) -> (Tag, Piece) {
         let escaped = jbd2::must_escape(bytes);
         let content = if escaped {
             let mut content = BytesMut::from(&bytes[..]);
@@ -86,23 +92,29 @@ impl Jbd2Sink {
             bytes.clone()
         };
         let checksum = self.format.checksum(tid, &content).unwrap_or(0);
-        (Tag { home, escaped, checksum }, content)
+        let piece = Piece { bytes: content, of: Some((home, escaped)) };
+        (Tag { home, escaped, checksum }, piece)
     }
 
     /// The transaction is durable.
-    fn settle(&self, transaction: &Closed) {
+    fn settle(&self, transaction: &Closed, copies: Vec<(BlockNo, Copy)>) {
         let mut state = self.state.borrow_mut();
-        for run in &transaction.freed {
-            let range = BlockNo(run.range().start)..BlockNo(run.range().end);
-            let gone: Vec<BlockNo> = state.pending.range(range).map(|(block, _)| *block).collect();
-            for block in gone {
-                state.pending.remove(&block);
-            }
+        if !is(Bug::LazyFreedStaysLive) {
+            transaction.freed.iter().for_each(|run| state.copies.free(*run));
         }
-        let tid = transaction.tid;
-        state.durable = Some(tid);
-        let blocks = transaction.blocks.iter();
-        state.pending.extend(blocks.map(|(block, logged)| (*block, (tid, logged.bytes.clone()))));
+        state.durable = Some(transaction.tid);
+        for (home, copy) in copies {
+            let bytes = transaction.blocks.get(&home).map(|logged| logged.bytes.clone());
+            let keeps = !self.stays && state.copies.in_memory() < self.in_memory_most;
+            state.copies.insert(home, copy, bytes.filter(|_| keeps));
+        }
         state.count();
     }
+}
+
+/// A block of the log as it is written.
+struct Piece {
+    bytes: Bytes,
+    /// The block that it is a copy of, and whether it is escaped; `None` if it is the journal's.
+    of: Option<(BlockNo, bool)>,
 }

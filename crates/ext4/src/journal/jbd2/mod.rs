@@ -3,27 +3,35 @@
 //! A transaction in the log is its revoke blocks, then descriptors with the blocks that they
 //! announce, then a commit block, which is written when all before it and the transaction's data
 //! are durable. Blocks go home later, all that are durable at once (a checkpoint), and the
-//! journal's superblock then names the next transaction as the first to replay.
+//! journal's superblock then names the next transaction as the first to replay. A log that keeps
+//! what it holds ([`crate::Mode::Lazy`]) brings home only its oldest part, when it is nearly full,
+//! and the next mount opens it as it is.
 
 mod checkpoint;
+mod copies;
 mod log;
+mod open;
 mod place;
 mod replay;
+mod scan;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use manylogs_block::{BlockDevice, IoResult, TaskLock, to_usize};
 use manylogs_plant::{Bug, is};
 
+use crate::core::Mode;
 use crate::memory::{Memory, Part, Permit};
 use crate::ondisk::jbd2::{Format, JournalSuperblock, Tid};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
-use super::sink::{Closed, CommitSink, SinkStats, Step};
+use super::sink::{Closed, CommitSink, LogCopy, Newest, SinkStats, Step};
+pub(crate) use checkpoint::read_copy;
+use copies::Copies;
+pub(crate) use open::open;
 pub(crate) use place::LogPlace;
 pub(crate) use replay::{Journalled, read_superblock, replay, reset};
 
@@ -33,20 +41,22 @@ const CONTENT_BLOCKS: u32 = 8;
 /// The shortest journal: as mkfs makes them. The largest transaction is a quarter.
 pub(crate) const BLOCKS_LEAST: u32 = 1024;
 
-/// Memory of a block that waits to go home.
+/// Memory of a block that waits to go home, with its content, and without.
 const PENDING_COST: u64 = BLOCK_BYTES as u64 + 256;
+const COPY_COST: u64 = 48;
 /// Runs of blocks that a transaction frees: some are in memory until it is durable.
 const FREED_MOST: usize = 1 << 16;
 
-/// How many blocks may wait to go home.
+/// How many blocks that wait to go home may be in memory.
 fn pending_in(memory: &Memory) -> usize {
     to_usize(memory.most(Part::Journal) / 2 / PENDING_COST)
 }
 
 impl State {
-    /// Holds the memory of what is pending now.
+    /// Holds the memory of what there are copies of now.
     fn count(&mut self) {
-        self.held.set(self.pending.len() as u64 * PENDING_COST);
+        let in_memory = self.copies.in_memory() as u64 * PENDING_COST;
+        self.held.set(in_memory + self.copies.len() as u64 * COPY_COST);
     }
 }
 
@@ -59,8 +69,14 @@ pub(crate) struct Jbd2Sink {
     /// One checkpoint at a time.
     checkpointing: TaskLock,
     stats: Cell<SinkStats>,
-    /// The most blocks that wait to go home: a half of the journal's share of memory.
-    pending_most: usize,
+    /// See [`CommitSink::stays`].
+    stays: bool,
+    /// All that waits to go home is in memory: content of files is read there.
+    all_in_memory: bool,
+    /// The most blocks in memory that wait to go home: a half of the journal's share.
+    in_memory_most: usize,
+    /// The most blocks that a checkpoint takes at a time.
+    waiting_most: usize,
     memory: Memory,
 }
 
@@ -70,19 +86,20 @@ struct State {
     head: u32,
     /// Transactions that a replay would find, oldest first.
     transactions: VecDeque<InLog>,
+    /// Blocks of the log that they take.
+    used: u32,
     /// The number of the next transaction.
     next: Tid,
-    /// The newest transaction that is durable, of those since the mount.
+    /// The newest transaction that is durable; `None` if the log has none.
     durable: Option<Tid>,
-    /// Durable blocks that are not at home yet, each with the newest transaction that has it.
-    pending: BTreeMap<BlockNo, (Tid, Bytes)>,
-    /// Blocks that transactions in the log have, each with the newest.
-    logged: BTreeMap<BlockNo, Tid>,
-    /// The memory of what is pending.
+    /// What durable transactions of the log hold.
+    copies: Copies,
+    /// The memory of that.
     held: Permit,
 }
 
 /// A transaction in the log.
+#[derive(Clone, Copy, Debug)]
 struct InLog {
     tid: Tid,
     start: u32,
@@ -92,6 +109,7 @@ struct InLog {
 impl Jbd2Sink {
     /// A sink that writes to an empty log, from its beginning: nothing is left to replay.
     pub(crate) fn new(
+        mode: Mode,
         device: Rc<dyn BlockDevice>,
         place: LogPlace,
         superblock: JournalSuperblock,
@@ -100,18 +118,27 @@ impl Jbd2Sink {
         let state = State {
             head: place.first(),
             transactions: VecDeque::new(),
+            used: 0,
             next: superblock.sequence(),
             durable: None,
-            pending: BTreeMap::new(),
-            logged: BTreeMap::new(),
+            copies: Copies::default(),
             held: memory.hold(Part::Journal, 0),
             superblock,
         };
-        let format = state.superblock.format();
-        let (state, checkpointing) = (RefCell::new(state), TaskLock::default());
         let pending_most = pending_in(memory);
-        let (stats, memory) = (Cell::default(), memory.clone());
-        Self { device, place, format, state, checkpointing, stats, pending_most, memory }
+        Self {
+            device,
+            place,
+            format: state.superblock.format(),
+            state: RefCell::new(state),
+            checkpointing: TaskLock::default(),
+            stats: Cell::default(),
+            stays: mode.stays_in_journal(),
+            all_in_memory: mode.journals_content(),
+            in_memory_most: if mode.journals_content() { usize::MAX } else { pending_most },
+            waiting_most: pending_most,
+            memory: memory.clone(),
+        }
     }
 
     /// Marks the log as in use: from now on a replay looks for transactions in it.
@@ -125,7 +152,7 @@ impl Jbd2Sink {
 
     /// Blocks of the log that transactions take.
     fn used(&self) -> u32 {
-        self.state.borrow().transactions.iter().map(|transaction| transaction.blocks).sum()
+        self.state.borrow().used
     }
 
     /// Blocks of the log that a transaction of so many blocks may take at most. Revoke blocks name
@@ -150,9 +177,10 @@ impl CommitSink for Jbd2Sink {
     }
 
     fn has_room(&self, blocks: usize) -> bool {
-        let pending = self.state.borrow().pending.len();
+        let pending = self.state.borrow().copies.live_len();
+        let fits_memory = !self.all_in_memory || pending + blocks <= self.waiting_most;
         u64::from(self.used()) + self.needed(blocks) <= u64::from(self.place.blocks())
-            && (pending == 0 || pending + blocks <= self.pending_most)
+            && (pending == 0 || fits_memory)
     }
 
     fn is_empty(&self) -> bool {
@@ -161,6 +189,10 @@ impl CommitSink for Jbd2Sink {
 
     fn make_room(&self) -> Step<'_> {
         Box::pin(self.checkpoint())
+    }
+
+    fn bring_home(&self) -> Step<'_> {
+        Box::pin(self.checkpoint_all())
     }
 
     fn commit<'a>(&'a self, transaction: &'a Closed) -> Step<'a> {
@@ -176,22 +208,32 @@ impl CommitSink for Jbd2Sink {
         })
     }
 
-    fn newest(&self, block: BlockNo) -> Option<Bytes> {
-        self.state.borrow().pending.get(&block).map(|(_, bytes)| bytes.clone())
+    fn newest(&self, block: BlockNo) -> Option<Newest> {
+        let waiting = self.state.borrow().copies.live(block)?;
+        Some(waiting.bytes.map_or_else(
+            || {
+                let (at, copy) = (self.place.home(waiting.copy.at), waiting.copy);
+                Newest::InLog(LogCopy { at, tid: copy.tid, escaped: copy.escaped })
+            },
+            Newest::Bytes,
+        ))
     }
 
     fn logged(&self, run: Run) -> Vec<BlockNo> {
-        let range = BlockNo(run.range().start)..BlockNo(run.range().end);
-        self.state.borrow().logged.range(range).map(|(block, _)| *block).collect()
+        self.state.borrow().copies.logged(run)
     }
 
     fn stats(&self) -> SinkStats {
-        let pending = self.state.borrow().pending.len() as u64;
-        SinkStats { at_risk_bytes: pending * BLOCK_BYTES as u64, ..self.stats.get() }
+        let live = self.state.borrow().copies.live_len() as u64;
+        SinkStats { at_risk_bytes: live * BLOCK_BYTES as u64, ..self.stats.get() }
     }
 
     fn give_up(&self) -> Pin<Box<dyn Future<Output = IoResult<bool>> + '_>> {
         Box::pin(async { self.write_damage().await.map(|()| true) })
+    }
+
+    fn stays(&self) -> bool {
+        self.stays
     }
 
     fn drain(&self) -> Step<'_> {

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
 use manylogs_block::{BlockDevice, Payload, Request, all_done};
 use manylogs_plant::{Bug, is};
 
+use super::checkpoint::unescaped;
 use super::place::{LogPlace, write_blocks};
+use super::scan::{Contents, Found, Scan};
 use crate::cache::read_block;
 use crate::error::{Corruption, Place, Refusal, Result};
 use crate::geometry::Geometry;
-use crate::ondisk::jbd2::{self, Format, JournalSuperblock, Kind, Tag, Tid, incompat};
+use crate::ondisk::jbd2::{JournalSuperblock, Tid, incompat};
 use crate::units::{BLOCK_BYTES, BlockNo, Run};
 
 /// Blocks that are brought home with one wait.
@@ -25,19 +26,9 @@ struct Copy {
 }
 
 struct Replay<'a> {
-    device: &'a Rc<dyn BlockDevice>,
-    place: &'a LogPlace,
-    format: Format,
-    blocks: u64,
+    scan: Scan<'a>,
     copies: BTreeMap<BlockNo, Copy>,
     revoked: HashMap<BlockNo, Tid>,
-}
-
-/// What one transaction of the log says.
-#[derive(Default)]
-struct Found {
-    copies: Vec<(Tag, u32)>,
-    revoked: Vec<BlockNo>,
 }
 
 /// Brings home what is in the log that `superblock` describes, and returns the number that the
@@ -54,27 +45,15 @@ pub(crate) async fn replay(
     geometry: &Geometry,
 ) -> Result<Tid> {
     let mut next = superblock.sequence();
-    let Some(start) = superblock.start() else {
+    let Some((scan, start)) = Scan::of(device, place, superblock, geometry.blocks)? else {
         return Ok(next);
     };
-    if superblock.incompat() & incompat::FAST_COMMIT != 0 {
-        return Err(Refusal::NeedsCheck("the journal may hold fast commits").into());
-    }
-    if !place.contains(start) {
-        return Err(Corruption::of(Place::Journal(0), "the log begins outside").into());
-    }
-    let mut replay = Replay {
-        device,
-        place,
-        format: superblock.format(),
-        blocks: geometry.blocks,
-        copies: BTreeMap::new(),
-        revoked: HashMap::new(),
-    };
+    let mut replay = Replay { scan, copies: BTreeMap::new(), revoked: HashMap::new() };
     let (mut at, mut left) = (start, place.blocks());
-    while let Some((found, behind, taken)) = replay.transaction(next, at, left).await? {
-        replay.take(next, found)?;
-        (at, left, next) = (behind, left - taken, next.next());
+    while let Some(found) = replay.scan.transaction(next, at, left, Contents::Compared).await? {
+        (at, left) = (found.behind, left - found.blocks);
+        replay.take(next, found);
+        next = next.next();
     }
     replay.bring_home().await?;
     // What is left of a torn transaction must not be taken for the next one.
@@ -82,74 +61,12 @@ pub(crate) async fn replay(
 }
 
 impl Replay<'_> {
-    async fn read(&self, at: u32) -> Result<Bytes> {
-        Ok(read_block(&**self.device, self.place.home(at)).await?)
-    }
-
-    /// The transaction `tid` at block `at`, what follows it, and how many blocks it takes; `None`
-    /// if it is not whole. `left` blocks of the log were not looked at yet.
-    async fn transaction(&self, tid: Tid, at: u32, left: u32) -> Result<Option<(Found, u32, u32)>> {
-        let (mut found, mut at, mut taken) = (Found::default(), at, 0);
-        let mut mismatch = None;
-        while taken < left {
-            let block = self.read(at).await?;
-            let here = at;
-            (at, taken) = (self.place.after(at), taken + 1);
-            match jbd2::header(&block) {
-                Some((Kind::Descriptor, found_tid)) if found_tid == tid => {
-                    if !self.format.is_whole(&block) {
-                        return Ok(None);
-                    }
-                    for tag in self.format.tags_of(&block) {
-                        if taken >= left {
-                            return Ok(None);
-                        }
-                        let content = self.read(at).await?;
-                        let sum = self.format.checksum(tid, &content);
-                        if sum.is_some_and(|sum| sum != tag.checksum) {
-                            mismatch = Some(at);
-                        }
-                        found.copies.push((tag, at));
-                        (at, taken) = (self.place.after(at), taken + 1);
-                    }
-                }
-                Some((Kind::Revoke, found_tid)) if found_tid == tid => {
-                    if !self.format.is_whole(&block) {
-                        return Ok(None);
-                    }
-                    let revoked = self.format.revoked(&block);
-                    let bad = || Corruption::of(Place::Journal(here), "impossible revokes");
-                    found.revoked.extend(revoked.ok_or_else(bad)?);
-                }
-                Some((Kind::Commit, found_tid)) if found_tid == tid => {
-                    if !self.format.is_whole_commit(&block) {
-                        return Ok(None);
-                    }
-                    // All of it was durable before its commit block was written.
-                    return match mismatch {
-                        None => Ok(Some((found, at, taken))),
-                        Some(at) => {
-                            Err(Corruption::of(Place::Journal(at), "wrong checksum").into())
-                        }
-                    };
-                }
-                _ => return Ok(None),
-            }
-        }
-        Ok(None)
-    }
-
     /// A whole transaction is newer than those before it.
-    fn take(&mut self, tid: Tid, found: Found) -> Result<()> {
+    fn take(&mut self, tid: Tid, found: Found) {
         for (tag, at) in found.copies {
-            let inside = tag.home.0 < self.blocks;
-            if !inside {
-                return Err(Corruption::of(Place::Journal(at), "a block beyond the end").into());
-            }
             self.copies.insert(tag.home, Copy { at, tid, escaped: tag.escaped });
         }
         self.revoked.extend(found.revoked.into_iter().map(|block| (block, tid)));
-        Ok(())
     }
 
     /// Writes the newest content of each block that was not revoked since, durably.
@@ -162,18 +79,13 @@ impl Replay<'_> {
         for batch in wanted.chunks(BATCH) {
             let mut blocks = Vec::with_capacity(batch.len());
             for (home, copy) in batch {
-                let mut content = self.read(copy.at).await?;
-                if copy.escaped {
-                    let mut own = BytesMut::from(&content[..]);
-                    jbd2::escape(&mut own, false);
-                    content = own.freeze();
-                }
-                blocks.push((**home, content));
+                let content = self.scan.read(copy.at).await?;
+                blocks.push((**home, unescaped(content, copy.escaped)));
             }
-            all_done(write_blocks(self.device, blocks)).await?;
+            all_done(write_blocks(self.scan.device, blocks)).await?;
         }
         if !is(Bug::Ext4ReplayNotFlushed) {
-            self.device.submit(Request::Flush).await?;
+            self.scan.device.submit(Request::Flush).await?;
         }
         Ok(())
     }

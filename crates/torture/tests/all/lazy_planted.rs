@@ -1,0 +1,32 @@
+//! Bugs planted in a journal that keeps what it holds: the campaign must notice each, or it proves
+//! nothing.
+
+#![cfg(feature = "plant")]
+
+use crate::common::every_bug_is_noticed;
+use manylogs_plant::{Bug, LAZY};
+use manylogs_torture::ext4::{Ext4Plan, Journal};
+
+const FIRST: u64 = 11_000;
+
+/// Bugs of the file system that must show here as well.
+const OTHERS: &[Bug] = &[
+    Bug::Ext4CommitWithoutFlush,
+    Bug::Ext4RevokeForgotten,
+    Bug::Ext4ReuseBeforeDurable,
+    Bug::Ext4SyncNotAwaited,
+    Bug::Ext4OrphansNotEnded,
+    Bug::Ext4ReplayIgnoresRevokes,
+];
+
+/// Histories of any kind; e2fsck is not needed to notice any.
+fn plan_for(_: Bug, seed: u64) -> Ext4Plan {
+    let plan = Ext4Plan::of_seed(FIRST + seed);
+    plan.with_journal(Journal::Lazy).with_e2fsck(0)
+}
+
+/// Prints how many histories each took, and what was noticed.
+#[test]
+fn every_planted_bug_of_a_journal_that_keeps_what_it_holds_is_noticed() {
+    every_bug_is_noticed(&[LAZY, OTHERS].concat(), plan_for);
+}
